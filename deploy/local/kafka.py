@@ -1,0 +1,211 @@
+"""A Kafka cluster of one or three combined nodes (KRaft) as local processes.
+
+Owns their directories, ports and processes under `root`; data survive kill and restart.
+Creates no topics (topics.py does).
+"""
+
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from deploy.local.errors import StackError
+from deploy.local.jars import Jars
+from deploy.local.kafka_config import LOG4J2_PROPERTIES, NodePorts, server_properties
+from deploy.local.ports import LOOPBACK, find_free_ports, require_free
+from deploy.local.processes import ServerProcess
+from deploy.local.tcp_proxy import TcpProxy
+
+# The port opens seconds before this line, and clients then get NOT_LEADER_FOR_PARTITION.
+_READY_LINE = "Kafka Server started"
+_READY_TIMEOUT_S = 90
+_STOP_GRACE_S = 15
+_FORMAT_TIMEOUT_S = 60
+_PORT_REMEDY = "stop what listens there or choose another port"
+
+
+class KafkaCluster:
+    """One or three brokers on 127.0.0.1; a context manager that leaves no process behind.
+
+    Brokers are counted from 0. With `through_proxy` each has a TcpProxy (`proxies`) that clients connect to,
+    while brokers talk to each other directly. With `leashed=False` the brokers outlive us.
+    """
+
+    def __init__(
+        self,
+        *,
+        jars: Jars,
+        root: Path,
+        brokers: Literal[1, 3] = 1,
+        ports: Sequence[int] | None = None,
+        through_proxy: bool = False,
+        leashed: bool = True,
+    ) -> None:
+        if ports is not None and len(ports) != brokers:
+            raise ValueError(f"{brokers} brokers need as many ports, not {len(ports)}")
+        self.root = root
+        self.proxies: list[TcpProxy] = []
+        self._jars = jars
+        self._leashed = leashed
+        self._ports_are_chosen = ports is not None
+        self._nodes = _assign_ports(brokers, ports, through_proxy=through_proxy)
+        self._servers: dict[int, ServerProcess] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """What clients connect to: the proxies where there are some, else the brokers."""
+        return ",".join(f"{LOOPBACK}:{node.advertised}" for node in self._nodes)
+
+    @property
+    def direct_bootstrap_servers(self) -> str:
+        """A way to the brokers that no proxy disturbs, for whoever checks from outside."""
+        return ",".join(f"{LOOPBACK}:{node.internal}" for node in self._nodes)
+
+    @property
+    def processes(self) -> list[ServerProcess]:
+        """The brokers' processes, in order; empty before start()."""
+        return [self._servers[index] for index in sorted(self._servers)]
+
+    def start(self) -> None:
+        """Format new directories, start all brokers and wait until each of them is ready (7-15 s).
+
+        Raises:
+            PortInUseError: a port that was asked for is taken.
+            ProcessDiedError: a broker ended or was not ready in time; none is left running.
+        """
+        if self._ports_are_chosen:
+            for node in self._nodes:
+                require_free(
+                    node.client, wanted_by="Kafka", remedy="stop what listens there or choose another"
+                )
+        try:
+            self._format()
+            for index, node in enumerate(self._nodes):
+                if node.advertised != node.client:
+                    self.proxies.append(TcpProxy(upstream_port=node.client, port=node.advertised))
+                    self.proxies[-1].start()
+                self._spawn(index)
+            for server in self._servers.values():
+                server.wait_for_line(_READY_LINE, timeout_s=_READY_TIMEOUT_S)
+        except BaseException:
+            self.kill_all()
+            raise
+
+    def stop(self, *, grace_s: float = _STOP_GRACE_S) -> None:
+        """End all brokers: SIGTERM, then SIGKILL for those still there after the grace."""
+        # All at once: the last one left would otherwise wait for a quorum that no longer exists.
+        for server in self._servers.values():
+            server.terminate()
+        for server in self._servers.values():
+            server.wait(grace_s=grace_s)
+        self._stop_proxies()
+
+    def kill_all(self) -> None:
+        """End all brokers by SIGKILL: the quick way where nobody needs the data any more."""
+        for server in self._servers.values():
+            server.kill()
+        self._stop_proxies()
+
+    def kill(self, broker_index: int) -> None:
+        """SIGKILL one broker; on return it is gone, and its port refuses connections."""
+        self._servers[broker_index].kill()
+
+    def pause(self, broker_index: int) -> None:
+        """SIGSTOP one broker: it keeps its connections and answers nothing."""
+        self._servers[broker_index].pause()
+
+    def resume(self, broker_index: int) -> None:
+        """SIGCONT one broker."""
+        self._servers[broker_index].resume()
+
+    def restart(self, broker_index: int, *, wait: bool = True) -> None:
+        """Start a broker again on its data and ports, ending it by SIGTERM first if it still runs."""
+        server = self._servers[broker_index]
+        server.terminate()
+        server.wait(grace_s=_STOP_GRACE_S)
+        self._spawn(broker_index)
+        if wait:
+            self.wait_until_ready(broker_index)
+
+    def wait_until_ready(self, broker_index: int) -> None:
+        """Wait until a broker that was restarted without waiting is ready (about 6 s)."""
+        self._servers[broker_index].wait_for_line(_READY_LINE, timeout_s=_READY_TIMEOUT_S)
+
+    def __enter__(self) -> Self:
+        """Start the cluster."""
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Kill the cluster; its files stay until someone removes `root`."""
+        self.kill_all()
+
+    def _node_dir(self, index: int) -> Path:
+        return self.root / f"broker-{index + 1}"
+
+    def _format(self) -> None:
+        """Write the configuration and format what is not formatted yet, all nodes at the same time."""
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        formatters: list[tuple[Path, subprocess.Popen[str]]] = []
+        for index in range(len(self._nodes)):
+            home = self._node_dir(index)
+            data_dir = (home / "data").resolve()
+            home.mkdir(parents=True, exist_ok=True)
+            config = home / "server.properties"
+            config.write_text(server_properties(index + 1, self._nodes, data_dir=data_dir), encoding="utf-8")
+            (home / "log4j2.properties").write_text(LOG4J2_PROPERTIES, encoding="utf-8")
+            if not (data_dir / "meta.properties").exists():
+                command = self._java("kafka.tools.StorageTool", "-XX:TieredStopAtLevel=1")
+                formatter = subprocess.Popen(
+                    [*command, "format", "--ignore-formatted", "-t", cluster_id, "-c", str(config)],
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                )
+                formatters.append((home, formatter))
+        for home, formatter in formatters:
+            output, _ = formatter.communicate(timeout=_FORMAT_TIMEOUT_S)
+            if formatter.returncode != 0:
+                raise StackError(f"Kafka could not format {home}:\n{output.strip()}")
+
+    def _spawn(self, index: int) -> None:
+        home = self._node_dir(index)
+        heap = "512m" if len(self._nodes) == 1 else "384m"
+        command = self._java(
+            "kafka.Kafka",
+            f"-Xms{heap}",
+            f"-Xmx{heap}",
+            f"-Dlog4j2.configurationFile={home.resolve() / 'log4j2.properties'}",
+        )
+        self._servers[index] = ServerProcess(
+            f"Kafka broker {index + 1}",
+            [*command, str(home / "server.properties")],
+            log=home / "server.log",
+            leashed=self._leashed,
+        )
+
+    def _java(self, main_class: str, *options: str) -> list[str]:
+        return [self._jars.java, "-XX:+UseSerialGC", *options, "-cp", f"{self._jars.kafka_dir}/*", main_class]
+
+    def _stop_proxies(self) -> None:
+        for proxy in self.proxies:
+            proxy.stop()
+        self.proxies.clear()
+
+
+def _assign_ports(brokers: int, ports: Sequence[int] | None, *, through_proxy: bool) -> list[NodePorts]:
+    """Give each broker its ports; the ports asked for are those that clients connect to."""
+    free = iter(find_free_ports(4 * brokers))
+    nodes = []
+    for index in range(brokers):
+        advertised = ports[index] if ports is not None else next(free)
+        client = next(free) if through_proxy else advertised
+        nodes.append(
+            NodePorts(client=client, advertised=advertised, internal=next(free), controller=next(free))
+        )
+    return nodes

@@ -1,0 +1,188 @@
+"""A TCP proxy in front of one Kafka broker, with the faults of a network.
+
+Latency, refusal, cut, hold; and one that knows Kafka's framing: cut at a given kind of request, before the
+broker sees it or after it has acted and before the client hears of it (an unknown commit outcome).
+"""
+
+import contextlib
+import enum
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass
+
+from deploy.local.ports import LOOPBACK
+
+# Kafka's API keys (protocol guide); those that tests most want to lose.
+API_PRODUCE = 0
+API_ADD_OFFSETS_TO_TXN = 25
+API_END_TXN = 26
+API_TXN_OFFSET_COMMIT = 28
+
+# A frame begins with the length of what follows the length. Forwarding whole frames makes every cut fall
+# between two of them.
+_LENGTH_BYTES = 4
+_REQUEST_HEAD = struct.Struct(">ihhi")  # length, API key, API version, correlation id
+_ANSWER_HEAD = struct.Struct(">ii")  # length, correlation id
+_CONNECT_TIMEOUT_S = 5
+
+
+class CutMoment(enum.Enum):
+    """When the connection is cut, seen from the request that was waited for."""
+
+    BEFORE_REQUEST = "the broker never sees the request"
+    BEFORE_ANSWER = "the broker acts, the client never hears of it"
+
+
+class TcpProxy:
+    """Forwards 127.0.0.1:port to 127.0.0.1:upstream_port; all methods may be called from any thread."""
+
+    def __init__(self, *, upstream_port: int, port: int) -> None:
+        self.port = port
+        self.latency_s = 0.0
+        """Delay of everything sent to the broker and of everything sent back, each."""
+        self._upstream_port = upstream_port
+        self._lock = threading.Lock()
+        self._listener: socket.socket | None = None
+        self._links: set[_Link] = set()
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._cuts: list[tuple[int, CutMoment]] = []
+        self.cuts_done = 0
+
+    def start(self) -> None:
+        """Accept connections."""
+        self.accept()
+
+    def stop(self) -> None:
+        """Refuse new connections and cut the existing ones."""
+        self.refuse()
+        self.release()
+        self.cut()
+
+    def refuse(self) -> None:
+        """Refuse new connections (ECONNREFUSED); existing ones go on."""
+        with self._lock:
+            listener, self._listener = self._listener, None
+        if listener is not None:
+            # shutdown() wakes the thread that waits in accept(); close() alone would not.
+            with contextlib.suppress(OSError):
+                listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+
+    def accept(self) -> None:
+        """Accept new connections again; does nothing if it does already."""
+        with self._lock:
+            if self._listener is None:
+                self._listener = socket.create_server((LOOPBACK, self.port))
+                threading.Thread(target=self._serve, args=(self._listener,), daemon=True).start()
+
+    def cut(self) -> None:
+        """Reset all existing connections; clients may connect again at once."""
+        with self._lock:
+            links, self._links = self._links, set()
+        for link in links:
+            link.reset()
+
+    def hold(self) -> None:
+        """Forward nothing any more, but keep connections open and accept new ones: a silent network."""
+        self._flowing.clear()
+
+    def release(self) -> None:
+        """Forward again, beginning with what was held."""
+        self._flowing.set()
+
+    def cut_at(self, api_key: int, moment: CutMoment) -> None:
+        """Cut the connection on which the next request of this kind comes; each call cuts once."""
+        with self._lock:
+            self._cuts.append((api_key, moment))
+
+    def _serve(self, listener: socket.socket) -> None:
+        while True:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return  # refuse() closed the listener
+            try:
+                broker = socket.create_connection((LOOPBACK, self._upstream_port), timeout=_CONNECT_TIMEOUT_S)
+            except OSError:
+                _reset(client)
+                continue
+            broker.settimeout(None)
+            for connection in (client, broker):
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = _Link(client, broker)
+            with self._lock:
+                self._links.add(link)
+            for pump in (self._pump_requests, self._pump_answers):
+                threading.Thread(target=pump, args=(link,), daemon=True).start()
+
+    def _pump_requests(self, link: "_Link") -> None:
+        with contextlib.suppress(OSError), link.client.makefile("rb") as requests:
+            while head := requests.read(_REQUEST_HEAD.size):
+                length, api_key, _, correlation_id = _REQUEST_HEAD.unpack(head)
+                frame = head + requests.read(length + _LENGTH_BYTES - _REQUEST_HEAD.size)
+                moment = self._take_cut(api_key)
+                if moment is CutMoment.BEFORE_REQUEST:
+                    break
+                if moment is CutMoment.BEFORE_ANSWER:
+                    # Not at the first answer that comes: it may belong to an earlier request on this
+                    # connection, and a reset then would make the broker drop ours unread.
+                    link.unanswered = correlation_id
+                self._pass_on()
+                link.broker.sendall(frame)
+        self._end(link)
+
+    def _pump_answers(self, link: "_Link") -> None:
+        with contextlib.suppress(OSError), link.broker.makefile("rb") as answers:
+            while head := answers.read(_ANSWER_HEAD.size):
+                length, correlation_id = _ANSWER_HEAD.unpack(head)
+                frame = head + answers.read(length + _LENGTH_BYTES - _ANSWER_HEAD.size)
+                if correlation_id == link.unanswered:
+                    break
+                self._pass_on()
+                link.client.sendall(frame)
+        self._end(link)
+
+    def _pass_on(self) -> None:
+        """Wait as long as the network is slow or silent."""
+        if self.latency_s:
+            time.sleep(self.latency_s)
+        self._flowing.wait()
+
+    def _take_cut(self, api_key: int) -> CutMoment | None:
+        with self._lock:
+            for cut in self._cuts:
+                if cut[0] == api_key:
+                    self._cuts.remove(cut)
+                    self.cuts_done += 1
+                    return cut[1]
+        return None
+
+    def _end(self, link: "_Link") -> None:
+        with self._lock:
+            self._links.discard(link)
+        link.reset()
+
+
+@dataclass(eq=False, slots=True)
+class _Link:
+    """One client's connection and its twin to the broker."""
+
+    client: socket.socket
+    broker: socket.socket
+    unanswered: int | None = None
+    """Correlation id of the request whose answer must not reach the client."""
+
+    def reset(self) -> None:
+        _reset(self.client)
+        _reset(self.broker)
+
+
+def _reset(connection: socket.socket) -> None:
+    """Close with RST instead of FIN, and wake a thread that waits in recv()."""
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.shutdown(socket.SHUT_RDWR)
+    connection.close()
