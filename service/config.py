@@ -1,0 +1,244 @@
+"""Settings: the only reader of the environment; refuses at start what is wrong or contradicts itself.
+
+Sources, the first wins: environment (`LOGP_`, nested by `__`), a TOML file named by `LOGP_CONFIG_FILE`, secret
+files (a directory named by `LOGP_SECRETS_DIR`; a file `logp_s3__secret_key` holds that setting), defaults.
+`service.config_checks` holds the rules between settings; `load` reports every problem at once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SecretsSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from service.errors import SettingsError
+
+PREFIX = "LOGP_"
+
+
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"{name!r} is not a time zone of this machine, such as UTC or Europe/Berlin") from error
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_known_zone)]
+PositiveSeconds = Annotated[float, Field(gt=0)]
+PositiveInt = Annotated[int, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A frozen group of settings; an unknown name is an error, not a silence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaSettings(Section):
+    """Brokers, topics, the consumer group, and what librdkafka is told beyond that."""
+
+    bootstrap_servers: str = Field(description="Brokers to start from, host:port, separated by commas.")
+    group_id: str = Field("log-partitioner", min_length=1, description="Consumer group of all workers.")
+    group_protocol: Literal["classic", "consumer"] = Field(
+        "classic", description="Group protocol: classic, or consumer (KIP-848, brokers from 4.0)."
+    )
+    assignment_strategy: Literal["range", "cooperative-sticky"] = Field(
+        "cooperative-sticky", description="How the classic protocol assigns; the consumer protocol ignores it."
+    )
+    source_topics: tuple[str, ...] = Field(min_length=1, description="Topics to read log records from (JSON list).")
+    references_topic: str = Field("references", description="Topic that gets one reference per PartitionKey and flush.")
+    flushes_topic: str = Field("flushes", description="Topic that gets one flush record per flush.")
+    dead_letters_topic: str = Field("dead-letters", description="Topic that gets what cannot be partitioned.")
+    bootstrap: Literal["beginning", "end", "fail"] = Field(
+        "beginning", description="Where to start on a TopicPartition without a committed offset."
+    )
+    session_timeout_s: PositiveSeconds = Field(30, description="Seconds without heartbeat until a worker is replaced (classic).")
+    max_poll_interval_s: PositiveSeconds = Field(300, description="Seconds a worker may spend between polls before it loses its place.")
+    transaction_timeout_s: PositiveSeconds = Field(60, description="Seconds after which the broker aborts an open transaction.")
+    consume_records_max: PositiveInt = Field(2000, description="Records taken from the client library in one call.")
+    client_properties: dict[str, str] = Field(
+        {}, description="librdkafka properties for consumer and producer, such as security.protocol (JSON object)."
+    )
+    consumer_properties: dict[str, str] = Field({}, description="librdkafka properties for the consumer only (JSON object).")
+    producer_properties: dict[str, str] = Field({}, description="librdkafka properties for the producer only (JSON object).")
+    secret_properties: dict[str, SecretStr] = Field(
+        {}, description="librdkafka properties that must not be shown, such as sasl.password (JSON object)."
+    )
+
+
+class InputSettings(Section):
+    """How a record is taken apart, and how much of it is accepted."""
+
+    format: Literal["json", "ndjson"] = Field(
+        "json", description="json: an object, an array of objects or an envelope; ndjson: one object per line."
+    )
+    entries_field: str | None = Field(None, description="Field of an envelope object that holds the list of entries.")
+    record_bytes_max: PositiveInt = Field(16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter.")
+    entries_per_record_max: PositiveInt = Field(100_000, description="Entries in a record; more is a dead letter.")
+    json_depth_max: int = Field(100, ge=2, le=200, description="Levels of nesting in an entry; deeper is a dead letter.")
+    inexact_numbers: Literal["round", "text"] = Field(
+        "round", description="A number that a double does not hold: round it to the nearest, or keep its JSON text."
+    )
+
+
+class UserSettings(Section):
+    """Where the user of an entry is found.
+
+    A path is dotted keys (`\\.` for a dot in a key) of the entry; `envelope:path`, `key`, `key:path`
+    (the record key as JSON) and `header:name` look elsewhere. The first that yields a value wins.
+    """
+
+    paths: tuple[str, ...] = Field(("user",), min_length=1, description="Where to look for the user, in this order (JSON list).")
+    no_values: tuple[str, ...] = Field(("", "-"), description="Values that mean: no user here (JSON list).")
+    missing: Literal["dead-letter", "name"] = Field("dead-letter", description="What becomes of an entry without a user.")
+    missing_name: str = Field("unknown", min_length=1, description="User of such entries where missing = name.")
+
+
+class TimeSettings(Section):
+    """Where the event time of an entry is found and how it is read; paths as in UserSettings."""
+
+    paths: tuple[str, ...] = Field(("time", "timestamp", "@timestamp"), description="Where to look for the event time, in this order (JSON list).")
+    epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = Field("auto", description="Unit of numbers; auto decides by magnitude.")
+    zone: Zone = Field("UTC", description="Time zone of texts that name none.")
+    earliest: str = Field("2000-01-01T00:00:00Z", description="Event times before this are absurd (ISO-8601).")
+    future_max_s: PositiveSeconds = Field(86_400, description="Seconds past the Kafka record's timestamp beyond which an event time is absurd.")
+    missing: Literal["record-timestamp", "dead-letter"] = Field(
+        "record-timestamp", description="What becomes of an entry whose event time is missing or absurd."
+    )
+
+
+class IdSettings(Section):
+    """Where the unique id of an entry is found; paths as in UserSettings."""
+
+    paths: tuple[str, ...] = Field((), description="Where to look for the unique id, in this order (JSON list).")
+
+
+class SchemaSettings(Section):
+    """Bounds of the aggregated schema (DESIGN 3.3)."""
+
+    depth_max: int = Field(16, ge=1, le=32, description="Levels of nesting that become columns; what is deeper is kept as JSON text.")
+    object_keys_max: int = Field(500, ge=1, description="Distinct keys of one nested object; beyond it the object is a map.")
+    fields_max: PositiveInt = Field(4000, description="Fields of one schema, nested ones too; beyond it the file is sealed.")
+    bytes_max: PositiveInt = Field(512 * 1024, description="Estimated bytes of one schema text; beyond it the file is sealed.")
+    inline: Literal["auto", "inline", "fingerprint"] = Field("auto", description="Whether references carry the schema text.")
+    inline_references_max: PositiveInt = Field(500, description="References per flush up to which auto means inline.")
+    inline_bytes_max: PositiveInt = Field(256 * 1024, description="Bytes of a schema text that is never inlined when larger.")
+
+
+class PartitionSettings(Section):
+    """What date and hour mean."""
+
+    zone: Zone = Field("UTC", description="Time zone of date and hour in a PartitionKey.")
+
+
+class FlushSettings(Section):
+    """When a batch is flushed and how long that may take."""
+
+    interval_s: PositiveSeconds = Field(30, description="Seconds a batch stays open at most.")
+    bytes_max: PositiveInt = Field(256 * 1024 * 1024, description="Bytes of source records in a batch.")
+    entries_max: PositiveInt = Field(2_000_000, description="Entries in a batch.")
+    files_max: PositiveInt = Field(5000, description="PartitionKeys in a batch; bounds the transaction.")
+    upload_deadline_s: PositiveSeconds = Field(90, description="Seconds for sealing and all uploads of a flush.")
+    commit_budget_s: PositiveSeconds = Field(30, description="Seconds for the transaction of a flush.")
+    revoke_budget_s: PositiveSeconds = Field(100, description="Seconds a revoke may be held up by its flush.")
+    close_budget_s: PositiveSeconds = Field(10, description="Seconds to leave the group and close the clients.")
+    backoff_max_s: PositiveSeconds = Field(30, description="Longest pause after flushes that failed one after another.")
+
+
+class SpoolSettings(Section):
+    """The local disk between record and object; disposable, wiped at start."""
+
+    directory: Path = Field(Path("spool"), description="Directory for local Avro files; each worker uses one of its own in it.")
+    bytes_max: PositiveInt = Field(2 * 1024 * 1024 * 1024, description="Bytes on disk at which the consumer is paused.")
+    memory_bytes_max: PositiveInt = Field(128 * 1024 * 1024, description="Bytes of rows held in memory before they go to disk.")
+    object_bytes_max: PositiveInt = Field(64 * 1024 * 1024, description="Bytes of rows in one object; a PartitionKey goes on in a new one.")
+    block_bytes: PositiveInt = Field(64 * 1024, description="Bytes of rows in one Avro block before compression.")
+    codec: Literal["zstandard", "deflate", "null"] = Field("zstandard", description="Avro codec of the objects.")
+
+
+class S3Settings(Section):
+    """Where objects go."""
+
+    bucket: str = Field(min_length=1, description="Bucket of objects and schemas.")
+    prefix: str = Field("logs", description="Key prefix of everything this service writes.")
+    endpoint_url: str | None = Field(None, description="Endpoint of an S3 that is not AWS.")
+    region: str = Field("us-east-1", description="Region.")
+    access_key: SecretStr | None = Field(None, description="Access key; without one boto3 looks where it always does.")
+    secret_key: SecretStr | None = Field(None, description="Secret key.")
+    upload_threads: int = Field(32, ge=1, le=256, description="Uploads under way at once.")
+    connect_timeout_s: PositiveSeconds = Field(5, description="Seconds to connect.")
+    read_timeout_s: PositiveSeconds = Field(20, description="Seconds without a byte of an answer.")
+    attempts: int = Field(5, ge=1, description="Attempts per object within the upload deadline.")
+    conditional: bool = Field(True, description="Send If-None-Match: * with every PUT.")
+    checksum: Literal["sha256", "crc32"] = Field("sha256", description="Checksum sent with every PUT, verified by the store.")
+
+
+class HttpSettings(Section):
+    """One port for /livez, /readyz and /metrics."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - probes come from outside the pod
+    port: int = Field(8080, ge=0, le=65535, description="Port; 0 takes a free one.")
+    live_max_s: PositiveSeconds = Field(360, description="Seconds without a turn of the loop after which /livez fails.")
+
+
+class LogSettings(Section):
+    """What the worker says."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is written.")
+    format: Literal["auto", "json", "console"] = Field("auto", description="auto: console on a terminal, JSON elsewhere.")
+
+
+class Settings(BaseSettings):
+    """All settings of a worker."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid")
+
+    worker: str = Field(default_factory=socket.gethostname, min_length=1, description="Name of this worker, unique among live ones; the pod's name.")
+    transactional_id_prefix: str = Field("log-partitioner", min_length=1, description="Prefix of the transactional id, for ACLs.")
+    kafka: KafkaSettings
+    input: InputSettings = InputSettings()
+    user: UserSettings = UserSettings()
+    time: TimeSettings = TimeSettings()
+    id: IdSettings = IdSettings()
+    record_schema: SchemaSettings = Field(SchemaSettings(), description="Bounds of the aggregated schema.")
+    partition: PartitionSettings = PartitionSettings()
+    flush: FlushSettings = FlushSettings()
+    spool: SpoolSettings = SpoolSettings()
+    s3: S3Settings
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
+
+    @property
+    def transactional_id(self) -> str:
+        """The id that fences an earlier process of the same worker; unique per live process."""
+        return f"{self.transactional_id_prefix}.{self.kafka.group_id}.{self.worker}"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: arguments, environment, file, secret files."""
+        del dotenv_settings, file_secret_settings
+        sources = [init_settings, env_settings]
+        if file := os.environ.get(f"{PREFIX}CONFIG_FILE"):
+            sources.append(TomlConfigSettingsSource(settings_cls, Path(file)))
+        if directory := os.environ.get(f"{PREFIX}SECRETS_DIR"):
+            sources.append(SecretsSettingsSource(settings_cls, directory))
+        return tuple(sources)

@@ -1,0 +1,64 @@
+"""Avro object container file: header and blocks as bytes (Avro specification 1.12, "Object Container Files").
+
+    header   Obj\\x01, metadata map (avro.schema, avro.codec, ours), 16 bytes of sync marker
+    block    long rows, long bytes, compressed rows, sync marker
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from collections.abc import Mapping
+from typing import Literal
+
+from service.core.avro_binary import encode_long, encode_string
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+Codec = Literal["zstandard", "deflate", "null"]
+SYNC_BYTES = 16
+_MAGIC = b"Obj\x01"
+_ZSTD_LEVEL = 3
+_DEFLATE_LEVEL = 6
+
+
+def header(schema_text: str, *, codec: Codec, sync: bytes, metadata: Mapping[str, str]) -> bytes:
+    """Write the header; `metadata` are our own keys beside Avro's two."""
+    assert len(sync) == SYNC_BYTES, f"a sync marker has {SYNC_BYTES} bytes, not {len(sync)}"
+    entries = {"avro.schema": schema_text, "avro.codec": codec, **metadata}
+    out = bytearray(_MAGIC)
+    out += encode_long(len(entries))
+    for name, value in entries.items():
+        out += encode_string(name)
+        out += encode_string(value)
+    out += b"\0"
+    out += sync
+    return bytes(out)
+
+
+def block(rows: int, data: bytes | bytearray, *, codec: Codec, sync: bytes) -> bytes:
+    """Compress the rows and write one block."""
+    assert rows > 0, "a block without rows ends some readers"
+    packed = compress(data, codec)
+    return b"".join((encode_long(rows), encode_long(len(packed)), packed, sync))
+
+
+def compress(data: bytes | bytearray, codec: Codec) -> bytes:
+    """Compress by codec; Avro's deflate has neither header nor checksum (RFC 1951)."""
+    if codec == "zstandard":
+        return zstd.compress(data, _ZSTD_LEVEL)
+    if codec == "deflate":
+        return zlib.compress(data, _DEFLATE_LEVEL, wbits=-15)
+    return bytes(data)
+
+
+def decompress(data: bytes, codec: Codec) -> bytes:
+    """Undo `compress`."""
+    if codec == "zstandard":
+        return zstd.decompress(data)
+    if codec == "deflate":
+        return zlib.decompress(data, wbits=-15)
+    return data

@@ -1,0 +1,112 @@
+"""The dead letter: a source record, untouched, and why some of its entries are in no file (DESIGN 3.7).
+
+Owns the reason codes and the headers; `headers_of` and `parse_headers` are a pair. One dead letter per record
+and reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import NamedTuple
+
+from service.core.model import Headers, SourceRecord
+
+ALL = "all"
+
+HEADER_REASON = "lp-reason"
+HEADER_MESSAGE = "lp-message"
+HEADER_TOPIC = "lp-topic"
+HEADER_PARTITION = "lp-partition"
+HEADER_OFFSET = "lp-offset"
+HEADER_TIMESTAMP = "lp-timestamp-ms"
+HEADER_INDEXES = "lp-indexes"
+HEADER_BATCH = "lp-batch-id"
+HEADER_OBJECT = "lp-object"
+MESSAGE_CHARS_MAX = 256
+
+
+class Reason(StrEnum):
+    """Why an entry, or a whole record, went to the dead letters."""
+
+    RECORD_TOO_LARGE = "record_too_large"
+    TOO_MANY_ENTRIES = "too_many_entries"
+    DECOMPRESSION = "decompression"
+    MALFORMED = "malformed"
+    NOT_AN_OBJECT = "not_an_object"
+    ENTRIES_NOT_A_LIST = "entries_not_a_list"
+    INVALID_UNICODE = "invalid_unicode"
+    TOO_DEEP = "too_deep"
+    TOO_MANY_FIELDS = "too_many_fields"
+    NO_USER = "no_user"
+    NO_EVENT_TIME = "no_event_time"
+
+
+class DeadLetter(NamedTuple):
+    """One source record and the entries of it that are dead for one reason.
+
+    `indexes` is None where the record could not be split: the record then counts as one entry.
+    """
+
+    record: SourceRecord
+    reason: Reason
+    message: str
+    indexes: tuple[int, ...] | None
+
+    @property
+    def entries(self) -> int:
+        """How many entries this dead letter accounts for in the conservation law."""
+        return 1 if self.indexes is None else len(self.indexes)
+
+
+class DeadLetterHeaders(NamedTuple):
+    """What a reader learns from a dead letter's headers; `object_key` is set where the record is stored apart."""
+
+    reason: str
+    message: str
+    topic: str
+    partition: int
+    offset: int
+    indexes: tuple[int, ...] | None
+    batch_id: str
+    object_key: str | None
+
+
+def headers_of(letter: DeadLetter, *, batch_id: str, object_key: str | None = None) -> list[tuple[str, bytes | None]]:
+    """Make the headers of a dead letter: the record's own, untouched, then ours."""
+    record = letter.record
+    ours = [
+        (HEADER_REASON, letter.reason.value),
+        (HEADER_MESSAGE, letter.message[:MESSAGE_CHARS_MAX]),
+        (HEADER_TOPIC, record.tp.topic),
+        (HEADER_PARTITION, str(record.tp.partition)),
+        (HEADER_OFFSET, str(record.offset)),
+        (HEADER_INDEXES, ALL if letter.indexes is None else ",".join(map(str, letter.indexes))),
+        (HEADER_BATCH, batch_id),
+    ]
+    if record.timestamp_ms is not None:
+        ours.append((HEADER_TIMESTAMP, str(record.timestamp_ms)))
+    if object_key is not None:
+        ours.append((HEADER_OBJECT, object_key))
+    return [*record.headers, *((name, text.encode("utf-8", "replace")) for name, text in ours)]
+
+
+def parse_headers(headers: Headers | Iterable[tuple[str, bytes | None]]) -> DeadLetterHeaders:
+    """Read the headers of a dead letter; ours are the last of their name.
+
+    Raises:
+        KeyError: a header of ours is missing.
+        ValueError: a header of ours does not hold what it should.
+    """
+    found = {name: value for name, value in headers if value is not None}
+    indexes = found[HEADER_INDEXES].decode()
+    return DeadLetterHeaders(
+        reason=found[HEADER_REASON].decode(),
+        message=found[HEADER_MESSAGE].decode(),
+        topic=found[HEADER_TOPIC].decode(),
+        partition=int(found[HEADER_PARTITION]),
+        offset=int(found[HEADER_OFFSET]),
+        indexes=None if indexes == ALL else tuple(int(index) for index in indexes.split(",")),
+        batch_id=found[HEADER_BATCH].decode(),
+        object_key=found[HEADER_OBJECT].decode() if HEADER_OBJECT in found else None,
+    )

@@ -1,0 +1,175 @@
+"""The lattice of inferred types, and its join (DESIGN 3.3).
+
+    null < bool, string, long53, record, array, map          join is associative, commutative and idempotent;
+    long53 < long64                                           json is the top.
+    long53 < double                                           long64 v double = json: neither holds the other.
+
+A record is an object with known keys, a map an object with more distinct keys than `Limits.object_keys_max`,
+`{}` a record without fields, `[]` an array of null. Types are immutable and compare by value, identity first.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+
+class Limits(NamedTuple):
+    """Bounds that are rules by position, and so part of the join.
+
+    An object or array deeper than `depth_max` (the entry itself has depth 1) is json; an object with more than
+    `object_keys_max` distinct keys is a map. Nesting beyond `json_depth_max` makes the entry a dead letter.
+    """
+
+    depth_max: int
+    object_keys_max: int
+    json_depth_max: int
+
+
+class Scalar(Enum):
+    """The types without parts."""
+
+    NULL = "null"
+    BOOL = "bool"
+    LONG53 = "long53"
+    LONG64 = "long64"
+    DOUBLE = "double"
+    STRING = "string"
+    JSON = "json"
+
+    @property
+    def fields(self) -> int:
+        """How many fields a schema of this type has."""
+        return 0
+
+    @property
+    def size(self) -> int:
+        """Bytes of schema text, estimated."""
+        return 40
+
+
+class RecordType:
+    """An object whose keys are columns; `by_name` is sorted by name."""
+
+    __slots__ = ("_hash", "by_name", "fields", "size")
+
+    def __init__(self, by_name: dict[str, Type]) -> None:
+        self.by_name = {name: by_name[name] for name in sorted(by_name)}
+        self.fields = sum(1 + child.fields for child in by_name.values())
+        # A name stands in the text at most three times (sanitised, original, record name), escaped to six bytes.
+        self.size = 80 + sum(60 + 4 * len(name) + child.size for name, child in by_name.items())
+        self._hash = hash(tuple(self.by_name.items()))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return isinstance(other, RecordType) and self._hash == other._hash and self.by_name == other.by_name
+
+    def __repr__(self) -> str:
+        return f"RecordType({self.by_name!r})"
+
+
+class ArrayType:
+    """A list; all its items have one type."""
+
+    __slots__ = ("_hash", "fields", "item", "size")
+
+    def __init__(self, item: Type) -> None:
+        self.item = item
+        self.fields = item.fields
+        self.size = 40 + item.size
+        self._hash = hash(("array", item))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ArrayType) and self._hash == other._hash and self.item == other.item
+
+    def __repr__(self) -> str:
+        return f"ArrayType({self.item!r})"
+
+
+class MapType:
+    """An object whose keys are data; all its values have one type."""
+
+    __slots__ = ("_hash", "fields", "size", "value")
+
+    def __init__(self, value: Type) -> None:
+        self.value = value
+        self.fields = value.fields
+        self.size = 40 + value.size
+        self._hash = hash(("map", value))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, MapType) and self._hash == other._hash and self.value == other.value
+
+    def __repr__(self) -> str:
+        return f"MapType({self.value!r})"
+
+
+Type = Scalar | RecordType | ArrayType | MapType
+
+EMPTY_RECORD = RecordType({})
+_NUMBER_JOINS = {
+    frozenset({Scalar.LONG53, Scalar.LONG64}): Scalar.LONG64,
+    frozenset({Scalar.LONG53, Scalar.DOUBLE}): Scalar.DOUBLE,
+}
+
+
+def join(left: Type, right: Type, *, object_keys_max: int) -> Type:
+    """Give the least type that holds the values of both.
+
+    Returns `left` itself, the same object, when it already holds `right`: callers compare by identity.
+    """
+    if left is right or right is Scalar.NULL or left is Scalar.JSON:
+        return left
+    if left is Scalar.NULL or right is Scalar.JSON:
+        return right
+    if isinstance(left, Scalar) or isinstance(right, Scalar):
+        if isinstance(left, Scalar) and isinstance(right, Scalar):
+            return _NUMBER_JOINS.get(frozenset({left, right}), Scalar.JSON)
+        return Scalar.JSON
+    if isinstance(left, ArrayType) or isinstance(right, ArrayType):
+        if isinstance(left, ArrayType) and isinstance(right, ArrayType):
+            item = join(left.item, right.item, object_keys_max=object_keys_max)
+            return left if item is left.item else ArrayType(item)
+        return Scalar.JSON
+    if isinstance(left, RecordType) and isinstance(right, RecordType):
+        joined = join_records(left, right, object_keys_max=object_keys_max)
+        return joined if len(joined.by_name) <= object_keys_max else to_map(joined, object_keys_max=object_keys_max)
+    left_map = left if isinstance(left, MapType) else to_map(left, object_keys_max=object_keys_max)
+    right_map = right if isinstance(right, MapType) else to_map(right, object_keys_max=object_keys_max)
+    value = join(left_map.value, right_map.value, object_keys_max=object_keys_max)
+    return left_map if value is left_map.value else MapType(value)
+
+
+def join_records(left: RecordType, right: RecordType, *, object_keys_max: int) -> RecordType:
+    """Join field by field, without a bound on their number: what the top level of an entry needs."""
+    if left is right:
+        return left
+    changed: dict[str, Type] = {}
+    mine = left.by_name
+    for name, theirs in right.by_name.items():
+        old = mine.get(name)
+        if old is None:
+            changed[name] = theirs
+        else:
+            new = join(old, theirs, object_keys_max=object_keys_max)
+            if new is not old:
+                changed[name] = new
+    return RecordType({**mine, **changed}) if changed else left
+
+
+def to_map(record: RecordType, *, object_keys_max: int) -> MapType:
+    """Turn an object with too many keys into a map of the join of its fields."""
+    value: Type = Scalar.NULL
+    for child in record.by_name.values():
+        value = join(value, child, object_keys_max=object_keys_max)
+    return MapType(value)

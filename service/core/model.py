@@ -1,0 +1,50 @@
+"""The nouns that every room of the service shares (DESIGN 2).
+
+Owns plain immutable values; holds no behaviour beyond what follows from their fields.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class TopicPartition(NamedTuple):
+    """A Kafka partition of a source topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class SourceRecord(NamedTuple):
+    """One Kafka message of the source, as it left the client library.
+
+    `timestamp_ms` is Kafka's, or None where the record carries none.
+    """
+
+    tp: TopicPartition
+    offset: int
+    timestamp_ms: int | None
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+
+
+class PartitionKey(NamedTuple):
+    """What data is partitioned by: user, date `YYYY-MM-DD` and hour 0-23 in the partition zone."""
+
+    user: str
+    date: str
+    hour: int
+
+
+class RootLink(NamedTuple):
+    """Where a republished record came from first (DESIGN 3.8)."""
+
+    topic: str
+    partition: int
+    offset: int

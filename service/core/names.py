@@ -1,0 +1,48 @@
+"""Original key -> Avro name, by Iceberg's rule, deterministic and free of collisions (DESIGN 3.3).
+
+A leading digit gets `_`, any other character that Avro forbids becomes `_x<HEX>` of its code point. Collisions,
+also those by case alone (Spark matches without case), get `_2`, `_3`, ... in code-point order of the originals.
+Names are per file: readers match by original-name path and mark, never by these names alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+_FORBIDDEN = re.compile(r"[^A-Za-z0-9_]")
+_LEGAL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def sanitise(original: str) -> str:
+    """Make one Avro-legal name; not injective by itself."""
+    if _LEGAL.match(original):
+        return original
+    name = _FORBIDDEN.sub(lambda found: f"_x{ord(found[0]):X}", original)
+    return name if name and not name[0].isdigit() else f"_{name}"
+
+
+def avro_names(originals: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
+    """Name the fields of one record: original -> Avro name, distinct even without case.
+
+    `reserved` are lower-case names that no field may get. The result depends on the set of originals alone.
+    """
+    ordered = sorted(originals)
+    wanted = {original: sanitise(original) for original in ordered}
+    taken = set(reserved)
+    asked_for = {name.lower() for name in wanted.values()}
+    names: dict[str, str] = {}
+    for original in ordered:
+        name = wanted[original]
+        if name.lower() in taken:
+            name = _next_free(name, taken | asked_for)
+        taken.add(name.lower())
+        names[original] = name
+    return names
+
+
+def _next_free(name: str, used: set[str]) -> str:
+    number = 2
+    while f"{name}_{number}".lower() in used:
+        number += 1
+    return f"{name}_{number}"

@@ -1,0 +1,86 @@
+"""Every exception of the service, in one tree.
+
+    LogPartitionerError
+      SettingsError            settings are wrong or contradict each other; the process does not start (cli)
+      DiscardError             the batch is discarded, the consumer rewound, work goes on (runtime.flusher catches)
+        SpoolError             the local disk refused: no space, no permission, an input/output error
+        UploadError            an object did not reach the store within the deadline
+        CommitAbortedError     the transaction was aborted: nothing of this batch is visible
+        MembershipError        the group metadata does not prove membership; nothing was sent to the broker
+        CommitUnknownError     the outcome is unknown; a new producer and the committed offsets tell
+      StopError                the process ends with a non-zero code (cli catches)
+        StartPositionError     no committed offset and no policy, or an offset out of range
+        SourceError            the source topic, the group or the permissions do not allow to go on
+        StoreRefusedError      the object store refuses us: no such bucket, no permission
+        TooManyFailuresError   unknown outcomes or fatal errors came too often
+
+Three verdicts only: *retry* (inside the adapter, within a deadline), *discard and rewind*, *stop the process*.
+"""
+
+
+class LogPartitionerError(Exception):
+    """Root of all errors of this product."""
+
+
+class SettingsError(LogPartitionerError):
+    """Settings are wrong; `problems` has one sentence for each."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class DiscardError(LogPartitionerError):
+    """This batch cannot be committed; discard it, rewind, go on."""
+
+
+class SpoolError(DiscardError):
+    """The local disk refused a write or a read."""
+
+
+class UploadError(DiscardError):
+    """An object did not reach the store in time; `object_key` names the first that failed."""
+
+    def __init__(self, message: str, *, object_key: str) -> None:
+        super().__init__(message)
+        self.object_key = object_key
+
+
+class CommitAbortedError(DiscardError):
+    """The transaction was aborted; `code` is the broker's or the client library's error name."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class MembershipError(DiscardError):
+    """Group metadata without a generation or a member id: a broker would not fence it (TESTING 0.3)."""
+
+
+class CommitUnknownError(DiscardError):
+    """Nobody knows yet whether the transaction was committed; `code` says what was seen last."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class StopError(LogPartitionerError):
+    """The process cannot go on; it ends with a non-zero code and commits nothing more."""
+
+
+class StartPositionError(StopError):
+    """A TopicPartition has no committed offset and no policy, or its offset is out of range."""
+
+
+class SourceError(StopError):
+    """The source topic, the group or a permission does not allow to go on."""
+
+
+class StoreRefusedError(StopError):
+    """The object store refuses us for a reason that retrying does not mend."""
+
+
+class TooManyFailuresError(StopError):
+    """Unknown outcomes or fatal errors came more often than the process tolerates (DESIGN 4.2)."""
