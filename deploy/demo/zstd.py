@@ -1,0 +1,15 @@
+"""Zstandard from wherever this Python has it: the standard library from 3.14, the backport before."""
+
+import sys
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+CompressionParameter = zstd.CompressionParameter
+compress = zstd.compress
+decompress = zstd.decompress
+open_file = zstd.open
+# For files made with `zstd --long=27`.
+WINDOW_LOG_MAX: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 27}
