@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from service.core import container
 from service.core.avro_binary import decode_long
@@ -200,6 +200,7 @@ class PartitionFile:
         except Misfit:
             del segment.data[start:]
             self._grow(entry)
+            assert self._entry_type != segment.entry_type, f"{entry!r} misfits a type that holds it"
             self._segments.append(self._new_segment())
             return self._append_encoded(meta, entry)
         except BaseException:
@@ -265,7 +266,10 @@ class PartitionFile:
         return out
 
 
-def _count[K](spans: dict[K, OffsetSpan], key: K, offset: int) -> None:
+_K = TypeVar("_K")
+
+
+def _count(spans: dict[_K, OffsetSpan], key: _K, offset: int) -> None:
     span = spans.get(key)
     if span is None:
         spans[key] = OffsetSpan(offset)

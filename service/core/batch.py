@@ -1,0 +1,112 @@
+"""The batch: everything accepted since the last commit, over all TopicPartitions, with one id (DESIGN 2, 3.6).
+
+Owns the ledger - which offsets are covered, and what became of their entries - and the conservation law. The ledger,
+never the client's position, says what is committed (TESTING 0.5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from service.core.dead_letter import DeadLetter
+from service.core.model import TopicPartition
+
+
+@dataclass(slots=True)
+class Ledger:
+    """One owned TopicPartition in the open batch.
+
+    `first_offset` is the committed position the batch started from; `next_offset` the first not yet covered.
+    """
+
+    first_offset: int
+    next_offset: int
+    min_offset: int | None = None
+    timestamp_max_ms: int | None = None
+    idle_since_ms: int | None = None
+    records: int = 0
+    entries: int = 0
+    entries_in_files: int = 0
+    dead_letters: int = 0
+    discarded_replays: int = 0
+
+    @property
+    def max_offset(self) -> int | None:
+        """The last offset that was really read."""
+        return None if self.min_offset is None else self.next_offset - 1
+
+    def cover(self, offset: int, *, timestamp_ms: int | None) -> None:
+        """Cover a record: its entries are all in files, dead letters or discarded (W2)."""
+        assert offset >= self.next_offset, f"W2: offset {offset} is below next_offset {self.next_offset}"
+        self.next_offset = offset + 1
+        if self.min_offset is None:
+            self.min_offset = offset
+        self.records += 1
+        if timestamp_ms is not None and (self.timestamp_max_ms is None or timestamp_ms > self.timestamp_max_ms):
+            self.timestamp_max_ms = timestamp_ms
+
+    def begin_again(self) -> None:
+        """Start the next batch where this one ended; call only after its commit."""
+        self.first_offset = self.next_offset
+        self.min_offset = None
+        self.records = self.entries = self.entries_in_files = self.dead_letters = self.discarded_replays = 0
+
+    def check(self, tp: TopicPartition) -> None:
+        """Assert the conservation law (W3) and the order of offsets (W1)."""
+        assert self.first_offset <= self.next_offset, f"W1: {tp}: {self.first_offset} > {self.next_offset}"
+        accounted = self.entries_in_files + self.dead_letters + self.discarded_replays
+        assert self.entries == accounted, f"W3: {tp}: {self.entries} entries, {accounted} accounted for"
+
+
+@dataclass(slots=True)
+class Batch:
+    """What one transaction will commit; `generation` and `member_id` are those of its opening."""
+
+    batch_id: str
+    generation: int
+    member_id: str
+    opened_at_s: float
+    opened_at_ms: int
+    source_bytes: int = 0
+    entries: int = 0
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+
+
+class Ledgers:
+    """The ledgers of all owned TopicPartitions; outlives the batches."""
+
+    def __init__(self) -> None:
+        self.by_tp: dict[TopicPartition, Ledger] = {}
+
+    def own(self, tp: TopicPartition, start_offset: int) -> None:
+        """Begin to own a TopicPartition at its committed offset."""
+        assert tp not in self.by_tp, f"{tp} is owned already"
+        self.by_tp[tp] = Ledger(start_offset, start_offset)
+
+    def disown(self, tp: TopicPartition) -> None:
+        """Stop owning; unknown ones are ignored (confluent-kafka-python issue 1551)."""
+        self.by_tp.pop(tp, None)
+
+    def next_offsets(self) -> dict[TopicPartition, int]:
+        """Give what a commit of the open batch commits: only what it has covered."""
+        return {tp: ledger.next_offset for tp, ledger in self.by_tp.items() if ledger.next_offset > ledger.first_offset}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the open batch covers no offset; records with zero entries count as covered."""
+        return not any(ledger.next_offset > ledger.first_offset for ledger in self.by_tp.values())
+
+    def committed(self) -> None:
+        """Begin the next batch: everything covered is committed."""
+        for ledger in self.by_tp.values():
+            ledger.begin_again()
+
+    def rewind(self, tp: TopicPartition, committed_offset: int) -> None:
+        """Forget what was covered; the TopicPartition goes on at its committed offset."""
+        old = self.by_tp[tp]
+        self.by_tp[tp] = Ledger(committed_offset, committed_offset, idle_since_ms=old.idle_since_ms)
+
+    def check(self) -> None:
+        """Assert W1 and W3 for all."""
+        for tp, ledger in self.by_tp.items():
+            ledger.check(tp)

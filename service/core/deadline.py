@@ -1,0 +1,30 @@
+"""One time budget shared by all steps of one flush, so that their sum is bounded and not each part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Deadline(NamedTuple):
+    """An instant of the monotonic clock, in seconds, and the clock to hold it against."""
+
+    at_s: float
+    now_s: Callable[[], float]
+
+    @classmethod
+    def after(cls, seconds: float, now_s: Callable[[], float]) -> Deadline:
+        """Make a deadline that is `seconds` away."""
+        return cls(now_s() + seconds, now_s)
+
+    def remaining_s(self) -> float:
+        """Seconds left, never negative."""
+        return max(0.0, self.at_s - self.now_s())
+
+    def has_passed(self) -> bool:
+        """Whether the budget is spent."""
+        return self.now_s() >= self.at_s
+
+    def at_most(self, seconds: float) -> Deadline:
+        """Give the nearer one of this deadline and one that is `seconds` away."""
+        return Deadline(min(self.at_s, self.now_s() + seconds), self.now_s)

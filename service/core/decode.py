@@ -1,0 +1,168 @@
+"""Source record -> entries: decompress, decode, split (DESIGN 3.1). Never raises on input.
+
+    json     an object = one entry; an array = several; an object with `entries_field` = an envelope
+    ndjson   one object per line; blank lines do not count
+    A record without a value, and an ndjson value without lines, has no entries.
+
+A bad element costs its neighbours nothing; what cannot be split at all is bad as a whole.
+"""
+
+from __future__ import annotations
+
+import sys
+import zlib
+from typing import Any, Literal, NamedTuple
+
+from service.core.dead_letter import Reason
+from service.core.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError, split_array, split_object
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+
+
+class InputRules(NamedTuple):
+    """What a record may be; see `config.InputSettings`."""
+
+    format: Literal["json", "ndjson"]
+    entries_field: str | None
+    record_bytes_max: int
+    entries_per_record_max: int
+
+
+class Bad(NamedTuple):
+    """Entries of a record that are dead; `index` None means the record as a whole, counted as one entry."""
+
+    index: int | None
+    reason: Reason
+    message: str
+
+
+class Decoded(NamedTuple):
+    """What a record holds: (index, entry) pairs, the envelope if there is one, what is bad, bytes decompressed."""
+
+    entries: list[tuple[int, dict[str, Any]]]
+    envelope: dict[str, Any] | None
+    bad: list[Bad]
+    size: int
+
+
+class RecordDecoder:
+    """Decodes the values of source records by one set of rules."""
+
+    def __init__(self, rules: InputRules, json_decoder: JsonDecoder) -> None:
+        self._rules = rules
+        self._json = json_decoder
+
+    def decode(self, value: bytes | None) -> Decoded:
+        """Take the value of a record apart."""
+        if not value:
+            return Decoded([], None, [], 0)
+        try:
+            text = self._decompress(value)
+            items, envelope = self._lines(text) if self._rules.format == "ndjson" else self._json_items(text)
+        except UndecodableError as error:
+            return Decoded([], None, [Bad(None, error.reason, str(error))], len(value))
+        if len(items) > self._rules.entries_per_record_max:
+            message = f"{len(items)} entries, the limit is {self._rules.entries_per_record_max}"
+            return Decoded([], None, [Bad(None, Reason.TOO_MANY_ENTRIES, message)], len(text))
+        return self._sort_out(items, envelope, len(text))
+
+    def _sort_out(self, items: list[Any], envelope: dict[str, Any] | None, size: int) -> Decoded:
+        entries: list[tuple[int, dict[str, Any]]] = []
+        bad: list[Bad] = []
+        for index, item in enumerate(items):
+            if type(item) is dict:
+                entries.append((index, item))
+            elif isinstance(item, UndecodableError):
+                bad.append(Bad(index, item.reason, str(item)))
+            else:
+                bad.append(Bad(index, Reason.NOT_AN_OBJECT, f"an entry is an object, not {type(item).__name__}"))
+        return Decoded(entries, envelope, bad, size)
+
+    def _json_items(self, text: bytes) -> tuple[list[Any], dict[str, Any] | None]:
+        try:
+            value = self._json.decode_fast(text)
+        except FAST_REFUSALS:
+            if text.lstrip()[:1] == b"[":
+                return [self._element(element) for element in split_array(text)], None
+            value = self._object(text)
+        if type(value) is list:
+            return value, None
+        if type(value) is not dict:
+            raise UndecodableError(Reason.NOT_AN_OBJECT, f"a record is an object or an array, not {type(value).__name__}")
+        field = self._rules.entries_field
+        if field is None or field not in value:
+            return [value], None
+        items = value.pop(field)
+        if type(items) is not list:
+            raise UndecodableError(Reason.ENTRIES_NOT_A_LIST, f"the envelope's {field} is {type(items).__name__}")
+        return items, value
+
+    def _object(self, text: bytes) -> Any:
+        """Decode what the fast decoder refused; of an envelope, the entries one by one."""
+        field = self._rules.entries_field
+        if field is None or text.lstrip()[:1] != b"{":
+            return self._json.decode_tolerant(text)
+        members = split_object(text)
+        entries = members.pop(field, None)
+        value = {name: self._json.decode_tolerant(member) for name, member in members.items()}
+        if entries is not None and entries.lstrip()[:1] == b"[":
+            value[field] = [self._element(element) for element in split_array(entries)]
+        elif entries is not None:
+            value[field] = self._json.decode_tolerant(entries)
+        return value
+
+    def _lines(self, text: bytes) -> tuple[list[Any], None]:
+        return [self._element(line) for line in text.split(b"\n") if line.strip()], None
+
+    def _element(self, text: bytes) -> Any:
+        """Decode one element or line; what is wrong with it is returned, not raised."""
+        try:
+            return self._json.decode_fast(text)
+        except FAST_REFUSALS:
+            try:
+                return self._json.decode_tolerant(text)
+            except UndecodableError as error:
+                return error
+
+    def _decompress(self, value: bytes) -> bytes:
+        limit = self._rules.record_bytes_max
+        try:
+            if value.startswith(_GZIP_MAGIC):
+                value = _inflate(value, limit)
+            elif value.startswith(_ZSTD_MAGIC):
+                value = _unzstd(value, limit)
+        except (zlib.error, zstd.ZstdError, EOFError) as error:
+            raise UndecodableError(Reason.DECOMPRESSION, str(error)) from error
+        if len(value) > limit:
+            raise UndecodableError(Reason.RECORD_TOO_LARGE, f"more than {limit} bytes")
+        return value
+
+
+def _inflate(data: bytes, limit: int) -> bytes:
+    """Decompress gzip, also of several members, to at most limit + 1 bytes."""
+    out = bytearray()
+    while data and len(out) <= limit:
+        inflater = zlib.decompressobj(wbits=31)
+        out += inflater.decompress(data, limit + 1 - len(out))
+        if not inflater.eof and len(out) <= limit:
+            raise EOFError("the compressed data ends early")
+        data = inflater.unused_data
+    return bytes(out)
+
+
+def _unzstd(data: bytes, limit: int) -> bytes:
+    """Decompress zstd, also of several frames, to at most limit + 1 bytes."""
+    out = bytearray()
+    while data and len(out) <= limit:
+        decompressor = zstd.ZstdDecompressor()
+        out += decompressor.decompress(data, limit + 1 - len(out))
+        if not decompressor.eof and len(out) <= limit:
+            raise EOFError("the compressed data ends early")
+        data = decompressor.unused_data
+    return bytes(out)

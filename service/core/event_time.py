@@ -1,0 +1,77 @@
+"""Event time of an entry: text or number -> microseconds since the epoch, or None (DESIGN 3.1).
+
+Depends on the entry and its record alone, never on a clock: a record that is read again gets the same PartitionKey.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, tzinfo
+from decimal import Decimal
+from typing import Any, Literal, NamedTuple
+
+EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LATEST_US = 253_402_214_400_000_000  # 9999-12-31, so that every zone can name the hour
+_NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d{1,20})?\Z")
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}")
+# Decided by magnitude: seconds until the year 5138, milliseconds until then, microseconds until then.
+_MAGNITUDES: tuple[tuple[float, EpochUnit], ...] = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
+_MICROS_PER: dict[EpochUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
+_NANOS_PER_MICRO = 1_000
+
+
+class TimeRules(NamedTuple):
+    """How event times are read and which are absurd; see `config.TimeSettings`."""
+
+    epoch_unit: EpochUnit
+    zone: tzinfo
+    earliest_us: int
+    future_max_us: int
+
+
+def parse_event_time(value: Any, rules: TimeRules) -> int | None:
+    """Read one value as microseconds since the epoch; None where it is no time."""
+    kind = type(value)
+    if kind is str:
+        return _parse_text(value, rules)
+    if kind is int or kind is float:
+        return _from_epoch(value, rules.epoch_unit)
+    return None
+
+
+def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: TimeRules) -> bool:
+    """Tell whether a time lies outside the window; its upper end needs Kafka's timestamp of the record."""
+    if event_time_us < rules.earliest_us or event_time_us >= LATEST_US:
+        return True
+    return record_timestamp_ms is not None and event_time_us > record_timestamp_ms * 1000 + rules.future_max_us
+
+
+def _parse_text(text: str, rules: TimeRules) -> int | None:
+    text = text.strip()
+    if _ISO.match(text):
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            return None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=rules.zone)
+        return _micros(moment)
+    if _NUMBER.match(text):
+        return _from_epoch(Decimal(text) if "." in text else int(text), rules.epoch_unit)
+    return None
+
+
+def _micros(moment: datetime) -> int:
+    since = moment - _EPOCH
+    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _from_epoch(value: float | Decimal, unit: EpochUnit) -> int:
+    """Convert a number of units; fractions to the nearest microsecond, nanoseconds downwards."""
+    if unit == "auto":
+        unit = next((name for limit, name in _MAGNITUDES if abs(value) < limit), "ns")
+    if unit == "ns":
+        return int(value // _NANOS_PER_MICRO)
+    return round(value * _MICROS_PER[unit])
