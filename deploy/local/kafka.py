@@ -134,6 +134,19 @@ class KafkaCluster:
         """Wait until a broker that was restarted without waiting is ready (about 6 s)."""
         self._servers[broker_index].wait_for_line(_READY_LINE, timeout_s=_READY_TIMEOUT_S)
 
+    def heal(self) -> None:
+        """Undo all faults: resume and restart brokers, and let the proxies pass everything."""
+        for proxy in self.proxies:
+            proxy.heal()
+        ended = []
+        for index, server in self._servers.items():
+            server.resume()
+            if not server.is_alive():
+                ended.append(index)
+                self._spawn(index)
+        for index in ended:
+            self.wait_until_ready(index)
+
     def __enter__(self) -> Self:
         """Start the cluster."""
         self.start()

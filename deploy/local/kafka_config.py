@@ -38,7 +38,6 @@ def server_properties(node_id: int, nodes: Sequence[NodePorts], *, data_dir: Pat
     """Return server.properties of node `node_id` (from 1) of the cluster."""
     ports = nodes[node_id - 1]
     voters = ",".join(f"{i}@{LOOPBACK}:{node.controller}" for i, node in enumerate(nodes, start=1))
-    replicas = min(3, len(nodes))
     settings = {
         "process.roles": "broker,controller",
         "node.id": node_id,
@@ -54,13 +53,13 @@ def server_properties(node_id: int, nodes: Sequence[NodePorts], *, data_dir: Pat
         "inter.broker.listener.name": "INTERNAL",
         "controller.listener.names": "CONTROLLER",
         "log.dirs": data_dir,
-        **_replication(replicas),
-        **_QUICK,
+        **broker_settings(replicas=min(3, len(nodes))),
     }
     return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 
-def _replication(replicas: int) -> dict[str, int]:
+def broker_settings(*, replicas: int) -> dict[str, int | str]:
+    """Return the settings that do not depend on addresses; a broker in a container gets the same."""
     in_sync_min = max(1, replicas - 1)
     return {
         "default.replication.factor": replicas,
@@ -70,6 +69,7 @@ def _replication(replicas: int) -> dict[str, int]:
         "transaction.state.log.min.isr": in_sync_min,
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync_min,
+        **_QUICK,
     }
 
 

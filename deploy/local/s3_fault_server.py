@@ -43,9 +43,9 @@ class FaultServer(ThreadingHTTPServer):
         stalled, self._stalled = self._stalled, threading.Event()
         stalled.set()
 
-    def stall(self) -> None:
-        """Block until released."""
-        self._stalled.wait()
+    def stall(self, timeout_s: float | None = None) -> None:
+        """Block until released, or until the time is over."""
+        self._stalled.wait(timeout_s)
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing: a client that goes away in the middle is what this proxy is for."""
@@ -87,7 +87,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _misbehave(self, rule: Rule, body: bytes) -> _Answer | None:
         """Perform the rule's action; None means that the connection is closed without an answer."""
         if rule.action is not Action.TRICKLE:
-            time.sleep(rule.delay_s)
+            self.server.stall(rule.delay_s)
         if rule.action in _WITHOUT_FORWARDING:
             return self._refuse(rule)
         if rule.action is Action.CORRUPT_REQUEST:

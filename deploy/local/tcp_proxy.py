@@ -50,6 +50,7 @@ class TcpProxy:
         self._flowing.set()
         self._cuts: list[tuple[int, CutMoment]] = []
         self.cuts_done = 0
+        """How many of the cuts asked for by cut_at() have begun."""
 
     def start(self) -> None:
         """Accept connections."""
@@ -60,6 +61,14 @@ class TcpProxy:
         self.refuse()
         self.release()
         self.cut()
+
+    def heal(self) -> None:
+        """Undo all faults: no latency, nothing held, new connections accepted, no cut waiting."""
+        self.latency_s = 0.0
+        with self._lock:
+            self._cuts.clear()
+        self.release()
+        self.accept()
 
     def refuse(self) -> None:
         """Refuse new connections (ECONNREFUSED); existing ones go on."""

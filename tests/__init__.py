@@ -1,0 +1,1 @@
+"""Tests; a package, so that shared helpers can be imported as `tests.stack...`."""

@@ -1,0 +1,27 @@
+"""What all tests share: the fixtures of tests/stack, and the header that says what this run stands on.
+
+A file `test_real_*.py` is about real log data and is not collected where there are none.
+"""
+
+from pathlib import Path
+
+from tests.stack.providers import kafka_provider, s3_provider
+from tests.stack.real_logs import real_log_sets
+
+pytest_plugins = ("tests.stack.fixtures",)
+
+
+def pytest_report_header() -> list[str]:
+    """Say who provides Kafka and S3, and whether real logs are present."""
+    sets = len(real_log_sets())
+    return [
+        f"kafka: {kafka_provider()}; s3: {s3_provider()}; three brokers: local process",
+        f"real logs: {sets} sets" if sets else "real logs: absent: those tests are not collected",
+    ]
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave out the tests about real logs where there are none."""
+    if collection_path.name.startswith("test_real_") and not real_log_sets():
+        return True
+    return None
