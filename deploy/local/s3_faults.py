@@ -37,7 +37,7 @@ class S3FaultProxy:
             self._book.add(rule)
 
     def clear(self) -> None:
-        """Forget all rules and let go what is stalled (its connections are closed)."""
+        """Forget all rules and let go what is stalled or delayed (a delayed request is then forwarded)."""
         self._book.clear()
         if self._server is not None:
             self._server.release_stalled()
