@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from deploy.demo.generate import GeneratedRecord
 
-_CHUNK_RECORDS = 50  # one transaction; also the grain of the rate limit
+_CHUNK_RECORDS_MAX = 50  # one transaction; also the grain of the rate limit
 _METADATA_TIMEOUT_S = 20
 _FLUSH_TIMEOUT_S = 60
 
@@ -58,11 +58,19 @@ class TopicWriter:
         self._stopped = threading.Event()
         self._acknowledged: dict[int, int] = {}
         self._failed: KafkaError | None = None
-        common = {"bootstrap.servers": settings.bootstrap, "linger.ms": 20, "compression.type": "lz4"}
+        common = {
+            "bootstrap.servers": settings.bootstrap,
+            "linger.ms": 20,
+            "compression.type": "lz4",
+            "log_level": 2,
+        }
         self._plain = Producer(common | {"enable.idempotence": True})
         self._transactional = Producer(
             common | {"transactional.id": f"demo-source-{uuid.uuid4()}", "transaction.timeout.ms": 60_000}
         )
+        self._chunk_records = _CHUNK_RECORDS_MAX
+        if settings.entries_per_s is not None:
+            self._chunk_records = max(1, min(_CHUNK_RECORDS_MAX, int(settings.entries_per_s / 10)))
         self._partitions = _count_partitions(self._plain, settings.topic)
 
     def stop(self) -> None:
@@ -80,7 +88,7 @@ class TopicWriter:
             if self._settings.transactional_share > 0:
                 self._transactional.init_transactions(_FLUSH_TIMEOUT_S)
             for _ in self._pace():
-                chunk = list(islice(remaining, _CHUNK_RECORDS))
+                chunk = list(islice(remaining, self._chunk_records))
                 if not chunk:
                     break
                 if self._rng.random() < self._settings.transactional_share:

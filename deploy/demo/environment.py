@@ -1,0 +1,116 @@
+"""What the demo runs on: a directory of its own, Kafka, S3, topics, a bucket; gone when the block ends."""
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.demo.options import SOURCE, DemoOptions
+from deploy.local.errors import ProcessDiedError
+from deploy.local.jars import Jars, ensure_jars
+from deploy.local.kafka import KafkaCluster
+from deploy.local.processes import ServerProcess
+from deploy.local.s3 import S3Server
+from deploy.local.topics import create_bucket, create_topics
+
+_BUCKET = "demo"
+_DISPOSABLE = "disposable"  # a file that marks a directory whose data nobody needs any more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Addresses and places of a running environment."""
+
+    directory: Path
+    bootstrap: str
+    s3_url: str
+    variables: dict[str, str]  # of workers and audit
+    servers: tuple[ServerProcess, ...]
+
+    def require_alive(self) -> None:
+        """Check that Kafka and S3 still run.
+
+        Raises:
+            ProcessDiedError: one of them has ended.
+        """
+        for server in self.servers:
+            if not server.is_alive():
+                raise ProcessDiedError(f"{server.name} ended ({server.log})", last_lines=server.last_lines())
+
+    def describe(self) -> list[str]:
+        """Return where things lie, for a person."""
+        return [
+            f"objects        {self.directory / 's3' / 'objects' / _BUCKET}",
+            f"Kafka's data   {self.directory / 'kafka'}",
+            f"workers' logs  {self.directory / 'workers'}/*/worker.log",
+        ]
+
+
+@contextmanager
+def start_environment(options: DemoOptions, tell: Callable[[str], None]) -> Iterator[Environment]:
+    """Start Kafka and S3, create topics and bucket; stop both at the end of the block.
+
+    Raises:
+        StackError: a program is missing, a port is taken, a server did not start.
+    """
+    if not list((options.home / "jars").glob("*/kafka")):
+        tell("fetching Kafka and S3Proxy with Maven (once, about 110 MB)")
+    jars = ensure_jars(options.home / "jars")
+    tell("starting Kafka and S3 on 127.0.0.1")
+    directory = _make_directory(options.home / "demo")
+    with ExitStack() as running:
+        try:
+            environment = _start(options, jars, directory, running)
+        except BaseException:
+            mark_disposable(directory)
+            raise
+        tell(f"Kafka {environment.bootstrap}, S3 {environment.s3_url}, data and logs in {directory}")
+        yield environment
+
+
+def _start(options: DemoOptions, jars: Jars, directory: Path, running: ExitStack) -> Environment:
+    kafka_ports = None if options.kafka_port is None else [options.kafka_port]
+    kafka = running.enter_context(KafkaCluster(jars=jars, root=directory / "kafka", ports=kafka_ports))
+    s3 = running.enter_context(S3Server(jars=jars, root=directory / "s3", port=options.s3_port))
+    create_topics(kafka.bootstrap_servers, source=SOURCE, partitions=options.partitions)
+    create_bucket(s3.endpoint, _BUCKET)
+    addresses = {
+        "LOGP_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "LOGP_KAFKA__SOURCE_TOPICS": f'["{SOURCE}"]',
+        "LOGP_S3__ENDPOINT_URL": s3.endpoint.url,
+        "LOGP_S3__REGION": s3.endpoint.region,
+        "LOGP_S3__BUCKET": _BUCKET,
+        "LOGP_S3__ACCESS_KEY": s3.endpoint.access_key,
+        "LOGP_S3__SECRET_KEY": s3.endpoint.secret_key,
+    }
+    return Environment(
+        directory=directory,
+        bootstrap=kafka.bootstrap_servers,
+        s3_url=s3.endpoint.url,
+        variables=_own_variables() | addresses | options.worker_settings(),
+        servers=(*kafka.processes, s3.process),
+    )
+
+
+def mark_disposable(directory: Path) -> None:
+    """Let the next demo remove this directory."""
+    (directory / _DISPOSABLE).touch()
+
+
+def _make_directory(home: Path) -> Path:
+    """Make the directory of this run; remove those of earlier runs that are of no use any more."""
+    home.mkdir(parents=True, exist_ok=True)
+    for marker in home.glob(f"*/{_DISPOSABLE}"):
+        shutil.rmtree(marker.parent, ignore_errors=True)
+    directory = home / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    directory.mkdir()
+    return directory
+
+
+def _own_variables() -> dict[str, str]:
+    """Return our environment without settings of other workers and without a proxy for loopback."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("LOGP_")}
+    return kept | {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}

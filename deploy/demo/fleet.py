@@ -1,0 +1,145 @@
+"""The worker processes of the demo: start, signals, and what becomes of those that end unasked.
+
+Each worker is `python -m service run`, leashed to this process, in a session of its own, with its own name,
+spool and port, and writes JSON lines to its own log file. Main thread only (the leash hangs on it).
+"""
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from deploy.demo.faults import Action, Step
+from deploy.local.errors import ProcessDiedError
+from deploy.local.ports import find_free_ports
+from deploy.local.processes import ServerProcess
+
+_TOO_EARLY_S = 5.0  # a worker that ends sooner does not work at all
+_RESTARTS_MAX = 20
+_STOP_GRACE_S = 60.0
+
+
+class WorkerState(Enum):
+    """What we did to a worker last."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    KILLED = "killed"
+
+
+@dataclass(slots=True)
+class Worker:
+    """One worker by its name; restarts under the same name go on in the same log."""
+
+    name: str
+    process: ServerProcess
+    started_at: float
+    state: WorkerState = WorkerState.RUNNING
+
+
+class Fleet:
+    """All workers that ever were, by name."""
+
+    def __init__(self, *, root: Path, settings: Mapping[str, str]) -> None:
+        self.workers: dict[str, Worker] = {}
+        self.restarts = 0
+        self._root = root
+        self._settings = settings  # the whole environment of a worker but for what is its own
+
+    def start(self, name: str) -> None:
+        """Start a worker; also again, after it has ended."""
+        own = {
+            "LOGP_WORKER": name,
+            "LOGP_HTTP__HOST": "127.0.0.1",
+            "LOGP_HTTP__PORT": str(find_free_ports(1)[0]),
+            "LOGP_SPOOL__DIRECTORY": str(self._root / name / "spool"),
+            "LOGP_LOG__FORMAT": "json",
+        }
+        process = ServerProcess(
+            name,
+            [sys.executable, "-m", "service", "run"],
+            log=self.log_of(name),
+            env={**self._settings, **own},
+        )
+        self.workers[name] = Worker(name, process, time.monotonic())
+
+    def log_of(self, name: str) -> Path:
+        """Return where the worker's output goes."""
+        return self._root / name / "worker.log"
+
+    def perform(self, step: Step) -> None:
+        """Do what the plan says; a worker that has ended by itself meanwhile is left alone."""
+        if step.action is Action.START:
+            self.start(step.worker)
+            return
+        worker = self.workers[step.worker]
+        if not worker.process.is_alive():
+            return
+        match step.action:
+            case Action.KILL:
+                worker.process.kill()
+                worker.state = WorkerState.KILLED
+            case Action.PAUSE:
+                worker.process.pause()
+                worker.state = WorkerState.PAUSED
+            case Action.RESUME:
+                worker.process.resume()
+                worker.state = WorkerState.RUNNING
+            case Action.TERMINATE:
+                worker.process.terminate()
+                worker.state = WorkerState.STOPPING
+
+    def mend(self) -> list[str]:
+        """Start workers that ended unasked again, as a cluster would; return a sentence for each.
+
+        Raises:
+            ProcessDiedError: a worker ended right after its start, or it happened too often.
+        """
+        sentences = []
+        for worker in list(self.workers.values()):
+            if worker.process.is_alive():
+                continue
+            if worker.state is WorkerState.STOPPING:
+                worker.state = WorkerState.STOPPED
+                sentences.append(f"{worker.name} has stopped")
+            elif worker.state is WorkerState.RUNNING:
+                self._require_use(worker)
+                self.restarts += 1
+                self.start(worker.name)
+                sentences.append(f"{worker.name} ended by itself and was started again")
+        return sentences
+
+    def stop(self) -> list[str]:
+        """End all workers by SIGTERM; return a sentence for each that had to be killed."""
+        running = [worker for worker in self.workers.values() if worker.process.is_alive()]
+        for worker in running:
+            worker.process.terminate()
+        deadline = time.monotonic() + _STOP_GRACE_S
+        late = []
+        for worker in running:
+            while worker.process.is_alive() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.state = WorkerState.KILLED
+                late.append(f"{worker.name} did not stop within {_STOP_GRACE_S:.0f} s and was killed")
+            else:
+                worker.state = WorkerState.STOPPED
+        return late
+
+    def kill(self) -> None:
+        """End all workers by SIGKILL; on return they are gone."""
+        for worker in self.workers.values():
+            worker.process.kill()
+
+    def _require_use(self, worker: Worker) -> None:
+        early = time.monotonic() - worker.started_at < _TOO_EARLY_S
+        if early or self.restarts >= _RESTARTS_MAX:
+            when = "right after its start" if early else f"after {self.restarts} restarts of workers"
+            raise ProcessDiedError(
+                f"{worker.name} ended {when} ({worker.process.log})", last_lines=worker.process.last_lines()
+            )

@@ -1,0 +1,154 @@
+"""What the demo can be told, and what follows from it for the workers."""
+
+import argparse
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from deploy.demo.faults import FAULT_KINDS, FaultKind
+
+Protocol = Literal["range", "cooperative-sticky", "consumer"]
+
+SOURCE = "logs"
+GROUP = "demo"
+SESSION_TIMEOUT_S = 6.0  # the local brokers use the same for the consumer protocol, where they decide
+
+_HOME = Path(__file__).parents[2] / ".local"
+_GENERATED_ENTRIES = 60_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoOptions:
+    """The command line of the demo."""
+
+    home: Path
+    input: tuple[Path, ...]
+    user_paths: tuple[str, ...]
+    time_paths: tuple[str, ...]
+    id_paths: tuple[str, ...]
+    entries: int | None
+    entries_per_record: int
+    rate: float | None
+    rounds: int
+    faults: tuple[FaultKind, ...]
+    workers: int
+    partitions: int
+    protocol: Protocol
+    seed: int
+    kafka_port: int | None
+    s3_port: int | None
+
+    @property
+    def entries_generated(self) -> int:
+        """How many entries to generate where none are replayed."""
+        return self.entries or _GENERATED_ENTRIES
+
+    def worker_settings(self) -> dict[str, str]:
+        """Return the settings (LOGP_...) that all workers and the audit share, but for addresses."""
+        settings = {
+            "LOGP_KAFKA__GROUP_ID": GROUP,
+            "LOGP_KAFKA__GROUP_PROTOCOL": "consumer" if self.protocol == "consumer" else "classic",
+            # Short, so that a minute shows what takes an hour in production.
+            "LOGP_KAFKA__SESSION_TIMEOUT_S": f"{SESSION_TIMEOUT_S:.0f}",
+            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "60",
+            "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "15",
+            "LOGP_FLUSH__INTERVAL_S": "3",
+            "LOGP_FLUSH__UPLOAD_DEADLINE_S": "20",
+            "LOGP_FLUSH__COMMIT_BUDGET_S": "10",
+            "LOGP_FLUSH__REVOKE_BUDGET_S": "35",
+        }
+        if self.protocol != "consumer":
+            settings["LOGP_KAFKA__ASSIGNMENT_STRATEGY"] = self.protocol
+        paths = {"USER": self.user_paths, "TIME": self.time_paths, "ID": self.id_paths}
+        settings |= {f"LOGP_{name}__PATHS": json.dumps(found) for name, found in paths.items() if found}
+        return settings
+
+
+def parse_options(arguments: list[str] | None = None) -> DemoOptions:
+    """Return the options of a command line; ends the process with a message if it is wrong."""
+    chosen = _parser().parse_args(arguments)
+    generated = not chosen.input
+    return DemoOptions(
+        home=chosen.home,
+        input=tuple(chosen.input or ()),
+        user_paths=tuple(chosen.user_path or (("user",) if generated else ())),
+        time_paths=tuple(chosen.time_path or (("time",) if generated else ())),
+        id_paths=tuple(chosen.id_path or (("id",) if generated else ())),
+        entries=chosen.entries,
+        entries_per_record=chosen.entries_per_record,
+        rate=chosen.rate,
+        rounds=chosen.rounds,
+        faults=tuple(chosen.faults),
+        workers=chosen.workers,
+        partitions=chosen.partitions,
+        protocol=chosen.protocol,
+        seed=chosen.seed,
+        kafka_port=chosen.kafka_port,
+        s3_port=chosen.s3_port,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m deploy.demo",
+        description="Three workers on a local Kafka and S3, faults while records flow, then the audit.",
+    )
+    add = parser.add_argument
+    add(
+        "--input",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="logs to replay (.ndjson, .log; .gz, .zst); else generated",
+    )
+    add(
+        "--user-path", nargs="+", metavar="PATH", help="where entries have their user, as in LOGP_USER__PATHS"
+    )
+    add("--time-path", nargs="+", metavar="PATH", help="where entries have their event time")
+    add("--id-path", nargs="+", metavar="PATH", help="where entries have their unique id")
+    add(
+        "--entries",
+        type=_positive,
+        help=f"entries to write (default: the whole input, or {_GENERATED_ENTRIES} generated)",
+    )
+    add(
+        "--entries-per-record",
+        type=_positive,
+        default=1,
+        help="lines of the input in one record (default %(default)s)",
+    )
+    add("--rate", type=float, help="entries per second (default: so that they last as long as the faults)")
+    add("--rounds", type=_positive, default=0, help="rounds of random faults instead of the demo's own two")
+    add(
+        "--faults",
+        nargs="+",
+        choices=FAULT_KINDS,
+        default=FAULT_KINDS,
+        help="kinds of faults in the rounds (default: all)",
+    )
+    add("--workers", type=_positive, default=3, help="workers at the begin (default %(default)s)")
+    add("--partitions", type=_positive, default=6, help="of the source topic (default %(default)s)")
+    add(
+        "--protocol",
+        choices=get_args(Protocol),
+        default="cooperative-sticky",
+        help="how the group assigns (default %(default)s)",
+    )
+    add("--seed", type=int, default=1, help="of the logs and of the faults (default %(default)s)")
+    add("--kafka-port", type=_positive, help="port of Kafka on 127.0.0.1 (default: a free one)")
+    add("--s3-port", type=_positive, help="port of S3 on 127.0.0.1 (default: a free one)")
+    add(
+        "--home",
+        type=Path,
+        default=_HOME,
+        help="directory for jars, data and logs (default: .local of this repository)",
+    )
+    return parser
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number <= 0:
+        raise argparse.ArgumentTypeError(f"{number} is not a positive number")
+    return number

@@ -1,0 +1,83 @@
+"""The demo's source of records: generated or replayed, paced to last as long as the faults, in a thread."""
+
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import islice
+
+from deploy.demo.generate import GeneratedRecord, generate
+from deploy.demo.options import SOURCE, DemoOptions
+from deploy.demo.replay import read_lines, replay, take_entries
+from deploy.demo.settings import GeneratorSettings
+from deploy.demo.writer import Produced, ProduceError, ProduceSettings, TopicWriter
+
+_ENTRIES_PER_S_MAX = 4000.0  # two cores run the brokers, S3 and the workers at the same time
+_TRANSACTIONAL_SHARE = 0.05
+
+
+class SourceThread:
+    """Writes the records of the demo; `produced` may be looked at while it does."""
+
+    def __init__(self, options: DemoOptions, *, bootstrap: str, span_s: float) -> None:
+        self.entries = _count_entries(options)
+        self.entries_per_s = options.rate or min(_ENTRIES_PER_S_MAX, self.entries / span_s)
+        self._error: ProduceError | OSError | None = None
+        self._options = options
+        self._writer = TopicWriter(
+            ProduceSettings(
+                bootstrap=bootstrap,
+                topic=SOURCE,
+                entries_per_s=self.entries_per_s,
+                transactional_share=_TRANSACTIONAL_SHARE,
+                seed=options.seed,
+            )
+        )
+        self._thread = threading.Thread(target=self._write, name="source", daemon=True)
+
+    @property
+    def produced(self) -> Produced:
+        """What has been written so far."""
+        return self._writer.produced
+
+    def start(self) -> None:
+        """Begin to write."""
+        self._thread.start()
+
+    def has_ended(self) -> bool:
+        """Say whether all is written.
+
+        Raises:
+            ProduceError: it could not be written.
+        """
+        if self._error is not None:
+            raise ProduceError(str(self._error)) from self._error
+        return not self._thread.is_alive()
+
+    def stop(self) -> None:
+        """End soon, written or not."""
+        self._writer.stop()
+        if self._thread.is_alive():
+            self._thread.join(timeout=2)
+
+    def _write(self) -> None:
+        try:
+            self._writer.write(_records(self._options))
+        except (ProduceError, OSError) as error:
+            self._error = error
+
+
+def _records(options: DemoOptions) -> Iterator[GeneratedRecord]:
+    if options.input:
+        records = replay(options.input, entries_per_record=options.entries_per_record)
+        return take_entries(records, options.entries or sys.maxsize)
+    settings = GeneratorSettings(seed=options.seed, entries=options.entries_generated)
+    return generate(settings.ending_at(time.time_ns() // 1_000_000))
+
+
+def _count_entries(options: DemoOptions) -> int:
+    """Return how many entries there will be; reads the files once."""
+    if not options.input:
+        return options.entries_generated
+    lines = (line for path in options.input for line in read_lines(path))
+    return sum(1 for _ in islice(lines, options.entries))

@@ -1,0 +1,178 @@
+"""The demo's course: workers, records and faults at the same time; then drain, stop, audit.
+
+One thread does everything here but the writing of records.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+from deploy.demo.audit import run_audit
+from deploy.demo.environment import Environment
+from deploy.demo.faults import Round, first_workers, plan_demo, plan_rounds
+from deploy.demo.fleet import Fleet, Worker, WorkerState
+from deploy.demo.journal import LogTail, Tally, WorkerTally
+from deploy.demo.lag import GroupLag
+from deploy.demo.options import GROUP, SESSION_TIMEOUT_S, SOURCE, DemoOptions
+from deploy.demo.screen import Picture, Screen, WorkerRow
+from deploy.demo.source import SourceThread
+
+_SPAN_S_MIN = 30.0  # records flow at least as long as the faults take, and this long
+_TURN_S = 0.1
+_LAG_EVERY_S = 1.0
+# A transaction that a killed worker left open holds everybody up until it times out (15 s here).
+_DRAIN_LIMIT_S = 90.0
+_ROWS_MAX = 8
+_ENDED = (WorkerState.KILLED, WorkerState.STOPPED)
+
+
+class Story:
+    """One run of the demo on an environment that is there."""
+
+    def __init__(self, options: DemoOptions, environment: Environment, screen: Screen) -> None:
+        self._options = options
+        self._environment = environment
+        self._screen = screen
+        self._rounds = _plan(options)
+        self._fleet = Fleet(root=environment.directory / "workers", settings=environment.variables)
+        span_s = max(_SPAN_S_MIN, sum(planned.length_s for planned in self._rounds))
+        self._source = SourceThread(options, bootstrap=environment.bootstrap, span_s=span_s)
+        self._lag = GroupLag(bootstrap=environment.bootstrap, group=GROUP, topic=SOURCE)
+        self._tails: dict[str, LogTail] = {}
+        self._tally = Tally()
+        self._lag_records: int | None = None
+        self._lag_measured_at = float("-inf")
+
+    def run(self) -> int:
+        """Tell the whole story; return the audit's exit code. No worker is left when it ends.
+
+        Raises:
+            StackError: a worker does not work at all, or a server died.
+            ProduceError: Kafka did not take the records.
+        """
+        try:
+            self._let_records_flow()
+            self._drain()
+            self._stop_workers()
+            self._screen.leave()
+            self._conclude()
+            return run_audit(self._environment, self._screen.tell)
+        finally:
+            self._source.stop()
+            self._fleet.kill()
+            self._lag.close()
+
+    def _let_records_flow(self) -> None:
+        """Start workers and records, play all rounds, and wait for the last record."""
+        for name in first_workers(self._options.workers):
+            self._fleet.start(name)
+        self._screen.tell(
+            f"{self._options.workers} workers ({self._options.protocol}), {self._source.entries:,} entries "
+            f"at {self._source.entries_per_s:,.0f}/s, seed {self._options.seed}"
+        )
+        self._source.start()
+        for planned in self._rounds:
+            self._play(planned)
+        self._watch("no more faults", self._source.has_ended)
+
+    def _play(self, planned: Round) -> None:
+        stage = f"round {planned.number} of {len(self._rounds)}" if self._options.rounds else "faults"
+        self._screen.tell(f"{stage}: {planned}")
+        started = time.monotonic()
+        for step in planned.steps:
+            self._watch(stage, lambda: False, limit_s=started + step.at_s - time.monotonic())
+            self._fleet.perform(step)
+            self._screen.tell(f">>> {step.action.value} {step.worker}")
+        self._watch(stage, lambda: False, limit_s=started + planned.length_s - time.monotonic())
+
+    def _watch(self, stage: str, is_done: Callable[[], bool], *, limit_s: float = float("inf")) -> bool:
+        """Show what happens until `is_done` or the time is over; return whether it is done."""
+        deadline = time.monotonic() + limit_s
+        while not (done := is_done()) and time.monotonic() < deadline:
+            self._look(stage)
+            time.sleep(max(0.0, min(_TURN_S, deadline - time.monotonic())))
+        return done
+
+    def _drain(self) -> None:
+        """Wait until everything that was written is committed, within a limit; the audit tells the rest."""
+        self._lag_records, self._lag_measured_at = None, float("-inf")
+        if not self._watch("draining", lambda: self._lag_records == 0, limit_s=_DRAIN_LIMIT_S):
+            self._screen.tell(f"*** the lag is not 0 after {_DRAIN_LIMIT_S:.0f} s")
+
+    def _stop_workers(self) -> None:
+        self._screen.tell(">>> SIGTERM to all workers")
+        for sentence in self._fleet.stop():
+            self._screen.tell(f"*** {sentence}")
+        self._read_logs()
+        self._screen.show(self._picture("stopped"))
+
+    def _conclude(self) -> None:
+        """Say what was done, in numbers, before the audit judges it."""
+        produced = self._source.produced
+        self._screen.tell(self._picture("stopped").status())
+        if produced.aborted_records:
+            self._screen.tell(
+                f"{produced.aborted_records} more records stand in aborted transactions of the source: "
+                "nobody may see those"
+            )
+        if self._fleet.restarts:
+            self._screen.tell(
+                f"workers that ended by themselves and were started again: {self._fleet.restarts}"
+            )
+
+    def _look(self, stage: str) -> None:
+        """Take in what has happened, mend what has broken, and show it."""
+        self._environment.require_alive()
+        for sentence in self._fleet.mend():
+            self._screen.tell(f"*** {sentence}")
+        self._read_logs()
+        if time.monotonic() - self._lag_measured_at > _LAG_EVERY_S:
+            self._lag_records = self._lag.measure(self._source.produced.next_offsets)
+            self._lag_measured_at = time.monotonic()
+        self._screen.show(self._picture(stage))
+
+    def _read_logs(self) -> None:
+        for name in self._fleet.workers:
+            tail = self._tails.setdefault(name, LogTail(self._fleet.log_of(name)))
+            for event in tail.read():
+                self._tally.add(name, event)
+        while self._tally.news:
+            self._screen.tell(self._tally.news.popleft())
+
+    def _picture(self, stage: str) -> Picture:
+        produced, tally = self._source.produced, self._tally
+        return Picture(
+            stage=stage,
+            records_in=produced.records,
+            entries_in=produced.entries,
+            entries_out=tally.entries,
+            dead_letters=tally.dead_letters,
+            lag=self._lag_records,
+            flushes=tally.flushes,
+            assignment_changes=tally.assignment_changes,
+            workers=tuple(self._rows()),
+        )
+
+    def _rows(self) -> Iterator[WorkerRow]:
+        """Yield the living workers, then those that ended last, as far as there is room."""
+        latest_first = list(reversed(self._fleet.workers.values()))
+        living = sorted(worker.name for worker in latest_first if worker.state not in _ENDED)
+        ended = [worker.name for worker in latest_first if worker.state in _ENDED]
+        for name in (living + ended)[:_ROWS_MAX]:
+            yield _row(self._fleet.workers[name], self._tally.workers.get(name, WorkerTally()))
+
+
+def _row(worker: Worker, tally: WorkerTally) -> WorkerRow:
+    owned = tally.owned if worker.state is WorkerState.RUNNING else None
+    return WorkerRow(worker.name, worker.state.value, owned, tally.flushes, tally.entries, tally.last)
+
+
+def _plan(options: DemoOptions) -> tuple[Round, ...]:
+    if not options.rounds:
+        return plan_demo(session_timeout_s=SESSION_TIMEOUT_S)
+    return plan_rounds(
+        seed=options.seed,
+        rounds=options.rounds,
+        kinds=options.faults,
+        workers=options.workers,
+        session_timeout_s=SESSION_TIMEOUT_S,
+    )
