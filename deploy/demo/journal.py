@@ -13,20 +13,20 @@ LogEvent = Mapping[str, object]
 
 _COMMITTED = "flush_committed"
 _ASSIGNMENT_CHANGES = ("partitions_assigned", "partitions_revoked", "partitions_lost")
-_OWNED_FIELDS = ("owned", "owned_total", "assigned_total")
-_NOTABLE = (*_ASSIGNMENT_CHANGES, _COMMITTED, "batch_discarded", "worker_started", "worker_stopped")
+_NOTABLE = (*_ASSIGNMENT_CHANGES, _COMMITTED, "paused", "resumed", "worker_started", "worker_stopped")
 _DETAILS = (
-    "partitions",
-    "count",
-    "owned",
-    "generation",
     "reason",
+    "topic_partitions",
+    "owned",
     "records",
     "entries",
     "dead_letters",
     "references",
+    "step_seconds",
     "seconds",
-    "error",
+    "cause",
+    "code",
+    "message",
 )
 _DETAIL_LENGTH_MAX = 60
 _NEWS_MAX = 200
@@ -94,10 +94,7 @@ class Tally:
         name = str(event.get("event", ""))
         worker = self.workers.setdefault(worker_name, WorkerTally())
         self.events[name] += 1
-        for owned_field in _OWNED_FIELDS:
-            if (owned := _size(event.get(owned_field))) is not None:
-                worker.owned = owned
-                break
+        self._take_ownership(worker, name, event)
         if name == _COMMITTED:
             worker.flushes += 1
             worker.entries += _number(event, "entries")
@@ -107,6 +104,14 @@ class Tally:
         if name in _NOTABLE or event.get("level") in ("warning", "error", "critical"):
             worker.last = describe(event)
             self.news.append(f"{worker_name}: {worker.last}")
+
+    def _take_ownership(self, worker: WorkerTally, name: str, event: LogEvent) -> None:
+        """Follow what the worker owns: assigned tells the sum, revoked and lost what is gone."""
+        match name, event.get("owned"), event.get("topic_partitions"):
+            case "partitions_assigned", int(owned), _:
+                worker.owned = owned
+            case "partitions_revoked" | "partitions_lost", _, list(gone):
+                worker.owned = max(0, (worker.owned or 0) - len(gone))
 
 
 def describe(event: LogEvent) -> str:
@@ -120,21 +125,15 @@ def _number(event: LogEvent, name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-def _size(value: object) -> int | None:
-    match value:
-        case bool():
-            return None
-        case int():
-            return value
-        case list() | dict():
-            return len(value)
-        case _:
-            return None
-
-
 def _short(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.2f}"
-    size = _size(value) if isinstance(value, list | dict) else None
-    text = str(value) if size is None else str(size)
+    match value:
+        case float():
+            text = f"{value:.2f}"
+        case list():
+            text = str(len(value))
+        case dict():  # seconds by step
+            text = f"{sum(part for part in value.values() if isinstance(part, int | float)):.2f}"
+        case _:
+            text = str(value)
+    text = "".join(char if char.isprintable() else " " for char in text)  # must not move the cursor
     return text if len(text) <= _DETAIL_LENGTH_MAX else text[: _DETAIL_LENGTH_MAX - 3] + "..."

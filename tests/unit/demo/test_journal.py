@@ -24,15 +24,16 @@ def test_log_tail_yields_complete_json_lines_once(tmp_path: Path) -> None:
 def test_tally_counts_flushes_and_assignments() -> None:
     """Committed flushes and changes of assignment add up over all workers."""
     tally = Tally()
-    tally.add("worker-1", {"event": "partitions_assigned", "partitions": ["logs-0"], "owned": 1})
+    tally.add("worker-1", {"event": "partitions_assigned", "owned": 3})
+    tally.add("worker-1", {"event": "partitions_revoked", "topic_partitions": ["logs-0", "logs-1"]})
     tally.add("worker-1", {"event": "flush_committed", "records": 2, "entries": 6, "dead_letters": 1})
     tally.add("worker-2", {"event": "flush_committed", "records": 1, "entries": 3})
-    tally.add("worker-2", {"event": "partitions_lost", "owned": 0})
+    tally.add("worker-2", {"event": "partitions_lost", "topic_partitions": ["logs-0"]})
 
-    assert (tally.flushes, tally.assignment_changes) == (2, 2)
+    assert (tally.flushes, tally.assignment_changes) == (2, 3)
     assert (tally.records, tally.entries, tally.dead_letters) == (3, 9, 1)
     assert (tally.workers["worker-1"].owned, tally.workers["worker-2"].owned) == (1, 0)
-    assert len(tally.news) == 4
+    assert len(tally.news) == 5
 
 
 def test_tally_passes_over_what_it_does_not_know() -> None:
@@ -50,7 +51,9 @@ def test_tally_passes_over_what_it_does_not_know() -> None:
 
 
 def test_describe_names_what_is_there() -> None:
-    """Lists are told by their length, seconds with two digits, empty values not at all."""
-    event = json.loads('{"event":"flush_committed","partitions":["a","b"],"seconds":0.1234,"reason":null}')
+    """Lists are told by their length, seconds by their sum, empty values not at all."""
+    event = json.loads(
+        '{"event":"flush_committed","topic_partitions":["a","b"],"step_seconds":{"seal":0.1,"upload":0.25},"seconds":0.1234,"reason":null}'
+    )
 
-    assert describe(event) == "flush_committed partitions=2 seconds=0.12"
+    assert describe(event) == "flush_committed topic_partitions=2 step_seconds=0.35 seconds=0.12"
