@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from deploy.demo.environment import Environment
 from deploy.local import leash
@@ -19,7 +18,7 @@ def run_audit(environment: Environment, tell: Callable[[str], None]) -> int:
     Raises:
         StackError: the audit did not end in time.
     """
-    report = audit_report(environment.directory)
+    report = environment.audit_report
     tell("auditing: every entry of the source against everything that references name")
     # Leashed, so that it ends if we are killed meanwhile.
     command = [sys.executable, "-I", "-S", str(leash.__file__), str(os.getpid())]
@@ -42,8 +41,3 @@ def run_audit(environment: Environment, tell: Callable[[str], None]) -> int:
             audit.wait()
     print(report.read_text(encoding="utf-8", errors="replace"), flush=True)
     return code
-
-
-def audit_report(directory: Path) -> Path:
-    """Return where the audit's output goes."""
-    return directory / "audit.txt"

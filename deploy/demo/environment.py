@@ -30,6 +30,11 @@ class Environment:
     variables: dict[str, str]  # of workers and audit
     servers: tuple[ServerProcess, ...]
 
+    @property
+    def audit_report(self) -> Path:
+        """Where the audit's output goes."""
+        return self.directory / "audit.txt"
+
     def require_alive(self) -> None:
         """Check that Kafka and S3 still run.
 
@@ -46,6 +51,7 @@ class Environment:
             f"objects        {self.directory / 's3' / 'objects' / _BUCKET}",
             f"Kafka's data   {self.directory / 'kafka'}",
             f"workers' logs  {self.directory / 'workers'}/*/worker.log",
+            f"audit's report {self.audit_report}",
         ]
 
 
