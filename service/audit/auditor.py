@@ -1,0 +1,264 @@
+"""The audit from top to bottom: what was committed, what the source holds, what the objects hold, the sums.
+
+Owns the order of the steps; every rule stands in the module that the step calls.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from itertools import islice
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from service.audit.announced import Announced
+from service.audit.dead_letters import DeadLetterAudit
+from service.audit.equal import differences
+from service.audit.fetch import Address, Fetcher, Store, address_of
+from service.audit.findings import Findings, Kind
+from service.audit.flushes import (
+    Committed,
+    check_contiguity,
+    check_flushes,
+    check_references,
+    later_batches,
+    ranges_of,
+)
+from service.audit.judge import Judge, value_digest
+from service.audit.objects import ObjectAudit, Position, check_schema_object, understand_schema
+from service.audit.reconcile import account, check_order, first_records
+from service.audit.report import Report
+from service.audit.source_table import SourceTable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from service.audit.published_schema import PublishedSchema
+    from service.audit.rows import AlteredRow
+    from service.config import Settings
+    from service.core.model import SourceRecord, TopicPartition
+    from service.core.reference import Reference
+
+EXAMPLES = 5
+THREADS = 16
+DIFFERENCES_MAX = 5
+PROGRESS_EVERY_S = 0.5
+
+
+class Options(NamedTuple):
+    """What the command line says."""
+
+    require_caught_up: bool = False
+    examples: int = EXAMPLES
+    threads: int = THREADS
+
+
+class Topics(Protocol):
+    """Kafka, as far as the audit needs it; see `collect.KafkaTopics`."""
+
+    def topic_partitions(self, topic: str) -> list[TopicPartition]:
+        """List the TopicPartitions of a topic."""
+
+    def watermarks(self, tp: TopicPartition) -> tuple[int, int]:
+        """Give the first offset there is and the end of what is committed."""
+
+    def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Give the group's committed offsets."""
+
+    def read(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+        """Yield the messages of [first, next) ranges, each TopicPartition in offset order."""
+
+
+class Audit:
+    """One run of the audit over `topics` and `store`."""
+
+    def __init__(self, settings: Settings, options: Options, topics: Topics, store: Store) -> None:
+        self._settings = settings
+        self._options = options
+        self._topics = topics
+        self._fetch = Fetcher(store, threads=options.threads)
+        self._judge = Judge(settings)
+        self._findings = Findings(examples_max=options.examples)
+        self._announced = Announced(self._findings)
+        self._table = SourceTable()
+        self._show = _progress()
+
+    def run(self) -> Report:
+        """Do all steps.
+
+        Outline: the committed offsets are read first, then what was announced, then the committed offsets
+        again: a batch that lies wholly between the two readings was committed meanwhile and is left out.
+        """
+        started_at = time.monotonic()
+        kafka, findings = self._settings.kafka, self._findings
+        tps = [tp for topic in kafka.source_topics for tp in self._topics.topic_partitions(topic)]
+        committed = self._topics.committed(tps)
+        are_whole = self._read_announced()
+        self._leave_out_later(committed, self._topics.committed(tps))
+        self._read_source(committed)
+        objects, sizes = self._check_objects()
+        dead_letters = self._check_dead_letters()
+        ranges = ranges_of(self._announced.flushes)
+        is_from_start = kafka.bootstrap == "beginning" and are_whole
+        starts = first_records(self._table, committed) if is_from_start else {}
+        check_flushes(self._announced, self._table, findings)
+        check_references(self._announced, findings)
+        check_contiguity(ranges, committed, starts, findings)
+        accounts = account(self._table, ranges=ranges, committed=committed, starts=starts, findings=findings)
+        self._explain(objects.altered)
+        self._show(None)
+        counts = {
+            "source_records": accounts.records,
+            "source_entries": accounts.entries,
+            "entries_in_files": accounts.in_files,
+            "entries_in_dead_letters": accounts.in_dead_letters,
+            "discarded_replays": accounts.discarded_replays,
+            "rows_read": objects.rows,
+            "users_dates_hours": len(self._table.keys.values),
+            "flush_records": len(self._announced.flushes),
+            "references": len(self._announced.references),
+            **sizes,
+        }
+        by_reason = dict(dead_letters.entries_by_reason)
+        return Report(counts, self._places(), by_reason, findings, time.monotonic() - started_at)
+
+    def _read_announced(self) -> bool:
+        """Read the three output topics; tell whether they still have their beginning."""
+        kafka = self._settings.kafka
+        are_whole = True
+        for topic, take in (
+            (kafka.references_topic, self._announced.add_reference),
+            (kafka.flushes_topic, self._announced.add_flush),
+            (kafka.dead_letters_topic, self._announced.add_dead_letter),
+        ):
+            ranges = {tp: self._topics.watermarks(tp) for tp in self._topics.topic_partitions(topic)}
+            if any(low > 0 for low, _ in ranges.values()):
+                are_whole = False
+                self._findings.doubt(f"topic {topic} no longer has its beginning")
+            for count, message in enumerate(self._topics.read(ranges), 1):
+                take(message)
+                self._show(f"{topic}: {count:,}")
+        return are_whole
+
+    def _leave_out_later(self, committed: Committed, committed_later: Committed) -> None:
+        later = later_batches(self._announced.flushes, committed, committed_later)
+        if later:
+            self._announced.drop_batches(later)
+            self._findings.note(f"{len(later)} batches were committed while the audit was reading; left out")
+
+    def _read_source(self, committed: Committed) -> None:
+        ranges: dict[TopicPartition, tuple[int, int]] = {}
+        covered = ranges_of(self._announced.flushes)
+        for tp, reached in committed.items():
+            low, end = self._topics.watermarks(tp)
+            if tp in covered and covered[tp][0].first_offset < low:
+                self._table.of(tp).low_offset = low
+                begin = covered[tp][0].first_offset
+                self._findings.doubt(f"{tp}: flush records begin at {begin}, the source only at {low}")
+            ranges[tp] = (low, end if self._options.require_caught_up else min(reached or 0, end))
+        beyond = 0
+        for count, record in enumerate(self._topics.read(ranges), 1):
+            if record.offset >= (committed[record.tp] or 0):
+                beyond += 1
+            else:
+                self._table.add(record, self._judge.judge(record))
+            self._show(f"source: {count:,} records")
+        if beyond:
+            self._findings.doubt(f"{beyond:,} records of the source are not committed yet")
+
+    def _check_objects(self) -> tuple[ObjectAudit, dict[str, int]]:
+        references, findings = self._announced.references, self._findings
+        schemas = self._read_schemas()
+        limits = self._settings.record_schema
+        audit = ObjectAudit(self._table, schemas, findings, limits=limits, parse=self._judge.parse)
+        groups: dict[Address, list[Reference]] = {}
+        for reference in references:
+            groups.setdefault(address_of(reference), []).append(reference)
+        versions = len(groups) - len({(one.bucket, one.key) for one in groups})
+        if versions:
+            findings.add(
+                Kind.OBJECT, f"{versions} objects are referenced in several versions", count=versions
+            )
+        positions: dict[int, list[Position]] = {}
+        size = 0
+        for count, (address, stored) in enumerate(self._fetch.all(list(groups)), 1):
+            self._show(f"objects: {count:,} of {len(groups):,}")
+            if stored is None:
+                findings.add(Kind.OBJECT, f"{address.key}: there is no such object")
+                continue
+            size += len(stored.data)
+            positions.update((id(one), spans) for one, spans in audit.check(groups[address], stored))
+        check_order([(one, positions[id(one)]) for one in references if id(one) in positions], findings)
+        return audit, {"objects": len(groups), "object_bytes": size, "schemas": len(schemas)}
+
+    def _read_schemas(self) -> dict[str, PublishedSchema]:
+        """Read every published schema from its object, by fingerprint."""
+        wanted = {
+            Address(one.location.bucket, one.schema.object, None): one.schema.fingerprint
+            for one in self._announced.references
+        }
+        schemas: dict[str, PublishedSchema] = {}
+        for address, stored in self._fetch.all(list(wanted)):
+            fingerprint = wanted[address]
+            texts = self._announced.inline_texts.get(fingerprint, set())
+            if stored is None:
+                self._findings.add(Kind.SCHEMA, f"{address.key}: there is no such object")
+                text = min(texts, default=None)
+            else:
+                text = check_schema_object(fingerprint, stored.data, texts, self._findings)
+            schema = (
+                None
+                if text is None
+                else understand_schema(fingerprint, text, self._judge.parse, self._findings)
+            )
+            if schema is not None:
+                schemas[fingerprint] = schema
+        return schemas
+
+    def _check_dead_letters(self) -> DeadLetterAudit:
+        def read_stored(key: str) -> bytes | None:
+            stored = self._fetch.one(Address(self._settings.s3.bucket, key, None))
+            return None if stored is None else value_digest(stored.data)
+
+        audit = DeadLetterAudit(self._table, self._findings, read_stored=read_stored)
+        for letter in self._announced.dead_letters:
+            audit.check(letter)
+        return audit
+
+    def _explain(self, altered: list[AlteredRow]) -> None:
+        """Read the source again for the examples of altered entries, to name the fields that differ."""
+        for row in altered:
+            text = "the source record is gone"
+            for record in self._topics.read({row.tp: (row.offset, row.offset + 1)}):
+                found = differences(self._judge.values(record)[row.entry_index], row.values)
+                text = "; ".join(islice(found, DIFFERENCES_MAX))
+            self._findings.examples.setdefault(Kind.ALTERED, []).append(f"{row.where}: {text}")
+
+    def _places(self) -> dict[str, str]:
+        kafka, s3 = self._settings.kafka, self._settings.s3
+        return {
+            "brokers": kafka.bootstrap_servers,
+            "group": kafka.group_id,
+            "source": ", ".join(kafka.source_topics),
+            "references": kafka.references_topic,
+            "flush records": kafka.flushes_topic,
+            "dead letters": kafka.dead_letters_topic,
+            "objects": f"s3://{s3.bucket}/{s3.prefix}"
+            + (f" at {s3.endpoint_url}" if s3.endpoint_url else ""),
+        }
+
+
+def _progress() -> Callable[[str | None], None]:
+    """Give what shows progress on a terminal, and nothing elsewhere; None clears the line."""
+    if not sys.stderr.isatty():
+        return lambda _text: None
+    shown_at = 0.0
+
+    def show(text: str | None) -> None:
+        nonlocal shown_at
+        now = time.monotonic()
+        if text is None or now - shown_at > PROGRESS_EVERY_S:
+            shown_at = now
+            sys.stderr.write(f"\r\x1b[K{text or ''}")
+            sys.stderr.flush()
+
+    return show

@@ -1,0 +1,206 @@
+"""Kafka and S3 as the audit reads them: everything committed, nothing written, no group joined.
+
+The only user of confluent_kafka and boto3 in the audit. `KafkaTopics` is for one thread, `S3Store` for many.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import boto3
+import botocore.config
+import botocore.exceptions
+import confluent_kafka
+
+from service.audit.fetch import ObjectMissingError, StoredObject
+from service.audit.findings import CouldNotTellError
+from service.core.model import Headers, SourceRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from mypy_boto3_s3 import S3Client
+
+    from service.config import KafkaSettings, S3Settings
+
+REQUEST_TIMEOUT_S = 30.0
+SILENCE_MAX_S = 60.0
+_MESSAGES_AT_ONCE = 5000
+_GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
+
+
+class KafkaTopics:
+    """Reads topics by offset, read_committed."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._consumer = confluent_kafka.Consumer(
+            {
+                **settings.client_properties,
+                **settings.consumer_properties,
+                **{name: secret.get_secret_value() for name, secret in settings.secret_properties.items()},
+                "bootstrap.servers": settings.bootstrap_servers,
+                "group.id": settings.group_id,  # to ask for its committed offsets; it is never joined
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "error",
+                "enable.partition.eof": True,
+                "fetch.queue.backoff.ms": 20,
+            }
+        )
+
+    def close(self) -> None:
+        """Let go of the brokers."""
+        self._consumer.close()
+
+    def topic_partitions(self, topic: str) -> list[TopicPartition]:
+        """List the TopicPartitions of a topic.
+
+        Raises:
+            CouldNotTellError: no such topic, or the brokers do not answer.
+        """
+        try:
+            found = self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
+        except confluent_kafka.KafkaException as error:
+            raise CouldNotTellError(f"topic {topic}: {error}") from error
+        if found.error is not None:
+            raise CouldNotTellError(f"topic {topic}: {found.error}")
+        return [TopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    def watermarks(self, tp: TopicPartition) -> tuple[int, int]:
+        """Give the first offset there is and the end of what is committed."""
+        try:
+            found = self._consumer.get_watermark_offsets(_kafka(tp), timeout=REQUEST_TIMEOUT_S)
+        except confluent_kafka.KafkaException as error:
+            raise CouldNotTellError(f"{tp}: {error}") from error
+        if found is None:
+            raise CouldNotTellError(f"{tp}: the brokers do not say where it begins and ends")
+        return found
+
+    def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Give the group's committed (stable) offsets, None where there is none."""
+        try:
+            found = self._consumer.committed([_kafka(tp) for tp in tps], timeout=REQUEST_TIMEOUT_S)
+        except confluent_kafka.KafkaException as error:
+            raise CouldNotTellError(f"committed offsets: {error}") from error
+        for one in found:
+            if one.error is not None:
+                raise CouldNotTellError(f"committed offset of {one.topic}-{one.partition}: {one.error}")
+        return {
+            TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found
+        }
+
+    def read(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+        """Yield the messages of these [first, next) ranges, each TopicPartition in offset order.
+
+        Raises:
+            CouldNotTellError: an error of the brokers, or silence.
+        """
+        waiting = {tp: end for tp, (first, end) in ranges.items() if first < end}
+        self._consumer.assign([_kafka(tp, ranges[tp][0]) for tp in waiting])
+        paused: list[confluent_kafka.TopicPartition] = []
+        heard_at = time.monotonic()
+        while waiting:
+            messages = self._consumer.consume(_MESSAGES_AT_ONCE, timeout=1.0)
+            if not messages and time.monotonic() - heard_at > SILENCE_MAX_S:
+                raise CouldNotTellError(
+                    f"no message for {SILENCE_MAX_S:.0f} s, {min(waiting)} not read to its end"
+                )
+            for message in messages:
+                record = _record(message)
+                tp = _tp(message)
+                if record is not None and tp in waiting and record.offset < waiting[tp]:
+                    yield record
+                if tp in waiting and (record is None or record.offset + 1 >= waiting[tp]):
+                    # The end of the TopicPartition, also where control records stand before it.
+                    del waiting[tp]
+                    self._consumer.pause([_kafka(tp)])
+                    paused.append(_kafka(tp))
+            if messages:
+                heard_at = time.monotonic()  # after they were taken, which may be slow
+        self._consumer.resume(paused)  # a pause may outlive the assignment
+        self._consumer.unassign()
+
+
+class S3Store:
+    """Reads objects."""
+
+    def __init__(self, settings: S3Settings, *, threads: int) -> None:
+        access, secret = settings.access_key, settings.secret_key
+        self._client: S3Client = boto3.client(
+            "s3",
+            endpoint_url=settings.endpoint_url,
+            region_name=settings.region,
+            aws_access_key_id=None if access is None else access.get_secret_value(),
+            aws_secret_access_key=None if secret is None else secret.get_secret_value(),
+            config=botocore.config.Config(
+                max_pool_connections=threads,
+                connect_timeout=settings.connect_timeout_s,
+                read_timeout=settings.read_timeout_s,
+                retries={"total_max_attempts": settings.attempts, "mode": "standard"},
+            ),
+        )
+
+    def get(self, bucket: str, key: str, version_id: str | None) -> StoredObject:
+        """Read an object.
+
+        Raises:
+            ObjectMissingError: there is none.
+            CouldNotTellError: the store does not let us read it.
+        """
+        try:
+            if version_id is None:
+                answer = self._client.get_object(Bucket=bucket, Key=key)
+            else:
+                answer = self._client.get_object(Bucket=bucket, Key=key, VersionId=version_id)
+            return StoredObject(answer["Body"].read(), answer.get("ETag"))
+        except botocore.exceptions.ClientError as error:
+            if error.response.get("Error", {}).get("Code") in _GONE:
+                raise ObjectMissingError(key) from error
+            raise CouldNotTellError(f"object {key}: {error}") from error
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.HTTPClientError, OSError) as error:
+            raise CouldNotTellError(f"object {key}: {error}") from error
+
+
+def _kafka(tp: TopicPartition, offset: int | None = None) -> confluent_kafka.TopicPartition:
+    if offset is None:
+        return confluent_kafka.TopicPartition(tp.topic, tp.partition)
+    return confluent_kafka.TopicPartition(tp.topic, tp.partition, offset)
+
+
+def _tp(message: confluent_kafka.Message) -> TopicPartition:
+    topic, partition = message.topic(), message.partition()
+    if topic is None or partition is None:
+        raise CouldNotTellError(f"{message.error()}")
+    return TopicPartition(topic, partition)
+
+
+def _record(message: confluent_kafka.Message) -> SourceRecord | None:
+    """Give what a message holds; None at the end of a TopicPartition."""
+    error = message.error()
+    if error is not None:
+        if error.code() == confluent_kafka.KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+            return None
+        raise CouldNotTellError(f"{message.topic()}-{message.partition()}: {error}")
+    kind, timestamp = message.timestamp()
+    offset = message.offset()
+    assert offset is not None, "a message without error has an offset"
+    return SourceRecord(
+        tp=_tp(message),
+        offset=offset,
+        timestamp_ms=None if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else timestamp,
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        headers=_headers(message),
+    )
+
+
+def _headers(message: confluent_kafka.Message) -> Headers:
+    headers = message.headers() or ()
+    pairs = headers.items() if isinstance(headers, dict) else headers
+    return tuple((name, _bytes(value)) for name, value in pairs)
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value

@@ -1,0 +1,102 @@
+"""Dead letters against the source (DESIGN 3.7): are they of real records, untouched, and rightly dead?
+
+Owns the rules for one dead letter; who is in no file and no dead letter is `reconcile`'s question.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from service.audit.findings import Findings, Kind
+from service.audit.judge import record_digest
+from service.audit.source_table import RecordAt, SourceColumns, SourceTable, see
+
+if TYPE_CHECKING:
+    from service.audit.announced import SeenDeadLetter
+
+ReadStored = Callable[[str], bytes | None]
+
+
+class DeadLetterAudit:
+    """Checks dead letters one by one and counts them by reason.
+
+    `read_stored` gives the digest of the value that was stored as an object, None if there is no such object.
+    """
+
+    def __init__(self, table: SourceTable, findings: Findings, *, read_stored: ReadStored) -> None:
+        self.entries_by_reason: Counter[str] = Counter()
+        self._table = table
+        self._findings = findings
+        self._read_stored = read_stored
+        self._seen: set[tuple[str, int, int, str]] = set()
+
+    def check(self, letter: SeenDeadLetter) -> None:
+        """Check one dead letter and mark its entries as accounted for."""
+        says = letter.says
+        self.entries_by_reason[says.reason] += letter.entries
+        where = f"{letter.tp} offset {says.offset} ({says.reason}, batch {says.batch_id})"
+        columns = self._table.of(letter.tp)
+        if says.offset < columns.low_offset:
+            return  # the source is gone; stated as a doubt
+        record = columns.find(says.offset)
+        if record is None:
+            self._findings.add(
+                Kind.UNEXPECTED, f"dead letter of {where}: no such record in the source", count=letter.entries
+            )
+            return
+        identity = (says.topic, says.partition, says.offset, says.reason)
+        if identity in self._seen:
+            self._findings.add(Kind.DEAD_LETTER, f"{where}: more than one of this record and reason")
+        self._seen.add(identity)
+        self._check_payload(letter, record, where)
+        self._check_entries(letter, record, columns, where)
+
+    def _check_payload(self, letter: SeenDeadLetter, record: RecordAt, where: str) -> None:
+        value = letter.value_digest
+        if letter.says.object_key is not None:
+            stored = self._read_stored(letter.says.object_key)
+            if stored is None:
+                self._findings.add(Kind.OBJECT, f"{where}: no object {letter.says.object_key}")
+                return
+            value = stored
+        if record_digest(value=value, key=letter.key, headers=letter.headers) != record.digest:
+            self._findings.add(
+                Kind.DEAD_LETTER, f"{where}: value, key or headers are not those of the record"
+            )
+
+    def _check_entries(
+        self, letter: SeenDeadLetter, record: RecordAt, columns: SourceColumns, where: str
+    ) -> None:
+        indexes = letter.says.indexes
+        if indexes is None:
+            if not record.is_whole and record.entries != 1:
+                text = f"{where}: all of a record that splits into {record.entries} entries"
+                self._findings.add(Kind.DEAD_LETTER, text)
+            indexes = tuple(range(record.entries))
+        elif list(indexes) != sorted(set(indexes)) or not indexes:
+            self._findings.add(Kind.DEAD_LETTER, f"{where}: indexes {_shown(indexes)} are not ascending")
+        for index in indexes:
+            if not 0 <= index < record.entries:
+                text = f"{where}: index {index} of a record with {record.entries} entries"
+                self._findings.add(Kind.UNEXPECTED, text)
+                continue
+            row = record.first_row + index
+            see(columns.in_dead_letters, row)
+            self._check_entry(letter, columns, row, f"{where} index {index}")
+
+    def _check_entry(self, letter: SeenDeadLetter, columns: SourceColumns, row: int, where: str) -> None:
+        reasons = columns.reasons(row)
+        if letter.says.reason in reasons:
+            return
+        if columns.is_living(row):
+            self._findings.add(Kind.WRONGLY_DEAD, f"{where}: nothing is wrong with it")
+        else:
+            self._findings.add(
+                Kind.DEAD_LETTER, f"{where}: the reason should be {' or '.join(sorted(reasons))}"
+            )
+
+
+def _shown(indexes: tuple[int, ...]) -> str:
+    return ",".join(map(str, indexes[:10])) + ("..." if len(indexes) > 10 else "")  # noqa: PLR2004

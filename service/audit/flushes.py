@@ -1,0 +1,174 @@
+"""Flush records against the source, the references and each other (DESIGN 3.6).
+
+Owns contiguity and the conservation law. Every number of a flush record is counted again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from service.audit.announced import Announced, BatchSums
+from service.audit.findings import Findings, Kind
+from service.core.model import TopicPartition
+from service.core.reference import FlushedTopicPartition, FlushRecord, Reference
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from service.audit.source_table import SourceTable
+
+Committed = dict[TopicPartition, int | None]
+Ranges = dict[TopicPartition, list[FlushedTopicPartition]]
+
+
+def tp_of(flushed: FlushedTopicPartition) -> TopicPartition:
+    """Give the TopicPartition of a line of a flush record."""
+    return TopicPartition(flushed.topic, flushed.partition)
+
+
+def ranges_of(flushes: Iterable[FlushRecord]) -> Ranges:
+    """Sort the ranges that cover an offset by TopicPartition and offset."""
+    ranges: Ranges = {}
+    for flush in flushes:
+        for flushed in flush.topic_partitions:
+            if flushed.first_offset != flushed.next_offset:
+                ranges.setdefault(tp_of(flushed), []).append(flushed)
+    for covered in ranges.values():
+        covered.sort(key=lambda one: (one.first_offset, one.next_offset))
+    return ranges
+
+
+def later_batches(flushes: Iterable[FlushRecord], before: Committed, after: Committed) -> set[str]:
+    """Find batches that were committed after `before` was read and before `after` was."""
+    later = set()
+    for flush in flushes:
+        covered = [one for one in flush.topic_partitions if one.first_offset != one.next_offset]
+        if covered and all(
+            (before.get(tp_of(one)) or 0)
+            <= one.first_offset
+            < one.next_offset
+            <= (after.get(tp_of(one)) or 0)
+            for one in covered
+        ):
+            later.add(flush.batch_id)
+    return later
+
+
+def check_contiguity(
+    ranges: Ranges, committed: Committed, starts: dict[TopicPartition, int], findings: Findings
+) -> None:
+    """Check that ranges join from `starts` (where known) to the committed offset."""
+    for tp in sorted(ranges.keys() | committed.keys()):
+        covered = ranges.get(tp, [])
+        end = committed.get(tp)
+        if not covered:
+            if end is not None and tp in starts and starts[tp] < end:
+                findings.add(Kind.FLUSH, f"{tp}: no flush record covers [{starts[tp]}, {end})")
+            continue
+        reached = starts.get(tp, covered[0].first_offset)
+        for one in covered:
+            name = "gap" if one.first_offset > reached else "overlap"
+            if one.first_offset != reached:
+                findings.add(
+                    Kind.FLUSH, f"{tp}: {name} between {reached} and [{one.first_offset}, {one.next_offset})"
+                )
+            if one.next_offset < one.first_offset:
+                findings.add(Kind.FLUSH, f"{tp}: [{one.first_offset}, {one.next_offset}) runs backwards")
+            reached = max(reached, one.next_offset)
+        if reached != end:
+            findings.add(
+                Kind.FLUSH, f"{tp}: flush records reach {reached}, the group's committed offset is {end}"
+            )
+
+
+def check_flushes(announced: Announced, table: SourceTable, findings: Findings) -> None:
+    """Check every flush record against the source and the sums of its references and dead letters."""
+    sums = announced.sums()
+    seen: Counter[str] = Counter(flush.batch_id for flush in announced.flushes)
+    for batch_id, count in seen.items():
+        if count > 1:
+            findings.add(Kind.FLUSH, f"batch {batch_id}: {count} flush records")
+    for batch_id in sums.keys() - seen.keys():
+        findings.add(Kind.FLUSH, f"batch {batch_id}: references or dead letters without a flush record")
+    for flush in announced.flushes:
+        batch = sums.get(flush.batch_id, BatchSums())
+        _check_totals(flush, batch, findings)
+        lines = {tp_of(flushed): flushed for flushed in flush.topic_partitions}
+        for tp in (batch.in_files.keys() | batch.dead_letters.keys()) - lines.keys():
+            findings.add(
+                Kind.FLUSH, f"batch {flush.batch_id}: data of {tp}, which its flush record does not name"
+            )
+        for tp, flushed in lines.items():
+            _check_line(flush.batch_id, flushed, batch, table, findings)
+            if flushed.entries != batch.in_files[tp] + batch.dead_letters[tp] + flushed.discarded_replays:
+                text = f"batch {flush.batch_id} {tp}: {flushed.entries} entries, but "
+                text += f"{batch.in_files[tp]} in files + {batch.dead_letters[tp]} dead"
+                text += f" + {flushed.discarded_replays} replays"
+                findings.add(Kind.FLUSH, text)
+
+
+def check_references(announced: Announced, findings: Findings) -> None:
+    """Check what references share with the flush record of their batch."""
+    flushes = {flush.batch_id: flush for flush in announced.flushes}
+    seen: Counter[str] = Counter(reference.reference_id for reference in announced.references)
+    for reference_id, count in seen.items():
+        if count > 1:
+            findings.add(Kind.REFERENCE, f"reference id {reference_id}: used {count} times")
+    for reference in announced.references:
+        flush = flushes.get(reference.batch_id)
+        if flush is not None:
+            _check_reference(reference, flush, findings)
+
+
+def _check_reference(reference: Reference, flush: FlushRecord, findings: Findings) -> None:
+    where = f"reference {reference.reference_id}"
+    if (reference.worker, reference.generation) != (flush.worker, flush.generation):
+        findings.add(Kind.REFERENCE, f"{where}: worker or generation is not that of its flush record")
+    lines = {
+        (one.topic, one.partition): (one.first_offset, one.next_offset) for one in flush.topic_partitions
+    }
+    for source in reference.sources:
+        given = (source.first_offset, source.next_offset)
+        covered = lines.get((source.topic, source.partition))
+        if covered != given:
+            name = f"{source.topic}-{source.partition}"
+            findings.add(Kind.REFERENCE, f"{where} {name}: range {given} is not the flush record's {covered}")
+
+
+def _check_line(
+    batch_id: str, flushed: FlushedTopicPartition, batch: BatchSums, table: SourceTable, findings: Findings
+) -> None:
+    tp = tp_of(flushed)
+    if flushed.first_offset < table.of(tp).low_offset:
+        return  # the source is gone; stated as a doubt
+    source = table.of(tp).totals(flushed.first_offset, flushed.next_offset)
+    facts = {
+        "records": (flushed.records, source.records),
+        "entries": (flushed.entries, source.entries),
+        "dead_letters": (flushed.dead_letters, batch.dead_letters[tp]),
+        "min_offset": (flushed.min_offset, source.min_offset),
+        "max_offset": (flushed.max_offset, source.max_offset),
+    }
+    if source.records:
+        facts["timestamp_max_ms"] = (flushed.timestamp_max_ms, source.timestamp_max_ms)
+    for name, (said, counted) in facts.items():
+        if said != counted:
+            at = f"batch {batch_id} {tp} [{flushed.first_offset}, {flushed.next_offset})"
+            findings.add(Kind.FLUSH, f"{at}: {name} is {said}, counted {counted}")
+
+
+def _check_totals(flush: FlushRecord, batch: BatchSums, findings: Findings) -> None:
+    totals, lines = flush.totals, flush.topic_partitions
+    facts = {
+        "records": (totals.records, sum(line.records for line in lines)),
+        "entries": (totals.entries, sum(line.entries for line in lines)),
+        "entries_in_files": (totals.entries_in_files, batch.in_files.total()),
+        "dead_letters": (totals.dead_letters, batch.dead_letters.total()),
+        "dead_letter_records": (totals.dead_letter_records, batch.dead_letter_records),
+        "discarded_replays": (totals.discarded_replays, sum(line.discarded_replays for line in lines)),
+        "references": (totals.references, batch.references),
+    }
+    for name, (said, counted) in facts.items():
+        if said != counted:
+            findings.add(Kind.FLUSH, f"batch {flush.batch_id}: total of {name} is {said}, counted {counted}")

@@ -1,0 +1,128 @@
+"""JSON text to Python values, strictly, with exact numbers.
+
+Owns what the audit accepts as JSON and how a number is held; knows nothing of records.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable
+from typing import NamedTuple
+
+# What int() converts without a process-wide setting; longer integers are legal JSON all the same.
+_INTEGER_DIGITS_MAX = 4300
+_NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_BRACKET = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
+
+Parse = Callable[[str], object]
+
+
+class Exact(NamedTuple):
+    """A number that neither int nor float holds here: its literal and a form equal for equal numbers."""
+
+    literal: str
+    normal: str
+
+    @property
+    def is_integer(self) -> bool:
+        """Whether it was written as an integer."""
+        return self.literal.lstrip("-").isdecimal()
+
+
+def exact(literal: str) -> Exact:
+    """Hold a number by its digits."""
+    return Exact(literal, _normal(literal))
+
+
+def parse_rounding(text: str) -> object:
+    """Parse JSON; a number that a double does not hold is rounded to the nearest.
+
+    Raises:
+        json.JSONDecodeError: not JSON (NaN and Infinity are not).
+        RecursionError: nested beyond what any setting allows.
+    """
+    return _ROUNDING.decode(text)
+
+
+def parse_keeping(text: str) -> object:
+    """Parse JSON; a number that a double does not hold is kept as `Exact`. Raises as `parse_rounding`."""
+    return _KEEPING.decode(text)
+
+
+def may_hold_surrogates(text: str) -> bool:
+    """Tell cheaply whether a closer look for lone surrogates is needed."""
+    return _SURROGATE_ESCAPE.search(text) is not None
+
+
+def holds_lone_surrogates(text: str) -> bool:
+    """Tell whether valid JSON holds a string that is not Unicode, even under a key given twice."""
+    pairs = _PAIRS.decode(text)
+    try:
+        json.dumps(pairs, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def depth_of_text(text: str) -> int:
+    """Count the levels of nesting in text that need not be valid JSON."""
+    depth = deepest = 0
+    for token in _BRACKET.finditer(text):
+        if token[0] in "[{":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif token[0] in "]}":
+            depth -= 1
+    return deepest
+
+
+def depth_of(value: object) -> int:
+    """Count the levels of nesting of a value; a scalar has none."""
+    if isinstance(value, dict):
+        return 1 + max(map(depth_of, value.values()), default=0)
+    if type(value) is list:
+        return 1 + max(map(depth_of, value), default=0)
+    return 0
+
+
+def _normal(literal: str) -> str:
+    match = _NUMBER.fullmatch(literal)
+    assert match is not None, f"{literal[:40]!r} is not a JSON number"
+    sign, whole, fraction, exponent = match[1], match[2], match[3] or "", match[4] or "0"
+    if len(exponent) > _INTEGER_DIGITS_MAX:
+        return literal
+    digits = (whole + fraction).lstrip("0")
+    significant = digits.rstrip("0")
+    if not significant:
+        return "0"
+    return f"{sign}{significant}e{int(exponent) - len(fraction) + len(digits) - len(significant)}"
+
+
+def _integer(literal: str) -> int | Exact:
+    return int(literal) if len(literal) <= _INTEGER_DIGITS_MAX else exact(literal)
+
+
+def _rounded(literal: str) -> float | Exact:
+    number = float(literal)
+    return exact(literal) if math.isinf(number) else number
+
+
+def _kept(literal: str) -> float | Exact:
+    number = float(literal)
+    if math.isinf(number) or _normal(repr(number)) != _normal(literal):
+        return exact(literal)
+    return number
+
+
+def _refuse(literal: str) -> object:
+    raise json.JSONDecodeError("not a JSON number", literal, 0)
+
+
+_ROUNDING = json.JSONDecoder(parse_float=_rounded, parse_int=_integer, parse_constant=_refuse)
+_KEEPING = json.JSONDecoder(parse_float=_kept, parse_int=_integer, parse_constant=_refuse)
+_PAIRS = json.JSONDecoder(
+    object_pairs_hook=list, parse_float=_rounded, parse_int=_integer, parse_constant=_refuse
+)

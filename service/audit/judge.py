@@ -1,0 +1,125 @@
+"""A source record to what must become of each of its entries: the file it belongs into, or a dead letter.
+
+Owns nothing but the order of the steps; the rules stand in `decode`, `locate` and `expected_schema`.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
+from zoneinfo import ZoneInfo
+
+from service.audit.decode import NO_REASONS, DecodedRecord, Decoder, JsonObject, Reasons
+from service.audit.equal import DIGEST_BYTES, canonical, digest
+from service.audit.expected_schema import Type, characters_of, fields_of, type_of_entry
+from service.audit.locate import IdRule, Surroundings, TimeRule, UserRule
+from service.audit.times import date_and_hour
+from service.core.dead_letter import Reason
+from service.core.model import Headers, PartitionKey, SourceRecord
+
+if TYPE_CHECKING:
+    from service.audit.json_text import Parse
+    from service.config import Settings
+
+NO_TIMESTAMP = -1
+
+
+class Living(NamedTuple):
+    """An entry as it must stand in a file; `digest` is of its values."""
+
+    key: PartitionKey
+    event_time_us: int
+    id: str | None
+    timestamp_ms: int
+    digest: bytes
+    type: Type
+
+
+class JudgedEntry(NamedTuple):
+    """`living` is None where the entry must be dead; `reasons` are those a dead letter may give."""
+
+    living: Living | None
+    reasons: Reasons
+
+
+class JudgedRecord(NamedTuple):
+    """The entries of a record. `is_whole`: it counts as one entry that cannot be named by an index."""
+
+    entries: list[JudgedEntry]
+    is_whole: bool
+
+
+class Judge:
+    """Applies the settings of a worker to source records."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._decoder = Decoder(settings.input)
+        self._user = UserRule(settings.user)
+        self._time = TimeRule(settings.time)
+        self._id = IdRule(settings.id.paths)
+        self._zone = ZoneInfo(settings.partition.zone)
+        self._limits = settings.record_schema
+
+    @property
+    def parse(self) -> Parse:
+        """How JSON text is read, also that in JSON-marked columns."""
+        return self._decoder.parse
+
+    def judge(self, record: SourceRecord) -> JudgedRecord:
+        """Say what must become of each entry of a record."""
+        decoded = self._decoder.decode(record.value)
+        around = Surroundings(record, decoded.envelope, self.parse)
+        entries = [
+            JudgedEntry(None, entry.reasons)
+            if entry.value is None
+            else self._judge_entry(entry.value, around, record.timestamp_ms)
+            for entry in decoded.entries
+        ]
+        return JudgedRecord(entries, decoded.is_whole)
+
+    def values(self, record: SourceRecord) -> list[object]:
+        """Give a record's entries in the form of `equal`, None for dead ones: to explain a difference."""
+        decoded: DecodedRecord = self._decoder.decode(record.value)
+        return [None if entry.value is None else canonical(entry.value) for entry in decoded.entries]
+
+    def _judge_entry(self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None) -> JudgedEntry:
+        user = self._user.user_of(entry, around)
+        time_us = self._time.time_of(entry, around, timestamp_ms)
+        place = None if time_us is None else date_and_hour(time_us, self._zone)
+        kind = type_of_entry(entry, depth_max=self._limits.depth_max)
+        is_oversized = (
+            fields_of(kind) > self._limits.fields_max or 2 * characters_of(kind) > self._limits.bytes_max
+        )
+        reasons = frozenset({Reason.TOO_MANY_FIELDS}) if is_oversized else NO_REASONS
+        if user is None:
+            reasons |= {Reason.NO_USER}
+        if place is None:
+            reasons |= {Reason.NO_EVENT_TIME}
+        if user is None or place is None or time_us is None:
+            return JudgedEntry(None, reasons)
+        living = Living(
+            key=PartitionKey(user, *place),
+            event_time_us=time_us,
+            id=self._id.id_of(entry, around),
+            timestamp_ms=NO_TIMESTAMP if timestamp_ms is None else timestamp_ms,
+            digest=digest(canonical(entry)),
+            type=kind,
+        )
+        return JudgedEntry(living, reasons)
+
+
+def value_digest(value: bytes | None) -> bytes:
+    """Stand for a record's value; an absent one differs from an empty one."""
+    return _digest(b"-" if value is None else b"+" + value)
+
+
+def record_digest(*, value: bytes, key: bytes | None, headers: Headers) -> bytes:
+    """Stand for all bytes of a record: the digest of its value, its key and its headers."""
+    parts = [value, value_digest(key)]
+    for name, content in headers:
+        parts += [value_digest(name.encode("utf-8", "surrogatepass")), value_digest(content)]
+    return _digest(b"".join(parts))
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=DIGEST_BYTES).digest()

@@ -1,0 +1,87 @@
+"""The report: one table for people, one JSON document for programs.
+
+Owns the layout of both and the exit code.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from service.audit.findings import Findings, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class ExitCode(IntEnum):
+    """What the audit says by its exit code."""
+
+    CLEAN = 0
+    FINDINGS = 1
+    COULD_NOT_TELL = 2
+
+
+class Report(NamedTuple):
+    """What the audit saw and found; `counts` and `places` are in the order in which they are shown."""
+
+    counts: dict[str, int]
+    places: dict[str, str]
+    dead_letters: dict[str, int]
+    findings: Findings
+    seconds: float
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Findings outweigh doubts: what was found wrong stays wrong."""
+        if not self.findings.are_none:
+            return ExitCode.FINDINGS
+        return ExitCode.COULD_NOT_TELL if self.findings.doubts else ExitCode.CLEAN
+
+    def to_json(self) -> str:
+        """Write everything as JSON."""
+        document = {
+            "verdict": self.exit_code.name.lower(),
+            "exit_code": int(self.exit_code),
+            "seconds": round(self.seconds, 3),
+            "counts": self.counts,
+            "dead_letters": self.dead_letters,
+            "findings": {kind.value: self.findings.counts[kind] for kind in Kind},
+            "examples": {kind.value: texts for kind, texts in sorted(self.findings.examples.items())},
+            "doubts": self.findings.doubts,
+            "notes": self.findings.notes,
+            "places": self.places,
+        }
+        return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+
+    def to_text(self) -> str:
+        """Write everything for a terminal."""
+        lines = ["audit", *_table(self.counts.items())]
+        lines += ["", "dead letters by reason", *_table(sorted(self.dead_letters.items()) or [("none", 0)])]
+        lines += ["", "findings", *_table((kind.value, self.findings.counts[kind]) for kind in Kind)]
+        for title, texts in [("could not tell", self.findings.doubts), ("notes", self.findings.notes)]:
+            lines += ["", title, *(f"  {text}" for text in texts)] if texts else []
+        for kind, texts in self.findings.examples.items():
+            lines += ["", f"{kind.value}, {len(texts)} of {self.findings.counts[kind]}"]
+            lines += [f"  {_printable(text)}" for text in texts]
+        width = max(map(len, self.places))
+        lines += [
+            "",
+            "where it lies",
+            *(f"  {name:<{width}}  {place}" for name, place in self.places.items()),
+        ]
+        verdict = self.exit_code.name.lower().replace("_", " ")
+        lines += ["", f"{verdict} ({int(self.exit_code)}) after {self.seconds:.1f} s"]
+        return "\n".join(lines) + "\n"
+
+
+def _table(rows: Iterable[tuple[str, int]]) -> list[str]:
+    pairs = [(name.replace("_", " "), f"{number:,}") for name, number in rows]
+    names, numbers = max(len(name) for name, _ in pairs), max(len(number) for _, number in pairs)
+    return [f"  {name:<{max(names, 22)}}  {number:>{max(numbers, 12)}}" for name, number in pairs]
+
+
+def _printable(text: str) -> str:
+    """Keep what came with the data from steering the terminal."""
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

@@ -1,0 +1,118 @@
+"""One row of a file against the source: its identity, its `_meta`, its values.
+
+Owns the checks of a row and the sums over the rows of one reference.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, NamedTuple
+
+from service.audit.equal import digest
+from service.audit.findings import Findings, Kind
+from service.audit.published_schema import META, PublishedSchema, RestoreError
+from service.audit.source_table import SourceColumns, SourceTable, see
+from service.core.model import PartitionKey, TopicPartition
+
+
+class AlteredRow(NamedTuple):
+    """An example to be explained: where the entry is, and what the file says."""
+
+    tp: TopicPartition
+    offset: int
+    entry_index: int
+    where: str
+    values: object
+
+
+class RowTally:
+    """What the rows of one reference add up to."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.times: tuple[int, int] | None = None
+        self.non_nulls: Counter[str] = Counter()
+        self.sources: dict[TopicPartition, int] = {}
+        self.roots: dict[tuple[str, int], list[int]] = {}
+        self.first: dict[TopicPartition, tuple[int, int]] = {}
+        self.last: dict[TopicPartition, tuple[int, int]] = {}
+        self.types: set[int] = set()
+
+    def add(self, meta: dict[str, Any], tp: TopicPartition, values: object) -> None:
+        """Count a row."""
+        self.entries += 1
+        time_us = meta["event_time"]
+        low, high = self.times or (time_us, time_us)
+        self.times = (min(low, time_us), max(high, time_us))
+        self.sources[tp] = self.sources.get(tp, 0) + 1
+        if isinstance(values, dict):
+            self.non_nulls.update(values.keys())
+        root = meta["root"]
+        if root is not None:
+            self.roots.setdefault((root["topic"], root["partition"]), []).append(root["offset"])
+
+
+class RowAudit:
+    """Checks rows and marks their entries as seen."""
+
+    def __init__(self, table: SourceTable, findings: Findings) -> None:
+        self.altered: list[AlteredRow] = []
+        self._table = table
+        self._findings = findings
+
+    def check(
+        self, row: dict[str, Any], schema: PublishedSchema, key: PartitionKey, tally: RowTally, where: str
+    ) -> None:
+        """Check a row of a file of `key`."""
+        meta = row[META]
+        tp = TopicPartition(meta["topic"], meta["partition"])
+        position = (meta["offset"], meta["index"])
+        try:
+            values = schema.restore(row)
+        except RestoreError as error:
+            values = {"": str(error)}
+        tally.add(meta, tp, values)
+        if tally.last.get(tp, (-1, -1)) >= position:
+            self._findings.add(Kind.ORDER, f"{where}: {tp} {position} stands after {tally.last[tp]}")
+        tally.first.setdefault(tp, position)
+        tally.last[tp] = position
+        self._check_entry(meta, values, tp, key, tally, where)
+
+    def _check_entry(
+        self, meta: dict[str, Any], values: object, tp: TopicPartition, key: PartitionKey,
+        tally: RowTally, where: str,
+    ) -> None:  # fmt: skip
+        offset, index = meta["offset"], meta["index"]
+        where = f"{where}: {tp} offset {offset} index {index}"
+        columns = self._table.of(tp)
+        if offset < columns.low_offset:
+            return  # the source is gone; stated as a doubt
+        record = columns.find(offset)
+        if record is None or not 0 <= index < record.entries:
+            self._findings.add(Kind.UNEXPECTED, f"{where}: not in the source below the committed offset")
+            return
+        line = record.first_row + index
+        see(columns.in_files, line)
+        if not columns.is_living(line):
+            reasons = " or ".join(sorted(columns.reasons(line)))
+            self._findings.add(Kind.UNEXPECTED, f"{where}: should be dead: {reasons}")
+            return
+        tally.types.add(columns.type_number(line))
+        self._check_meta(meta, columns, line, key, where)
+        if not columns.has_digest(line, digest(values)):
+            self._findings.counts[Kind.ALTERED] += 1  # the example is made later, with the source at hand
+            if len(self.altered) < self._findings.examples_max:
+                self.altered.append(AlteredRow(tp, offset, index, where, values))
+
+    def _check_meta(
+        self, meta: dict[str, Any], columns: SourceColumns, line: int, key: PartitionKey, where: str
+    ) -> None:
+        expected = columns.key(line)
+        if expected != key or meta["user"] != expected.user:
+            text = f"{where}: belongs to {tuple(expected)}, is under {tuple(key)}, user {meta['user']!r}"
+            self._findings.add(Kind.MISPLACED, text)
+        if meta["event_time"] != columns.event_time_us(line):
+            text = f"{where}: event time is {meta['event_time']}, should be {columns.event_time_us(line)}"
+            self._findings.add(Kind.EVENT_TIME, text)
+        if not columns.has_extras(line, entry_id=meta["id"], timestamp_ms=meta["timestamp"]):
+            self._findings.add(Kind.META, f"{where}: _meta.id or _meta.timestamp is wrong")

@@ -1,0 +1,72 @@
+"""Splits text at the commas of an array or object without requiring valid elements (DESIGN 3.1).
+
+Owns the tolerant way in: strings and brackets are respected, everything else is left to who reads the pieces.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+WHITESPACE = " \t\r\n"
+_TOKEN = re.compile(r'"(?:[^"\\]+|\\.)*("?)|[\[\]{},]', re.DOTALL)
+_string = json.JSONDecoder().raw_decode
+
+
+class UnsplittableError(Exception):
+    """Where one element ends and the next begins cannot be told."""
+
+
+def split_array(text: str) -> list[str]:
+    """Split the text of an array into the texts of its elements; an empty piece between commas is an element.
+
+    Raises:
+        UnsplittableError: not closed, or something follows.
+    """
+    return _split(text, opening="[", closing="]")
+
+
+def split_object(text: str) -> list[tuple[str, str]]:
+    """Split the text of an object into keys and the texts of their values.
+
+    Raises:
+        UnsplittableError: not closed, something follows, or a key cannot be read.
+    """
+    members = []
+    for piece in _split(text, opening="{", closing="}"):
+        member = piece.strip(WHITESPACE)
+        try:
+            key, end = _string(member)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise UnsplittableError from error
+        rest = member[end:].lstrip(WHITESPACE)
+        if not isinstance(key, str) or not rest.startswith(":"):
+            raise UnsplittableError
+        members.append((key, rest[1:].strip(WHITESPACE)))
+    return members
+
+
+def _split(text: str, *, opening: str, closing: str) -> list[str]:
+    text = text.strip(WHITESPACE)
+    if not text.startswith(opening):
+        raise UnsplittableError
+    pieces = []
+    begin = 1
+    depth = 0
+    for token in _TOKEN.finditer(text, 1):
+        mark = token[0]
+        if mark[0] == '"':
+            if not token[1]:
+                raise UnsplittableError  # a string that never ends swallows what separates elements
+        elif mark in "[{":
+            depth += 1
+        elif depth and mark in "]}":
+            depth -= 1
+        elif depth == 0 and mark in (",", closing):
+            pieces.append(text[begin : token.start()])
+            begin = token.end()
+            if mark == closing:
+                if begin != len(text):
+                    raise UnsplittableError
+                return [] if len(pieces) == 1 and not pieces[0].strip(WHITESPACE) else pieces
+    raise UnsplittableError

@@ -1,0 +1,99 @@
+"""A value to an event time in microseconds since 1970 (DESIGN 3.1), and that to date and hour.
+
+Owns which texts and numbers are times; whether a time is absurd is decided in `locate`.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta, tzinfo
+from typing import Literal
+
+from service.audit.json_text import Exact
+
+EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_DATE_AND_TIME = re.compile(r"\d{4}-?\d{2}-?\d{2}[T ]\d{2}.*", re.ASCII | re.DOTALL)
+_NUMERIC = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
+_DIGITS_MAX = 4000
+_PER_MICROSECOND = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+# Beyond any window; what cannot be held is readable and absurd.
+_NEVER = 1 << 100
+
+
+def read_time(value: object, *, unit: EpochUnit, zone: tzinfo) -> int | None:
+    """Read a value as a time; None where it is none. The result may be outside every calendar."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return _from_integer(value, unit)
+    if isinstance(value, float):
+        return _from_float(value, unit)
+    if isinstance(value, Exact):
+        return _NEVER if value.is_integer else None
+    if isinstance(value, str):
+        return _from_text(value, unit, zone)
+    return None
+
+
+def read_iso(text: str, zone: tzinfo) -> int | None:
+    """Read ISO-8601 with date and time; without an offset it is local time of `zone`."""
+    if not _DATE_AND_TIME.fullmatch(text):
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=zone)
+    return (moment - _EPOCH) // _MICROSECOND
+
+
+def date_and_hour(time_us: int, zone: tzinfo) -> tuple[str, int] | None:
+    """Give the date and hour of a time in a zone; None outside the calendar."""
+    try:
+        moment = (_EPOCH + timedelta(microseconds=time_us)).astimezone(zone)
+    except (OverflowError, ValueError):
+        return None
+    return f"{moment.year:04}-{moment.month:02}-{moment.day:02}", moment.hour
+
+
+def _from_text(text: str, unit: EpochUnit, zone: tzinfo) -> int | None:
+    match = _NUMERIC.fullmatch(text)
+    if match is None:
+        return read_iso(text, zone)
+    if match[1] is not None:
+        return _from_float(float(text), unit)
+    return _from_integer(int(text), unit) if len(text) <= _DIGITS_MAX else _NEVER
+
+
+def _from_integer(number: int, unit: EpochUnit) -> int:
+    if unit == "auto":
+        unit = _unit_of(number)
+    match unit:
+        case "s":
+            return number * 1_000_000
+        case "ms":
+            return number * 1_000
+        case "us":
+            return number
+        case _:
+            return number // 1_000
+
+
+def _from_float(number: float, unit: EpochUnit) -> int | None:
+    try:
+        return round(number * _PER_MICROSECOND[_unit_of(number) if unit == "auto" else unit])
+    except (OverflowError, ValueError):
+        return None
+
+
+def _unit_of(number: float) -> EpochUnit:
+    magnitude = abs(number)
+    if magnitude < 1e11:  # noqa: PLR2004 - seconds until the year 5138
+        return "s"
+    if magnitude < 1e14:  # noqa: PLR2004 - the same in milliseconds
+        return "ms"
+    return "us" if magnitude < 1e17 else "ns"  # noqa: PLR2004 - the same in microseconds
