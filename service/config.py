@@ -88,6 +88,7 @@ class InputSettings(Section):
     record_bytes_max: PositiveInt = Field(16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter.")
     entries_per_record_max: PositiveInt = Field(100_000, description="Entries in a record; more is a dead letter.")
     json_depth_max: int = Field(100, ge=2, le=200, description="Levels of nesting in an entry; deeper is a dead letter.")
+    chain_header: str = Field("source-topic-chain", description="Header with the list of [topic, partition, offset] a record came through.")
     inexact_numbers: Literal["round", "text"] = Field(
         "round", description="A number that a double does not hold: round it to the nearest, or keep its JSON text."
     )
@@ -242,3 +243,46 @@ class Settings(BaseSettings):
         if directory := os.environ.get(f"{PREFIX}SECRETS_DIR"):
             sources.append(SecretsSettingsSource(settings_cls, directory))
         return tuple(sources)
+
+
+def load(**arguments: object) -> Settings:
+    """Read all settings and check them; `arguments` win over every other source.
+
+    Raises:
+        SettingsError: with everything that is wrong, at once.
+    """
+    from service.config_checks import find_problems  # noqa: PLC0415 - the rules between settings import this module
+
+    unknown = _unknown_names()
+    try:
+        settings = Settings(**arguments)  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise SettingsError([*map(_sentence, error.errors()), *unknown]) from error
+    problems = [*find_problems(settings), *unknown]
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def variable_of(path: tuple[str, ...]) -> str:
+    """Name the environment variable of a setting."""
+    return PREFIX + "__".join(path).upper()
+
+
+def _sentence(problem: object) -> str:
+    assert isinstance(problem, dict), "pydantic describes problems as dicts"
+    path = tuple(str(part) for part in problem["loc"])
+    return f"{'.'.join(path)} ({variable_of(path)}): {problem['msg']}"
+
+
+def _unknown_names() -> list[str]:
+    """Find variables with our prefix that name no setting: a typo must not be a silent default."""
+    ours = {"CONFIG_FILE", "SECRETS_DIR"}
+    problems = []
+    for variable in sorted(os.environ):
+        name = variable.removeprefix(PREFIX)
+        if name == variable or name in ours or name.startswith("TEST_"):
+            continue
+        if name.partition("__")[0].lower() not in Settings.model_fields:
+            problems.append(f"{variable} names no setting")
+    return problems

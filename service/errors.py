@@ -8,6 +8,7 @@
         CommitAbortedError     the transaction was aborted: nothing of this batch is visible
         MembershipError        the group metadata does not prove membership; nothing was sent to the broker
         CommitUnknownError     the outcome is unknown; a new producer and the committed offsets tell
+      KeyTakenError            an object key is taken by something not provably ours (runtime.uploader takes another)
       StopError                the process ends with a non-zero code (cli catches)
         StartPositionError     no committed offset and no policy, or an offset out of range
         SourceError            the source topic, the group or the permissions do not allow to go on
@@ -64,6 +65,10 @@ class CommitUnknownError(DiscardError):
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class KeyTakenError(LogPartitionerError):
+    """The key is taken by something that is not provably ours: use another key."""
 
 
 class StopError(LogPartitionerError):

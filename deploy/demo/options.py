@@ -57,6 +57,7 @@ class DemoOptions:
             "LOGP_FLUSH__UPLOAD_DEADLINE_S": "20",
             "LOGP_FLUSH__COMMIT_BUDGET_S": "10",
             "LOGP_FLUSH__REVOKE_BUDGET_S": "35",
+            "LOGP_S3__READ_TIMEOUT_S": "10",
         }
         if self.protocol != "consumer":
             settings["LOGP_KAFKA__ASSIGNMENT_STRATEGY"] = self.protocol

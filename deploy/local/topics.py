@@ -3,6 +3,7 @@
 Everything here may be called again: what exists is left as it is.
 """
 
+import time
 from concurrent.futures import as_completed
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from deploy.local.errors import StackError
 from deploy.local.s3 import S3Endpoint
 
 if TYPE_CHECKING:
@@ -48,18 +50,31 @@ def create_topics(
 
 
 def create_missing(admin: AdminClient, topics: "Iterable[NewTopic]") -> None:
-    """Create those of the topics that do not exist; on return the cluster knows them all.
+    """Create those of the topics that do not exist; on return each of their partitions has a leader.
 
     Raises:
         KafkaException: the cluster refused one for another reason, or did not answer in time.
+        StackError: some partition got no leader in time.
     """
-    futures = admin.create_topics(list(topics), operation_timeout=_REQUEST_TIMEOUT_S)
+    wanted = list(topics)
+    futures = admin.create_topics(wanted, operation_timeout=_REQUEST_TIMEOUT_S)
     for future in as_completed(futures.values(), timeout=_REQUEST_TIMEOUT_S):
         try:
             future.result()
         except KafkaException as error:
             if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise
+    # The controller answers before the brokers have heard of it.
+    deadline = time.monotonic() + _REQUEST_TIMEOUT_S
+    while missing := [topic.topic for topic in wanted if not _is_led(admin, topic.topic)]:
+        if time.monotonic() > deadline:
+            raise StackError(f"No leader after {_REQUEST_TIMEOUT_S} s for some partition of: {missing}.")
+        time.sleep(0.05)
+
+
+def _is_led(admin: AdminClient, name: str) -> bool:
+    partitions = admin.list_topics(name, timeout=_REQUEST_TIMEOUT_S).topics[name].partitions
+    return bool(partitions) and all(partition.leader >= 0 for partition in partitions.values())
 
 
 def create_bucket(endpoint: S3Endpoint, bucket: str) -> None:

@@ -66,7 +66,7 @@ def check_contiguity(
             if end is not None and tp in starts and starts[tp] < end:
                 findings.add(Kind.FLUSH, f"{tp}: no flush record covers [{starts[tp]}, {end})")
             continue
-        reached = starts.get(tp, covered[0].first_offset)
+        reached = min(starts.get(tp, covered[0].first_offset), covered[0].first_offset)
         for one in covered:
             name = "gap" if one.first_offset > reached else "overlap"
             if one.first_offset != reached:
@@ -134,6 +134,9 @@ def _check_reference(reference: Reference, flush: FlushRecord, findings: Finding
         if covered != given:
             name = f"{source.topic}-{source.partition}"
             findings.add(Kind.REFERENCE, f"{where} {name}: range {given} is not the flush record's {covered}")
+        if not source.first_offset <= source.min_offset <= source.max_offset < source.next_offset:
+            span = (source.min_offset, source.max_offset)
+            findings.add(Kind.REFERENCE, f"{where}: offsets {span} are not within the range {given}")
 
 
 def _check_line(

@@ -39,14 +39,17 @@ class Ledger:
         """Cover a record: its entries are all in files, dead letters or discarded (W2)."""
         assert offset >= self.next_offset, f"W2: offset {offset} is below next_offset {self.next_offset}"
         self.next_offset = offset + 1
+        self.idle_since_ms = None
         if self.min_offset is None:
             self.min_offset = offset
         self.records += 1
         if timestamp_ms is not None and (self.timestamp_max_ms is None or timestamp_ms > self.timestamp_max_ms):
             self.timestamp_max_ms = timestamp_ms
 
-    def begin_again(self) -> None:
+    def begin_again(self, *, now_ms: int) -> None:
         """Start the next batch where this one ended; call only after its commit."""
+        if not self.records and self.idle_since_ms is None:
+            self.idle_since_ms = now_ms
         self.first_offset = self.next_offset
         self.min_offset = None
         self.records = self.entries = self.entries_in_files = self.dead_letters = self.discarded_replays = 0
@@ -96,14 +99,20 @@ class Ledgers:
         """Whether the open batch covers no offset; records with zero entries count as covered."""
         return not any(ledger.next_offset > ledger.first_offset for ledger in self.by_tp.values())
 
-    def committed(self) -> None:
+    def committed(self, *, now_ms: int) -> None:
         """Begin the next batch: everything covered is committed."""
         for ledger in self.by_tp.values():
-            ledger.begin_again()
+            ledger.begin_again(now_ms=now_ms)
+
+    def forget(self) -> None:
+        """Drop what the open batch covered; the positions are those it started from."""
+        for tp, ledger in self.by_tp.items():
+            self.by_tp[tp] = Ledger(ledger.first_offset, ledger.first_offset, idle_since_ms=ledger.idle_since_ms)
 
     def rewind(self, tp: TopicPartition, committed_offset: int) -> None:
-        """Forget what was covered; the TopicPartition goes on at its committed offset."""
+        """Go on at the committed offset."""
         old = self.by_tp[tp]
+        assert old.next_offset == old.first_offset, f"{tp} is rewound with a batch open"
         self.by_tp[tp] = Ledger(committed_offset, committed_offset, idle_since_ms=old.idle_since_ms)
 
     def check(self) -> None:

@@ -35,9 +35,9 @@ class InputRules(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """Entries of a record that are dead; `index` None means the record as a whole, counted as one entry."""
+    """An entry that is dead; `number` is its index, None means the record as a whole, counted as one entry."""
 
-    index: int | None
+    number: int | None
     reason: Reason
     message: str
 

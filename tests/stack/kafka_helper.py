@@ -26,6 +26,10 @@ from deploy.local.topics import create_missing
 _TIMEOUT_S = 30
 _ANY_PARTITION = -1
 
+# A broker that was paused accepts connections and requests, and answers none: without these a client that
+# happens to ask it waits for 10 to 60 s before it asks another.
+_IMPATIENT = {"socket.timeout.ms": 4000, "api.version.request.timeout.ms": 2000}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToProduce:
@@ -49,7 +53,7 @@ class KafkaHelper:
     @cached_property
     def admin(self) -> AdminClient:
         """A client for everything this helper has no method for."""
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers})
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, **_IMPATIENT})
 
     def create_topic(self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         """Create a topic and return its name."""
@@ -66,7 +70,14 @@ class KafkaHelper:
         """Write records; return (partition, offset) of each, in the order given."""
         written: dict[int, tuple[int, int]] = {}
         failed: list[KafkaError] = []
-        producer = Producer({"bootstrap.servers": self.bootstrap_servers, "enable.idempotence": True})
+        producer = Producer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "enable.idempotence": True,
+                "request.timeout.ms": 4000,
+                **_IMPATIENT,
+            }
+        )
         for index, record in enumerate(records):
             producer.produce(
                 topic,
@@ -126,11 +137,12 @@ class KafkaHelper:
                 "enable.partition.eof": True,
                 "isolation.level": isolation_level,
                 "auto.offset.reset": "error",
+                **_IMPATIENT,
             }
         )
         try:
             reading = set(self.partitions(topic))
-            consumer.assign([KafkaTopicPartition(topic, p, _beginning(consumer, topic, p)) for p in reading])
+            consumer.assign([KafkaTopicPartition(topic, p, OFFSET_BEGINNING) for p in reading])
             records: list[Message] = []
             deadline = time.monotonic() + _TIMEOUT_S
             while reading:
@@ -147,11 +159,6 @@ class KafkaHelper:
             return records
         finally:
             consumer.close()
-
-
-def _beginning(consumer: Consumer, topic: str, partition: int) -> int:
-    watermarks = consumer.get_watermark_offsets(KafkaTopicPartition(topic, partition), timeout=_TIMEOUT_S)
-    return watermarks[0]
 
 
 def _note_delivery(

@@ -1,0 +1,17 @@
+"""The system's clocks: monotonic for durations, wall time for what is written down."""
+
+from __future__ import annotations
+
+import time
+
+
+class SystemClock:
+    """Fulfils `runtime.ports.Clock`."""
+
+    def now_s(self) -> float:
+        """Monotonic seconds."""
+        return time.monotonic()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000

@@ -1,0 +1,85 @@
+"""One HTTP port: /livez (the loop moves), /readyz (a member of the group, not draining), /metrics."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import NamedTuple
+
+from service.core.exchange import Clock
+
+
+class Answer(NamedTuple):
+    """Whether a probe is content, and why."""
+
+    well: bool
+    text: str
+
+
+class Health:
+    """What the probes look at: written by the loop thread, read by the server's; single assignments only."""
+
+    def __init__(self, clock: Clock, *, live_max_s: float) -> None:
+        self._clock = clock
+        self._live_max_s = live_max_s
+        self._beat_at_s = clock.now_s()
+        self.is_member = False
+        self.is_draining = False
+
+    def beat(self) -> None:
+        """Say that the loop turned."""
+        self._beat_at_s = self._clock.now_s()
+
+    def live(self) -> Answer:
+        """Whether the loop turned lately; a flush may take its whole budget."""
+        age_s = self._clock.now_s() - self._beat_at_s
+        return Answer(age_s < self._live_max_s, f"last turn of the loop {age_s:.1f} s ago")
+
+    def ready(self) -> Answer:
+        """Whether the worker takes part."""
+        if self.is_draining:
+            return Answer(False, "draining")
+        return Answer(self.is_member, "member of the group" if self.is_member else "not a member of the group yet")
+
+
+class HealthServer:
+    """Serves the probes from a thread of its own."""
+
+    def __init__(self, host: str, port: int, *, health: Health, exposition: Callable[[], bytes]) -> None:
+        probes = {"/livez": health.live, "/readyz": health.ready}
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:  # noqa: N802 - the name is http.server's
+                path = self.path.partition("?")[0]
+                if path == "/metrics":
+                    self._send(200, exposition(), "text/plain; version=0.0.4; charset=utf-8")
+                elif path in probes:
+                    answer = probes[path]()
+                    self._send(200 if answer.well else 503, f"{answer.text}\n".encode(), "text/plain; charset=utf-8")
+                else:
+                    self._send(404, b"/livez /readyz /metrics\n", "text/plain; charset=utf-8")
+
+            def _send(self, status: int, body: bytes, content_type: str) -> None:
+                self.send_response(status)
+                self.send_header("Content-Type", content_type)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+                """Say nothing: a probe every few seconds is not an event."""
+
+        self._server = ThreadingHTTPServer((host, port), Handler)
+        self._server.daemon_threads = True
+        self.port: int = self._server.server_address[1]
+        self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)
+
+    def start(self) -> None:
+        """Begin to serve."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.shutdown()
+        self._server.server_close()

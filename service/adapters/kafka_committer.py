@@ -1,0 +1,185 @@
+"""The transaction: the only user of `confluent_kafka.Producer`. Fulfils `runtime.ports.Committer`.
+
+A new producer for every transaction: librdkafka has no KIP-890 and retries EndTxn by itself, so a delayed one could
+hit the next transaction of the same epoch, unseen by us; InitProducerId raises the epoch (DESIGN 4.2, TESTING 0.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import confluent_kafka
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+from service.adapters.kafka_log import client_logger, describe
+from service.core.deadline import Deadline
+from service.core.model import TopicPartition
+from service.errors import CommitAbortedError, CommitUnknownError, MembershipError, SourceError, StopError
+from service.core.exchange import Clock, Membership, Message
+
+_INIT_TRY_S = 10.0
+_ABORT_S = 10.0
+_HOPELESS = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.INVALID_TRANSACTION_TIMEOUT,
+    KafkaError._AUTHENTICATION,  # noqa: SLF001
+}
+_NOT_AUTHORISED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
+
+
+class KafkaCommitter:
+    """Commits messages and offsets together; used by the loop thread only."""
+
+    def __init__(self, options: Mapping[str, Any], *, init_budget_s: float, clock: Clock) -> None:
+        self._options = options
+        self._init_budget_s = init_budget_s
+        self._clock = clock
+        self._ready: confluent_kafka.Producer | None = None
+        self._log = structlog.get_logger("committer")
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a producer is ready that no transaction was begun on."""
+        return self._ready is not None
+
+    def prepare(self) -> None:
+        """Make a producer ready; blocks until the broker has ended what an earlier one left open.
+
+        Raises:
+            StopError: not ready within the budget, or refused.
+        """
+        if self._ready is not None:
+            return
+        logger, handler = client_logger("producer")
+        producer = confluent_kafka.Producer({**self._options, "error_cb": handler.on_error}, logger=logger)
+        deadline = Deadline.after(self._init_budget_s, self._clock.now_s)
+        while True:
+            try:
+                producer.init_transactions(min(_INIT_TRY_S, max(0.1, deadline.remaining_s())))
+                break
+            except KafkaException as error:
+                problem = error.args[0]
+                if problem.code() in _HOPELESS or problem.fatal() or deadline.has_passed():
+                    raise StopError(f"no producer for transactions: {problem.name()}: {problem.str()}") from error
+                self._log.warning("init_transactions_repeated", **describe(problem))
+        self._ready = producer
+
+    def commit(
+        self, messages: Sequence[Message], offsets: Mapping[TopicPartition, int], membership: Membership, *, deadline: Deadline
+    ) -> None:
+        """Run one transaction: begin, produce all, send offsets, commit. W7: it is open only in here.
+
+        Raises:
+            MembershipError: the membership proves nothing; nothing was sent.
+            CommitAbortedError: nothing of it is or will be visible.
+            CommitUnknownError: the commit was asked for, its outcome is not known.
+            SourceError: a permission is missing.
+        """
+        if not membership.is_proof:
+            raise MembershipError(f"generation {membership.generation}, member id {membership.member_id!r}")
+        assert offsets, "W1: a transaction without offsets would announce data nobody accounts for"
+        self.prepare()
+        producer, self._ready = self._ready, None  # never used again, whatever happens
+        assert producer is not None, "prepare makes a producer ready"
+        self._fill(producer, messages, offsets, membership, deadline)
+        self._end(producer, deadline)
+
+    def _fill(
+        self,
+        producer: confluent_kafka.Producer,
+        messages: Sequence[Message],
+        offsets: Mapping[TopicPartition, int],
+        membership: Membership,
+        deadline: Deadline,
+    ) -> None:
+        deliveries = _Deliveries()
+        try:
+            producer.begin_transaction()
+            for message in messages:
+                self._produce(producer, message, deliveries, deadline)
+            producer.flush(max(0.1, deadline.remaining_s()))
+            deliveries.require(len(messages))
+            positions = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
+            producer.send_offsets_to_transaction(positions, membership.raw, max(1.0, deadline.remaining_s()))
+        except (KafkaException, BufferError) as error:
+            raise self._aborted(producer, error) from error
+
+    def _produce(
+        self, producer: confluent_kafka.Producer, message: Message, deliveries: _Deliveries, deadline: Deadline
+    ) -> None:
+        while True:
+            try:
+                producer.produce(
+                    message.topic,
+                    value=message.value,
+                    key=message.key,
+                    headers=list(message.headers),
+                    on_delivery=deliveries,
+                )
+            except BufferError:
+                if deadline.has_passed():
+                    raise
+                producer.poll(0.1)
+            else:
+                producer.poll(0)
+                return
+
+    def _end(self, producer: confluent_kafka.Producer, deadline: Deadline) -> None:
+        """Commit; the time-out is librdkafka's own, any other risks its state (TESTING T6)."""
+        while True:
+            try:
+                producer.commit_transaction()
+            except KafkaException as error:
+                problem = error.args[0]
+                if problem.txn_requires_abort():
+                    raise self._aborted(producer, error) from error
+                if problem.retriable() and not problem.fatal() and not deadline.has_passed():
+                    self._log.warning("commit_transaction_repeated", **describe(problem))
+                    continue
+                raise CommitUnknownError(problem.str(), code=problem.name()) from error
+            else:
+                return
+
+    def _aborted(self, producer: confluent_kafka.Producer, error: Exception) -> Exception:
+        """Abort. Where that fails the next producer's init aborts: no commit was ever asked for."""
+        problem = error.args[0] if isinstance(error, KafkaException) else None
+        try:
+            producer.abort_transaction(_ABORT_S)
+        except KafkaException as failure:
+            self._log.warning("abort_failed", **describe(failure.args[0]))
+        if problem is None:
+            return CommitAbortedError(str(error), code="BUFFER_FULL")
+        if problem.code() in _NOT_AUTHORISED or problem.code() in _HOPELESS:
+            return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
+        return CommitAbortedError(problem.str(), code=problem.name())
+
+    def close(self) -> None:
+        """Let the producer go. Not `Producer.close`: that would wait for an abort; the next init does it as well."""
+        self._ready = None
+
+
+class _Deliveries:
+    """Counts delivery reports; every message must be acknowledged before the commit (TESTING T8)."""
+
+    def __init__(self) -> None:
+        self.acknowledged = 0
+        self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError | None, _message: object) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.error = self.error or error
+
+    def require(self, messages: int) -> None:
+        """Raise KafkaException unless all are acknowledged."""
+        if self.error is not None:
+            raise KafkaException(self.error)
+        if self.acknowledged != messages:
+            raise KafkaException(
+                KafkaError(KafkaError._TIMED_OUT, f"{self.acknowledged} of {messages} messages are acknowledged")  # noqa: SLF001
+            )

@@ -1,0 +1,232 @@
+"""The group member: the only user of `confluent_kafka.Consumer`. Fulfils `runtime.ports.Consumer`.
+
+Assignments are made with explicit offsets, inside the callback, so that a start position is never left to a reset.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import confluent_kafka
+import structlog
+from confluent_kafka import KafkaError, KafkaException
+
+from service.adapters.kafka_log import client_logger
+from service.core.model import SourceRecord, TopicPartition
+from service.errors import SourceError, StartPositionError
+from service.core.exchange import Membership, RebalanceListener
+
+_METADATA_MAGIC = b"CGMDv2:"
+_NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
+
+# Errors of a TopicPartition or the group that no waiting mends; the rest librdkafka retries by itself.
+_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}  # noqa: SLF001
+_HOPELESS = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.SASL_AUTHENTICATION_FAILED,
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError._AUTHENTICATION,  # noqa: SLF001
+}  # _MAX_POLL_EXCEEDED is not among them: on_lost follows, and the loop goes on
+
+
+class KafkaConsumer:
+    """A member of the consumer group; used by the loop thread only."""
+
+    def __init__(self, options: Mapping[str, Any], topics: Iterable[str], *, incremental: bool) -> None:
+        logger, handler = client_logger("consumer")
+        self._consumer = confluent_kafka.Consumer({**options, "error_cb": handler.on_error}, logger=logger)
+        self._topics = list(topics)
+        self._incremental = incremental
+        self._paused = False
+        self._tps: dict[tuple[str, int], TopicPartition] = {}
+        self._log = structlog.get_logger("consumer")
+
+    def subscribe(self, listener: RebalanceListener) -> None:
+        """Join the group; all three callbacks are set, or lost ones would come as revoked."""
+
+        def on_assign(consumer: Any, assigned: list[confluent_kafka.TopicPartition]) -> None:
+            starts = listener.on_assigned(_values(assigned))
+            self._assign(consumer, starts)
+
+        self._consumer.subscribe(
+            self._topics,
+            on_assign=on_assign,
+            on_revoke=lambda _consumer, revoked: listener.on_revoked(_values(revoked)),
+            on_lost=lambda _consumer, lost: listener.on_lost(_values(lost)),
+        )
+
+    def _assign(self, consumer: Any, starts: Mapping[TopicPartition, int]) -> None:
+        positions = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in starts.items()]
+        if self._incremental:
+            consumer.incremental_assign(positions)
+        else:
+            consumer.assign(positions)
+        if self._paused and positions:
+            consumer.pause(positions)
+
+    def consume(self, *, records_max: int, timeout_s: float) -> list[SourceRecord]:
+        """Take records; runs rebalance callbacks.
+
+        Raises:
+            StartPositionError: an offset is out of range.
+            SourceError: a fatal error, or one that no waiting mends.
+        """
+        try:
+            messages = self._consumer.consume(records_max, timeout_s)
+        except KafkaException as error:
+            raise SourceError(f"consuming failed: {error.args[0].str()}") from error
+        records = []
+        for message in messages:
+            problem = message.error()
+            if problem is None:
+                records.append(self._record(message))
+            else:
+                self._judge(problem, message)
+        return records
+
+    def _record(self, message: confluent_kafka.Message) -> SourceRecord:
+        place = (message.topic(), message.partition())
+        tp = self._tps.get(place)
+        if tp is None:
+            tp = self._tps[place] = TopicPartition(*place)
+        kind, timestamp_ms = message.timestamp()
+        return SourceRecord(
+            tp,
+            message.offset(),
+            timestamp_ms if kind != _NO_TIMESTAMP and timestamp_ms >= 0 else None,
+            message.key(),
+            message.value(),
+            tuple(message.headers() or ()),
+        )
+
+    def _judge(self, error: KafkaError, message: confluent_kafka.Message) -> None:
+        where = f"{message.topic()}-{message.partition()}" if message.topic() else "the group"
+        if error.code() in _OUT_OF_RANGE:
+            raise StartPositionError(
+                f"the committed offset of {where} is out of range: {error.str()}. Records between the committed "
+                "offset and the start of the log are gone, or the topic was recreated; set the group's offsets by hand"
+            )
+        if error.fatal() or error.code() in _HOPELESS:
+            raise SourceError(f"{where}: {error.name()}: {error.str()}")
+        self._log.warning("consumer_error", where=where, code=error.name(), message=error.str())
+
+    def committed(self, tps: Iterable[TopicPartition], *, timeout_s: float) -> dict[TopicPartition, int | None]:
+        """Ask for the stable committed offsets; waits while a transaction over them is open (require-stable).
+
+        Raises:
+            SourceError: no answer in time.
+        """
+        asked = [confluent_kafka.TopicPartition(*tp) for tp in tps]
+        try:
+            answers = self._consumer.committed(asked, timeout=timeout_s)
+        except KafkaException as error:
+            raise SourceError(f"no committed offsets: {error.args[0].str()}") from error
+        for answer in answers:
+            if answer.error is not None:
+                raise SourceError(f"no committed offset of {answer.topic}-{answer.partition}: {answer.error.str()}")
+        return {_value(answer): answer.offset if answer.offset >= 0 else None for answer in answers}
+
+    def partitions_of(self, topic: str, *, timeout_s: float) -> list[TopicPartition]:
+        """Ask for all TopicPartitions of a topic.
+
+        Raises:
+            SourceError: no answer in time, or no such topic.
+        """
+        try:
+            found = self._consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+        except KafkaException as error:
+            raise SourceError(f"no metadata of topic {topic}: {error.args[0].str()}") from error
+        if found.error is not None:
+            raise SourceError(f"topic {topic}: {found.error.str()}")
+        return [TopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    def watermarks(self, tp: TopicPartition, *, timeout_s: float) -> tuple[int, int]:
+        """Ask for the first offset and the end.
+
+        Raises:
+            SourceError: no answer in time.
+        """
+        try:
+            first, end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), timeout=timeout_s)
+        except (KafkaException, TypeError) as error:
+            raise SourceError(f"no watermarks of {tp}: {error}") from error
+        return first, end
+
+    def commit_start(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit start positions, outside any transaction, as the current member.
+
+        Raises:
+            SourceError: the broker refused.
+        """
+        positions = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        try:
+            self._consumer.commit(offsets=positions, asynchronous=False)
+        except KafkaException as error:
+            raise SourceError(f"start positions are not committed: {error.args[0].str()}") from error
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go to an offset; librdkafka drops what it had fetched before.
+
+        Raises:
+            SourceError: the TopicPartition cannot be sought.
+        """
+        try:
+            self._consumer.seek(confluent_kafka.TopicPartition(*tp, offset))
+        except KafkaException as error:
+            raise SourceError(f"{tp} cannot be sought to {offset}: {error.args[0].str()}") from error
+
+    def pause(self) -> None:
+        """Take no records, of what is assigned meanwhile neither."""
+        if not self._paused:
+            self._paused = True
+            self._consumer.pause(self._consumer.assignment())
+
+    def resume(self) -> None:
+        """Take records again."""
+        if self._paused:
+            self._paused = False
+            self._consumer.resume(self._consumer.assignment())
+
+    def membership(self) -> Membership:
+        """Give the current group metadata, read from the bytes that librdkafka passes on."""
+        return parse_group_metadata(self._consumer.consumer_group_metadata())
+
+    def ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Give the ends as last fetched."""
+        found = {}
+        for tp in tps:
+            _, end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), cached=True)
+            if end >= 0:
+                found[tp] = end
+        return found
+
+    def close(self) -> None:
+        """Leave the group; runs the callbacks."""
+        self._consumer.close()
+
+
+def parse_group_metadata(raw: bytes | None) -> Membership:
+    """Read generation and member id: `CGMDv2:`, int32 little-endian, then group id and member id, each ended by NUL.
+
+    Layout as written by librdkafka 2.x (rd_kafka_consumer_group_metadata_write); anything else proves nothing.
+    """
+    if raw is None or not raw.startswith(_METADATA_MAGIC):
+        return Membership(-1, "", raw)
+    start = len(_METADATA_MAGIC)
+    (generation,) = struct.unpack_from("<i", raw, start)
+    fields = raw[start + 4 :].split(b"\0")
+    return Membership(generation, fields[1].decode() if len(fields) > 1 else "", raw)
+
+
+def _value(tp: confluent_kafka.TopicPartition) -> TopicPartition:
+    return TopicPartition(tp.topic, tp.partition)
+
+
+def _values(tps: Iterable[confluent_kafka.TopicPartition]) -> frozenset[TopicPartition]:
+    return frozenset(map(_value, tps))

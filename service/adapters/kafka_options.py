@@ -1,0 +1,112 @@
+"""librdkafka options: what the promise needs, what settings pass through, and what they may not touch.
+
+Everything is passed explicitly, never left to a default that might change (TESTING 1.6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from service.config import KafkaSettings
+
+# Properties that would break the promise, and why; `check-config` refuses them however they are spelled.
+REFUSED: Mapping[str, str] = {
+    "enable.auto.commit": "offsets are committed by the flush's transaction only",
+    "enable.auto.offset.store": "offsets are committed by the flush's transaction only",
+    "auto.commit.interval.ms": "offsets are committed by the flush's transaction only",
+    "auto.commit.enable": "offsets are committed by the flush's transaction only",
+    "offset.store.method": "offsets are committed by the flush's transaction only",
+    "isolation.level": "only read_committed reads stable offsets and committed records",
+    "auto.offset.reset": "a jump would lose or double records; kafka.bootstrap says where to start",
+    "enable.idempotence": "the transaction needs it",
+    "acks": "a reference must be on all in-sync replicas",
+    "request.required.acks": "a reference must be on all in-sync replicas",
+    "retries": "the idempotent producer retries",
+    "message.send.max.retries": "the idempotent producer retries",
+    "max.in.flight": "the idempotent producer decides",
+    "max.in.flight.requests.per.connection": "the idempotent producer decides",
+    "queuing.strategy": "the idempotent producer needs fifo",
+    "enable.gapless.guarantee": "the transaction decides",
+    "transactional.id": "made of transactional_id_prefix, group and worker",
+    "transaction.timeout.ms": "set kafka.transaction_timeout_s",
+    "message.timeout.ms": "adjusted to the transaction time-out by librdkafka",
+    "delivery.timeout.ms": "adjusted to the transaction time-out by librdkafka",
+    "partition.assignment.strategy": "set kafka.assignment_strategy",
+    "group.id": "set kafka.group_id",
+    "group.protocol": "set kafka.group_protocol",
+    "group.remote.assignor": "set kafka.group_protocol",
+    "bootstrap.servers": "set kafka.bootstrap_servers",
+    "metadata.broker.list": "set kafka.bootstrap_servers",
+    "session.timeout.ms": "set kafka.session_timeout_s",
+    "max.poll.interval.ms": "set kafka.max_poll_interval_s",
+    "allow.auto.create.topics": "a topic that is missing is an error, not a new topic",
+    "check.crcs": "records are checked",
+    "enable.partition.eof": "the loop does not expect it",
+    "ssl.endpoint.identification.algorithm": "set it to https or leave it: certificates are for a host",
+    "enable.ssl.certificate.verification": "certificates are verified",
+}
+_HARMLESS_VALUES = {("ssl.endpoint.identification.algorithm", "https"), ("enable.ssl.certificate.verification", "true")}
+
+PINNED_PRODUCER: dict[str, Any] = {
+    "enable.idempotence": True,
+    "acks": "all",
+    "compression.type": "zstd",
+    "linger.ms": 5,
+    "allow.auto.create.topics": False,
+}
+PINNED_CONSUMER: dict[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "isolation.level": "read_committed",
+    "allow.auto.create.topics": False,
+    "check.crcs": True,
+    "enable.partition.eof": False,
+    # librdkafka sleeps that long when its queue is full; its default of 1000 starves a fast loop (DESIGN 7).
+    "fetch.queue.backoff.ms": 20,
+    "queued.max.messages.kbytes": 32_768,
+    "topic.metadata.refresh.interval.ms": 60_000,
+}
+
+
+def refused(name: str, value: str) -> str | None:
+    """Tell why a passed-through property is refused; None where it is not."""
+    if (name, value) in _HARMLESS_VALUES:
+        return None
+    return REFUSED.get(name)
+
+
+def consumer_options(kafka: KafkaSettings, *, worker: str) -> dict[str, Any]:
+    """Write the consumer's options: defaults, then what settings pass through, then what the promise needs."""
+    options: dict[str, Any] = {**PINNED_CONSUMER, **_passed_through(kafka, kafka.consumer_properties)}
+    options |= {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "client.id": f"log-partitioner-{worker}",
+        "group.id": kafka.group_id,
+        "group.protocol": kafka.group_protocol,
+        "max.poll.interval.ms": round(kafka.max_poll_interval_s * 1000),
+    }
+    if kafka.group_protocol == "classic":
+        options |= {
+            "partition.assignment.strategy": kafka.assignment_strategy,
+            "session.timeout.ms": round(kafka.session_timeout_s * 1000),
+            "heartbeat.interval.ms": round(kafka.session_timeout_s * 1000 / 10),
+        }
+    return options
+
+
+def producer_options(kafka: KafkaSettings, *, worker: str, transactional_id: str) -> dict[str, Any]:
+    """Write the producer's options in the same order."""
+    options: dict[str, Any] = {**PINNED_PRODUCER, **_passed_through(kafka, kafka.producer_properties)}
+    return options | {
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "client.id": f"log-partitioner-{worker}",
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": round(kafka.transaction_timeout_s * 1000),
+    }
+
+
+def _passed_through(kafka: KafkaSettings, own: Mapping[str, str]) -> dict[str, Any]:
+    secrets = {name: secret.get_secret_value() for name, secret in kafka.secret_properties.items()}
+    return {**kafka.client_properties, **own, **secrets}

@@ -1,0 +1,166 @@
+"""S3: the only user of boto3. Fulfils `runtime.ports.ObjectStore`: creates objects, never overwrites one.
+
+Every PUT is conditional (`If-None-Match: *`) and carries a checksum that the store verifies. A PUT whose answer was
+lost becomes a 412 on the next try although our own write won: then the object is compared with ours.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import structlog
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+
+from service.config import S3Settings
+from service.core.deadline import Deadline
+from service.errors import StoreRefusedError, UploadError
+from service.core.exchange import StoredObject
+from service.errors import KeyTakenError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+_SHA256_METADATA = "lp-sha256"
+_BACKOFF_FIRST_S = 0.1
+_BACKOFF_MAX_S = 5.0
+_TAKEN = 412
+_FORBIDDEN, _NOT_FOUND = 403, 404
+_CLIENT_ERRORS = range(400, 500)
+_RETRIABLE_STATUS = {408, 409, 425, 429}
+_RETRIABLE_CODES = {
+    "RequestTimeout", "RequestTimeTooSkewed", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests",
+    "ExpiredToken", "ExpiredTokenException", "BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch",
+    "IncompleteBody", "ConditionalRequestConflict", "OperationAborted",
+}  # fmt: skip
+
+
+class S3Store:
+    """Puts objects into one bucket; safe to use from many threads."""
+
+    def __init__(self, settings: S3Settings, *, client: S3Client | None = None) -> None:
+        self._settings = settings
+        self._client = client or make_client(settings)
+        self._log = structlog.get_logger("object_store")
+
+    def check(self) -> None:
+        """Ask once whether the bucket is there.
+
+        Raises:
+            StoreRefusedError: there is no such bucket, or nobody may write to it.
+        """
+        try:
+            self._client.head_bucket(Bucket=self._settings.bucket)
+        except ClientError as error:
+            if _status(error) == _NOT_FOUND:
+                raise StoreRefusedError(f"no bucket {self._settings.bucket}") from error
+            self._log.warning("bucket_not_checked", status=_status(error), code=_code(error))
+        except BotoCoreError as error:
+            self._log.warning("bucket_not_checked", message=str(error))
+
+    def put(
+        self, key: str, body: bytes, *, sha256: bytes, crc32: int, metadata: Mapping[str, str], deadline: Deadline
+    ) -> StoredObject:
+        """Create an object; tries again within the deadline and the attempts.
+
+        Raises:
+            KeyTakenError: another object has this key, or nobody may tell whether it is ours.
+            UploadError: not acknowledged in time.
+            StoreRefusedError: no such bucket, no permission.
+        """
+        arguments = self._arguments(key, body, sha256=sha256, crc32=crc32, metadata=metadata)
+        problem = "its turn came after the deadline"
+        for attempt in range(self._settings.attempts):
+            if deadline.has_passed():
+                break
+            try:
+                answer = self._client.put_object(**arguments)
+                if answer.get("ETag"):
+                    return StoredObject(key, answer["ETag"].strip('"'), answer.get("VersionId"))
+                problem = "an answer without ETag"
+            except ClientError as error:
+                if _status(error) == _TAKEN:
+                    return self._compare(key, sha256, len(body))
+                self._refuse_hopeless(error)
+                problem = f"{_status(error)} {_code(error)}"
+            except (BotoCoreError, HTTPClientError) as error:
+                problem = f"{type(error).__name__}: {error}"
+            self._log.warning("upload_repeated", key=key, attempt=attempt + 1, problem=problem[:300])
+            time.sleep(min(_backoff_s(attempt), deadline.remaining_s()))
+        raise UploadError(f"{key}: {problem}", object_key=key)
+
+    def _arguments(
+        self, key: str, body: bytes, *, sha256: bytes, crc32: int, metadata: Mapping[str, str]
+    ) -> dict[str, Any]:
+        arguments: dict[str, Any] = {
+            "Bucket": self._settings.bucket,
+            "Key": key,
+            "Body": body,
+            "Metadata": {**metadata, _SHA256_METADATA: sha256.hex()},
+        }
+        if self._settings.conditional:
+            arguments["IfNoneMatch"] = "*"
+        if self._settings.checksum == "sha256":
+            arguments["ChecksumSHA256"] = base64.b64encode(sha256).decode()
+        else:
+            arguments["ChecksumCRC32"] = base64.b64encode(crc32.to_bytes(4, "big")).decode()
+        return arguments
+
+    def _compare(self, key: str, sha256: bytes, size: int) -> StoredObject:
+        """Tell whether the object that has our key is ours; keys are unique, so normally it is.
+
+        Raises:
+            KeyTakenError: it is not, or we may not look.
+        """
+        try:
+            found = self._client.head_object(Bucket=self._settings.bucket, Key=key)
+        except (BotoCoreError, ClientError) as error:
+            raise KeyTakenError(f"{key} exists and cannot be compared: {error}") from error
+        if found["ContentLength"] != size or found["Metadata"].get(_SHA256_METADATA) != sha256.hex():
+            raise KeyTakenError(f"{key} exists with other content")
+        self._log.info("upload_confirmed", key=key)
+        return StoredObject(key, found["ETag"].strip('"'), found.get("VersionId"))
+
+    def _refuse_hopeless(self, error: ClientError) -> None:
+        status, code = _status(error), _code(error)
+        if status in _CLIENT_ERRORS and status not in _RETRIABLE_STATUS and code not in _RETRIABLE_CODES:
+            raise StoreRefusedError(f"bucket {self._settings.bucket}: {status} {code}: {error}") from error
+
+
+def make_client(settings: S3Settings) -> S3Client:
+    """Make a client without retries of its own: the deadline bounds ours."""
+    secret = settings.secret_key.get_secret_value() if settings.secret_key else None
+    return boto3.client(
+        "s3",
+        endpoint_url=settings.endpoint_url,
+        region_name=settings.region,
+        aws_access_key_id=settings.access_key.get_secret_value() if settings.access_key else None,
+        aws_secret_access_key=secret,
+        config=Config(
+            connect_timeout=settings.connect_timeout_s,
+            read_timeout=settings.read_timeout_s,
+            max_pool_connections=settings.upload_threads,
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+            s3={"addressing_style": "path" if settings.endpoint_url else "auto"},
+        ),
+    )
+
+
+def _backoff_s(attempt: int) -> float:
+    """Double, with full jitter, as AWS recommends."""
+    return random.uniform(0, min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2**attempt))  # noqa: S311 - jitter is no secret
+
+
+def _status(error: ClientError) -> int:
+    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _code(error: ClientError) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))

@@ -1,0 +1,69 @@
+"""The console command: run | check-config | config-schema | audit. Says what to do in one line on errors.
+
+Exit codes: 0 done; 1 the worker failed, or the audit found something; 2 settings or arguments are wrong, or the
+audit could not tell.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from service import config
+from service.audit import run as audit
+from service.errors import LogPartitionerError, SettingsError
+
+FAILED, REFUSED = 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options)
+    except SettingsError as error:
+        sys.stderr.write("".join(f"settings: {problem}\n" for problem in error.problems))
+        return REFUSED
+    except LogPartitionerError as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return FAILED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="log-partitioner", description="Kafka log records -> Avro files on S3.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("run", help="run a worker until SIGTERM")
+    command.set_defaults(command=_run)
+    command = commands.add_parser("check-config", help="check all settings and print the effective ones")
+    command.set_defaults(command=_check_config)
+    command = commands.add_parser("config-schema", help="print every setting with default and meaning, as JSON schema")
+    command.set_defaults(command=_config_schema)
+    command = commands.add_parser("audit", help="compare the source with what was committed, entry by entry")
+    audit.add_arguments(command)
+    command.set_defaults(command=_audit)
+    return parser
+
+
+def _run(_options: argparse.Namespace) -> int:
+    from service.runtime.app import run  # noqa: PLC0415 - the other commands need no Kafka client
+
+    run(config.load())
+    return 0
+
+
+def _audit(options: argparse.Namespace) -> int:
+    return audit.main(options, config.load())
+
+
+def _check_config(_options: argparse.Namespace) -> int:
+    settings = config.load()
+    sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
+    return 0
+
+
+def _config_schema(_options: argparse.Namespace) -> int:
+    sys.stdout.write(json.dumps(config.Settings.model_json_schema(), indent=2) + "\n")
+    return 0

@@ -1,0 +1,134 @@
+"""The rules between settings: each has a name, and says what to change, with the numbers in it (DESIGN 4.7, W10).
+
+`find_problems` returns all of them at once; the checks are plain functions from settings to sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+
+from service.adapters.kafka_options import refused
+from service.config import Settings
+from service.core.locate import compile_path
+
+BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
+HEARTBEATS_PER_SESSION = 3
+
+
+def find_problems(settings: Settings) -> list[str]:
+    """Find everything that contradicts itself; one sentence each."""
+    checks = (_times, _sizes, _topics, _paths, _properties, _credentials)
+    return [problem for check in checks for problem in check(settings)]
+
+
+def _times(settings: Settings) -> Iterator[str]:
+    flush, kafka, s3 = settings.flush, settings.kafka, settings.s3
+    held_up = flush.revoke_budget_s + kafka.transaction_timeout_s
+    if held_up >= kafka.max_poll_interval_s:
+        yield (
+            f"flush.revoke_budget_s ({flush.revoke_budget_s:g}) + kafka.transaction_timeout_s "
+            f"({kafka.transaction_timeout_s:g}) must be under kafka.max_poll_interval_s ({kafka.max_poll_interval_s:g}), "
+            "or the group takes the partitions away while they are flushed"
+        )
+    if flush.upload_deadline_s + flush.commit_budget_s + kafka.transaction_timeout_s >= kafka.max_poll_interval_s:
+        yield (
+            f"flush.upload_deadline_s ({flush.upload_deadline_s:g}) + flush.commit_budget_s ({flush.commit_budget_s:g}) + "
+            f"kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) must be under kafka.max_poll_interval_s "
+            f"({kafka.max_poll_interval_s:g})"
+        )
+    if flush.commit_budget_s >= flush.revoke_budget_s:
+        yield (
+            f"flush.commit_budget_s ({flush.commit_budget_s:g}) must be under flush.revoke_budget_s "
+            f"({flush.revoke_budget_s:g}), or a revoke has no time to upload"
+        )
+    if flush.commit_budget_s > kafka.transaction_timeout_s:
+        yield (
+            f"flush.commit_budget_s ({flush.commit_budget_s:g}) must not exceed kafka.transaction_timeout_s "
+            f"({kafka.transaction_timeout_s:g}): the broker aborts the transaction before"
+        )
+    if kafka.transaction_timeout_s > BROKER_TRANSACTION_TIMEOUT_MAX_S:
+        yield (
+            f"kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) exceeds what brokers allow by default "
+            f"({BROKER_TRANSACTION_TIMEOUT_MAX_S})"
+        )
+    if s3.connect_timeout_s + s3.read_timeout_s > flush.upload_deadline_s:
+        yield (
+            f"s3.connect_timeout_s ({s3.connect_timeout_s:g}) + s3.read_timeout_s ({s3.read_timeout_s:g}) must fit into "
+            f"flush.upload_deadline_s ({flush.upload_deadline_s:g})"
+        )
+    if kafka.group_protocol == "classic" and kafka.session_timeout_s >= kafka.max_poll_interval_s:
+        yield (
+            f"kafka.session_timeout_s ({kafka.session_timeout_s:g}) must be under kafka.max_poll_interval_s "
+            f"({kafka.max_poll_interval_s:g})"
+        )
+    longest_turn = max(flush.revoke_budget_s, flush.upload_deadline_s + flush.commit_budget_s)
+    if settings.http.live_max_s <= longest_turn + kafka.transaction_timeout_s:
+        yield (
+            f"http.live_max_s ({settings.http.live_max_s:g}) must exceed the longest flush "
+            f"({longest_turn:g}) + kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}), or a slow flush is killed"
+        )
+
+
+def _sizes(settings: Settings) -> Iterator[str]:
+    flush, spool, schema = settings.flush, settings.spool, settings.record_schema
+    if 2 * flush.bytes_max > spool.bytes_max:
+        yield (
+            f"spool.bytes_max ({spool.bytes_max}) must be at least twice flush.bytes_max ({flush.bytes_max}): "
+            "sealing writes each file a second time"
+        )
+    if spool.block_bytes > spool.object_bytes_max:
+        yield f"spool.block_bytes ({spool.block_bytes}) must not exceed spool.object_bytes_max ({spool.object_bytes_max})"
+    if settings.input.json_depth_max < schema.depth_max:
+        yield (
+            f"input.json_depth_max ({settings.input.json_depth_max}) must not be under record_schema.depth_max "
+            f"({schema.depth_max})"
+        )
+
+
+def _topics(settings: Settings) -> Iterator[str]:
+    kafka = settings.kafka
+    own = [kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic]
+    for topic in sorted({topic for topic in own if own.count(topic) > 1}):
+        yield f"topic {topic} is named for more than one of references, flushes and dead letters"
+    for topic in sorted(set(own) & set(kafka.source_topics)):
+        yield f"topic {topic} is read and written: the worker would consume its own output"
+
+
+def _paths(settings: Settings) -> Iterator[str]:
+    for name, paths in (("user", settings.user.paths), ("time", settings.time.paths), ("id", settings.id.paths)):
+        for path in paths:
+            try:
+                compile_path(path)
+            except ValueError as error:
+                yield f"{name}.paths: {error}"
+    try:
+        datetime.fromisoformat(settings.time.earliest)
+    except ValueError:
+        yield f"time.earliest ({settings.time.earliest!r}) is not an ISO-8601 time, such as 2000-01-01T00:00:00Z"
+    if settings.user.missing == "name" and settings.user.missing_name in settings.user.no_values:
+        yield f"user.missing_name ({settings.user.missing_name!r}) is in user.no_values"
+
+
+def _properties(settings: Settings) -> Iterator[str]:
+    kafka = settings.kafka
+    secrets = {name: secret.get_secret_value() for name, secret in kafka.secret_properties.items()}
+    places = {
+        "client_properties": kafka.client_properties,
+        "consumer_properties": kafka.consumer_properties,
+        "producer_properties": kafka.producer_properties,
+        "secret_properties": secrets,
+    }
+    for place, properties in places.items():
+        for name, value in properties.items():
+            why = refused(name, value)
+            if why is not None:
+                yield f"kafka.{place}: {name} may not be set: {why}"
+    mechanism = kafka.client_properties.get("sasl.mechanism") or kafka.client_properties.get("sasl.mechanisms")
+    if mechanism == "PLAIN" and "ssl" not in kafka.client_properties.get("security.protocol", "").lower():
+        yield "kafka.client_properties: sasl.mechanism PLAIN sends the password in the clear without TLS: use SASL_SSL"
+
+
+def _credentials(settings: Settings) -> Iterator[str]:
+    if (settings.s3.access_key is None) != (settings.s3.secret_key is None):
+        yield "s3.access_key and s3.secret_key belong together: set both or neither"

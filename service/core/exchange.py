@@ -1,0 +1,78 @@
+"""What runtime and adapters hand to each other: plain values, and the callbacks of a rebalance.
+
+Lies in core so that neither has to import the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from service.core.model import TopicPartition
+
+
+class Clock(Protocol):
+    """Two clocks: monotonic for durations, wall time for what is written down."""
+
+    def now_s(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+
+class Membership(NamedTuple):
+    """What the broker fences by; `raw` is passed back to the client library as it is."""
+
+    generation: int
+    member_id: str
+    raw: object
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether a broker would check it: without generation and member id it would not (TESTING 0.3)."""
+        return self.generation >= 0 and self.member_id != ""
+
+
+class Message(NamedTuple):
+    """A message to produce inside a transaction."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class SealedFile(NamedTuple):
+    """A finished Avro file in the spool."""
+
+    path: str
+    size: int
+    sha256: bytes
+    crc32: int
+
+
+class StoredObject(NamedTuple):
+    """An object whose upload was acknowledged."""
+
+    key: str
+    etag: str | None
+    version_id: str | None
+
+
+class RebalanceListener(Protocol):
+    """Called from inside `Consumer.consume` and `Consumer.close`; must not raise."""
+
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Take over TopicPartitions; returns the offset to start each from."""
+        ...
+
+    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
+        """Give TopicPartitions back; blocks the rebalance until everything of theirs is committed or discarded."""
+        ...
+
+    def on_lost(self, tps: frozenset[TopicPartition]) -> None:
+        """Forget TopicPartitions that somebody else owns already."""
+        ...

@@ -1,0 +1,206 @@
+"""What one flush says: a reference per file, a flush record, the dead letters - as messages (DESIGN 3.5-3.7).
+
+Pure but for nothing: values in, messages out; `runtime.flusher` decides when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from service.core.avro_schema import RowSchema, row_schema
+from service.core.batch import Batch, Ledger
+from service.core.dead_letter import DeadLetter, headers_of
+from service.core.flush_policy import FlushReason
+from service.core.model import TopicPartition
+from service.core.partition_file import PartitionFile
+from service.core.reference import (
+    CONTENT_TYPE,
+    Checksum,
+    FieldCounts,
+    FlushedTopicPartition,
+    FlushRecord,
+    FlushTotals,
+    Location,
+    Partition,
+    Reference,
+    RootRange,
+    SchemaLocation,
+    SourceRange,
+    encode_flush_record,
+    encode_reference,
+)
+from service.core.exchange import Message, SealedFile, StoredObject
+
+REFERENCE_TYPE = "log-partitioner.reference.v1"
+FLUSH_TYPE = "log-partitioner.flush.v1"
+
+
+class Speaker(NamedTuple):
+    """Who speaks, and to which topics."""
+
+    worker: str
+    boot: str
+    group_id: str
+    bucket: str
+    references_topic: str
+    flushes_topic: str
+    dead_letters_topic: str
+
+
+class Uploaded(NamedTuple):
+    """A file of the batch that lies in the store."""
+
+    file: PartitionFile
+    sealed: SealedFile
+    stored: StoredObject
+
+
+class SchemaPlace(NamedTuple):
+    """Where a schema lies, and whether references carry its text."""
+
+    schema: RowSchema
+    key: str
+    inline: bool
+
+
+def reference_of(uploaded: Uploaded, batch: Batch, ledgers: Mapping[TopicPartition, Ledger], speaker: Speaker, place: SchemaPlace) -> Reference:
+    """Write the reference of one object."""
+    file, sealed, stored = uploaded
+    return Reference(
+        reference_id=f"{batch.batch_id}-{file.number}",
+        batch_id=batch.batch_id,
+        worker=speaker.worker,
+        generation=batch.generation,
+        location=Location(
+            bucket=speaker.bucket,
+            object=stored.key,
+            etag=stored.etag,
+            version_id=stored.version_id,
+            size=sealed.size,
+            checksum=Checksum("sha256", sealed.sha256.hex()),
+            ranges=((0, sealed.size),),
+        ),
+        partition=Partition(*file.key),
+        entries=file.rows,
+        event_time_min_us=file.event_time_min_us,
+        event_time_max_us=file.event_time_max_us,
+        schema=SchemaLocation(place.schema.fingerprint, place.key, place.schema.text if place.inline else None),
+        field_counts={
+            name: FieldCounts(nulls=file.rows - file.non_nulls[name], non_nulls=file.non_nulls[name])
+            for name in file.entry_type.by_name
+        },
+        sources=tuple(
+            SourceRange(
+                topic=tp.topic,
+                partition=tp.partition,
+                first_offset=ledgers[tp].first_offset,
+                next_offset=ledgers[tp].next_offset,
+                min_offset=span.min_offset,
+                max_offset=span.max_offset,
+                entries=span.entries,
+            )
+            for tp, span in sorted(file.origins.items())
+        ),
+        roots=tuple(
+            RootRange(topic, partition, span.min_offset, span.max_offset, span.entries)
+            for (topic, partition), span in sorted(file.roots.items())
+        ),
+    )
+
+
+def flush_record_of(
+    batch: Batch,
+    ledgers: Mapping[TopicPartition, Ledger],
+    speaker: Speaker,
+    references: Iterable[Reference],
+    *,
+    seq: int,
+    reason: FlushReason,
+    ended_at_ms: int,
+    step_seconds: dict[str, float],
+) -> FlushRecord:
+    """Write the flush record of a batch."""
+    references = list(references)
+    owned = sorted(ledgers.items())
+    return FlushRecord(
+        batch_id=batch.batch_id,
+        worker=speaker.worker,
+        boot=speaker.boot,
+        seq=seq,
+        generation=batch.generation,
+        reason=reason.value,
+        started_at_ms=batch.opened_at_ms,
+        ended_at_ms=ended_at_ms,
+        step_seconds={step: round(seconds, 6) for step, seconds in step_seconds.items()},
+        topic_partitions=tuple(_flushed(tp, ledger) for tp, ledger in owned),
+        totals=FlushTotals(
+            records=sum(ledger.records for _, ledger in owned),
+            entries=sum(ledger.entries for _, ledger in owned),
+            entries_in_files=sum(ledger.entries_in_files for _, ledger in owned),
+            dead_letters=sum(ledger.dead_letters for _, ledger in owned),
+            dead_letter_records=len(batch.dead_letters),
+            discarded_replays=sum(ledger.discarded_replays for _, ledger in owned),
+            references=len(references),
+            bytes=sum(reference.location.size for reference in references),
+        ),
+    )
+
+
+def _flushed(tp: TopicPartition, ledger: Ledger) -> FlushedTopicPartition:
+    return FlushedTopicPartition(
+        topic=tp.topic,
+        partition=tp.partition,
+        first_offset=ledger.first_offset,
+        next_offset=ledger.next_offset,
+        min_offset=ledger.min_offset,
+        max_offset=ledger.max_offset,
+        timestamp_max_ms=ledger.timestamp_max_ms,
+        idle_since_ms=ledger.idle_since_ms,
+        records=ledger.records,
+        entries=ledger.entries,
+        dead_letters=ledger.dead_letters,
+        discarded_replays=ledger.discarded_replays,
+    )
+
+
+def reference_message(reference: Reference, speaker: Speaker, *, at_ms: int) -> Message:
+    """Wrap a reference; the key is the PartitionKey, so that references of one keep their order."""
+    partition = reference.partition
+    key = f"{partition.user}/{partition.date}/{partition.hour:02}".encode()
+    headers = _cloud_event(REFERENCE_TYPE, reference.reference_id, speaker, at_ms)
+    return Message(speaker.references_topic, key, encode_reference(reference), headers)
+
+
+def flush_message(flush_record: FlushRecord, speaker: Speaker, *, at_ms: int) -> Message:
+    """Wrap a flush record; the key is the worker."""
+    headers = _cloud_event(FLUSH_TYPE, flush_record.batch_id, speaker, at_ms)
+    return Message(speaker.flushes_topic, speaker.worker.encode(), encode_flush_record(flush_record), headers)
+
+
+def dead_letter_message(letter: DeadLetter, speaker: Speaker, *, batch_id: str, object_key: str | None) -> Message:
+    """Wrap a dead letter: key, value and headers of the record untouched, its value left out where it is stored apart."""
+    headers = headers_of(letter, batch_id=batch_id, object_key=object_key)
+    value = letter.record.value if object_key is None else None
+    return Message(speaker.dead_letters_topic, letter.record.key, value, headers)
+
+
+def _cloud_event(event_type: str, event_id: str, speaker: Speaker, at_ms: int) -> list[tuple[str, bytes | None]]:
+    """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
+    moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    attributes = {
+        "ce_specversion": "1.0",
+        "ce_id": event_id,
+        "ce_source": f"/log-partitioner/{speaker.group_id}/{speaker.worker}",
+        "ce_type": event_type,
+        "ce_time": moment,
+        "content-type": CONTENT_TYPE,
+    }
+    return [(name, value.encode()) for name, value in attributes.items()]
+
+
+def schema_place(file: PartitionFile, key_of: Mapping[str, str], *, inline: bool) -> SchemaPlace:
+    """Find where the schema of a file lies; `key_of` maps fingerprints to keys."""
+    schema = row_schema(file.entry_type)
+    return SchemaPlace(schema, key_of[schema.fingerprint], inline)

@@ -1,0 +1,287 @@
+"""The composition root: settings -> a worker put together; the only file that imports both adapters and runtime."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import structlog
+
+from service.adapters import logs
+from service.adapters.clock import SystemClock
+from service.adapters.health import Health, HealthServer
+from service.adapters.kafka_committer import KafkaCommitter
+from service.adapters.kafka_consumer import KafkaConsumer
+from service.adapters.kafka_options import consumer_options, producer_options
+from service.adapters.metrics import PrometheusMetrics
+from service.adapters.object_store import S3Store
+from service.adapters.spool import DiskSpool
+from service.config import Settings
+from service.core.chain import root_of
+from service.core.decode import InputRules, RecordDecoder
+from service.core.event_time import TimeRules
+from service.core.flush_policy import FlushBounds
+from service.core.json_text import JsonDecoder
+from service.core.lattice import Limits
+from service.core.partition_file import FileBounds
+from service.core.partition_key import KeyRules, Placer, encode_user
+from service.errors import SpoolError, StopError
+from service.runtime.announcements import Speaker
+from service.runtime.controller import Controller, ControlRules
+from service.runtime.flusher import Flusher, FlushRules
+from service.runtime.recorder import Recorder, RecorderRules
+from service.runtime.runloop import LoopRules, Runloop
+from service.runtime.stop import StopFlag
+from service.runtime.uploader import Uploader
+
+MESSAGE_BYTES_MAX = 900_000  # under the brokers' default message.max.bytes, with room for headers
+ESTIMATE_SHARE = 0.7  # of the upload budget that a revoke leaves
+
+
+def run(settings: Settings) -> None:
+    """Run a worker until SIGTERM or SIGINT; blocks.
+
+    Raises:
+        StopError: the worker cannot go on.
+    """
+    boot = secrets.token_hex(4)
+    logs.configure(level=settings.log.level, style=settings.log.format, worker=settings.worker, boot=boot)
+    stop = StopFlag()
+    stop.install()
+    with ExitStack() as cleanup:
+        Worker(settings, boot, stop, cleanup).run()
+
+
+class Worker:
+    """All parts of one worker."""
+
+    def __init__(self, settings: Settings, boot: str, stop: StopFlag, cleanup: ExitStack) -> None:
+        self._settings = settings
+        self._boot = boot
+        self._stop = stop
+        self._log = structlog.get_logger("worker")
+        self.clock = SystemClock()
+        self.metrics = PrometheusMetrics()
+        self.health = Health(self.clock, live_max_s=settings.http.live_max_s)
+        server = HealthServer(
+            settings.http.host, settings.http.port, health=self.health, exposition=self._exposition
+        )
+        server.start()
+        cleanup.callback(server.close)
+        self.http_port = server.port
+        self._started_at_ms = self._last_commit_at_ms = self.clock.wall_ms()
+        self._build(cleanup)
+
+    def run(self) -> None:
+        """Work; on return everything is committed or discarded, and the group is left."""
+        self._log.info(
+            "worker_started",
+            group=self._settings.kafka.group_id,
+            protocol=self._settings.kafka.group_protocol,
+            strategy=self._settings.kafka.assignment_strategy,
+            topics=list(self._settings.kafka.source_topics),
+            bucket=self._settings.s3.bucket,
+            http_port=self.http_port,
+            version=_version(),
+        )
+        self.metrics.set("info", 1, worker=self._settings.worker, boot=self._boot, version=_version())
+        try:
+            self.loop.run()
+        except StopError as error:
+            self._log.error("worker_failed", cause=type(error).__name__, message=str(error))  # noqa: TRY400 - the cause says it
+            raise
+        finally:
+            self.health.is_draining = True
+            self._consumer.close()
+        self._log.info("worker_stopped", flush_outcome=self.controller.state.phase.value)
+
+    def _build(self, cleanup: ExitStack) -> None:
+        settings, clock = self._settings, self.clock
+        spool = DiskSpool(
+            Path(settings.spool.directory) / encode_user(settings.worker), bytes_max=settings.spool.bytes_max
+        )
+        try:
+            spool.prepare()
+        except SpoolError as error:
+            raise StopError(f"no spool: {error}") from error
+        store = S3Store(settings.s3)
+        store.check()
+        json_decoder = JsonDecoder(keep_inexact_text=settings.input.inexact_numbers == "text")
+        recorder = Recorder(_recorder_rules(settings, json_decoder), spool)
+        uploader = Uploader(store, spool, threads=settings.s3.upload_threads)
+        cleanup.callback(uploader.close)
+        self._consumer = KafkaConsumer(
+            consumer_options(settings.kafka, worker=settings.worker),
+            settings.kafka.source_topics,
+            incremental=settings.kafka.group_protocol == "consumer"
+            or settings.kafka.assignment_strategy == "cooperative-sticky",
+        )
+        options = producer_options(settings.kafka, worker=settings.worker, transactional_id=settings.transactional_id)
+        # init_transactions waits for the broker to end what an earlier producer left open (TESTING T7).
+        committer = KafkaCommitter(options, init_budget_s=2 * settings.kafka.transaction_timeout_s, clock=clock)
+        cleanup.callback(committer.close)
+        flusher = Flusher(
+            rules=_flush_rules(settings),
+            speaker=_speaker(settings, self._boot),
+            recorder=recorder,
+            spool=spool,
+            uploader=uploader,
+            committer=committer,
+            membership=self._consumer.membership,
+            clock=clock,
+            metrics=self.metrics,
+            abandoned=lambda: self._stop.abandoned,
+        )
+        self.controller = Controller(
+            rules=_control_rules(settings),
+            recorder=recorder,
+            flusher=flusher,
+            consumer=self._consumer,
+            committer=committer,
+            spool=spool,
+            clock=clock,
+            metrics=self.metrics,
+            new_batch_id=batch_ids(self._boot),
+        )
+        self.loop = Runloop(
+            rules=LoopRules(_flush_bounds(settings), settings.kafka.consume_records_max),
+            controller=self.controller,
+            recorder=recorder,
+            flusher=flusher,
+            consumer=self._consumer,
+            committer=committer,
+            clock=clock,
+            metrics=self.metrics,
+            stop=self._stop,
+            beat=self._beat,
+        )
+        self._json = json_decoder
+
+    def _beat(self) -> None:
+        """Tell the probes that the loop turned, and what it is."""
+        self.health.beat()
+        self.health.is_member = self._consumer.membership().is_proof
+        self.health.is_draining = self._stop.requested
+        if self._json.rounded:
+            self.metrics.add("inexact_numbers", self._json.rounded)
+            self._json.rounded = 0
+
+    def _exposition(self) -> bytes:
+        committed_at_s = self.metrics.value("last_commit_timestamp_seconds") or self._started_at_ms / 1000
+        self.metrics.set("seconds_since_commit", max(0.0, self.clock.wall_ms() / 1000 - committed_at_s))
+        return self.metrics.exposition()
+
+
+def batch_ids(boot: str) -> Callable[[], str]:
+    """Make unique, sortable batch ids: time, boot (random), number."""
+    number = 0
+
+    def new() -> str:
+        nonlocal number
+        number += 1
+        return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{boot}-{number}"
+
+    return new
+
+
+def _recorder_rules(settings: Settings, json_decoder: JsonDecoder) -> RecorderRules:
+    source, schema, spool = settings.input, settings.record_schema, settings.spool
+    rules = InputRules(source.format, source.entries_field, source.record_bytes_max, source.entries_per_record_max)
+    header = source.chain_header
+    return RecorderRules(
+        decoder=RecordDecoder(rules, json_decoder),
+        placer=Placer(key_rules(settings)),
+        bounds=FileBounds(
+            limits=Limits(schema.depth_max, schema.object_keys_max, source.json_depth_max),
+            fields_max=schema.fields_max,
+            schema_bytes_max=schema.bytes_max,
+            block_bytes=spool.block_bytes,
+            object_bytes_max=spool.object_bytes_max,
+        ),
+        codec=spool.codec,
+        memory_bytes_max=spool.memory_bytes_max,
+        root_of=lambda record: root_of(record, header) if record.headers else None,
+    )
+
+
+def key_rules(settings: Settings) -> KeyRules:
+    """Turn settings into the rules of placing entries."""
+    user, times = settings.user, settings.time
+    earliest = datetime.fromisoformat(times.earliest)
+    if earliest.tzinfo is None:
+        earliest = earliest.replace(tzinfo=ZoneInfo(times.zone))
+    return KeyRules(
+        user_paths=user.paths,
+        no_users=frozenset(user.no_values),
+        missing_user=user.missing_name if user.missing == "name" else None,
+        time_paths=times.paths,
+        time=TimeRules(
+            epoch_unit=times.epoch_unit,
+            zone=ZoneInfo(times.zone),
+            earliest_us=round(earliest.timestamp()) * 1_000_000,
+            future_max_us=round(times.future_max_s * 1_000_000),
+        ),
+        missing_time=times.missing,
+        id_paths=settings.id.paths,
+        zone=ZoneInfo(settings.partition.zone),
+    )
+
+
+def _flush_rules(settings: Settings) -> FlushRules:
+    return FlushRules(
+        prefix=settings.s3.prefix,
+        upload_deadline_s=settings.flush.upload_deadline_s,
+        commit_budget_s=settings.flush.commit_budget_s,
+        message_bytes_max=MESSAGE_BYTES_MAX,
+        inline=settings.record_schema.inline,
+        inline_references_max=settings.record_schema.inline_references_max,
+        inline_bytes_max=settings.record_schema.inline_bytes_max,
+    )
+
+
+def _speaker(settings: Settings, boot: str) -> Speaker:
+    kafka = settings.kafka
+    return Speaker(
+        worker=settings.worker,
+        boot=boot,
+        group_id=kafka.group_id,
+        bucket=settings.s3.bucket,
+        references_topic=kafka.references_topic,
+        flushes_topic=kafka.flushes_topic,
+        dead_letters_topic=kafka.dead_letters_topic,
+    )
+
+
+def _control_rules(settings: Settings) -> ControlRules:
+    flush = settings.flush
+    return ControlRules(
+        flush_budget_s=flush.upload_deadline_s + flush.commit_budget_s,
+        revoke_budget_s=flush.revoke_budget_s,
+        backoff_max_s=flush.backoff_max_s,
+        bootstrap=settings.kafka.bootstrap,
+    )
+
+
+def _flush_bounds(settings: Settings) -> FlushBounds:
+    flush = settings.flush
+    return FlushBounds(
+        interval_s=flush.interval_s,
+        bytes_max=flush.bytes_max,
+        entries_max=flush.entries_max,
+        files_max=flush.files_max,
+        estimate_max_s=ESTIMATE_SHARE * (flush.revoke_budget_s - flush.commit_budget_s),
+    )
+
+
+def _version() -> str:
+    try:
+        return version("log-partitioner")
+    except PackageNotFoundError:
+        return f"source tree, Python {sys.version.split()[0]}"

@@ -1,0 +1,156 @@
+"""The loop: poll, record, flush when due - on one thread, which owns consumer, producer, batch and spool (W8).
+
+While a flush runs the loop does not poll, so a revoke can never interleave with a timer flush; librdkafka sends
+heartbeats from its own thread, and `max.poll.interval.ms` is the bound.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+import structlog
+
+from service.core.flush_policy import FlushBounds, decide_by_age, decide_by_load
+from service.core.machine import Phase
+from service.core.model import SourceRecord, TopicPartition
+from service.errors import SpoolError
+from service.runtime.controller import Controller
+from service.runtime.flusher import Flusher
+from service.core.exchange import Clock
+from service.runtime.ports import Committer, Consumer, Metrics
+from service.runtime.recorder import Recorder
+from service.runtime.stop import StopFlag
+
+POLL_S = 0.2
+
+
+class LoopRules(NamedTuple):
+    """How the loop turns."""
+
+    bounds: FlushBounds
+    consume_records_max: int
+
+
+class Runloop:
+    """Runs a worker until it is asked to stop."""
+
+    def __init__(
+        self,
+        *,
+        rules: LoopRules,
+        controller: Controller,
+        recorder: Recorder,
+        flusher: Flusher,
+        consumer: Consumer,
+        committer: Committer,
+        clock: Clock,
+        metrics: Metrics,
+        stop: StopFlag,
+        beat: Callable[[], None],
+    ) -> None:
+        self._rules = rules
+        self._controller = controller
+        self._recorder = recorder
+        self._flusher = flusher
+        self._consumer = consumer
+        self._committer = committer
+        self._clock = clock
+        self._metrics = metrics
+        self._stop = stop
+        self._beat = beat
+        self._log = structlog.get_logger("runloop")
+
+    def run(self) -> None:
+        """Join the group and work until stopped; blocks. On return the batch is committed or discarded.
+
+        Raises:
+            StopError: the worker cannot go on.
+        """
+        self._committer.prepare()  # before the first committed offset is read: ends what an earlier process left open
+        self._consumer.subscribe(self._controller)
+        while self._controller.state.phase is not Phase.STOPPED:
+            self._beat()
+            self.turn()
+
+    def turn(self) -> None:
+        """Do one turn."""
+        if not self._committer.is_ready:
+            self._committer.prepare()  # outside any callback
+        records = self._consumer.consume(records_max=self._rules.consume_records_max, timeout_s=POLL_S)
+        self._controller.raise_error()
+        if records:
+            self._record_all(records)
+        if self._controller.rewinds:
+            self._controller.settle()
+        if self._stop.requested:
+            self._controller.stop()
+            return
+        self._controller.tick()
+        self._flush_if_old()
+        self._publish(len(records))
+
+    def _record_all(self, records: list[SourceRecord]) -> None:
+        """Record what was handed over. What is refused while owned is read again: its TopicPartition is rewound."""
+        refused: Counter[str] = Counter()
+        gaps: list[tuple[TopicPartition, int, int]] = []
+        for record in records:
+            tp = record.tp
+            if tp in self._controller.rewinds:
+                refused["rewound"] += 1
+            elif not self._recorder.accepts(record):
+                refused["covered" if tp in self._recorder.ledgers.by_tp else "not_owned"] += 1
+            else:
+                expected = self._recorder.ledgers.by_tp[tp].next_offset
+                if record.offset > expected:
+                    gaps.append((tp, expected, record.offset))
+                self._record(record)
+        self._report(refused, gaps)
+
+    def _record(self, record: SourceRecord) -> None:
+        if self._recorder.batch is None:
+            self._controller.open_batch()
+        try:
+            self._recorder.record(record)
+        except SpoolError as error:
+            self._controller.discard(error)
+            return
+        reason = decide_by_load(self._recorder.load(self._flusher.estimate_s), self._rules.bounds)
+        if reason is not None:
+            self._controller.flush_due(reason)
+
+    def _flush_if_old(self) -> None:
+        batch = self._recorder.batch
+        if batch is None or not self._recorder.covers:
+            return
+        reason = decide_by_age(opened_at_s=batch.opened_at_s, now_s=self._clock.now_s(), bounds=self._rules.bounds)
+        if reason is not None:
+            self._controller.flush_due(reason)
+            if self._controller.rewinds:
+                self._controller.settle()
+
+    def _report(self, refused: Counter[str], gaps: list[tuple[TopicPartition, int, int]]) -> None:
+        for cause, count in refused.items():
+            self._metrics.add("records_refused", count, cause=cause)
+            self._log.info("records_refused", cause=cause, records=count)
+        for tp, expected, offset in gaps:  # legal where the hole holds no data record (DESIGN 4.3)
+            self._metrics.add("offset_gaps")
+            self._log.info("offset_gap", topic=tp.topic, partition=tp.partition, expected=expected, offset=offset)
+
+    def _publish(self, records: int) -> None:
+        """Publish what was counted since the last turn."""
+        if records:
+            self._metrics.add("records", records)
+        for outcome, count in self._recorder.outcomes.items():
+            self._metrics.add("entries", count, outcome=outcome)
+        self._recorder.outcomes.clear()
+        ledgers = self._recorder.ledgers.by_tp
+        for tp, end in self._consumer.ends(ledgers).items():
+            lag = max(0, end - ledgers[tp].first_offset)
+            self._metrics.set("lag_records", lag, topic=tp.topic, partition=str(tp.partition))
+        load = self._recorder.load(self._flusher.estimate_s)
+        self._metrics.set("spool_bytes", load.spool_bytes)
+        self._metrics.set("open_files", load.files)
+        self._metrics.set("batch_entries", load.entries)
+        self._metrics.set("owned_topic_partitions", len(ledgers))

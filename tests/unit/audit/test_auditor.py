@@ -1,0 +1,570 @@
+"""The whole audit over a small world: clean when nothing is wrong, and every planted fault is found."""
+
+from __future__ import annotations
+
+import io
+import json
+import zlib
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import msgspec
+import pytest
+
+from service.audit.auditor import Audit, Options
+from service.audit.findings import Kind
+from service.audit.report import ExitCode, Report
+from service.core.dead_letter import HEADER_INDEXES, HEADER_REASON, DeadLetter, Reason
+from service.core.reference import Checksum, FieldCounts, Partition
+from tests.unit.audit.world import (
+    APP_0,
+    APP_1,
+    HOUR_10,
+    MemoryStore,
+    MemoryTopics,
+    World,
+    clean_world,
+    column,
+    record,
+    row_schema,
+    rows_of,
+    same_row,
+    settings,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from service.core.model import TopicPartition
+
+
+def kinds(report: Report) -> set[Kind]:
+    return {kind for kind, count in report.findings.counts.items() if count}
+
+
+def test_audit_of_a_clean_world_finds_nothing() -> None:
+    report = clean_world().build().audit()
+    assert report.findings.examples == {}
+    assert report.exit_code is ExitCode.CLEAN
+    assert report.counts["source_records"] == 6
+    assert report.counts["source_entries"] == 8
+    assert report.counts["entries_in_files"] == 6
+    assert report.counts["entries_in_dead_letters"] == 2
+    assert report.counts["objects"] == 5
+    assert report.dead_letters == {"malformed": 1, "no_user": 1}
+
+
+def test_report_as_text_and_json_says_the_same() -> None:
+    report = clean_world().build().audit()
+    document = json.loads(report.to_json())
+    assert document["verdict"] == "clean"
+    assert document["findings"]["missing"] == 0
+    assert "clean (0)" in report.to_text()
+
+
+# Faults in what was written: references and flush records agree with the files.
+
+
+def delete_entry(world: World) -> None:
+    del world.files[0].rows[0]
+    del world.files[0].columns[3]
+
+
+def delete_file(world: World) -> None:
+    del world.files[1]
+
+
+def duplicate_across_files(world: World) -> None:
+    world.files.append(replace(world.files[1], batch="b2"))
+
+
+def invent_entry(world: World) -> None:
+    world.files[0].rows.append(same_row(world.files[0].rows[1], index=7))
+
+
+def write_dead_entry(world: World) -> None:
+    world.files[3].rows.append(same_row(world.files[3].rows[0], index=1))
+
+
+def alter_number(world: World) -> None:
+    world.files[0].rows[0].values["n"] = 2.0
+
+
+def alter_type(world: World) -> None:
+    world.files[4].columns[2] = column("mix", "boolean")
+    world.files[4].rows[0].values["mix"] = True
+
+
+def swap_values(world: World) -> None:
+    one, other = world.files[0].rows
+    one.values, other.values = other.values, one.values
+
+
+def misplace_user(world: World) -> None:
+    world.files[1].user = "Bob"
+
+
+def misplace_meta_user(world: World) -> None:
+    world.files[1].rows[0].user = "ann"
+
+
+def misplace_hour(world: World) -> None:
+    world.files[1].hour = 9
+
+
+def wrong_event_time(world: World) -> None:
+    world.files[0].rows[0].event_time_us += 1
+
+
+def wrong_id(world: World) -> None:
+    world.files[0].rows[0].id = "7"
+
+
+def reverse_rows(world: World) -> None:
+    world.files[0].rows.reverse()
+
+
+def extra_field(world: World) -> None:
+    world.files[1].columns.append(column("ghost", "string"))
+
+
+def extra_null_field(world: World) -> None:
+    world.files[1].columns.append(column("ghost", "string", "null"))
+
+
+def missing_field(world: World) -> None:
+    del world.files[1].columns[2]
+    del world.files[1].rows[0].values["ok"]
+
+
+def missing_null_field(world: World) -> None:
+    world.files[2].columns = [one for one in world.files[2].columns if one["name"] != "nothing"]
+
+
+def wrong_mark(world: World) -> None:
+    world.change_column(3, "n", lambda one: one | {"mark": "json"} | {"type": ["null", "string"]})
+    world.files[3].rows[0].values["n"] = "3"
+
+
+def missing_mark(world: World) -> None:
+    world.change_column(3, "n", lambda one: {key: one[key] for key in ("name", "type", "default")})
+
+
+def wrong_original_name(world: World) -> None:
+    world.change_column(2, "a_x2Db", lambda one: one | {"original-name": "a_b"})
+
+
+def bury_good_entry(world: World) -> None:
+    del world.files[1]
+    world.dead.append(("b1", DeadLetter(world.source[1], Reason.NO_USER, "", (0,))))
+
+
+def bury_written_entry(world: World) -> None:
+    world.dead.append(("b1", DeadLetter(world.source[1], Reason.NO_USER, "", (0,))))
+
+
+def bury_under_other_reason(world: World) -> None:
+    world.dead[1] = ("b2", world.dead[1][1]._replace(reason=Reason.NOT_AN_OBJECT))
+
+
+def bury_all_of_a_splittable_record(world: World) -> None:
+    world.dead[1] = ("b2", world.dead[1][1]._replace(indexes=None))
+
+
+def bury_other_index(world: World) -> None:
+    world.dead[1] = ("b2", world.dead[1][1]._replace(indexes=(5,)))
+
+
+def forget_dead_letter(world: World) -> None:
+    del world.dead[0]
+
+
+def bury_twice(world: World) -> None:
+    world.dead.append(world.dead[0])
+
+
+def leave_gap(world: World) -> None:
+    world.flushes["b2"][APP_0] = (4, 5)
+
+
+def overlap(world: World) -> None:
+    world.flushes["b2"][APP_0] = (1, 5)
+
+
+def start_late(world: World) -> None:
+    world.flushes["b1"][APP_0] = (1, 2)
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (delete_entry, {Kind.MISSING}),
+        (delete_file, {Kind.MISSING}),
+        (duplicate_across_files, {Kind.DUPLICATED}),
+        (invent_entry, {Kind.UNEXPECTED}),
+        (write_dead_entry, {Kind.UNEXPECTED, Kind.DUPLICATED}),
+        (alter_number, {Kind.ALTERED}),
+        (alter_type, {Kind.ALTERED, Kind.SCHEMA}),
+        (swap_values, {Kind.ALTERED}),
+        (misplace_user, {Kind.MISPLACED}),
+        (misplace_meta_user, {Kind.MISPLACED}),
+        (misplace_hour, {Kind.MISPLACED}),
+        (wrong_event_time, {Kind.EVENT_TIME}),
+        (wrong_id, {Kind.META}),
+        (reverse_rows, {Kind.ORDER}),
+        (extra_field, {Kind.SCHEMA}),
+        (extra_null_field, {Kind.SCHEMA}),
+        (missing_field, {Kind.SCHEMA, Kind.ALTERED}),
+        (missing_null_field, {Kind.SCHEMA}),
+        (wrong_mark, {Kind.SCHEMA}),
+        (missing_mark, {Kind.SCHEMA}),
+        (wrong_original_name, {Kind.SCHEMA, Kind.ALTERED}),
+        (bury_good_entry, {Kind.WRONGLY_DEAD}),
+        (bury_written_entry, {Kind.WRONGLY_DEAD, Kind.DUPLICATED}),
+        (bury_under_other_reason, {Kind.DEAD_LETTER}),
+        (bury_all_of_a_splittable_record, {Kind.DEAD_LETTER, Kind.WRONGLY_DEAD, Kind.DUPLICATED}),
+        (bury_other_index, {Kind.UNEXPECTED, Kind.MISSING}),
+        (forget_dead_letter, {Kind.MISSING}),
+        (bury_twice, {Kind.DEAD_LETTER, Kind.DUPLICATED}),
+        (leave_gap, {Kind.FLUSH}),
+        (overlap, {Kind.FLUSH}),
+        (start_late, {Kind.FLUSH}),
+    ],
+)
+def test_audit_finds_a_fault_that_the_worker_announces_consistently(
+    plant: Callable[[World], None], expected: set[Kind]
+) -> None:
+    world = clean_world()
+    plant(world)
+    report = world.build().audit()
+    assert report.exit_code is ExitCode.FINDINGS
+    assert expected <= kinds(report)
+    # Nothing else, but that flush records no longer count what the source holds, and checks that follow a
+    # missing or surplus row.
+    assert kinds(report) - expected <= {Kind.FLUSH, Kind.REFERENCE, Kind.ORDER}
+    for kind in expected:
+        assert report.findings.examples[kind]
+
+
+# Faults in what was announced: files are right, or were changed afterwards.
+
+
+def damage_object(world: World) -> None:
+    key = world.files[0].key
+    world.objects[key] = world.objects[key][:-20] + bytes(20)
+
+
+def cut_object(world: World) -> None:
+    key = world.files[0].key
+    world.objects[key] = world.objects[key][:-20]
+
+
+def lose_object(world: World) -> None:
+    del world.objects[world.files[0].key]
+
+
+def wrong_checksum(world: World) -> None:
+    location = msgspec.structs.replace(world.references[0].location, checksum=Checksum("crc32", "00000000"))
+    world.change_reference(0, location=location)
+
+
+def wrong_size(world: World) -> None:
+    location = world.references[0].location
+    world.change_reference(0, location=msgspec.structs.replace(location, size=location.size + 1))
+
+
+def reference_twice(world: World) -> None:
+    world.references.append(msgspec.structs.replace(world.references[0], reference_id="again"))
+
+
+def lose_reference(world: World) -> None:
+    del world.references[1]
+
+
+def wrong_entries(world: World) -> None:
+    world.change_reference(0, entries=3)
+
+
+def wrong_partition(world: World) -> None:
+    world.change_reference(1, partition=Partition("ann", "2024-05-01", 10))
+
+
+def wrong_time_range(world: World) -> None:
+    world.change_reference(0, event_time_max_us=HOUR_10)
+
+
+def wrong_field_counts(world: World) -> None:
+    counts = world.references[0].field_counts | {"n": FieldCounts(1, 1)}
+    world.change_reference(0, field_counts=counts)
+
+
+def wrong_source_range(world: World) -> None:
+    sources = (msgspec.structs.replace(world.references[0].sources[0], entries=1),)
+    world.change_reference(0, sources=sources)
+
+
+def other_batch_range(world: World) -> None:
+    sources = (msgspec.structs.replace(world.references[0].sources[0], next_offset=9),)
+    world.change_reference(0, sources=sources)
+
+
+def other_batch(world: World) -> None:
+    world.change_reference(0, batch_id="b9")
+
+
+def lose_flush_record(world: World) -> None:
+    del world.flush_records[0]
+
+
+def repeat_flush_record(world: World) -> None:
+    world.flush_records.append(world.flush_records[0])
+
+
+def flush_counts_too_many(world: World) -> None:
+    world.change_flushed(0, APP_0, entries=4)
+
+
+def flush_hides_a_record(world: World) -> None:
+    world.change_flushed(0, APP_0, min_offset=1, records=1)
+
+
+def flush_claims_replays(world: World) -> None:
+    world.change_flushed(0, APP_0, discarded_replays=1)
+
+
+def offsets_not_committed(world: World) -> None:
+    world.committed[APP_0] = 2
+
+
+def offsets_committed_too_far(world: World) -> None:
+    world.committed[APP_1] = 5
+
+
+def lose_schema_object(world: World) -> None:
+    del world.objects[world.references[0].schema.object]
+
+
+def change_schema_object(world: World) -> None:
+    world.objects[world.references[0].schema.object] += b"\n"
+
+
+def swap_schema(world: World) -> None:
+    world.change_reference(0, schema=world.references[1].schema)
+
+
+def change_dead_letter_value(world: World) -> None:
+    world.dead_letters[0] = world.dead_letters[0]._replace(value=b"not json")
+
+
+def change_dead_letter_key(world: World) -> None:
+    world.dead_letters[0] = world.dead_letters[0]._replace(key=None)
+
+
+def drop_dead_letter_header(world: World) -> None:
+    world.dead_letters[0] = world.dead_letters[0]._replace(headers=world.dead_letters[0].headers[1:])
+
+
+def break_dead_letter_headers(world: World) -> None:
+    headers = tuple(one for one in world.dead_letters[0].headers if one[0] != HEADER_INDEXES)
+    world.dead_letters[0] = world.dead_letters[0]._replace(headers=headers)
+
+
+def break_reference(world: World) -> None:
+    world.change_reference(0, format_version=99)
+
+
+@pytest.mark.parametrize(
+    ("plant", "expected"),
+    [
+        (damage_object, {Kind.OBJECT, Kind.MISSING}),
+        (cut_object, {Kind.OBJECT, Kind.MISSING}),
+        (lose_object, {Kind.OBJECT, Kind.MISSING}),
+        (wrong_checksum, {Kind.OBJECT}),
+        (wrong_size, {Kind.OBJECT}),
+        (reference_twice, {Kind.OBJECT, Kind.DUPLICATED, Kind.FLUSH, Kind.ORDER}),
+        (lose_reference, {Kind.MISSING, Kind.FLUSH}),
+        (wrong_entries, {Kind.REFERENCE}),
+        (wrong_partition, {Kind.MISPLACED}),
+        (wrong_time_range, {Kind.REFERENCE}),
+        (wrong_field_counts, {Kind.REFERENCE}),
+        (wrong_source_range, {Kind.REFERENCE, Kind.FLUSH}),
+        (other_batch_range, {Kind.REFERENCE}),
+        (other_batch, {Kind.FLUSH}),
+        (lose_flush_record, {Kind.FLUSH}),
+        (repeat_flush_record, {Kind.FLUSH}),
+        (flush_counts_too_many, {Kind.FLUSH}),
+        (flush_hides_a_record, {Kind.FLUSH}),
+        (flush_claims_replays, {Kind.FLUSH}),
+        (offsets_not_committed, {Kind.FLUSH, Kind.UNEXPECTED}),
+        (offsets_committed_too_far, {Kind.FLUSH}),
+        (lose_schema_object, {Kind.SCHEMA}),
+        (change_schema_object, {Kind.SCHEMA}),
+        (swap_schema, {Kind.SCHEMA, Kind.REFERENCE}),
+        (change_dead_letter_value, {Kind.DEAD_LETTER}),
+        (change_dead_letter_key, {Kind.DEAD_LETTER}),
+        (drop_dead_letter_header, {Kind.DEAD_LETTER}),
+        (break_dead_letter_headers, {Kind.DEAD_LETTER, Kind.MISSING, Kind.FLUSH}),
+        (break_reference, {Kind.REFERENCE, Kind.MISSING, Kind.FLUSH}),
+    ],
+)
+def test_audit_finds_a_fault_in_what_was_announced(
+    plant: Callable[[World], None], expected: set[Kind]
+) -> None:
+    world = clean_world().build()
+    plant(world)
+    report = world.audit(caught_up=False)
+    assert report.exit_code is ExitCode.FINDINGS
+    assert kinds(report) == expected
+
+
+def test_altered_example_names_the_field_and_both_values() -> None:
+    world = clean_world()
+    alter_number(world)
+    assert "n: source 1, file 2" in world.build().audit().findings.examples[Kind.ALTERED][0]
+
+
+def test_pack_with_two_references_into_one_object_is_clean() -> None:
+    report = pack(clean_world()).audit()
+    assert report.findings.examples == {}
+
+
+def test_pack_whose_references_share_a_block_is_a_finding() -> None:
+    world = pack(clean_world())
+    location = world.references[1].location
+    world.change_reference(0, location=location)
+    assert Kind.OBJECT in kinds(world.audit())
+
+
+def test_empty_flush_line_and_record_without_entries_are_clean() -> None:
+    world = clean_world()
+    world.source.append(record(APP_1, 2, []))
+    world.source.append(record(APP_1, 3, None))
+    world.flushes["b3"] = {APP_1: (2, 4), APP_0: (5, 5)}
+    world.committed[APP_1] = world.ends[APP_1] = 4
+    assert world.build().audit().findings.examples == {}
+
+
+def test_stored_dead_letter_is_compared_with_its_object() -> None:
+    world = clean_world().build()
+    letter = world.dead_letters[0]
+    headers = (*letter.headers, ("lp-object", b"logs/dead/1"))
+    world.dead_letters[0] = letter._replace(value=None, headers=headers)
+    assert kinds(world.audit()) == {Kind.OBJECT}
+    world.objects["logs/dead/1"] = b"not JSON"
+    assert kinds(world.audit()) == set()
+    world.objects["logs/dead/1"] = b"not json"
+    assert kinds(world.audit()) == {Kind.DEAD_LETTER}
+
+
+def test_dead_letter_of_a_replayed_dead_letter_keeps_the_older_headers() -> None:
+    """The record's own headers may be ours, from an earlier life; the last of a name count."""
+    world = clean_world()
+    older = world.source[2]._replace(headers=((HEADER_REASON, b"no_user"), ("lp-object", b"old")))
+    world.source[2] = older
+    world.dead[0] = ("b2", DeadLetter(older, Reason.MALFORMED, "", None))
+    assert world.build().audit().findings.examples == {}
+
+
+def test_discarded_replays_are_accounted_for() -> None:
+    world = clean_world()
+    del world.files[1]
+    world.build()
+    world.change_flushed(0, APP_0, discarded_replays=1, entries=3)
+    totals = msgspec.structs.replace(world.flush_records[0].totals, discarded_replays=1, entries=4)
+    world.flush_records[0] = msgspec.structs.replace(world.flush_records[0], totals=totals)
+    report = world.audit()
+    assert report.findings.examples == {}
+    assert report.findings.notes == ["1 discarded replays are taken from flush records, not verified"]
+
+
+def test_source_behind_the_end_could_not_tell_only_where_that_is_demanded() -> None:
+    world = clean_world()
+    world.source.append(record(APP_1, 2, {"user": "ann"}))
+    world.ends[APP_1] = 3
+    world.build()
+    assert world.audit(caught_up=False).exit_code is ExitCode.CLEAN
+    assert world.audit(caught_up=True).exit_code is ExitCode.COULD_NOT_TELL
+
+
+def test_control_record_at_the_end_is_caught_up() -> None:
+    world = clean_world()
+    world.ends[APP_1] = 3
+    assert world.build().audit(caught_up=True).exit_code is ExitCode.CLEAN
+
+
+def test_source_that_lost_its_beginning_could_not_tell() -> None:
+    world = clean_world().build()
+    world.lows[APP_0] = 1
+    world.source = [one for one in world.source if (one.tp, one.offset) != (APP_0, 0)]
+    report = world.audit()
+    assert report.findings.examples == {}
+    assert report.exit_code is ExitCode.COULD_NOT_TELL
+
+
+def test_batch_committed_while_reading_is_left_out() -> None:
+    world = clean_world().build()
+    later = dict(world.committed)
+    first: dict[TopicPartition, int | None] = {APP_0: 2, APP_1: 1}
+    world.committed = first
+    report = audit_while_committing(world, later)
+    assert report.findings.examples == {}
+    assert report.findings.notes == ["1 batches were committed while the audit was reading; left out"]
+
+
+@pytest.mark.parametrize("values", [{"n": 5}, {"n": 5.0}])
+def test_values_that_are_equal_by_value_are_not_altered(values: dict[str, Any]) -> None:
+    world = clean_world()
+    world.source[0] = record(APP_0, 0, [
+        {"user": "ann", "time": "2024-05-01T10:00:00Z", "tags": ["x"], "nope": None} | values,
+        {"user": "ann", "time": "2024-05-01T10:30:00Z", "n": 2.5},
+    ])  # fmt: skip
+    world.files[0].rows[0].values["n"] = 5.0
+    world.files[0].columns.append(column("nope", "string", "null"))
+    assert world.build().audit().findings.examples == {}
+
+
+def pack(world: World) -> World:
+    """Put the rows of bob and of ann's hour 10 into the blocks of one object, under both's fields."""
+    world.build()
+    files = [world.files[1], world.files[0]]
+    columns = [*files[1].columns, files[0].columns[2]]
+    written = []
+    for file in files:
+        stream = io.BytesIO()
+        schema = fastavro.parse_schema(row_schema(*columns))
+        fastavro.writer(stream, schema, rows_of(file), sync_marker=b"0123456789abcdef")
+        written.append(stream.getvalue())
+    header = next(iter(fastavro.block_reader(io.BytesIO(written[0])))).offset
+    blocks = [data[header:] for data in written]
+    data = written[0][:header] + b"".join(blocks)
+    world.objects["logs/packs/b1-0.avro"] = data
+    starts = (header, header + len(blocks[0]))
+    for number, start, block in zip((1, 0), starts, blocks, strict=True):
+        location = msgspec.structs.replace(
+            world.references[number].location,
+            object="logs/packs/b1-0.avro",
+            size=len(data),
+            checksum=Checksum("crc32", f"{zlib.crc32(data):08x}"),
+            ranges=((0, header), (start, len(block))),
+        )
+        world.change_reference(number, location=location)
+    return world
+
+
+def audit_while_committing(world: World, committed_later: dict[TopicPartition, int | None]) -> Report:
+    """Run the audit while a worker commits more between its two looks at the committed offsets."""
+    topics = CommittingTopics(world, [world.committed, committed_later])
+    return Audit(settings(), Options(), topics, MemoryStore(world.objects)).run()
+
+
+class CommittingTopics(MemoryTopics):
+    """Topics whose committed offsets move on from one look to the next."""
+
+    def __init__(self, world: World, answers: list[dict[TopicPartition, int | None]]) -> None:
+        super().__init__(world)
+        self._answers = answers
+
+    def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Give the next answer."""
+        return {tp: offset for tp, offset in self._answers.pop(0).items() if tp in tps}

@@ -1,0 +1,389 @@
+"""A small world without faults: a source, what a worker made of it, and the audit over both, in memory.
+
+    app-0   0 two entries of ann · 1 bob · 2 not JSON · (3 a control record) · 4 ann and one without user
+    app-1   0 ann, all kinds of fields · 1 ann, "mix" is a string now
+    b1 covers app-0 [0, 2) and app-1 [0, 1); b2 covers app-0 [2, 5) and app-1 [1, 2)
+
+A test breaks something: in `files` before they are built (references then agree with the files), or in the
+messages and objects afterwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+import msgspec
+
+from service.audit.auditor import Audit, Options
+from service.audit.fetch import ObjectMissingError, StoredObject
+from service.config import KafkaSettings, S3Settings, Settings
+from service.core.dead_letter import DeadLetter, Reason, headers_of
+from service.core.model import SourceRecord, TopicPartition
+from service.core.reference import (
+    Checksum,
+    FieldCounts,
+    FlushedTopicPartition,
+    FlushRecord,
+    FlushTotals,
+    Location,
+    Partition,
+    Reference,
+    SchemaLocation,
+    SourceRange,
+    encode_flush_record,
+    encode_reference,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from service.audit.report import Report
+
+APP_0, APP_1 = TopicPartition("app", 0), TopicPartition("app", 1)
+TIMESTAMP_MS = 1_714_560_000_000  # 2024-05-01T10:40:00Z
+HOUR_10 = 1_714_557_600_000_000
+HOUR_11 = HOUR_10 + 3_600_000_000
+MINUTE = 60_000_000
+
+_ROOT = {"type": "record", "name": "Root", "fields": [
+    {"name": "topic", "type": "string"},
+    {"name": "partition", "type": "int"},
+    {"name": "offset", "type": "long"},
+]}  # fmt: skip
+META = {"name": "_meta", "type": {"type": "record", "name": "Meta", "fields": [
+    {"name": "user", "type": "string"},
+    {"name": "event_time", "type": {"type": "long", "logicalType": "timestamp-micros"}},
+    {"name": "id", "type": ["null", "string"]},
+    {"name": "topic", "type": "string"},
+    {"name": "partition", "type": "int"},
+    {"name": "offset", "type": "long"},
+    {"name": "index", "type": "int"},
+    {"name": "timestamp", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    {"name": "root", "type": ["null", _ROOT]},
+]}}  # fmt: skip
+
+
+def column(name: str, kind: Any, mark: str | None = None, original: str | None = None) -> dict[str, Any]:
+    """Make a field of a row schema as the worker publishes it."""
+    made = {"name": name, "type": ["null", kind], "default": None}
+    made |= {} if mark is None else {"mark": mark}
+    return made | ({} if original is None else {"original-name": original})
+
+
+def row_schema(*columns: dict[str, Any]) -> dict[str, Any]:
+    """Make a row schema."""
+    return {"type": "record", "name": "Row", "fields": [deepcopy(META), *columns]}
+
+
+@dataclass
+class Row:
+    """A row; `values` are by Avro name, `user` goes into `_meta`."""
+
+    tp: TopicPartition
+    offset: int
+    index: int
+    event_time_us: int
+    values: dict[str, Any]
+    user: str | None = None
+    id: str | None = None
+
+
+@dataclass
+class File:
+    """An object to be written and its reference."""
+
+    batch: str
+    user: str
+    hour: int
+    columns: list[dict[str, Any]]
+    rows: list[Row]
+
+    @property
+    def key(self) -> str:
+        """The object's key."""
+        return f"logs/user={self.user}/date=2024-05-01/hour={self.hour:02}/{self.batch}-0.avro"
+
+
+def rows_of(file: File) -> list[dict[str, Any]]:
+    """Give the rows of a file as Avro has them."""
+    return [
+        {
+            "_meta": {
+                "user": row.user or file.user, "event_time": row.event_time_us, "id": row.id,
+                "topic": row.tp.topic, "partition": row.tp.partition, "offset": row.offset,
+                "index": row.index, "timestamp": TIMESTAMP_MS, "root": None,
+            }
+        } | row.values
+        for row in file.rows
+    ]  # fmt: skip
+
+
+def settings(**sections: Any) -> Settings:
+    """Make settings; nothing is read from the environment."""
+    return Settings(
+        kafka=KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",)),
+        s3=S3Settings(bucket="bucket"),
+        **sections,
+    )
+
+
+def record(tp: TopicPartition, offset: int, value: object, **more: Any) -> SourceRecord:
+    """Make a source record; `value` is bytes, None, or what becomes JSON."""
+    data = value if isinstance(value, bytes) or value is None else json.dumps(value).encode()
+    plain: dict[str, Any] = {
+        "timestamp_ms": TIMESTAMP_MS,
+        "key": b"k",
+        "headers": (("trace", b"1"), ("none", None)),
+    }
+    return SourceRecord(tp=tp, offset=offset, value=data, **(plain | more))
+
+
+@dataclass
+class World:
+    """Source, files and dead letters, from which messages and objects are built."""
+
+    source: list[SourceRecord]
+    files: list[File]
+    dead: list[tuple[str, DeadLetter]]
+    flushes: dict[str, dict[TopicPartition, tuple[int, int]]]
+    committed: dict[TopicPartition, int | None]
+    ends: dict[TopicPartition, int]
+    references: list[Reference] = field(default_factory=list)
+    flush_records: list[FlushRecord] = field(default_factory=list)
+    dead_letters: list[SourceRecord] = field(default_factory=list)
+    objects: dict[str, bytes] = field(default_factory=dict)
+    lows: dict[TopicPartition, int] = field(default_factory=dict)
+
+    def build(self) -> World:
+        """Write objects, references, flush records and dead letters."""
+        self.references = [self._write(file) for file in self.files]
+        self.dead_letters = [
+            letter.record._replace(headers=tuple(headers_of(letter, batch_id=batch)))
+            for batch, letter in self.dead
+        ]
+        self.flush_records = [self._flush(batch, ranges) for batch, ranges in self.flushes.items()]
+        return self
+
+    def audit(self, *, caught_up: bool = True, **sections: Any) -> Report:
+        """Run the audit over it."""
+        options = Options(require_caught_up=caught_up, threads=2)
+        return Audit(settings(**sections), options, MemoryTopics(self), MemoryStore(self.objects)).run()
+
+    def change_reference(self, number: int, **changes: Any) -> None:
+        """Put other values into a reference."""
+        self.references[number] = msgspec.structs.replace(self.references[number], **changes)
+
+    def change_flushed(self, number: int, tp: TopicPartition, **changes: Any) -> None:
+        """Put other values into a line of a flush record."""
+        flush = self.flush_records[number]
+        lines = tuple(
+            msgspec.structs.replace(line, **changes) if (line.topic, line.partition) == tp else line
+            for line in flush.topic_partitions
+        )
+        self.flush_records[number] = msgspec.structs.replace(flush, topic_partitions=lines)
+
+    def change_column(
+        self, number: int, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]
+    ) -> None:
+        """Put another column into a file's schema."""
+        file = self.files[number]
+        file.columns = [change(dict(one)) if one["name"] == name else one for one in file.columns]
+
+    def _write(self, file: File) -> Reference:
+        schema = row_schema(*file.columns)
+        text = json.dumps(schema)
+        stream = io.BytesIO()
+        fastavro.writer(stream, fastavro.parse_schema(schema), rows_of(file), codec="zstandard")
+        self.objects[file.key] = stream.getvalue()
+        fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        self.objects[f"logs/schemas/{fingerprint}.avsc"] = text.encode()
+        return self._reference(
+            file, stream.getvalue(), SchemaLocation(fingerprint, f"logs/schemas/{fingerprint}.avsc", text)
+        )
+
+    def _reference(self, file: File, data: bytes, schema: SchemaLocation) -> Reference:
+        times = [row.event_time_us for row in file.rows]
+        sources = []
+        for tp in sorted({row.tp for row in file.rows}):
+            offsets = [row.offset for row in file.rows if row.tp == tp]
+            first, end = self.flushes[file.batch][tp]
+            sources.append(SourceRange(*tp, first, end, min(offsets), max(offsets), len(offsets)))
+        counts = {}
+        for one in file.columns:
+            nulls = sum(1 for row in file.rows if row.values.get(one["name"]) is None)
+            counts[one.get("original-name", one["name"])] = FieldCounts(nulls, len(file.rows) - nulls)
+        return Reference(
+            reference_id=f"{file.batch}/{file.user}/{file.hour}",
+            batch_id=file.batch,
+            worker="w",
+            generation=1,
+            location=Location(
+                "bucket", file.key, None, None, len(data),
+                Checksum("sha256", hashlib.sha256(data).hexdigest()), ((0, len(data)),),
+            ),
+            partition=Partition(file.user, "2024-05-01", file.hour),
+            entries=len(file.rows),
+            event_time_min_us=min(times),
+            event_time_max_us=max(times),
+            schema=schema,
+            field_counts=counts,
+            sources=tuple(sources),
+        )  # fmt: skip
+
+    def _flush(self, batch: str, ranges: dict[TopicPartition, tuple[int, int]]) -> FlushRecord:
+        lines = []
+        for tp, (first, end) in ranges.items():
+            here = [one for one in self.source if one.tp == tp and first <= one.offset < end]
+            rows = sum(1 for file in self.files if file.batch == batch for row in file.rows if row.tp == tp)
+            dead = sum(
+                letter.entries for name, letter in self.dead if name == batch and letter.record.tp == tp
+            )
+            lines.append(
+                FlushedTopicPartition(
+                    topic=tp.topic, partition=tp.partition, first_offset=first, next_offset=end,
+                    min_offset=min((one.offset for one in here), default=None),
+                    max_offset=max((one.offset for one in here), default=None),
+                    timestamp_max_ms=TIMESTAMP_MS if here else None, idle_since_ms=None,
+                    records=len(here), entries=rows + dead, dead_letters=dead, discarded_replays=0,
+                )
+            )  # fmt: skip
+        totals = FlushTotals(
+            records=sum(line.records for line in lines),
+            entries=sum(line.entries for line in lines),
+            entries_in_files=sum(line.entries - line.dead_letters for line in lines),
+            dead_letters=sum(line.dead_letters for line in lines),
+            dead_letter_records=sum(1 for name, _ in self.dead if name == batch),
+            discarded_replays=0,
+            references=sum(1 for file in self.files if file.batch == batch),
+            bytes=0,
+        )
+        return FlushRecord(
+            batch_id=batch, worker="w", boot="x", seq=1, generation=1, reason="interval", started_at_ms=0,
+            ended_at_ms=1, step_seconds={}, topic_partitions=tuple(lines), totals=totals,
+        )  # fmt: skip
+
+
+class MemoryTopics:
+    """The topics of a world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        output = {
+            "references": [encode_reference(one) for one in world.references],
+            "flushes": [encode_flush_record(one) for one in world.flush_records],
+        }
+        self._messages: dict[TopicPartition, list[SourceRecord]]
+        self._messages = {TopicPartition("app", 0): [], TopicPartition("app", 1): []} | {
+            TopicPartition(topic, 0): [
+                record(TopicPartition(topic, 0), number, value) for number, value in enumerate(values)
+            ]
+            for topic, values in output.items()
+        }
+        for one in world.source:
+            self._messages[one.tp].append(one)
+        tp = TopicPartition("dead-letters", 0)
+        self._messages[tp] = [
+            one._replace(tp=tp, offset=number) for number, one in enumerate(world.dead_letters)
+        ]
+
+    def topic_partitions(self, topic: str) -> list[TopicPartition]:
+        """List the TopicPartitions of a topic."""
+        return [tp for tp in self._messages if tp.topic == topic]
+
+    def watermarks(self, tp: TopicPartition) -> tuple[int, int]:
+        """Give low and high watermark."""
+        return self._world.lows.get(tp, 0), self._world.ends.get(tp, len(self._messages[tp]))
+
+    def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Give the group's offsets."""
+        return {tp: self._world.committed.get(tp) for tp in tps}
+
+    def read(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+        """Yield messages."""
+        for tp, (first, end) in ranges.items():
+            yield from (one for one in self._messages[tp] if first <= one.offset < end)
+
+
+class MemoryStore:
+    """The objects of a world."""
+
+    def __init__(self, objects: dict[str, bytes]) -> None:
+        self._objects = objects
+
+    def get(self, bucket: str, key: str, version_id: str | None) -> StoredObject:
+        """Read an object."""
+        del bucket, version_id
+        if key not in self._objects:
+            raise ObjectMissingError(key)
+        return StoredObject(self._objects[key], None)
+
+
+def clean_world() -> World:
+    """Give a world in which everything is right; not built yet."""
+    source = [
+        record(APP_0, 0, [
+            {"user": "ann", "time": "2024-05-01T10:00:00Z", "n": 1, "tags": ["x"]},
+            {"user": "ann", "time": "2024-05-01T10:30:00Z", "n": 2.5},
+        ]),
+        record(APP_0, 1, {"user": "bob", "time": "2024-05-01T10:01:00Z", "ok": True}),
+        record(APP_0, 2, b"not JSON"),
+        record(APP_0, 4, [{"user": "ann", "time": "2024-05-01T10:45:00Z", "n": 3}, {"nobody": 1}]),
+        record(APP_1, 0, b'{"user":"ann","time":"2024-05-01T11:00:00Z","a-b":{"x":1,"x":5.0},"empty":{},'
+                         b'"nothing":null,"big":1152921504606846976,"mix":1,"none":[]}'),
+        record(APP_1, 1, {"user": "ann", "time": "2024-05-01T11:01:00Z", "mix": "s"}),
+    ]  # fmt: skip
+    common = [column("user", "string"), column("time", "string")]
+    nested = {"type": "record", "name": "a_x2Db", "fields": [column("x", "double")]}
+    files = [
+        File("b1", "ann", 10, [
+            *common, column("n", "double"), column("tags", {"type": "array", "items": ["null", "string"]}),
+        ], [
+            Row(APP_0, 0, 0, HOUR_10, {
+                "user": "ann", "time": "2024-05-01T10:00:00Z", "n": 1.0, "tags": ["x"],
+            }),
+            Row(APP_0, 0, 1, HOUR_10 + 30 * MINUTE, {
+                "user": "ann", "time": "2024-05-01T10:30:00Z", "n": 2.5,
+            }),
+        ]),
+        File("b1", "bob", 10, [*common, column("ok", "boolean")], [
+            Row(APP_0, 1, 0, HOUR_10 + MINUTE, {"user": "bob", "time": "2024-05-01T10:01:00Z", "ok": True}),
+        ]),
+        File("b1", "ann", 11, [
+            *common, column("a_x2Db", nested, original="a-b"), column("empty", _empty(), "empty-object"),
+            column("nothing", "string", "null"), column("big", "long"), column("mix", "long", "long53"),
+            column("none", {"type": "array", "items": ["null", {"type": "string", "mark": "null"}]}),
+        ], [
+            Row(APP_1, 0, 0, HOUR_11, {
+                "user": "ann", "time": "2024-05-01T11:00:00Z", "a_x2Db": {"x": 5.0}, "empty": {},
+                "big": 1 << 60, "mix": 1, "none": [],
+            }),
+        ]),
+        File("b2", "ann", 10, [*common, column("n", "long", "long53")], [
+            Row(APP_0, 4, 0, HOUR_10 + 45 * MINUTE, {"user": "ann", "time": "2024-05-01T10:45:00Z", "n": 3}),
+        ]),
+        File("b2", "ann", 11, [*common, column("mix", "string")], [
+            Row(APP_1, 1, 0, HOUR_11 + MINUTE, {"user": "ann", "time": "2024-05-01T11:01:00Z", "mix": "s"}),
+        ]),
+    ]  # fmt: skip
+    dead = [
+        ("b2", DeadLetter(source[2], Reason.MALFORMED, "not JSON", None)),
+        ("b2", DeadLetter(source[3], Reason.NO_USER, "no user", (1,))),
+    ]
+    flushes = {"b1": {APP_0: (0, 2), APP_1: (0, 1)}, "b2": {APP_0: (2, 5), APP_1: (1, 2)}}
+    ends = {APP_0: 5, APP_1: 2}
+    return World(source, files, dead, flushes, dict(ends), ends)
+
+
+def _empty() -> dict[str, Any]:
+    return {"type": "map", "values": ["null", "string"]}
+
+
+def same_row(row: Row, **changes: Any) -> Row:
+    """Give a row with other values."""
+    return replace(row, **changes)
