@@ -152,7 +152,8 @@ def test_published_schema_reads_marks_and_original_names() -> None:
     lists = {"type": "array", "items": ["null", {"type": "array", "items": ["null", "double"]}]}
     schema = published(
         column("a", "long"), column("b", nested), column("c", numbers), column("d", lists),
-        column("e", {"type": "map", "values": ["null", "string"]}, "empty-object"), column("f", "string", "null"),
+        column("e", {"type": "map", "values": ["null", "string"]}, "empty-object"),
+        column("f", "string", "null"),
     )  # fmt: skip
     assert schema.problems == []
     assert schema.type == record(
