@@ -55,7 +55,8 @@ class KafkaSettings(Section):
         "classic", description="Group protocol: classic, or consumer (KIP-848, brokers from 4.0)."
     )
     assignment_strategy: Literal["range", "cooperative-sticky"] = Field(
-        "cooperative-sticky", description="How the classic protocol assigns; the consumer protocol ignores it."
+        "cooperative-sticky",
+        description="How the classic protocol assigns; the consumer protocol ignores it.",
     )
     source_topics: tuple[str, ...] = Field(min_length=1, description="Topics to read log records from (JSON list).")
     references_topic: str = Field("references", description="Topic that gets one reference per PartitionKey and flush.")
@@ -64,15 +65,26 @@ class KafkaSettings(Section):
     bootstrap: Literal["beginning", "end", "fail"] = Field(
         "beginning", description="Where to start on a TopicPartition without a committed offset."
     )
-    session_timeout_s: PositiveSeconds = Field(30, description="Seconds without heartbeat until a worker is replaced (classic).")
-    max_poll_interval_s: PositiveSeconds = Field(300, description="Seconds a worker may spend between polls before it loses its place.")
-    transaction_timeout_s: PositiveSeconds = Field(60, description="Seconds after which the broker aborts an open transaction.")
+    session_timeout_s: PositiveSeconds = Field(
+        30, description="Seconds without heartbeat until a worker is replaced (classic)."
+    )
+    max_poll_interval_s: PositiveSeconds = Field(
+        300, description="Seconds a worker may spend between polls before it loses its place."
+    )
+    transaction_timeout_s: PositiveSeconds = Field(
+        60, description="Seconds after which the broker aborts an open transaction."
+    )
     consume_records_max: PositiveInt = Field(2000, description="Records taken from the client library in one call.")
     client_properties: dict[str, str] = Field(
-        {}, description="librdkafka properties for consumer and producer, such as security.protocol (JSON object)."
+        {},
+        description="librdkafka properties for consumer and producer, such as security.protocol (JSON object).",
     )
-    consumer_properties: dict[str, str] = Field({}, description="librdkafka properties for the consumer only (JSON object).")
-    producer_properties: dict[str, str] = Field({}, description="librdkafka properties for the producer only (JSON object).")
+    consumer_properties: dict[str, str] = Field(
+        {}, description="librdkafka properties for the consumer only (JSON object)."
+    )
+    producer_properties: dict[str, str] = Field(
+        {}, description="librdkafka properties for the producer only (JSON object)."
+    )
     secret_properties: dict[str, SecretStr] = Field(
         {}, description="librdkafka properties that must not be shown, such as sasl.password (JSON object)."
     )
@@ -82,15 +94,24 @@ class InputSettings(Section):
     """How a record is taken apart, and how much of it is accepted."""
 
     format: Literal["json", "ndjson"] = Field(
-        "json", description="json: an object, an array of objects or an envelope; ndjson: one object per line."
+        "json",
+        description="json: an object, an array of objects or an envelope; ndjson: one object per line.",
     )
     entries_field: str | None = Field(None, description="Field of an envelope object that holds the list of entries.")
-    record_bytes_max: PositiveInt = Field(16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter.")
+    record_bytes_max: PositiveInt = Field(
+        16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter."
+    )
     entries_per_record_max: PositiveInt = Field(100_000, description="Entries in a record; more is a dead letter.")
-    json_depth_max: int = Field(100, ge=2, le=200, description="Levels of nesting in an entry; deeper is a dead letter.")
-    chain_header: str = Field("source-topic-chain", description="Header with the list of [topic, partition, offset] a record came through.")
+    json_depth_max: int = Field(
+        100, ge=2, le=200, description="Levels of nesting in an entry; deeper is a dead letter."
+    )
+    chain_header: str = Field(
+        "source-topic-chain",
+        description="Header with the list of [topic, partition, offset] a record came through.",
+    )
     inexact_numbers: Literal["round", "text"] = Field(
-        "round", description="A number that a double does not hold: round it to the nearest, or keep its JSON text."
+        "round",
+        description="A number that a double does not hold: round it to the nearest, or keep its JSON text.",
     )
 
 
@@ -101,20 +122,31 @@ class UserSettings(Section):
     (the record key as JSON) and `header:name` look elsewhere. The first that yields a value wins.
     """
 
-    paths: tuple[str, ...] = Field(("user",), min_length=1, description="Where to look for the user, in this order (JSON list).")
+    paths: tuple[str, ...] = Field(
+        ("user",), min_length=1, description="Where to look for the user, in this order (JSON list)."
+    )
     no_values: tuple[str, ...] = Field(("", "-"), description="Values that mean: no user here (JSON list).")
-    missing: Literal["dead-letter", "name"] = Field("dead-letter", description="What becomes of an entry without a user.")
+    missing: Literal["dead-letter", "name"] = Field(
+        "dead-letter", description="What becomes of an entry without a user."
+    )
     missing_name: str = Field("unknown", min_length=1, description="User of such entries where missing = name.")
 
 
 class TimeSettings(Section):
     """Where the event time of an entry is found and how it is read; paths as in UserSettings."""
 
-    paths: tuple[str, ...] = Field(("time", "timestamp", "@timestamp"), description="Where to look for the event time, in this order (JSON list).")
-    epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = Field("auto", description="Unit of numbers; auto decides by magnitude.")
+    paths: tuple[str, ...] = Field(
+        ("time", "timestamp", "@timestamp"),
+        description="Where to look for the event time, in this order (JSON list).",
+    )
+    epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = Field(
+        "auto", description="Unit of numbers; auto decides by magnitude."
+    )
     zone: Zone = Field("UTC", description="Time zone of texts that name none.")
     earliest: str = Field("2000-01-01T00:00:00Z", description="Event times before this are absurd (ISO-8601).")
-    future_max_s: PositiveSeconds = Field(86_400, description="Seconds past the Kafka record's timestamp beyond which an event time is absurd.")
+    future_max_s: PositiveSeconds = Field(
+        86_400, description="Seconds past the Kafka record's timestamp beyond which an event time is absurd."
+    )
     missing: Literal["record-timestamp", "dead-letter"] = Field(
         "record-timestamp", description="What becomes of an entry whose event time is missing or absurd."
     )
@@ -129,13 +161,28 @@ class IdSettings(Section):
 class SchemaSettings(Section):
     """Bounds of the aggregated schema (DESIGN 3.3)."""
 
-    depth_max: int = Field(16, ge=1, le=32, description="Levels of nesting that become columns; what is deeper is kept as JSON text.")
-    object_keys_max: int = Field(500, ge=1, description="Distinct keys of one nested object; beyond it the object is a map.")
-    fields_max: PositiveInt = Field(4000, description="Fields of one schema, nested ones too; beyond it the file is sealed.")
-    bytes_max: PositiveInt = Field(512 * 1024, description="Estimated bytes of one schema text; beyond it the file is sealed.")
-    inline: Literal["auto", "inline", "fingerprint"] = Field("auto", description="Whether references carry the schema text.")
+    depth_max: int = Field(
+        16,
+        ge=1,
+        le=32,
+        description="Levels of nesting that become columns; what is deeper is kept as JSON text.",
+    )
+    object_keys_max: int = Field(
+        500, ge=1, description="Distinct keys of one nested object; beyond it the object is a map."
+    )
+    fields_max: PositiveInt = Field(
+        4000, description="Fields of one schema, nested ones too; beyond it the file is sealed."
+    )
+    bytes_max: PositiveInt = Field(
+        512 * 1024, description="Estimated bytes of one schema text; beyond it the file is sealed."
+    )
+    inline: Literal["auto", "inline", "fingerprint"] = Field(
+        "auto", description="Whether references carry the schema text."
+    )
     inline_references_max: PositiveInt = Field(500, description="References per flush up to which auto means inline.")
-    inline_bytes_max: PositiveInt = Field(256 * 1024, description="Bytes of a schema text that is never inlined when larger.")
+    inline_bytes_max: PositiveInt = Field(
+        256 * 1024, description="Bytes of a schema text that is never inlined when larger."
+    )
 
 
 class PartitionSettings(Section):
@@ -161,10 +208,16 @@ class FlushSettings(Section):
 class SpoolSettings(Section):
     """The local disk between record and object; disposable, wiped at start."""
 
-    directory: Path = Field(Path("spool"), description="Directory for local Avro files; each worker uses one of its own in it.")
+    directory: Path = Field(
+        Path("spool"), description="Directory for local Avro files; each worker uses one of its own in it."
+    )
     bytes_max: PositiveInt = Field(2 * 1024 * 1024 * 1024, description="Bytes on disk at which the consumer is paused.")
-    memory_bytes_max: PositiveInt = Field(128 * 1024 * 1024, description="Bytes of rows held in memory before they go to disk.")
-    object_bytes_max: PositiveInt = Field(64 * 1024 * 1024, description="Bytes of rows in one object; a PartitionKey goes on in a new one.")
+    memory_bytes_max: PositiveInt = Field(
+        128 * 1024 * 1024, description="Bytes of rows held in memory before they go to disk."
+    )
+    object_bytes_max: PositiveInt = Field(
+        64 * 1024 * 1024, description="Bytes of rows in one object; a PartitionKey goes on in a new one."
+    )
     block_bytes: PositiveInt = Field(64 * 1024, description="Bytes of rows in one Avro block before compression.")
     codec: Literal["zstandard", "deflate", "null"] = Field("zstandard", description="Avro codec of the objects.")
 
@@ -183,7 +236,9 @@ class S3Settings(Section):
     read_timeout_s: PositiveSeconds = Field(20, description="Seconds without a byte of an answer.")
     attempts: int = Field(5, ge=1, description="Attempts per object within the upload deadline.")
     conditional: bool = Field(True, description="Send If-None-Match: * with every PUT.")
-    checksum: Literal["sha256", "crc32"] = Field("sha256", description="Checksum sent with every PUT, verified by the store.")
+    checksum: Literal["sha256", "crc32"] = Field(
+        "sha256", description="Checksum sent with every PUT, verified by the store."
+    )
 
 
 class HttpSettings(Section):
@@ -198,7 +253,9 @@ class LogSettings(Section):
     """What the worker says."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is written.")
-    format: Literal["auto", "json", "console"] = Field("auto", description="auto: console on a terminal, JSON elsewhere.")
+    format: Literal["auto", "json", "console"] = Field(
+        "auto", description="auto: console on a terminal, JSON elsewhere."
+    )
 
 
 class Settings(BaseSettings):
@@ -206,8 +263,14 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid")
 
-    worker: str = Field(default_factory=socket.gethostname, min_length=1, description="Name of this worker, unique among live ones; the pod's name.")
-    transactional_id_prefix: str = Field("log-partitioner", min_length=1, description="Prefix of the transactional id, for ACLs.")
+    worker: str = Field(
+        default_factory=socket.gethostname,
+        min_length=1,
+        description="Name of this worker, unique among live ones; the pod's name.",
+    )
+    transactional_id_prefix: str = Field(
+        "log-partitioner", min_length=1, description="Prefix of the transactional id, for ACLs."
+    )
     kafka: KafkaSettings
     input: InputSettings = InputSettings()
     user: UserSettings = UserSettings()

@@ -96,7 +96,11 @@ def _topics(settings: Settings) -> Iterator[str]:
 
 
 def _paths(settings: Settings) -> Iterator[str]:
-    for name, paths in (("user", settings.user.paths), ("time", settings.time.paths), ("id", settings.id.paths)):
+    for name, paths in (
+        ("user", settings.user.paths),
+        ("time", settings.time.paths),
+        ("id", settings.id.paths),
+    ):
         for path in paths:
             try:
                 compile_path(path)

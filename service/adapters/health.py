@@ -50,7 +50,7 @@ class HealthServer:
         probes = {"/livez": health.live, "/readyz": health.ready}
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802 - the name is http.server's
+            def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
                 if path == "/metrics":
                     self._send(200, exposition(), "text/plain; version=0.0.4; charset=utf-8")

@@ -15,9 +15,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import client_logger, describe
 from service.core.deadline import Deadline
+from service.core.exchange import Clock, Membership, Message
 from service.core.model import TopicPartition
 from service.errors import CommitAbortedError, CommitUnknownError, MembershipError, SourceError, StopError
-from service.core.exchange import Clock, Membership, Message
 
 _INIT_TRY_S = 10.0
 _ABORT_S = 10.0
@@ -69,7 +69,12 @@ class KafkaCommitter:
         self._ready = producer
 
     def commit(
-        self, messages: Sequence[Message], offsets: Mapping[TopicPartition, int], membership: Membership, *, deadline: Deadline
+        self,
+        messages: Sequence[Message],
+        offsets: Mapping[TopicPartition, int],
+        membership: Membership,
+        *,
+        deadline: Deadline,
     ) -> None:
         """Run one transaction: begin, produce all, send offsets, commit. W7: it is open only in here.
 
@@ -109,7 +114,11 @@ class KafkaCommitter:
             raise self._aborted(producer, error) from error
 
     def _produce(
-        self, producer: confluent_kafka.Producer, message: Message, deliveries: _Deliveries, deadline: Deadline
+        self,
+        producer: confluent_kafka.Producer,
+        message: Message,
+        deliveries: _Deliveries,
+        deadline: Deadline,
     ) -> None:
         while True:
             try:
@@ -181,5 +190,5 @@ class _Deliveries:
             raise KafkaException(self.error)
         if self.acknowledged != messages:
             raise KafkaException(
-                KafkaError(KafkaError._TIMED_OUT, f"{self.acknowledged} of {messages} messages are acknowledged")  # noqa: SLF001
+                KafkaError(KafkaError._TIMED_OUT, f"{self.acknowledged} of {messages} messages are acknowledged")
             )

@@ -14,9 +14,9 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import client_logger
+from service.core.exchange import Membership, RebalanceListener
 from service.core.model import SourceRecord, TopicPartition
 from service.errors import SourceError, StartPositionError
-from service.core.exchange import Membership, RebalanceListener
 
 _METADATA_MAGIC = b"CGMDv2:"
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
@@ -44,6 +44,7 @@ class KafkaConsumer:
         self._topics = list(topics)
         self._incremental = incremental
         self._paused = False
+        self._paused_tps: set[TopicPartition] = set()
         self._tps: dict[tuple[str, int], TopicPartition] = {}
         self._log = structlog.get_logger("consumer")
 
@@ -67,8 +68,16 @@ class KafkaConsumer:
             consumer.incremental_assign(positions)
         else:
             consumer.assign(positions)
-        if self._paused and positions:
+        if not positions:
+            return
+        # librdkafka keeps a partition paused over loss and a new assignment (issues 1849, 5113): paused while owned,
+        # lost, everything resumed, assigned again - and it would be silent for ever.
+        if self._paused:
             consumer.pause(positions)
+            self._paused_tps |= starts.keys()
+        elif stale := self._paused_tps & starts.keys():
+            consumer.resume([confluent_kafka.TopicPartition(*tp) for tp in stale])
+            self._paused_tps -= stale
 
     def consume(self, *, records_max: int, timeout_s: float) -> list[SourceRecord]:
         """Take records; runs rebalance callbacks.
@@ -91,18 +100,20 @@ class KafkaConsumer:
         return records
 
     def _record(self, message: confluent_kafka.Message) -> SourceRecord:
-        place = (message.topic(), message.partition())
+        place: Any = (message.topic(), message.partition())
         tp = self._tps.get(place)
         if tp is None:
             tp = self._tps[place] = TopicPartition(*place)
         kind, timestamp_ms = message.timestamp()
+        offset: Any = message.offset()
+        headers: Any = message.headers()
         return SourceRecord(
             tp,
-            message.offset(),
+            offset,
             timestamp_ms if kind != _NO_TIMESTAMP and timestamp_ms >= 0 else None,
             message.key(),
             message.value(),
-            tuple(message.headers() or ()),
+            tuple(headers or ()),
         )
 
     def _judge(self, error: KafkaError, message: confluent_kafka.Message) -> None:
@@ -185,13 +196,17 @@ class KafkaConsumer:
         """Take no records, of what is assigned meanwhile neither."""
         if not self._paused:
             self._paused = True
-            self._consumer.pause(self._consumer.assignment())
+            assigned = self._consumer.assignment()
+            self._consumer.pause(assigned)
+            self._paused_tps |= _values(assigned)
 
     def resume(self) -> None:
         """Take records again."""
         if self._paused:
             self._paused = False
-            self._consumer.resume(self._consumer.assignment())
+            assigned = self._consumer.assignment()
+            self._consumer.resume(assigned)
+            self._paused_tps -= _values(assigned)  # the others when they are assigned again
 
     def membership(self) -> Membership:
         """Give the current group metadata, read from the bytes that librdkafka passes on."""

@@ -38,4 +38,9 @@ def client_logger(client: str) -> tuple[logging.Logger, ClientLog]:
 
 def describe(error: KafkaError) -> dict[str, Any]:
     """Put an error into fields."""
-    return {"code": error.name(), "message": error.str(), "fatal": error.fatal(), "retriable": error.retriable()}
+    return {
+        "code": error.name(),
+        "message": error.str(),
+        "fatal": error.fatal(),
+        "retriable": error.retriable(),
+    }

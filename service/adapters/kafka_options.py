@@ -46,7 +46,10 @@ REFUSED: Mapping[str, str] = {
     "ssl.endpoint.identification.algorithm": "set it to https or leave it: certificates are for a host",
     "enable.ssl.certificate.verification": "certificates are verified",
 }
-_HARMLESS_VALUES = {("ssl.endpoint.identification.algorithm", "https"), ("enable.ssl.certificate.verification", "true")}
+_HARMLESS_VALUES = {
+    ("ssl.endpoint.identification.algorithm", "https"),
+    ("enable.ssl.certificate.verification", "true"),
+}
 
 PINNED_PRODUCER: dict[str, Any] = {
     "enable.idempotence": True,

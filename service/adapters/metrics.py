@@ -10,8 +10,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 _PREFIX = "log_partitioner"
 _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "records": ("Source records taken from the client library.", ()),
-    "records_refused": ("Records not recorded: covered already, not owned, or read again after a rewind.", ("cause",)),
-    "entries": ("Log entries by outcome: written, record_timestamp (written, by Kafka's time), or why dead.", ("outcome",)),
+    "records_refused": (
+        "Records not recorded: covered already, not owned, or read again after a rewind.",
+        ("cause",),
+    ),
+    "entries": (
+        "Log entries by outcome: written, record_timestamp (written, by Kafka's time), or why dead.",
+        ("outcome",),
+    ),
     "inexact_numbers": ("Numbers that a double does not hold, rounded.", ()),
     "schema_conflicts": ("Top-level fields kept as JSON text, per file.", ()),
     "flushes": ("Flushes by reason and outcome: committed, discarded, unknown.", ("reason", "outcome")),

@@ -19,9 +19,8 @@ from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
 
 from service.config import S3Settings
 from service.core.deadline import Deadline
-from service.errors import StoreRefusedError, UploadError
 from service.core.exchange import StoredObject
-from service.errors import KeyTakenError
+from service.errors import KeyTakenError, StoreRefusedError, UploadError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -64,12 +63,19 @@ class S3Store:
             self._log.warning("bucket_not_checked", message=str(error))
 
     def put(
-        self, key: str, body: bytes, *, sha256: bytes, crc32: int, metadata: Mapping[str, str], deadline: Deadline
+        self,
+        key: str,
+        body: bytes,
+        *,
+        sha256: bytes,
+        crc32: int,
+        metadata: Mapping[str, str],
+        deadline: Deadline,
     ) -> StoredObject:
         """Create an object; tries again within the deadline and the attempts.
 
         Raises:
-            KeyTakenError: another object has this key, or nobody may tell whether it is ours.
+            KeyTakenError: an object has this key; `find` tells whether it is ours.
             UploadError: not acknowledged in time.
             StoreRefusedError: no such bucket, no permission.
         """
@@ -85,7 +91,7 @@ class S3Store:
                 problem = "an answer without ETag"
             except ClientError as error:
                 if _status(error) == _TAKEN:
-                    return self._compare(key, sha256, len(body))
+                    raise KeyTakenError(key) from error
                 self._refuse_hopeless(error)
                 problem = f"{_status(error)} {_code(error)}"
             except (BotoCoreError, HTTPClientError) as error:
@@ -111,18 +117,19 @@ class S3Store:
             arguments["ChecksumCRC32"] = base64.b64encode(crc32.to_bytes(4, "big")).decode()
         return arguments
 
-    def _compare(self, key: str, sha256: bytes, size: int) -> StoredObject:
-        """Tell whether the object that has our key is ours; keys are unique, so normally it is.
+    def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
+        """Give the object that has this key, if it is provably the one meant.
 
-        Raises:
-            KeyTakenError: it is not, or we may not look.
+        None where it is another, or where we may not look: that needs read permission (DESIGN 3.4).
         """
         try:
             found = self._client.head_object(Bucket=self._settings.bucket, Key=key)
         except (BotoCoreError, ClientError) as error:
-            raise KeyTakenError(f"{key} exists and cannot be compared: {error}") from error
+            self._log.warning("object_not_compared", key=key, message=str(error))
+            return None
         if found["ContentLength"] != size or found["Metadata"].get(_SHA256_METADATA) != sha256.hex():
-            raise KeyTakenError(f"{key} exists with other content")
+            self._log.warning("key_taken", key=key)
+            return None
         self._log.info("upload_confirmed", key=key)
         return StoredObject(key, found["ETag"].strip('"'), found.get("VersionId"))
 

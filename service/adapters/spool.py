@@ -17,8 +17,8 @@ from pathlib import Path
 
 import structlog
 
-from service.errors import SpoolError
 from service.core.exchange import SealedFile
+from service.errors import SpoolError
 
 _MARKER = ".log-partitioner-spool"
 

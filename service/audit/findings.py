@@ -20,7 +20,7 @@ class Kind(StrEnum):
     MISPLACED = "misplaced"  # wrong user, date or hour, in reference, key or `_meta`
     ALTERED = "altered"  # values are not those of the source
     EVENT_TIME = "event_time"  # `_meta.event_time` is wrong
-    META = "meta"  # id or Kafka timestamp in `_meta` is wrong
+    META = "meta"  # id, Kafka timestamp or root in `_meta` is wrong
     ORDER = "order"  # rows of one TopicPartition out of offset order
     WRONGLY_DEAD = "wrongly_dead"  # an entry without a fault is in a dead letter
     DEAD_LETTER = "dead_letter"  # payload, reason, indexes or headers of a dead letter are wrong

@@ -12,10 +12,10 @@ from zoneinfo import ZoneInfo
 from service.audit.decode import NO_REASONS, DecodedRecord, Decoder, JsonObject, Reasons
 from service.audit.equal import DIGEST_BYTES, canonical, digest
 from service.audit.expected_schema import Type, characters_of, fields_of, type_of_entry
-from service.audit.locate import IdRule, Surroundings, TimeRule, UserRule
+from service.audit.locate import IdRule, Surroundings, TimeRule, UserRule, root_of
 from service.audit.times import date_and_hour
 from service.core.dead_letter import Reason
-from service.core.model import Headers, PartitionKey, SourceRecord
+from service.core.model import Headers, PartitionKey, RootLink, SourceRecord
 
 if TYPE_CHECKING:
     from service.audit.json_text import Parse
@@ -31,6 +31,7 @@ class Living(NamedTuple):
     event_time_us: int
     id: str | None
     timestamp_ms: int
+    root: RootLink | None
     digest: bytes
     type: Type
 
@@ -59,6 +60,7 @@ class Judge:
         self._id = IdRule(settings.id.paths)
         self._zone = ZoneInfo(settings.partition.zone)
         self._limits = settings.record_schema
+        self._chain_header = settings.input.chain_header
 
     @property
     def parse(self) -> Parse:
@@ -69,10 +71,11 @@ class Judge:
         """Say what must become of each entry of a record."""
         decoded = self._decoder.decode(record.value)
         around = Surroundings(record, decoded.envelope, self.parse)
+        root = root_of(around, self._chain_header) if record.headers else None
         entries = [
             JudgedEntry(None, entry.reasons)
             if entry.value is None
-            else self._judge_entry(entry.value, around, record.timestamp_ms)
+            else self._judge_entry(entry.value, around, record.timestamp_ms, root)
             for entry in decoded.entries
         ]
         return JudgedRecord(entries, decoded.is_whole)
@@ -82,7 +85,9 @@ class Judge:
         decoded: DecodedRecord = self._decoder.decode(record.value)
         return [None if entry.value is None else canonical(entry.value) for entry in decoded.entries]
 
-    def _judge_entry(self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None) -> JudgedEntry:
+    def _judge_entry(
+        self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None, root: RootLink | None
+    ) -> JudgedEntry:
         user = self._user.user_of(entry, around)
         time_us = self._time.time_of(entry, around, timestamp_ms)
         place = None if time_us is None else date_and_hour(time_us, self._zone)
@@ -102,6 +107,7 @@ class Judge:
             event_time_us=time_us,
             id=self._id.id_of(entry, around),
             timestamp_ms=NO_TIMESTAMP if timestamp_ms is None else timestamp_ms,
+            root=root,
             digest=digest(canonical(entry)),
             type=kind,
         )

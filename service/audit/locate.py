@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from service.audit.decode import JsonObject
     from service.config import TimeSettings, UserSettings
-    from service.core.model import SourceRecord
+    from service.core.model import RootLink, SourceRecord
 
 
 class Path(NamedTuple):
@@ -88,6 +88,22 @@ def text_of(value: object) -> str | None:
         return str(value)
     if isinstance(value, Exact) and value.is_integer:
         return value.literal
+    return None
+
+
+def root_of(around: Surroundings, header: str) -> RootLink | None:
+    """Give the first link of a record's source topic chain (DESIGN 3.8): [topic, partition, offset, ...]."""
+    text = around.header(header)
+    if text is None:
+        return None
+    try:
+        links = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    first = links[0] if isinstance(links, list) and links else None
+    match first:
+        case [str(topic), int(partition), int(offset), *_]:
+            return RootLink(topic, partition, offset)
     return None
 
 

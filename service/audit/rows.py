@@ -12,7 +12,7 @@ from service.audit.equal import digest
 from service.audit.findings import Findings, Kind
 from service.audit.published_schema import META, PublishedSchema, RestoreError
 from service.audit.source_table import SourceColumns, SourceTable, see
-from service.core.model import PartitionKey, TopicPartition
+from service.core.model import PartitionKey, RootLink, TopicPartition
 
 
 class AlteredRow(NamedTuple):
@@ -114,5 +114,7 @@ class RowAudit:
         if meta["event_time"] != columns.event_time_us(line):
             text = f"{where}: event time is {meta['event_time']}, should be {columns.event_time_us(line)}"
             self._findings.add(Kind.EVENT_TIME, text)
-        if not columns.has_extras(line, entry_id=meta["id"], timestamp_ms=meta["timestamp"]):
-            self._findings.add(Kind.META, f"{where}: _meta.id or _meta.timestamp is wrong")
+        root = meta["root"]
+        link = None if root is None else RootLink(root["topic"], root["partition"], root["offset"])
+        if not columns.has_extras(line, entry_id=meta["id"], timestamp_ms=meta["timestamp"], root=link):
+            self._findings.add(Kind.META, f"{where}: id, timestamp or root in _meta is wrong")

@@ -1,7 +1,7 @@
 """What the source holds, compact: per TopicPartition columns of numbers, one row per entry (about 60 bytes).
 
     records   offset · first row · digest of its bytes
-    rows      digest of values · event time · PartitionKey · id and timestamp · type · reasons · times seen
+    rows      digest of values · event time · PartitionKey · id, timestamp and root · type · reasons · times seen
 
 Owns the identity of entries: (topic, partition, offset, index) to row. PartitionKeys, types and reasons are
 interned, so that a million alike cost a million small numbers.
@@ -20,11 +20,10 @@ from service.audit.judge import JudgedEntry, JudgedRecord, record_digest, value_
 if TYPE_CHECKING:
     from service.audit.decode import Reasons
     from service.audit.expected_schema import Type
-    from service.core.model import PartitionKey, SourceRecord, TopicPartition
+    from service.core.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 
 _DEAD = -1
 _SEEN_MAX = 255
-_HASH_OF_NONE = 0
 
 T = TypeVar("T", bound=Hashable)
 
@@ -169,9 +168,9 @@ class SourceColumns:
         """Whether the entry's values are those of the digest."""
         return self._digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES] == digest
 
-    def has_extras(self, row: int, *, entry_id: str | None, timestamp_ms: int) -> bool:
-        """Whether the entry has this id and its record this timestamp."""
-        return self._extras[row] == _extras(entry_id, timestamp_ms)
+    def has_extras(self, row: int, *, entry_id: str | None, timestamp_ms: int, root: RootLink | None) -> bool:
+        """Whether the entry has this id, and its record this timestamp and root."""
+        return self._extras[row] == _extras(entry_id, timestamp_ms, root)
 
     def _record(self, at: int) -> RecordAt:
         return RecordAt(
@@ -197,7 +196,7 @@ class SourceColumns:
         self._digests += living.digest
         self._event_times.append(living.event_time_us)
         self._keys.append(self._table.keys.number(living.key))
-        self._extras.append(_extras(living.id, living.timestamp_ms))
+        self._extras.append(_extras(living.id, living.timestamp_ms, living.root))
         self._types.append(self._table.types.number(living.type))
 
 
@@ -228,5 +227,5 @@ def see(counts: bytearray, row: int) -> None:
         counts[row] += 1
 
 
-def _extras(entry_id: str | None, timestamp_ms: int) -> int:
-    return hash((_HASH_OF_NONE if entry_id is None else entry_id, timestamp_ms))
+def _extras(entry_id: str | None, timestamp_ms: int, root: RootLink | None) -> int:
+    return hash((entry_id, timestamp_ms, root))

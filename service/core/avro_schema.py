@@ -43,7 +43,10 @@ META_FIELDS: list[dict[str, Any]] = [
     {"name": "timestamp", "type": {"type": "long", "logicalType": "timestamp-millis"}},
     {
         "name": "root",
-        "type": ["null", {"type": "record", "name": "root", "namespace": f"{NAMESPACE}.meta", "fields": ROOT_FIELDS}],
+        "type": [
+            "null",
+            {"type": "record", "name": "root", "namespace": f"{NAMESPACE}.meta", "fields": ROOT_FIELDS},
+        ],
         "default": None,
     },
 ]
@@ -83,7 +86,12 @@ def schema_of(entry_type: RecordType) -> dict[str, Any]:
     """Write the Avro schema of a row."""
     meta = {"type": "record", "name": "meta", "namespace": NAMESPACE, "fields": META_FIELDS}
     fields = _fields_of(entry_type, namespace=f"{NAMESPACE}.entry", reserved=(META,))
-    return {"type": "record", "name": "entry", "namespace": NAMESPACE, "fields": [{"name": META, "type": meta}, *fields]}
+    return {
+        "type": "record",
+        "name": "entry",
+        "namespace": NAMESPACE,
+        "fields": [{"name": META, "type": meta}, *fields],
+    }
 
 
 def _fields_of(record: RecordType, *, namespace: str, reserved: tuple[str, ...] = ()) -> list[dict[str, Any]]:

@@ -94,7 +94,9 @@ class RecordDecoder:
         if type(value) is list:
             return value, None
         if type(value) is not dict:
-            raise UndecodableError(Reason.NOT_AN_OBJECT, f"a record is an object or an array, not {type(value).__name__}")
+            raise UndecodableError(
+                Reason.NOT_AN_OBJECT, f"a record is an object or an array, not {type(value).__name__}"
+            )
         field = self._rules.entries_field
         if field is None or field not in value:
             return [value], None

@@ -68,10 +68,11 @@ def _micros(moment: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _from_epoch(value: float | Decimal, unit: EpochUnit) -> int:
-    """Convert a number of units; fractions to the nearest microsecond, nanoseconds downwards."""
+def _from_epoch(value: Any, unit: EpochUnit) -> int:
+    """Convert an int, float or Decimal of units; fractions to the nearest microsecond, nanoseconds downwards."""
     if unit == "auto":
         unit = next((name for limit, name in _MAGNITUDES if abs(value) < limit), "ns")
     if unit == "ns":
         return int(value // _NANOS_PER_MICRO)
-    return round(value * _MICROS_PER[unit])
+    micros: int = round(value * _MICROS_PER[unit])
+    return micros

@@ -52,6 +52,8 @@ class RecordType:
     """An object whose keys are columns; `by_name` is sorted by name."""
 
     __slots__ = ("_hash", "by_name", "fields", "size")
+    fields: int
+    size: int
 
     def __init__(self, by_name: dict[str, Type]) -> None:
         self.by_name = {name: by_name[name] for name in sorted(by_name)}
@@ -76,6 +78,8 @@ class ArrayType:
     """A list; all its items have one type."""
 
     __slots__ = ("_hash", "fields", "item", "size")
+    fields: int
+    size: int
 
     def __init__(self, item: Type) -> None:
         self.item = item
@@ -97,6 +101,8 @@ class MapType:
     """An object whose keys are data; all its values have one type."""
 
     __slots__ = ("_hash", "fields", "size", "value")
+    fields: int
+    size: int
 
     def __init__(self, value: Type) -> None:
         self.value = value

@@ -1,9 +1,9 @@
 """Where user, event time and id of an entry are found: paths, compiled once (DESIGN 3.1).
 
-    a.b            key `b` in the object under key `a` of the entry; `\\.` is a dot inside a key
-    envelope:a.b   the same in the envelope
-    key            the record key as text;    key:a.b   the record key read as a JSON object
-    header:name    the last header of that name, as text
+a.b            key `b` in the object under key `a` of the entry; `\\.` is a dot inside a key
+envelope:a.b   the same in the envelope
+key            the record key as text;    key:a.b   the record key read as a JSON object
+header:name    the last header of that name, as text
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keys of everything the service writes to the store (DESIGN 3.4, 3.5); unique per attempt.
 
-    {prefix}/user={u}/date=YYYY-MM-DD/hour=HH/{batch id}-{n}[-{attempt}].avro    the rows of one PartitionKey
-    {prefix}/_schemas/{fingerprint}.avsc                                          one distinct schema
-    {prefix}/_dead-letters/{batch id}-{n}                                         a record too large for its topic
+{prefix}/user={u}/date=YYYY-MM-DD/hour=HH/{batch id}-{n}[-{attempt}].avro    the rows of one PartitionKey
+{prefix}/_schemas/{fingerprint}.avsc                                          one distinct schema
+{prefix}/_dead-letters/{batch id}-{n}                                         a record too large for its topic
 """
 
 from __future__ import annotations

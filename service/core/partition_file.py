@@ -85,9 +85,24 @@ class PartitionFile:
     """Collects the rows of one PartitionKey; not to be used after `seal`."""
 
     __slots__ = (
-        "_blocks", "_bounds", "_codec", "_decoded", "_decoded_bytes", "_entry_type", "_segments", "_sync",
-        "event_time_max_us", "event_time_min_us", "key", "non_nulls", "number", "origins", "roots", "rows",
-        "row_bytes", "spilled_bytes",
+        "_blocks",
+        "_bounds",
+        "_codec",
+        "_decoded",
+        "_decoded_bytes",
+        "_entry_type",
+        "_segments",
+        "_sync",
+        "event_time_max_us",
+        "event_time_min_us",
+        "key",
+        "non_nulls",
+        "number",
+        "origins",
+        "roots",
+        "row_bytes",
+        "rows",
+        "spilled_bytes",
     )  # fmt: skip
 
     def __init__(self, key: PartitionKey, *, number: int, bounds: FileBounds, codec: Codec, sync: bytes) -> None:
@@ -185,7 +200,7 @@ class PartitionFile:
         yield container.header(schema.text, codec=self._codec, sync=self._sync, metadata=metadata)
         for spilled in self._blocks:
             packed = read(spilled.start, spilled.length)
-            yield packed if spilled.entry_type == self._entry_type else self._rewrite(packed, spilled.entry_type)
+            yield (packed if spilled.entry_type == self._entry_type else self._rewrite(packed, spilled.entry_type))
         rows, data = self._normalise()
         if rows:
             yield container.block(rows, data, codec=self._codec, sync=self._sync)

@@ -64,7 +64,9 @@ class Placer:
         self._ids = [compile_path(path) for path in rules.id_paths]
         self._date_and_hour = _date_and_hour_in(rules.zone)
 
-    def place(self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord) -> Placed | Unplaceable:
+    def place(
+        self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord
+    ) -> Placed | Unplaceable:
         """Place one entry of a record."""
         user = self._user(entry, envelope, record)
         if user is None:

@@ -211,7 +211,13 @@ class _Writer:
         """Write one block of keys and values and its end; a map never has more keys than fit its type."""
         self.line(indent, "out += b'\\2'")
         self.line(indent, f"if {value}: out += long(len({value}))")
-        self.items(indent, f"for key, item in {value}.items():", "key = key.encode(); out += long(len(key)); out += key", item, depth)
+        self.items(
+            indent,
+            f"for key, item in {value}.items():",
+            "key = key.encode(); out += long(len(key)); out += key",
+            item,
+            depth,
+        )
 
     def items(self, indent: int, loop: str, before: str, item: Type, depth: int) -> None:
         """Write the loop; arrays of arrays become functions, Python allows 20 nested blocks."""
@@ -245,14 +251,20 @@ _SCALAR_BRANCHES: dict[Scalar, list[tuple[str, str]]] = {
     Scalar.BOOL: [("VALUE is True", "out += b'\\2\\1'"), ("VALUE is False", "out += b'\\2\\0'")],
     Scalar.LONG53: [(_IN_LONG53, "out += small_long(VALUE) or present_long(VALUE)")],
     Scalar.LONG64: [
-        (f"type(VALUE) is int and {-(2**63)} <= VALUE < {2**63}", "out += small_long(VALUE) or present_long(VALUE)")
+        (
+            f"type(VALUE) is int and {-(2**63)} <= VALUE < {2**63}",
+            "out += small_long(VALUE) or present_long(VALUE)",
+        )
     ],
     Scalar.DOUBLE: [
         ("type(VALUE) is float", "out += b'\\2'; out += double(VALUE)"),
         (_IN_LONG53, "out += b'\\2'; out += double(VALUE)"),
     ],
     Scalar.STRING: [
-        ("type(VALUE) is str", "text = VALUE.encode(); out += small_long(len(text)) or present_long(len(text)); out += text")
+        (
+            "type(VALUE) is str",
+            "text = VALUE.encode(); out += small_long(len(text)) or present_long(len(text)); out += text",
+        )
     ],
     Scalar.JSON: [("True", "out += json_text(VALUE, limits, DEPTH)")],
 }

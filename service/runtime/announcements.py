@@ -12,6 +12,7 @@ from typing import NamedTuple
 from service.core.avro_schema import RowSchema, row_schema
 from service.core.batch import Batch, Ledger
 from service.core.dead_letter import DeadLetter, headers_of
+from service.core.exchange import Message, SealedFile, StoredObject
 from service.core.flush_policy import FlushReason
 from service.core.model import TopicPartition
 from service.core.partition_file import PartitionFile
@@ -31,7 +32,6 @@ from service.core.reference import (
     encode_flush_record,
     encode_reference,
 )
-from service.core.exchange import Message, SealedFile, StoredObject
 
 REFERENCE_TYPE = "log-partitioner.reference.v1"
 FLUSH_TYPE = "log-partitioner.flush.v1"
@@ -65,7 +65,13 @@ class SchemaPlace(NamedTuple):
     inline: bool
 
 
-def reference_of(uploaded: Uploaded, batch: Batch, ledgers: Mapping[TopicPartition, Ledger], speaker: Speaker, place: SchemaPlace) -> Reference:
+def reference_of(
+    uploaded: Uploaded,
+    batch: Batch,
+    ledgers: Mapping[TopicPartition, Ledger],
+    speaker: Speaker,
+    place: SchemaPlace,
+) -> Reference:
     """Write the reference of one object."""
     file, sealed, stored = uploaded
     return Reference(

@@ -70,9 +70,7 @@ class Worker:
         self.clock = SystemClock()
         self.metrics = PrometheusMetrics()
         self.health = Health(self.clock, live_max_s=settings.http.live_max_s)
-        server = HealthServer(
-            settings.http.host, settings.http.port, health=self.health, exposition=self._exposition
-        )
+        server = HealthServer(settings.http.host, settings.http.port, health=self.health, exposition=self._exposition)
         server.start()
         cleanup.callback(server.close)
         self.http_port = server.port
@@ -95,7 +93,7 @@ class Worker:
         try:
             self.loop.run()
         except StopError as error:
-            self._log.error("worker_failed", cause=type(error).__name__, message=str(error))  # noqa: TRY400 - the cause says it
+            self._log.error("worker_failed", cause=type(error).__name__, message=str(error))
             raise
         finally:
             self.health.is_draining = True

@@ -15,12 +15,12 @@ import structlog
 from service.core import machine
 from service.core.batch import Batch
 from service.core.deadline import Deadline
+from service.core.exchange import Clock
 from service.core.flush_policy import FlushReason
 from service.core.machine import Event, Phase, WorkerState
 from service.core.model import TopicPartition
 from service.errors import CommitUnknownError, DiscardError, StopError, TooManyFailuresError
 from service.runtime.flusher import Flusher, FlushSummary
-from service.core.exchange import Clock
 from service.runtime.ports import Committer, Consumer, Metrics, Spool
 from service.runtime.recorder import Recorder
 from service.runtime.start_positions import Bootstrap, start_positions
@@ -127,7 +127,9 @@ class Controller:
         """Discard the open batch because recording failed, through the same states as a failed flush."""
         assert self.state.phase is Phase.CONSUMING, f"recording in {self.state.phase}"
         self.state, _ = machine.handle(
-            self.state, machine.FlushDue(FlushReason.BYTES, self._clock.now_s()), backoff_max_s=self._rules.backoff_max_s
+            self.state,
+            machine.FlushDue(FlushReason.BYTES, self._clock.now_s()),
+            backoff_max_s=self._rules.backoff_max_s,
         )
         self._discarded(cause)
 
@@ -153,7 +155,11 @@ class Controller:
                 offset = ledger.first_offset
             # Ahead of first_offset: the transaction whose outcome was unknown had been committed after all.
             self._log.info(
-                "rewound", topic=tp.topic, partition=tp.partition, offset=offset, first_offset=ledger.first_offset
+                "rewound",
+                topic=tp.topic,
+                partition=tp.partition,
+                offset=offset,
+                first_offset=ledger.first_offset,
             )
             self._recorder.ledgers.rewind(tp, offset)
             self._consumer.seek(tp, offset)
@@ -265,9 +271,7 @@ class Controller:
         self._spool.clear()
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
-        positions = start_positions(
-            self._consumer, tps, bootstrap=self._rules.bootstrap, timeout_s=BROKER_ANSWER_S
-        )
+        positions = start_positions(self._consumer, tps, bootstrap=self._rules.bootstrap, timeout_s=BROKER_ANSWER_S)
         for tp, position in positions.items():
             self._recorder.ledgers.own(tp, position.offset)
             self._starts[tp] = position.offset

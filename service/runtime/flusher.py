@@ -16,6 +16,7 @@ import structlog
 from service.core.avro_schema import row_schema
 from service.core.batch import Batch
 from service.core.deadline import Deadline
+from service.core.exchange import Clock, Membership, Message, SealedFile, StoredObject
 from service.core.flush_policy import FlushCost, FlushReason
 from service.core.model import TopicPartition
 from service.core.object_key import data_key, dead_letter_key, schema_key
@@ -32,7 +33,6 @@ from service.runtime.announcements import (
     reference_of,
     schema_place,
 )
-from service.core.exchange import Clock, Membership, Message, SealedFile, StoredObject
 from service.runtime.ports import Committer, Metrics, Spool
 from service.runtime.recorder import Recorder
 from service.runtime.uploader import Upload, Uploader, bytes_upload
@@ -268,7 +268,11 @@ class Flusher:
             self._committer.commit(messages, offsets, again, deadline=deadline)
 
     def _summarise(
-        self, batch: Batch, references: list[Reference], offsets: Mapping[TopicPartition, int], seconds: dict[str, float]
+        self,
+        batch: Batch,
+        references: list[Reference],
+        offsets: Mapping[TopicPartition, int],
+        seconds: dict[str, float],
     ) -> FlushSummary:
         ledgers = self._recorder.ledgers.by_tp.values()
         return FlushSummary(

@@ -90,7 +90,12 @@ class Committer(Protocol):
         ...
 
     def commit(
-        self, messages: Sequence[Message], offsets: Mapping[TopicPartition, int], membership: Membership, *, deadline: Deadline
+        self,
+        messages: Sequence[Message],
+        offsets: Mapping[TopicPartition, int],
+        membership: Membership,
+        *,
+        deadline: Deadline,
     ) -> None:
         """Run one transaction; a transaction is open only inside this call (W7).
 
@@ -150,14 +155,27 @@ class Spool(Protocol):
 class ObjectStore(Protocol):
     """Creates objects; never overwrites one."""
 
-    def put(self, key: str, body: bytes, *, sha256: bytes, crc32: int, metadata: Mapping[str, str], deadline: Deadline) -> StoredObject:
+    def put(
+        self,
+        key: str,
+        body: bytes,
+        *,
+        sha256: bytes,
+        crc32: int,
+        metadata: Mapping[str, str],
+        deadline: Deadline,
+    ) -> StoredObject:
         """Create an object; blocks until it is acknowledged; any thread.
 
         Raises:
-            KeyTakenError: another object has this key, or nobody may tell whether it is ours.
+            KeyTakenError: an object has this key; `find` tells whether it is ours.
             UploadError: not acknowledged before the deadline.
             StoreRefusedError: no such bucket, no permission.
         """
+        ...
+
+    def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
+        """Give the object that has this key, if it is provably the one meant; any thread."""
         ...
 
 

@@ -13,9 +13,8 @@ from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import NamedTuple
 
 from service.core.deadline import Deadline
-from service.errors import UploadError
 from service.core.exchange import SealedFile, StoredObject
-from service.errors import KeyTakenError
+from service.errors import KeyTakenError, UploadError
 from service.runtime.ports import ObjectStore, Spool
 
 KEYS_MAX = 3
@@ -84,11 +83,19 @@ class Uploader:
             key = upload.key_of(attempt)
             try:
                 return self._store.put(
-                    key, body, sha256=upload.sha256, crc32=upload.crc32, metadata=upload.metadata, deadline=deadline
+                    key,
+                    body,
+                    sha256=upload.sha256,
+                    crc32=upload.crc32,
+                    metadata=upload.metadata,
+                    deadline=deadline,
                 )
-            except KeyTakenError:
+            except KeyTakenError:  # by ourselves, where an answer was lost
                 if upload.shared:
                     return StoredObject(key, None, None)
+                found = self._store.find(key, sha256=upload.sha256, size=len(body))
+                if found is not None:
+                    return found
         raise UploadError(f"{KEYS_MAX} keys are taken", object_key=upload.key_of(0))
 
 

@@ -6,10 +6,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from service.audit.json_text import exact, parse_rounding
-from service.audit.locate import IdRule, Path, Surroundings, TimeRule, UserRule, parse_path
+from service.audit.locate import IdRule, Path, Surroundings, TimeRule, UserRule, parse_path, root_of
 from service.audit.times import EpochUnit, date_and_hour, read_time
 from service.config import TimeSettings, UserSettings
-from service.core.model import SourceRecord, TopicPartition
+from service.core.model import RootLink, SourceRecord, TopicPartition
 
 UTC = ZoneInfo("UTC")
 NOON = 1_714_564_800_000_000  # 2024-05-01T12:00:00Z
@@ -87,6 +87,22 @@ def test_id_is_text_or_nothing() -> None:
     assert rule.id_of({"a": 1.5, "b": 12}, around()) == "12"
     assert rule.id_of({"a": ""}, around()) == ""
     assert rule.id_of({}, around()) is None
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [
+        (b'[["a",1,2],["b",3,4]]', RootLink("a", 1, 2)),
+        (b'[["a",1,2,7]]', RootLink("a", 1, 2)),
+        (b"[]", None),
+        (b'[["a",1]]', None),
+        (b'{"a":1}', None),
+        (b"x", None),
+        (None, None),
+    ],
+)
+def test_root_is_the_first_link_of_the_chain(header: bytes | None, expected: RootLink | None) -> None:
+    assert root_of(around(chain=header), "chain") == expected
 
 
 @pytest.mark.parametrize(
