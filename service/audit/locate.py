@@ -12,13 +12,14 @@ from zoneinfo import ZoneInfo
 
 from service.audit.json_text import Exact, Parse, holds_lone_surrogates, may_hold_surrogates
 from service.audit.times import read_iso, read_time
+from service.core.model import RootLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from service.audit.decode import JsonObject
     from service.config import TimeSettings, UserSettings
-    from service.core.model import RootLink, SourceRecord
+    from service.core.model import SourceRecord
 
 
 class Path(NamedTuple):

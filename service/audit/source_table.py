@@ -1,7 +1,7 @@
 """What the source holds, compact: per TopicPartition columns of numbers, one row per entry (about 60 bytes).
 
     records   offset · first row · digest of its bytes
-    rows      digest of values · event time · PartitionKey · id, timestamp and root · type · reasons · times seen
+    rows      digest of values · event time · PartitionKey · id, timestamp, root · type · reasons · times seen
 
 Owns the identity of entries: (topic, partition, offset, index) to row. PartitionKeys, types and reasons are
 interned, so that a million alike cost a million small numbers.
