@@ -29,19 +29,43 @@ lock: setup  ## write the lock files anew
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev pyproject.toml -o requirements-dev.lock
 
-##@ Local stack (real Kafka, real S3, on loopback)
+##@ See it work
+.PHONY: demo
+# make demo                                    generated logs, three workers, two faults, the audit
+# make demo INPUT=logs.ndjson.zst USER_PATH=user TIME_PATH=time [ID_PATH=id]
+# make demo ARGS='--rounds 20 --entries 500000 --protocol consumer'
+demo: setup  ## real Kafka, real S3, three workers, faults while logs flow, then the audit
+	$(BIN)/python -m deploy.demo $(if $(INPUT),--input $(INPUT)) $(if $(USER_PATH),--user-path $(USER_PATH)) \
+	  $(if $(TIME_PATH),--time-path $(TIME_PATH)) $(if $(ID_PATH),--id-path $(ID_PATH)) $(ARGS)
+
 .PHONY: up down
 up: setup  ## start Kafka and S3, create topics and bucket, keep them running
 	$(BIN)/python -m deploy.local up
 
-down:  ## stop what `make up` started
+down: setup  ## stop what `make up` started
 	$(BIN)/python -m deploy.local down
+
+##@ Tests
+.PHONY: test test-unit test-integration soak
+test: setup  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
+	$(MAKE) --no-print-directory lint type
+	$(BIN)/python -m pytest $(PYTEST_ARGS)
+
+test-unit: setup  ## only the tests that need nothing but Python
+	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation $(PYTEST_ARGS)
+
+test-integration: setup  ## only the tests on real Kafka and S3
+	$(BIN)/python -m pytest tests/integration tests/stack $(PYTEST_ARGS)
+
+soak: setup  ## twenty rounds of random faults over 500,000 entries in each group protocol
+	for protocol in range cooperative-sticky consumer; do \
+	  $(BIN)/python -m deploy.demo --rounds 20 --entries 500000 --protocol $$protocol $(ARGS) || exit 1; done
 
 ##@ Checks
 .PHONY: lint fmt type
 lint: setup  ## ruff, import rules, spelling
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
 	$(BIN)/codespell service deploy tests docs README.md
 

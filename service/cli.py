@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import traceback
 from collections.abc import Sequence
 
 from service import config
@@ -55,7 +56,12 @@ def _run(_options: argparse.Namespace) -> int:
 
 
 def _audit(options: argparse.Namespace) -> int:
-    return audit.main(options, config.load())
+    settings = config.load()
+    try:
+        return audit.main(options, settings)
+    except Exception:  # noqa: BLE001 - an audit that fell over has told nothing; exit code 1 would say that it had
+        traceback.print_exc()
+        return REFUSED
 
 
 def _check_config(_options: argparse.Namespace) -> int:
