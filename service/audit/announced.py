@@ -72,9 +72,7 @@ class Announced:
             return
         if reference.schema.text is not None:
             self.inline_texts.setdefault(reference.schema.fingerprint, set()).add(reference.schema.text)
-        counts = self._field_counts.setdefault(
-            msgspec.json.encode(reference.field_counts), reference.field_counts
-        )
+        counts = self._field_counts.setdefault(msgspec.json.encode(reference.field_counts), reference.field_counts)
         schema = msgspec.structs.replace(reference.schema, text=None)
         self.references.append(msgspec.structs.replace(reference, schema=schema, field_counts=counts))
 

@@ -175,9 +175,7 @@ class Audit:
             groups.setdefault(address_of(reference), []).append(reference)
         versions = len(groups) - len({(one.bucket, one.key) for one in groups})
         if versions:
-            findings.add(
-                Kind.OBJECT, f"{versions} objects are referenced in several versions", count=versions
-            )
+            findings.add(Kind.OBJECT, f"{versions} objects are referenced in several versions", count=versions)
         positions: dict[int, list[Position]] = {}
         size = 0
         for count, (address, stored) in enumerate(self._fetch.all(list(groups)), 1):
@@ -205,11 +203,7 @@ class Audit:
                 text = min(texts, default=None)
             else:
                 text = check_schema_object(fingerprint, stored.data, texts, self._findings)
-            schema = (
-                None
-                if text is None
-                else understand_schema(fingerprint, text, self._judge.parse, self._findings)
-            )
+            schema = None if text is None else understand_schema(fingerprint, text, self._judge.parse, self._findings)
             if schema is not None:
                 schemas[fingerprint] = schema
         return schemas
@@ -242,8 +236,7 @@ class Audit:
             "references": kafka.references_topic,
             "flush records": kafka.flushes_topic,
             "dead letters": kafka.dead_letters_topic,
-            "objects": f"s3://{s3.bucket}/{s3.prefix}"
-            + (f" at {s3.endpoint_url}" if s3.endpoint_url else ""),
+            "objects": f"s3://{s3.bucket}/{s3.prefix}" + (f" at {s3.endpoint_url}" if s3.endpoint_url else ""),
         }
 
 

@@ -87,9 +87,7 @@ class KafkaTopics:
         for one in found:
             if one.error is not None:
                 raise CouldNotTellError(f"committed offset of {one.topic}-{one.partition}: {one.error}")
-        return {
-            TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found
-        }
+        return {TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found}
 
     def read(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of these [first, next) ranges, each TopicPartition in offset order.
@@ -104,9 +102,7 @@ class KafkaTopics:
         while waiting:
             messages = self._consumer.consume(_MESSAGES_AT_ONCE, timeout=1.0)
             if not messages and time.monotonic() - heard_at > SILENCE_MAX_S:
-                raise CouldNotTellError(
-                    f"no message for {SILENCE_MAX_S:.0f} s, {min(waiting)} not read to its end"
-                )
+                raise CouldNotTellError(f"no message for {SILENCE_MAX_S:.0f} s, {min(waiting)} not read to its end")
             for message in messages:
                 record = _record(message)
                 tp = _tp(message)

@@ -62,13 +62,9 @@ class DeadLetterAudit:
                 return
             value = stored
         if record_digest(value=value, key=letter.key, headers=letter.headers) != record.digest:
-            self._findings.add(
-                Kind.DEAD_LETTER, f"{where}: value, key or headers are not those of the record"
-            )
+            self._findings.add(Kind.DEAD_LETTER, f"{where}: value, key or headers are not those of the record")
 
-    def _check_entries(
-        self, letter: SeenDeadLetter, record: RecordAt, columns: SourceColumns, where: str
-    ) -> None:
+    def _check_entries(self, letter: SeenDeadLetter, record: RecordAt, columns: SourceColumns, where: str) -> None:
         indexes = letter.says.indexes
         if indexes is None:
             if not record.is_whole and record.entries != 1:
@@ -93,9 +89,7 @@ class DeadLetterAudit:
         if columns.is_living(row):
             self._findings.add(Kind.WRONGLY_DEAD, f"{where}: nothing is wrong with it")
         else:
-            self._findings.add(
-                Kind.DEAD_LETTER, f"{where}: the reason should be {' or '.join(sorted(reasons))}"
-            )
+            self._findings.add(Kind.DEAD_LETTER, f"{where}: the reason should be {' or '.join(sorted(reasons))}")
 
 
 def _shown(indexes: tuple[int, ...]) -> str:

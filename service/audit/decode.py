@@ -32,7 +32,7 @@ NO_REASONS: Reasons = frozenset()
 
 
 class DecodedEntry(NamedTuple):
-    """An entry, or nothing and the reasons any of which explains that."""
+    """An entry, and the reasons why it is dead; a dead one may have no value."""
 
     value: JsonObject | None
     reasons: Reasons
@@ -74,7 +74,7 @@ class Decoder:
         lines = (line for line in data.split(b"\n") if line.strip(b" \t\r"))
         return DecodedRecord([self._entry_of_text(_text(line)) for line in lines])
 
-    def _decode_json(self, data: bytes) -> DecodedRecord:  # noqa: PLR0911 - one return per form of record
+    def _decode_json(self, data: bytes) -> DecodedRecord:
         text = _text(data)
         if may_hold_surrogates(text):
             return self._decode_piecewise(text)
@@ -97,15 +97,13 @@ class Decoder:
 
     def _entries(self, values: list[object], *, is_shallow: bool) -> list[DecodedEntry]:
         depth_max = self._settings.json_depth_max
-        return [
-            self._entry(value, is_too_deep=not is_shallow and depth_of(value) > depth_max) for value in values
-        ]
+        return [self._entry(value, is_too_deep=not is_shallow and depth_of(value) > depth_max) for value in values]
 
     def _entry(self, value: object, *, is_too_deep: bool, reasons: Reasons = NO_REASONS) -> DecodedEntry:
         if is_too_deep:
             reasons |= {Reason.TOO_DEEP}
         if isinstance(value, dict):
-            return DecodedEntry(None if reasons else value, reasons)
+            return DecodedEntry(value, reasons)
         return DecodedEntry(None, reasons | {Reason.NOT_AN_OBJECT})
 
     def _decode_piecewise(self, text: str) -> DecodedRecord:
@@ -128,30 +126,26 @@ class Decoder:
         entries = texts.pop(field)
         around = "{" + ",".join(f"{json.dumps(key)}:{text}" for key, text in texts.items()) + "}"
         envelope = self._entry_of_text(around)
-        if envelope.value is None:
+        if envelope.value is None or envelope.reasons:
             return DecodedRecord([envelope], is_whole=True)
         if not entries.startswith("["):
             return _dead(Reason.ENTRIES_NOT_A_LIST, Reason.MALFORMED)
-        return DecodedRecord(
-            [self._entry_of_text(piece) for piece in split_array(entries)], envelope=envelope.value
-        )
+        return DecodedRecord([self._entry_of_text(piece) for piece in split_array(entries)], envelope=envelope.value)
 
     def _entry_of_text(self, text: str) -> DecodedEntry:
         is_suspect = may_hold_surrogates(text)
         depth_max = self._settings.json_depth_max
-        is_too_deep = text.count("{") + text.count("[") > depth_max and depth_of_text(text) > depth_max
+        may_be_deep = text.count("{") + text.count("[") > depth_max
         try:
             value = self.parse(text)
-            reasons = (
-                frozenset({Reason.INVALID_UNICODE})
-                if is_suspect and holds_lone_surrogates(text)
-                else NO_REASONS
-            )
         except (json.JSONDecodeError, RecursionError):
             reasons = frozenset({Reason.MALFORMED})
-            reasons |= {Reason.TOO_DEEP} if is_too_deep else NO_REASONS
+            reasons |= {Reason.TOO_DEEP} if may_be_deep and depth_of_text(text) > depth_max else NO_REASONS
             return DecodedEntry(None, reasons | ({Reason.INVALID_UNICODE} if is_suspect else NO_REASONS))
-        return self._entry(value, is_too_deep=is_too_deep, reasons=reasons)
+        reasons = NO_REASONS
+        if is_suspect and holds_lone_surrogates(value):
+            reasons = frozenset({Reason.INVALID_UNICODE})
+        return self._entry(value, is_too_deep=may_be_deep and depth_of(value) > depth_max, reasons=reasons)
 
 
 def _dead(*reasons: Reason) -> DecodedRecord:

@@ -24,7 +24,7 @@ _TEXT_CHARS_MAX = 60
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":"), check_circular=False).encode
 
 
-def canonical(value: object) -> object:  # noqa: PLR0911 - one return per JSON type
+def canonical(value: object) -> object:
     """Bring a parsed value into the form in which equal values are the same."""
     if type(value) is str:
         return value  # the most frequent first

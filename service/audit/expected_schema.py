@@ -137,9 +137,7 @@ def is_covered_by(own: Type, file: Type) -> bool:
     if isinstance(own, Record) and isinstance(file, Record):
         given = dict(file.fields)
         is_same_kind = bool(own.fields) or not file.fields
-        return is_same_kind and all(
-            name in given and is_covered_by(kind, given[name]) for name, kind in own.fields
-        )
+        return is_same_kind and all(name in given and is_covered_by(kind, given[name]) for name, kind in own.fields)
     if isinstance(own, Array) and isinstance(file, Array):
         return is_covered_by(own.items, file.items)
     if isinstance(own, Map) and isinstance(file, Map):
@@ -156,7 +154,7 @@ def label(kind: Type) -> str:
     return f"map of {label(kind.values)}" if isinstance(kind, Map) else kind
 
 
-def _type_of(value: object, depth: int, depth_max: int) -> Type:  # noqa: PLR0911 - one return per JSON type
+def _type_of(value: object, depth: int, depth_max: int) -> Type:
     """Infer a type; `depth` is what a container here would have."""
     if isinstance(value, str):
         return "string"
@@ -173,9 +171,7 @@ def _type_of(value: object, depth: int, depth_max: int) -> Type:  # noqa: PLR091
     if isinstance(value, Exact) or depth > depth_max:
         return "json"
     if isinstance(value, dict):
-        return Record(
-            tuple(sorted((name, _type_of(item, depth + 1, depth_max)) for name, item in value.items()))
-        )
+        return Record(tuple(sorted((name, _type_of(item, depth + 1, depth_max)) for name, item in value.items())))
     assert isinstance(value, list), f"{type(value)} is not JSON"
     return Array(join([_type_of(item, depth + 1, depth_max) for item in value]))
 

@@ -45,10 +45,7 @@ def later_batches(flushes: Iterable[FlushRecord], before: Committed, after: Comm
     for flush in flushes:
         covered = [one for one in flush.topic_partitions if one.first_offset != one.next_offset]
         if covered and all(
-            (before.get(tp_of(one)) or 0)
-            <= one.first_offset
-            < one.next_offset
-            <= (after.get(tp_of(one)) or 0)
+            (before.get(tp_of(one)) or 0) <= one.first_offset < one.next_offset <= (after.get(tp_of(one)) or 0)
             for one in covered
         ):
             later.add(flush.batch_id)
@@ -70,16 +67,12 @@ def check_contiguity(
         for one in covered:
             name = "gap" if one.first_offset > reached else "overlap"
             if one.first_offset != reached:
-                findings.add(
-                    Kind.FLUSH, f"{tp}: {name} between {reached} and [{one.first_offset}, {one.next_offset})"
-                )
+                findings.add(Kind.FLUSH, f"{tp}: {name} between {reached} and [{one.first_offset}, {one.next_offset})")
             if one.next_offset < one.first_offset:
                 findings.add(Kind.FLUSH, f"{tp}: [{one.first_offset}, {one.next_offset}) runs backwards")
             reached = max(reached, one.next_offset)
         if reached != end:
-            findings.add(
-                Kind.FLUSH, f"{tp}: flush records reach {reached}, the group's committed offset is {end}"
-            )
+            findings.add(Kind.FLUSH, f"{tp}: flush records reach {reached}, the group's committed offset is {end}")
 
 
 def check_flushes(announced: Announced, table: SourceTable, findings: Findings) -> None:
@@ -96,9 +89,7 @@ def check_flushes(announced: Announced, table: SourceTable, findings: Findings) 
         _check_totals(flush, batch, findings)
         lines = {tp_of(flushed): flushed for flushed in flush.topic_partitions}
         for tp in (batch.in_files.keys() | batch.dead_letters.keys()) - lines.keys():
-            findings.add(
-                Kind.FLUSH, f"batch {flush.batch_id}: data of {tp}, which its flush record does not name"
-            )
+            findings.add(Kind.FLUSH, f"batch {flush.batch_id}: data of {tp}, which its flush record does not name")
         for tp, flushed in lines.items():
             _check_line(flush.batch_id, flushed, batch, table, findings)
             if flushed.entries != batch.in_files[tp] + batch.dead_letters[tp] + flushed.discarded_replays:
@@ -125,9 +116,7 @@ def _check_reference(reference: Reference, flush: FlushRecord, findings: Finding
     where = f"reference {reference.reference_id}"
     if (reference.worker, reference.generation) != (flush.worker, flush.generation):
         findings.add(Kind.REFERENCE, f"{where}: worker or generation is not that of its flush record")
-    lines = {
-        (one.topic, one.partition): (one.first_offset, one.next_offset) for one in flush.topic_partitions
-    }
+    lines = {(one.topic, one.partition): (one.first_offset, one.next_offset) for one in flush.topic_partitions}
     for source in reference.sources:
         given = (source.first_offset, source.next_offset)
         covered = lines.get((source.topic, source.partition))

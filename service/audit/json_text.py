@@ -57,11 +57,10 @@ def may_hold_surrogates(text: str) -> bool:
     return _SURROGATE_ESCAPE.search(text) is not None
 
 
-def holds_lone_surrogates(text: str) -> bool:
-    """Tell whether valid JSON holds a string that is not Unicode, even under a key given twice."""
-    pairs = _PAIRS.decode(text)
+def holds_lone_surrogates(value: object) -> bool:
+    """Tell whether a parsed value holds a string that is not Unicode."""
     try:
-        json.dumps(pairs, ensure_ascii=False, default=str).encode()
+        json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         return True
     return False
@@ -123,6 +122,3 @@ def _refuse(literal: str) -> object:
 
 _ROUNDING = json.JSONDecoder(parse_float=_rounded, parse_int=_integer, parse_constant=_refuse)
 _KEEPING = json.JSONDecoder(parse_float=_kept, parse_int=_integer, parse_constant=_refuse)
-_PAIRS = json.JSONDecoder(
-    object_pairs_hook=list, parse_float=_rounded, parse_int=_integer, parse_constant=_refuse
-)

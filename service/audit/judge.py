@@ -9,7 +9,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
-from service.audit.decode import NO_REASONS, DecodedRecord, Decoder, JsonObject, Reasons
+from service.audit.decode import NO_REASONS, DecodedEntry, Decoder, Reasons
 from service.audit.equal import DIGEST_BYTES, canonical, digest
 from service.audit.expected_schema import Type, characters_of, fields_of, type_of_entry
 from service.audit.locate import IdRule, Surroundings, TimeRule, UserRule, root_of
@@ -72,36 +72,28 @@ class Judge:
         decoded = self._decoder.decode(record.value)
         around = Surroundings(record, decoded.envelope, self.parse)
         root = root_of(around, self._chain_header) if record.headers else None
-        entries = [
-            JudgedEntry(None, entry.reasons)
-            if entry.value is None
-            else self._judge_entry(entry.value, around, record.timestamp_ms, root)
-            for entry in decoded.entries
-        ]
+        entries = [self._judge_entry(entry, around, record.timestamp_ms, root) for entry in decoded.entries]
         return JudgedRecord(entries, decoded.is_whole)
 
     def values(self, record: SourceRecord) -> list[object]:
         """Give a record's entries in the form of `equal`, None for dead ones: to explain a difference."""
-        decoded: DecodedRecord = self._decoder.decode(record.value)
+        decoded = self._decoder.decode(record.value)
         return [None if entry.value is None else canonical(entry.value) for entry in decoded.entries]
 
     def _judge_entry(
-        self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None, root: RootLink | None
+        self, decoded: DecodedEntry, around: Surroundings, timestamp_ms: int | None, root: RootLink | None
     ) -> JudgedEntry:
+        entry, reasons = decoded.value, decoded.reasons
+        if entry is None:
+            return JudgedEntry(None, reasons)
         user = self._user.user_of(entry, around)
         time_us = self._time.time_of(entry, around, timestamp_ms)
         place = None if time_us is None else date_and_hour(time_us, self._zone)
-        kind = type_of_entry(entry, depth_max=self._limits.depth_max)
-        is_oversized = (
-            fields_of(kind) > self._limits.fields_max or 2 * characters_of(kind) > self._limits.bytes_max
-        )
-        reasons = frozenset({Reason.TOO_MANY_FIELDS}) if is_oversized else NO_REASONS
-        if user is None:
-            reasons |= {Reason.NO_USER}
-        if place is None:
-            reasons |= {Reason.NO_EVENT_TIME}
-        if user is None or place is None or time_us is None:
+        reasons |= {Reason.NO_USER} if user is None else NO_REASONS
+        reasons |= {Reason.NO_EVENT_TIME} if place is None else NO_REASONS
+        if user is None or place is None or time_us is None or reasons:
             return JudgedEntry(None, reasons)
+        kind = type_of_entry(entry, depth_max=self._limits.depth_max)
         living = Living(
             key=PartitionKey(user, *place),
             event_time_us=time_us,
@@ -111,7 +103,13 @@ class Judge:
             digest=digest(canonical(entry)),
             type=kind,
         )
-        return JudgedEntry(living, reasons)
+        return JudgedEntry(living, self._may_be_dead(kind))
+
+    def _may_be_dead(self, kind: Type) -> Reasons:
+        """Give the reason that an entry over the limits of a schema may have: it may be cut down or be dead."""
+        size = 2 * characters_of(kind)
+        is_over = fields_of(kind) > self._limits.fields_max or size > self._limits.bytes_max
+        return frozenset({Reason.TOO_MANY_FIELDS}) if is_over else NO_REASONS
 
 
 def value_digest(value: bytes | None) -> bytes:

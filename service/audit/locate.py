@@ -64,7 +64,7 @@ class Surroundings:
             value = self._parse(self.key_text)
         except (json.JSONDecodeError, RecursionError):
             return None
-        is_bad = may_hold_surrogates(self.key_text) and holds_lone_surrogates(self.key_text)
+        is_bad = may_hold_surrogates(self.key_text) and holds_lone_surrogates(value)
         return None if is_bad else value
 
     def header(self, name: str) -> str | None:
@@ -153,7 +153,7 @@ class TimeRule:
         time_us = self._first_readable(entry, around)
         if time_us is not None and self._is_plausible(time_us, timestamp_ms):
             return time_us
-        if self._settings.missing == "dead-letter" or timestamp_ms is None:
+        if self._settings.missing == "dead-letter" or timestamp_ms is None or timestamp_ms < 0:
             return None
         return timestamp_ms * 1_000
 

@@ -77,18 +77,14 @@ class ObjectAudit:
         """The first rows whose values are not those of the source."""
         return self._rows.altered
 
-    def check(
-        self, references: list[Reference], stored: StoredObject
-    ) -> list[tuple[Reference, list[Position]]]:
+    def check(self, references: list[Reference], stored: StoredObject) -> list[tuple[Reference, list[Position]]]:
         """Check one object and all references to it; give the order of entries by reference."""
         header_bytes = 0
         positions = []
         for reference in references:
             where = f"{reference.location.object} (reference {reference.reference_id})"
             self._check_bytes(reference, stored, where)
-            data = b"".join(
-                stored.data[start : start + length] for start, length in reference.location.ranges
-            )
+            data = b"".join(stored.data[start : start + length] for start, length in reference.location.ranges)
             tally = RowTally()
             try:
                 header_bytes = self._check_rows(reference, data, tally, where)
@@ -98,38 +94,25 @@ class ObjectAudit:
                 continue
             self._check_tally(reference, tally, where)
             self._check_schema(reference, tally, where)
-            positions.append(
-                (reference, [Position(tp, tally.first[tp], tally.last[tp]) for tp in sorted(tally.first)])
-            )
+            positions.append((reference, [Position(tp, tally.first[tp], tally.last[tp]) for tp in sorted(tally.first)]))
         self._check_shared(references, header_bytes)
         return positions
 
     def _check_bytes(self, reference: Reference, stored: StoredObject, where: str) -> None:
         location = reference.location
         if len(stored.data) != location.size:
-            self._findings.add(
-                Kind.OBJECT, f"{where}: {len(stored.data)} bytes, reference says {location.size}"
-            )
+            self._findings.add(Kind.OBJECT, f"{where}: {len(stored.data)} bytes, reference says {location.size}")
         value = _checksum(location.checksum.algorithm, stored.data)
         if value != location.checksum.value:
             name = location.checksum.algorithm
-            self._findings.add(
-                Kind.OBJECT, f"{where}: {name} is {value}, reference says {location.checksum.value}"
-            )
+            self._findings.add(Kind.OBJECT, f"{where}: {name} is {value}, reference says {location.checksum.value}")
         if location.etag is not None and stored.etag is not None and location.etag != stored.etag:
             self._findings.add(Kind.OBJECT, f"{where}: etag is {stored.etag}, reference says {location.etag}")
-        if any(
-            start < 0 or length < 1 or start + length > len(stored.data) for start, length in location.ranges
-        ):
+        if any(start < 0 or length < 1 or start + length > len(stored.data) for start, length in location.ranges):
             self._findings.add(Kind.OBJECT, f"{where}: a byte range is outside the object")
         partition = reference.partition
-        if (
-            "/date=" in location.object
-            and f"/date={partition.date}/hour={partition.hour:02}/" not in location.object
-        ):
-            self._findings.add(
-                Kind.MISPLACED, f"{where}: the key does not name {partition.date} {partition.hour:02}"
-            )
+        if "/date=" in location.object and f"/date={partition.date}/hour={partition.hour:02}/" not in location.object:
+            self._findings.add(Kind.MISPLACED, f"{where}: the key does not name {partition.date} {partition.hour:02}")
 
     def _check_shared(self, references: list[Reference], header_bytes: int) -> None:
         """Outline: bytes behind the header belong to one reference each; sort ranges, compare neighbours."""
@@ -140,9 +123,7 @@ class ObjectAudit:
             if start + length > header_bytes
         )
         if any(begin < end for (_, end), (begin, _) in pairwise(spans)):
-            self._findings.add(
-                Kind.OBJECT, f"{references[0].location.object}: the same bytes are referenced twice"
-            )
+            self._findings.add(Kind.OBJECT, f"{references[0].location.object}: the same bytes are referenced twice")
 
     def _check_rows(self, reference: Reference, data: bytes, tally: RowTally, where: str) -> int:
         blocks = fastavro.block_reader(io.BytesIO(data))
@@ -175,10 +156,7 @@ class ObjectAudit:
         sources = {TopicPartition(one.topic, one.partition): one for one in reference.sources}
         said = {tp: (one.min_offset, one.max_offset, one.entries) for tp, one in sources.items()}
         counted = {tp: (tally.first[tp][0], tally.last[tp][0], n) for tp, n in tally.sources.items()}
-        roots = {
-            (one.topic, one.partition): (one.min_offset, one.max_offset, one.entries)
-            for one in reference.roots
-        }
+        roots = {(one.topic, one.partition): (one.min_offset, one.max_offset, one.entries) for one in reference.roots}
         facts: dict[str, tuple[object, object]] = {
             "entries": (reference.entries, tally.entries),
             "event times": ((reference.event_time_min_us, reference.event_time_max_us), tally.times),
@@ -192,9 +170,7 @@ class ObjectAudit:
         schema = self._schemas.get(reference.schema.fingerprint)
         if schema is not None:
             nulls = {name: (one.nulls, one.non_nulls) for name, one in reference.field_counts.items()}
-            rows = {
-                name: (tally.entries - tally.non_nulls[name], tally.non_nulls[name]) for name in schema.names
-            }
+            rows = {name: (tally.entries - tally.non_nulls[name], tally.non_nulls[name]) for name in schema.names}
             wrong = sorted(name for name in nulls.keys() | rows.keys() if nulls.get(name) != rows.get(name))
             facts["field_counts"] = ({n: nulls.get(n) for n in wrong}, {n: rows.get(n) for n in wrong})
         for name, (stated, found) in facts.items():
@@ -239,9 +215,7 @@ def check_schema_object(fingerprint: str, data: bytes, texts: set[str], findings
     return text
 
 
-def understand_schema(
-    fingerprint: str, text: str, parse: Parse, findings: Findings
-) -> PublishedSchema | None:
+def understand_schema(fingerprint: str, text: str, parse: Parse, findings: Findings) -> PublishedSchema | None:
     """Read a published schema; report what is wrong with its form."""
     try:
         schema = PublishedSchema(text, parse)

@@ -80,18 +80,14 @@ class PublishedSchema:
             avro = ["null", avro]
         return self._type(avro[1], mark, path)
 
-    def _type(  # noqa: PLR0911 - one return per type
-        self, avro: Avro, mark: str | None, path: str
-    ) -> tuple[Type, Restore]:
+    def _type(self, avro: Avro, mark: str | None, path: str) -> tuple[Type, Restore]:
         kind = avro["type"] if isinstance(avro, dict) else avro
         mark = mark or (avro.get("mark") if isinstance(avro, dict) else None)
         if kind == "record" and mark is None:
             return self._record(avro["fields"], path)
         if kind == "array" and mark is None:
             items, restore = self._nullable(avro["items"], None, f"{path}[]")
-            return Array(items), lambda values: [
-                None if value is None else restore(value) for value in values
-            ]
+            return Array(items), lambda values: [None if value is None else restore(value) for value in values]
         if kind == "map" and mark == "empty-object":
             return Record(()), _map_reader(_same)
         if kind == "map" and mark is None:

@@ -70,9 +70,7 @@ def account(
         here = Accounts(totals.records, totals.entries, in_files, in_dead_letters, replays)
         sums = Accounts(*(one + other for one, other in zip(sums, here, strict=True)))
     if sums.discarded_replays:
-        findings.note(
-            f"{sums.discarded_replays} discarded replays are taken from flush records, not verified"
-        )
+        findings.note(f"{sums.discarded_replays} discarded replays are taken from flush records, not verified")
     return sums
 
 

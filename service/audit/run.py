@@ -38,9 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="objects read at the same time (%(default)s)",
     )
-    parser.add_argument(
-        "--json", type=Path, metavar="FILE", dest="json_file", help="write the report as JSON, too"
-    )
+    parser.add_argument("--json", type=Path, metavar="FILE", dest="json_file", help="write the report as JSON, too")
 
 
 def main(args: argparse.Namespace, settings: Settings) -> int:

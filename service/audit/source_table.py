@@ -106,9 +106,7 @@ class SourceColumns:
         self._offsets.append(record.offset)
         self._timestamps.append(-1 if record.timestamp_ms is None else record.timestamp_ms)
         self._wholes.append(judged.is_whole)
-        self._record_digests += record_digest(
-            value=value_digest(record.value), key=record.key, headers=headers
-        )
+        self._record_digests += record_digest(value=value_digest(record.value), key=record.key, headers=headers)
         for entry in judged.entries:
             self._add_entry(entry)
         self._first_rows.append(len(self._keys))

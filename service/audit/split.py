@@ -21,7 +21,7 @@ def split_array(text: str) -> list[str]:
     """Split the text of an array into the texts of its elements; an empty piece between commas is an element.
 
     Raises:
-        UnsplittableError: not closed, or something follows.
+        UnsplittableError: not closed, brackets do not match, or something follows.
     """
     return _split(text, opening="[", closing="]")
 
@@ -30,7 +30,7 @@ def split_object(text: str) -> list[tuple[str, str]]:
     """Split the text of an object into keys and the texts of their values.
 
     Raises:
-        UnsplittableError: not closed, something follows, or a key cannot be read.
+        UnsplittableError: as for arrays, or a key cannot be read.
     """
     members = []
     for piece in _split(text, opening="{", closing="}"):
@@ -52,17 +52,20 @@ def _split(text: str, *, opening: str, closing: str) -> list[str]:
         raise UnsplittableError
     pieces = []
     begin = 1
-    depth = 0
+    open_brackets: list[str] = []
     for token in _TOKEN.finditer(text, 1):
         mark = token[0]
         if mark[0] == '"':
             if not token[1]:
                 raise UnsplittableError  # a string that never ends swallows what separates elements
         elif mark in "[{":
-            depth += 1
-        elif depth and mark in "]}":
-            depth -= 1
-        elif depth == 0 and mark in (",", closing):
+            open_brackets.append("]" if mark == "[" else "}")
+        elif open_brackets:
+            if mark != "," and mark != open_brackets.pop():
+                raise UnsplittableError
+        elif mark not in (",", closing):
+            raise UnsplittableError
+        else:
             pieces.append(text[begin : token.start()])
             begin = token.end()
             if mark == closing:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta, tzinfo
+from decimal import Decimal
 from typing import Literal
 
 from service.audit.json_text import Exact
@@ -15,10 +16,12 @@ EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_DATE_AND_TIME = re.compile(r"\d{4}-?\d{2}-?\d{2}[T ]\d{2}.*", re.ASCII | re.DOTALL)
+_DATE_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*", re.ASCII | re.DOTALL)
 _NUMERIC = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
-_DIGITS_MAX = 4000
+# What Decimal holds exactly by default, and more than any calendar needs.
+_DIGITS_MAX = 28
 _PER_MICROSECOND = {"s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+_EXACT_PER_MICROSECOND = {unit: Decimal(repr(factor)) for unit, factor in _PER_MICROSECOND.items()}
 # Beyond any window; what cannot be held is readable and absurd.
 _NEVER = 1 << 100
 
@@ -64,9 +67,9 @@ def _from_text(text: str, unit: EpochUnit, zone: tzinfo) -> int | None:
     match = _NUMERIC.fullmatch(text)
     if match is None:
         return read_iso(text, zone)
-    if match[1] is not None:
-        return _from_float(float(text), unit)
-    return _from_integer(int(text), unit) if len(text) <= _DIGITS_MAX else _NEVER
+    if len(text) > _DIGITS_MAX:
+        return _NEVER
+    return _from_integer(int(text), unit) if match[1] is None else _from_decimal(Decimal(text), unit)
 
 
 def _from_integer(number: int, unit: EpochUnit) -> int:
@@ -90,10 +93,14 @@ def _from_float(number: float, unit: EpochUnit) -> int | None:
         return None
 
 
-def _unit_of(number: float) -> EpochUnit:
-    magnitude = abs(number)
-    if magnitude < 1e11:  # noqa: PLR2004 - seconds until the year 5138
+def _from_decimal(number: Decimal, unit: EpochUnit) -> int:
+    return round(number * _EXACT_PER_MICROSECOND[_unit_of(number) if unit == "auto" else unit])
+
+
+def _unit_of(number: float | Decimal) -> EpochUnit:
+    magnitude = int(abs(number))
+    if magnitude < 10**11:
         return "s"
-    if magnitude < 1e14:  # noqa: PLR2004 - the same in milliseconds
+    if magnitude < 10**14:
         return "ms"
-    return "us" if magnitude < 1e17 else "ns"  # noqa: PLR2004 - the same in microseconds
+    return "us" if magnitude < 10**17 else "ns"

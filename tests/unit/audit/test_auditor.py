@@ -408,9 +408,7 @@ def break_reference(world: World) -> None:
         (break_reference, {Kind.REFERENCE, Kind.MISSING, Kind.FLUSH}),
     ],
 )
-def test_audit_finds_a_fault_in_what_was_announced(
-    plant: Callable[[World], None], expected: set[Kind]
-) -> None:
+def test_audit_finds_a_fault_in_what_was_announced(plant: Callable[[World], None], expected: set[Kind]) -> None:
     world = clean_world().build()
     plant(world)
     report = world.audit(caught_up=False)

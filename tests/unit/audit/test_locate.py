@@ -71,9 +71,7 @@ def test_user_is_found_outside_the_entry() -> None:
 
 
 def test_last_header_of_a_name_counts() -> None:
-    record = SourceRecord(
-        TopicPartition("t", 0), 0, None, None, None, (("h", b"1"), ("h", b"2"), ("g", b"3"))
-    )
+    record = SourceRecord(TopicPartition("t", 0), 0, None, None, None, (("h", b"1"), ("h", b"2"), ("g", b"3")))
     assert user({}, "header:h", surroundings=Surroundings(record, None, parse_rounding)) == "2"
 
 
@@ -120,6 +118,8 @@ def test_root_is_the_first_link_of_the_chain(header: bytes | None, expected: Roo
         ("2024-05-01T12:00:00.1234567890123Z", NOON + 123_456),
         ("1969-12-31T23:59:59.999999Z", -1),
         ("2024-05-01", None),
+        ("2024-05-01T12Z", None),
+        ("20240501T120000Z", None),
         ("2024-05-01T25:00:00Z", None),
         ("2024-02-30T12:00:00Z", None),
         ("yesterday", None),
@@ -146,6 +146,8 @@ def test_text_without_offset_is_local_time() -> None:
         (NOON * 1000 + 999, "auto", NOON),
         (str(NOON // 10**3), "auto", NOON),
         ("1714564800.5", "auto", NOON + 500_000),
+        ("1714564800.0000015", "auto", NOON + 2),
+        ("9" * 100, "auto", 1 << 100),
         (1714564800.1234567, "auto", NOON + 123_457),
         (0.0000025, "s", 2),
         (99_999_999_999, "auto", 99_999_999_999_000_000),
@@ -160,9 +162,7 @@ def test_text_without_offset_is_local_time() -> None:
         (exact("1e400"), "s", None),
     ],
 )
-def test_epoch_numbers_are_read_by_unit_or_magnitude(
-    value: object, unit: EpochUnit, expected: int | None
-) -> None:
+def test_epoch_numbers_are_read_by_unit_or_magnitude(value: object, unit: EpochUnit, expected: int | None) -> None:
     assert read_time(value, unit=unit, zone=UTC) == expected
 
 

@@ -164,8 +164,7 @@ class World:
         """Write objects, references, flush records and dead letters."""
         self.references = [self._write(file) for file in self.files]
         self.dead_letters = [
-            letter.record._replace(headers=tuple(headers_of(letter, batch_id=batch)))
-            for batch, letter in self.dead
+            letter.record._replace(headers=tuple(headers_of(letter, batch_id=batch))) for batch, letter in self.dead
         ]
         self.flush_records = [self._flush(batch, ranges) for batch, ranges in self.flushes.items()]
         return self
@@ -188,9 +187,7 @@ class World:
         )
         self.flush_records[number] = msgspec.structs.replace(flush, topic_partitions=lines)
 
-    def change_column(
-        self, number: int, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]
-    ) -> None:
+    def change_column(self, number: int, name: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
         """Put another column into a file's schema."""
         file = self.files[number]
         file.columns = [change(dict(one)) if one["name"] == name else one for one in file.columns]
@@ -241,9 +238,7 @@ class World:
         for tp, (first, end) in ranges.items():
             here = [one for one in self.source if one.tp == tp and first <= one.offset < end]
             rows = sum(1 for file in self.files if file.batch == batch for row in file.rows if row.tp == tp)
-            dead = sum(
-                letter.entries for name, letter in self.dead if name == batch and letter.record.tp == tp
-            )
+            dead = sum(letter.entries for name, letter in self.dead if name == batch and letter.record.tp == tp)
             lines.append(
                 FlushedTopicPartition(
                     topic=tp.topic, partition=tp.partition, first_offset=first, next_offset=end,
@@ -288,9 +283,7 @@ class MemoryTopics:
         for one in world.source:
             self._messages[one.tp].append(one)
         tp = TopicPartition("dead-letters", 0)
-        self._messages[tp] = [
-            one._replace(tp=tp, offset=number) for number, one in enumerate(world.dead_letters)
-        ]
+        self._messages[tp] = [one._replace(tp=tp, offset=number) for number, one in enumerate(world.dead_letters)]
 
     def topic_partitions(self, topic: str) -> list[TopicPartition]:
         """List the TopicPartitions of a topic."""
