@@ -13,6 +13,7 @@ from service.audit.json_text import (
     Parse,
     depth_of,
     depth_of_text,
+    holds_invalid_bytes,
     holds_lone_surrogates,
     may_hold_surrogates,
     parse_keeping,
@@ -119,7 +120,7 @@ class Decoder:
         except UnsplittableError:
             pass  # judged as one text
         entry = self._entry_of_text(text)
-        return DecodedRecord([entry], is_whole=bool(entry.reasons))
+        return DecodedRecord([entry], is_whole=entry.value is None)
 
     def _decode_envelope(self, members: Iterable[tuple[str, str]], field: str) -> DecodedRecord:
         texts = dict(members)
@@ -143,8 +144,8 @@ class Decoder:
             reasons |= {Reason.TOO_DEEP} if may_be_deep and depth_of_text(text) > depth_max else NO_REASONS
             return DecodedEntry(None, reasons | ({Reason.INVALID_UNICODE} if is_suspect else NO_REASONS))
         reasons = NO_REASONS
-        if is_suspect and holds_lone_surrogates(value):
-            reasons = frozenset({Reason.INVALID_UNICODE})
+        if is_suspect and (holds_invalid_bytes(text) or holds_lone_surrogates(value)):
+            reasons = frozenset({Reason.INVALID_UNICODE, Reason.MALFORMED})
         return self._entry(value, is_too_deep=may_be_deep and depth_of(value) > depth_max, reasons=reasons)
 
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 _INTEGER_DIGITS_MAX = 4300
 _NUMBER = re.compile(r"(-?)(\d+)(?:\.(\d+))?(?:[eE]([+-]?\d+))?")
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _BRACKET = re.compile(r'"(?:[^"\\]+|\\.)*"?|[\[\]{}]', re.DOTALL)
 
 Parse = Callable[[str], object]
@@ -55,6 +56,11 @@ def parse_keeping(text: str) -> object:
 def may_hold_surrogates(text: str) -> bool:
     """Tell cheaply whether a closer look for lone surrogates is needed."""
     return _SURROGATE_ESCAPE.search(text) is not None
+
+
+def holds_invalid_bytes(text: str) -> bool:
+    """Tell whether text that was decoded with `surrogateescape` held bytes that are not UTF-8."""
+    return _SURROGATE.search(text) is not None
 
 
 def holds_lone_surrogates(value: object) -> bool:

@@ -98,7 +98,7 @@ def _from_decimal(number: Decimal, unit: EpochUnit) -> int:
 
 
 def _unit_of(number: float | Decimal) -> EpochUnit:
-    magnitude = int(abs(number))
+    magnitude = abs(int(number))
     if magnitude < 10**11:
         return "s"
     if magnitude < 10**14:

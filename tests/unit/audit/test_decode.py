@@ -105,9 +105,9 @@ def test_elements_that_are_no_objects_are_dead_alone() -> None:
 
 def test_lone_surrogate_is_dead_alone_and_a_pair_is_not() -> None:
     assert decode(r'[{"a":"\ud800"},{"a":"\ud83d\ude00"},{"\udfff":1}]') == [
-        {DEAD.INVALID_UNICODE},
+        {DEAD.INVALID_UNICODE, DEAD.MALFORMED},
         {"a": "\U0001f600"},
-        {DEAD.INVALID_UNICODE},
+        {DEAD.INVALID_UNICODE, DEAD.MALFORMED},
     ]
 
 
@@ -116,7 +116,11 @@ def test_lone_surrogate_that_a_later_key_replaces_does_not_count() -> None:
 
 
 def test_invalid_utf8_inside_an_element_is_dead_alone() -> None:
-    assert decode(b'[{"a":"\xff"},{"a":"\xc3\xa9"}]') == [{DEAD.INVALID_UNICODE}, {"a": "é"}]
+    assert decode(b'[{"a":"\xff"},{"a":"\xc3\xa9"}]') == [
+        {DEAD.INVALID_UNICODE, DEAD.MALFORMED},
+        {"a": "é"},
+    ]
+    assert decode(b'{"a":"\xff","a":1}') == [{DEAD.INVALID_UNICODE, DEAD.MALFORMED}]
 
 
 def test_nesting_counts_the_entry_as_first_level() -> None:
@@ -177,7 +181,8 @@ def test_envelope_that_is_malformed_itself_is_dead_as_a_whole() -> None:
 
 def test_ndjson_has_one_entry_per_line_that_is_not_blank() -> None:
     text = '{"a":1}\n\n  \t\r\n[{"a":2}]\n{"a":\n{"a":"\\ud800"}\r\n{"a":3}\n'
-    expected = [{"a": 1}, {DEAD.NOT_AN_OBJECT}, {DEAD.MALFORMED}, {DEAD.INVALID_UNICODE}, {"a": 3}]
+    not_unicode = {DEAD.INVALID_UNICODE, DEAD.MALFORMED}
+    expected = [{"a": 1}, {DEAD.NOT_AN_OBJECT}, {DEAD.MALFORMED}, not_unicode, {"a": 3}]
     assert decode(text, format="ndjson") == expected
 
 
