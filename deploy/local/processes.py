@@ -55,6 +55,11 @@ class ServerProcess:
         """The server's own process id (the leash has become the server)."""
         return self._child.pid
 
+    @property
+    def exit_code(self) -> int | None:
+        """How the process ended: its code, minus the signal that ended it, None while it runs."""
+        return self._child.poll()
+
     def is_alive(self) -> bool:
         """Say whether the process still exists; true also while it is paused."""
         return self._child.poll() is None

@@ -87,7 +87,7 @@ class S3Store:
             try:
                 answer = self._client.put_object(**arguments)
                 if answer.get("ETag"):
-                    return StoredObject(key, answer["ETag"].strip('"'), answer.get("VersionId"))
+                    return StoredObject(key, answer["ETag"], answer.get("VersionId"))
                 problem = "an answer without ETag"
             except ClientError as error:
                 if _status(error) == _TAKEN:
@@ -131,7 +131,7 @@ class S3Store:
             self._log.warning("key_taken", key=key)
             return None
         self._log.info("upload_confirmed", key=key)
-        return StoredObject(key, found["ETag"].strip('"'), found.get("VersionId"))
+        return StoredObject(key, found["ETag"], found.get("VersionId"))
 
     def _refuse_hopeless(self, error: ClientError) -> None:
         status, code = _status(error), _code(error)

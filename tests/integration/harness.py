@@ -1,0 +1,207 @@
+"""A deployment of the worker for one test: topics, bucket, processes, and the audit as the judge.
+
+Workers are real processes (`python -m service run`) with short intervals; their logs are read as JSON lines.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from confluent_kafka import Message
+
+from deploy.local.processes import ServerProcess
+from deploy.local.s3 import S3Endpoint
+from service.core.reference import FlushRecord, Reference, decode_flush_record, decode_reference
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+PROTOCOLS = ("range", "cooperative-sticky", "consumer")
+DRAIN_S = 90.0
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the audit said."""
+
+    exit_code: int
+    text: str
+    json: dict[str, Any]
+
+
+class Deployment:
+    """Everything of one test; a context manager that leaves no process behind."""
+
+    def __init__(
+        self,
+        *,
+        kafka: KafkaHelper,
+        s3: S3Helper,
+        names: Names,
+        root: Path,
+        partitions: int = 6,
+        protocol: str = "cooperative-sticky",
+        bootstrap_servers: str | None = None,
+        endpoint: S3Endpoint | None = None,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        self.kafka = kafka
+        self.s3 = s3
+        self.root = root
+        self.workers: dict[str, ServerProcess] = {}
+        self.group = names.group()
+        self.source = kafka.create_topic(names.topic("source"), partitions=partitions)
+        self.references_topic = kafka.create_topic(names.topic("references"), partitions=3)
+        self.flushes_topic = kafka.create_topic(names.topic("flushes"), partitions=1)
+        self.dead_letters_topic = kafka.create_topic(names.topic("dead"), partitions=1)
+        self.bucket = s3.create_bucket(names.bucket())
+        self._direct = {
+            **_client_settings(kafka.bootstrap_servers, s3.endpoint),
+            **self._settings(protocol),
+            **(settings or {}),
+        }
+        self._disturbed = self._direct | _client_settings(
+            bootstrap_servers or kafka.bootstrap_servers, endpoint or s3.endpoint
+        )
+
+    def _settings(self, protocol: str) -> dict[str, str]:
+        return {
+            "LOGP_KAFKA__GROUP_ID": self.group,
+            "LOGP_KAFKA__GROUP_PROTOCOL": "consumer" if protocol == "consumer" else "classic",
+            "LOGP_KAFKA__ASSIGNMENT_STRATEGY": "range" if protocol == "range" else "cooperative-sticky",
+            "LOGP_KAFKA__SOURCE_TOPICS": json.dumps([self.source]),
+            "LOGP_KAFKA__REFERENCES_TOPIC": self.references_topic,
+            "LOGP_KAFKA__FLUSHES_TOPIC": self.flushes_topic,
+            "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.dead_letters_topic,
+            "LOGP_KAFKA__SESSION_TIMEOUT_S": "6",
+            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "60",
+            "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "10",
+            "LOGP_FLUSH__INTERVAL_S": "2",
+            "LOGP_FLUSH__UPLOAD_DEADLINE_S": "15",
+            "LOGP_FLUSH__COMMIT_BUDGET_S": "10",
+            "LOGP_FLUSH__REVOKE_BUDGET_S": "30",
+            "LOGP_FLUSH__BACKOFF_MAX_S": "4",
+            "LOGP_S3__BUCKET": self.bucket,
+            "LOGP_S3__READ_TIMEOUT_S": "5",
+            "LOGP_HTTP__HOST": "127.0.0.1",
+            "LOGP_HTTP__PORT": "0",
+            "LOGP_LOG__FORMAT": "json",
+            "LOGP_TIME__PATHS": '["time", "timestamp", "@timestamp"]',
+        }
+
+    def environment(self, **settings: str) -> dict[str, str]:
+        """The environment of a worker or a command, past any proxy; nothing of ours is taken over."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("LOGP_")}
+        return {**inherited, **self._direct, "PYTHONPATH": str(REPOSITORY), **settings}
+
+    # Workers.
+
+    def start(self, name: str, **settings: str) -> ServerProcess:
+        """Start a worker; a name may start again after its process has ended."""
+        env = self.environment() | self._disturbed
+        env |= {"LOGP_WORKER": name, "LOGP_SPOOL__DIRECTORY": str(self.root / "spool"), **settings}
+        process = ServerProcess(name, [sys.executable, "-m", "service", "run"], log=self.log_of(name), env=env)
+        self.workers[name] = process
+        return process
+
+    def stop_all(self) -> dict[str, int | None]:
+        """Ask all workers to stop, wait, and give their exit codes."""
+        for process in self.workers.values():
+            process.terminate()
+        for process in self.workers.values():
+            process.wait(grace_s=60)
+        return {name: process.exit_code for name, process in self.workers.items()}
+
+    def log_of(self, name: str) -> Path:
+        """Where a worker writes."""
+        return self.root / "logs" / f"{name}.log"
+
+    def events(self, *names: str) -> list[dict[str, Any]]:
+        """All events of the workers named, or of all."""
+        found = []
+        for name in names or tuple(self.workers):
+            for line in self.log_of(name).read_text().splitlines():
+                if line.startswith("{") and line.endswith("}"):  # not a line cut by SIGKILL
+                    found.append(json.loads(line))
+        return found
+
+    def count(self, event: str, *names: str) -> int:
+        """How often an event happened."""
+        return Counter(found["event"] for found in self.events(*names))[event]
+
+    # Progress.
+
+    def committed(self) -> int:
+        """Sum of the committed offsets."""
+        return sum(self.kafka.committed_offsets(self.group, self.source).values())
+
+    def wait_drained(self, written: Iterable[tuple[int, int]], *, timeout_s: float = DRAIN_S) -> None:
+        """Wait until every record written, as (partition, offset), is below the committed offsets."""
+        last: dict[int, int] = {}
+        for partition, offset in written:
+            last[partition] = max(offset, last.get(partition, -1))
+
+        def is_drained() -> bool:
+            committed = self.kafka.committed_offsets(self.group, self.source)
+            return all(committed.get(partition, 0) > offset for partition, offset in last.items())
+
+        self.kafka.wait_for(f"commit past {last}", is_drained, timeout_s=timeout_s)
+
+    # What came out.
+
+    def references(self) -> list[Reference]:
+        """All committed references."""
+        return [decode_reference(_value(message)) for message in self.kafka.read_committed(self.references_topic)]
+
+    def flush_records(self) -> list[FlushRecord]:
+        """All committed flush records."""
+        return [decode_flush_record(_value(message)) for message in self.kafka.read_committed(self.flushes_topic)]
+
+    def dead_letters(self) -> list[Message]:
+        """All committed dead letters."""
+        return self.kafka.read_committed(self.dead_letters_topic)
+
+    def audit(self, *arguments: str) -> Report:
+        """Run the audit as its own process, past any proxy."""
+        file = self.root / "audit.json"
+        command = [sys.executable, "-m", "service", "audit", "--json", str(file), *arguments]
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=240, check=False)
+        report = json.loads(file.read_text()) if file.exists() else {}
+        return Report(done.returncode, done.stdout + done.stderr, report)
+
+    def require_clean(self) -> Report:
+        """Run the audit and fail with its report unless it is clean and complete."""
+        report = self.audit("--require-caught-up")
+        assert report.exit_code == 0, report.text
+        return report
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill what still runs."""
+        for process in self.workers.values():
+            process.kill()
+
+
+def _client_settings(bootstrap_servers: str, endpoint: S3Endpoint) -> dict[str, str]:
+    return {
+        "LOGP_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
+        "LOGP_S3__ENDPOINT_URL": endpoint.url,
+        "LOGP_S3__ACCESS_KEY": endpoint.access_key,
+        "LOGP_S3__SECRET_KEY": endpoint.secret_key,
+    }
+
+
+def _value(message: Message) -> bytes:
+    value = message.value()
+    assert value is not None, "references and flush records have values"
+    return value
