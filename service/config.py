@@ -25,6 +25,7 @@ from pydantic_settings import (
 from service.errors import SettingsError
 
 PREFIX = "LOGP_"
+ANSWER_MARGIN_S = 20.0  # for answers about offsets, beyond the transaction time-out of a worker that died
 
 
 def _known_zone(name: str) -> str:
@@ -116,9 +117,9 @@ class InputSettings(Section):
 
 
 class UserSettings(Section):
-    """Where the user of an entry is found.
+    r"""Where the user of an entry is found.
 
-    A path is dotted keys (`\\.` for a dot in a key) of the entry; `envelope:path`, `key`, `key:path`
+    A path is dotted keys (`\.` for a dot in a key) of the entry; `envelope:path`, `key`, `key:path`
     (the record key as JSON) and `header:name` look elsewhere. The first that yields a value wins.
     """
 
@@ -235,7 +236,7 @@ class S3Settings(Section):
     connect_timeout_s: PositiveSeconds = Field(5, description="Seconds to connect.")
     read_timeout_s: PositiveSeconds = Field(20, description="Seconds without a byte of an answer.")
     attempts: int = Field(5, ge=1, description="Attempts per object within the upload deadline.")
-    conditional: bool = Field(True, description="Send If-None-Match: * with every PUT.")
+    conditional: bool = Field(default=True, description="Send If-None-Match: * with every PUT.")
     checksum: Literal["sha256", "crc32"] = Field(
         "sha256", description="Checksum sent with every PUT, verified by the store."
     )

@@ -1,3 +1,4 @@
+# ruff: noqa: E501 - one sentence, one line
 """The rules between settings: each has a name, and says what to change, with the numbers in it (DESIGN 4.7, W10).
 
 `find_problems` returns all of them at once; the checks are plain functions from settings to sentences.
@@ -9,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from service.adapters.kafka_options import refused
-from service.config import Settings
+from service.config import ANSWER_MARGIN_S, Settings
 from service.core.locate import compile_path
 
 BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
@@ -36,6 +37,12 @@ def _times(settings: Settings) -> Iterator[str]:
             f"flush.upload_deadline_s ({flush.upload_deadline_s:g}) + flush.commit_budget_s ({flush.commit_budget_s:g}) + "
             f"kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) must be under kafka.max_poll_interval_s "
             f"({kafka.max_poll_interval_s:g})"
+        )
+    waits = max(kafka.transaction_timeout_s + ANSWER_MARGIN_S, 2 * kafka.transaction_timeout_s)
+    if waits >= kafka.max_poll_interval_s:
+        yield (
+            f"kafka.max_poll_interval_s ({kafka.max_poll_interval_s:g}) must exceed {waits:g}: a worker may have to wait "
+            f"for the end of another's transaction, kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) and more"
         )
     if flush.commit_budget_s >= flush.revoke_budget_s:
         yield (

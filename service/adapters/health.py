@@ -39,7 +39,7 @@ class Health:
     def ready(self) -> Answer:
         """Whether the worker takes part."""
         if self.is_draining:
-            return Answer(False, "draining")
+            return Answer(well=False, text="draining")
         return Answer(self.is_member, "member of the group" if self.is_member else "not a member of the group yet")
 
 

@@ -19,6 +19,7 @@ from service.core.exchange import Clock, Membership, Message
 from service.core.model import TopicPartition
 from service.errors import CommitAbortedError, CommitUnknownError, MembershipError, SourceError, StopError
 
+TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - librdkafka's own codes begin with an underscore
 _INIT_TRY_S = 10.0
 _ABORT_S = 10.0
 _HOPELESS = {
@@ -189,6 +190,4 @@ class _Deliveries:
         if self.error is not None:
             raise KafkaException(self.error)
         if self.acknowledged != messages:
-            raise KafkaException(
-                KafkaError(KafkaError._TIMED_OUT, f"{self.acknowledged} of {messages} messages are acknowledged")
-            )
+            raise KafkaException(KafkaError(TIMED_OUT, f"{self.acknowledged} of {messages} messages are acknowledged"))

@@ -6,6 +6,7 @@ Assignments are made with explicit offsets, inside the callback, so that a start
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from service.core.model import SourceRecord, TopicPartition
 from service.errors import SourceError, StartPositionError
 
 _METADATA_MAGIC = b"CGMDv2:"
+_SEEK_ATTEMPTS, _SEEK_PAUSE_S = 50, 0.1
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 
 # Errors of a TopicPartition or the group that no waiting mends; the rest librdkafka retries by itself.
@@ -184,13 +186,21 @@ class KafkaConsumer:
     def seek(self, tp: TopicPartition, offset: int) -> None:
         """Go to an offset; librdkafka drops what it had fetched before.
 
+        A TopicPartition that was assigned a moment ago may not be fetched yet: then it is tried again.
+
         Raises:
             SourceError: the TopicPartition cannot be sought.
         """
-        try:
-            self._consumer.seek(confluent_kafka.TopicPartition(*tp, offset))
-        except KafkaException as error:
-            raise SourceError(f"{tp} cannot be sought to {offset}: {error.args[0].str()}") from error
+        for attempt in range(_SEEK_ATTEMPTS):
+            try:
+                self._consumer.seek(confluent_kafka.TopicPartition(*tp, offset))
+            except KafkaException as error:
+                problem = error.args[0]
+                if problem.code() != KafkaError._STATE or attempt + 1 == _SEEK_ATTEMPTS:  # noqa: SLF001
+                    raise SourceError(f"{tp} cannot be sought to {offset}: {problem.str()}") from error
+                time.sleep(_SEEK_PAUSE_S)
+            else:
+                return
 
     def pause(self) -> None:
         """Take no records, of what is assigned meanwhile neither."""

@@ -31,7 +31,7 @@ class ClientLog(logging.Handler):
 def client_logger(client: str) -> tuple[logging.Logger, ClientLog]:
     """Make a logger to pass to a client, and its handler."""
     handler = ClientLog(client)
-    logger = logging.Logger(f"librdkafka.{client}", logging.DEBUG)
+    logger = logging.Logger(f"librdkafka.{client}", logging.DEBUG)  # noqa: LOG001 - not in the tree of loggers: nobody else handles it
     logger.addHandler(handler)
     return logger, handler
 

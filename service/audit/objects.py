@@ -179,8 +179,8 @@ class ObjectAudit:
 
     def _check_schema(self, reference: Reference, tally: RowTally, where: str) -> None:
         published = self._schemas.get(reference.schema.fingerprint)
-        if published is None or not tally.types:
-            return  # reported where the schema was fetched, or all rows are unexpected
+        if published is None or not tally.types or not tally.all_in_source:
+            return  # reported where the schema was fetched, or entries are unexpected or gone
         expected = self._expected_type(frozenset(tally.types))
         limits = self._limits
         if fields_of(expected) > limits.fields_max or 2 * characters_of(expected) > limits.bytes_max:

@@ -37,6 +37,7 @@ class RowTally:
         self.first: dict[TopicPartition, tuple[int, int]] = {}
         self.last: dict[TopicPartition, tuple[int, int]] = {}
         self.types: set[int] = set()
+        self.all_in_source = True
 
     def add(self, meta: dict[str, Any], tp: TopicPartition, values: object) -> None:
         """Count a row."""
@@ -86,6 +87,7 @@ class RowAudit:
         where = f"{where}: {tp} offset {offset} index {index}"
         columns = self._table.of(tp)
         if offset < columns.low_offset:
+            tally.all_in_source = False
             return  # the source is gone; stated as a doubt
         record = columns.find(offset)
         if record is None or not 0 <= index < record.entries:

@@ -6,16 +6,17 @@ from struct import Struct
 
 _double = Struct("<d")
 pack_double = _double.pack
+_CONTINUES = 0x80  # the bit of a byte that says that more follow
 
 
 def encode_long(value: int) -> bytes:
     """Encode an int64: zigzag, then seven bits a byte, lowest first."""
     rest = (value << 1) ^ (value >> 63)
-    if rest < 0x80:
+    if rest < _CONTINUES:
         return bytes((rest,))
     out = bytearray()
-    while rest >= 0x80:
-        out.append((rest & 0x7F) | 0x80)
+    while rest >= _CONTINUES:
+        out.append((rest & 0x7F) | _CONTINUES)
         rest >>= 7
     out.append(rest)
     return bytes(out)
@@ -27,7 +28,7 @@ def decode_long(data: bytes | memoryview, at: int) -> tuple[int, int]:
     at += 1
     rest = byte & 0x7F
     shift = 7
-    while byte & 0x80:
+    while byte & _CONTINUES:
         byte = data[at]
         at += 1
         rest |= (byte & 0x7F) << shift

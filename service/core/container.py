@@ -1,6 +1,6 @@
-"""Avro object container file: header and blocks as bytes (Avro specification 1.12, "Object Container Files").
+r"""Avro object container file: header and blocks as bytes (Avro specification 1.12, "Object Container Files").
 
-header   Obj\\x01, metadata map (avro.schema, avro.codec, ours), 16 bytes of sync marker
+header   Obj\x01, metadata map (avro.schema, avro.codec, ours), 16 bytes of sync marker
 block    long rows, long bytes, compressed rows, sync marker
 """
 

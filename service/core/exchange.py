@@ -32,8 +32,11 @@ class Membership(NamedTuple):
 
     @property
     def is_proof(self) -> bool:
-        """Whether a broker would check it: without generation and member id it would not (TESTING 0.3)."""
-        return self.generation >= 0 and self.member_id != ""
+        """Whether a broker would check it: without generation and member id it would not (TESTING 0.3).
+
+        Members count from 1; a KIP-848 member that was put out has epoch 0 until it is in again.
+        """
+        return self.generation > 0 and self.member_id != ""
 
 
 class Message(NamedTuple):

@@ -1,6 +1,6 @@
-"""Where user, event time and id of an entry are found: paths, compiled once (DESIGN 3.1).
+r"""Where user, event time and id of an entry are found: paths, compiled once (DESIGN 3.1).
 
-a.b            key `b` in the object under key `a` of the entry; `\\.` is a dot inside a key
+a.b            key `b` in the object under key `a` of the entry; `\.` is a dot inside a key
 envelope:a.b   the same in the envelope
 key            the record key as text;    key:a.b   the record key read as a JSON object
 header:name    the last header of that name, as text
@@ -29,7 +29,7 @@ def split_path(path: str) -> tuple[str, ...]:
     """
     keys = tuple(key.replace("\\.", ".") for key in _DOT.split(path))
     if not all(keys):
-        raise ValueError(f"{path!r} has an empty key; write `\\.` for a dot inside a key")
+        raise ValueError(f"{path!r} has an empty key; write `\.` for a dot inside a key")
     return keys
 
 

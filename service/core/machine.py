@@ -129,13 +129,20 @@ class FlushDiscarded:
 
 
 @dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker cannot go on; nothing is committed any more."""
+
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Tick:
     """Time went by."""
 
     at_s: float
 
 
-Event = Assigned | Revoked | Lost | FlushDue | StopRequested | FlushCommitted | FlushDiscarded | Tick
+Event = Assigned | Revoked | Lost | FlushDue | StopRequested | FlushCommitted | FlushDiscarded | Failed | Tick
 
 
 # Effects, in the order in which the shell performs them.
@@ -215,9 +222,19 @@ def handle(state: WorkerState, event: Event, *, backoff_max_s: float) -> Step:
 def _step(state: WorkerState, event: Event, backoff_max_s: float) -> Step:
     if state.phase in (Phase.STOPPED, Phase.FAILED):
         return _when_final(state, event)
+    if isinstance(event, Failed):  # also in the middle of a flush
+        return replace(state, phase=Phase.FAILED, after=After()), (Discard(),)
     outcome = isinstance(event, FlushCommitted | FlushDiscarded)
     if outcome != (state.phase is Phase.FLUSHING):
         raise InvalidTransitionError(f"{event} in {state.phase}")
+    return _dispatch(state, event, backoff_max_s)
+
+
+def _dispatch(
+    state: WorkerState,
+    event: Assigned | Revoked | Lost | FlushDue | StopRequested | FlushCommitted | FlushDiscarded | Tick,
+    backoff_max_s: float,
+) -> Step:
     match event:
         case Assigned():
             return _when_assigned(state, event)

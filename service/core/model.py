@@ -33,6 +33,12 @@ class SourceRecord(NamedTuple):
     value: bytes | None
     headers: Headers
 
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
 
 class PartitionKey(NamedTuple):
     """What data is partitioned by: user, date `YYYY-MM-DD` and hour 0-23 in the partition zone."""

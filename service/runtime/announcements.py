@@ -186,7 +186,7 @@ def flush_message(flush_record: FlushRecord, speaker: Speaker, *, at_ms: int) ->
 
 
 def dead_letter_message(letter: DeadLetter, speaker: Speaker, *, batch_id: str, object_key: str | None) -> Message:
-    """Wrap a dead letter: key, value and headers of the record untouched, its value left out where it is stored apart."""
+    """Wrap a dead letter: key, value and headers of the record untouched; no value where it is stored apart."""
     headers = headers_of(letter, batch_id=batch_id, object_key=object_key)
     value = letter.record.value if object_key is None else None
     return Message(speaker.dead_letters_topic, letter.record.key, value, headers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 import time
@@ -23,13 +24,14 @@ from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.metrics import PrometheusMetrics
 from service.adapters.object_store import S3Store
 from service.adapters.spool import DiskSpool
-from service.config import Settings
+from service.config import ANSWER_MARGIN_S, Settings
 from service.core.chain import root_of
 from service.core.decode import InputRules, RecordDecoder
 from service.core.event_time import TimeRules
 from service.core.flush_policy import FlushBounds
 from service.core.json_text import JsonDecoder
 from service.core.lattice import Limits
+from service.core.machine import Phase
 from service.core.partition_file import FileBounds
 from service.core.partition_key import KeyRules, Placer, encode_user
 from service.errors import SpoolError, StopError
@@ -57,6 +59,9 @@ def run(settings: Settings) -> None:
     stop.install()
     with ExitStack() as cleanup:
         Worker(settings, boot, stop, cleanup).run()
+    if stop.abandoned:  # uploads under way would hold the process up until their time-outs; nothing refers to them
+        sys.stdout.flush()
+        os._exit(0)
 
 
 class Worker:
@@ -97,6 +102,8 @@ class Worker:
             raise
         finally:
             self.health.is_draining = True
+            if self.controller.state.phase is not Phase.STOPPED:
+                self.controller.fail()
             self._consumer.close()
         self._log.info("worker_stopped", flush_outcome=self.controller.state.phase.value)
 
@@ -262,6 +269,7 @@ def _control_rules(settings: Settings) -> ControlRules:
     return ControlRules(
         flush_budget_s=flush.upload_deadline_s + flush.commit_budget_s,
         revoke_budget_s=flush.revoke_budget_s,
+        answer_s=settings.kafka.transaction_timeout_s + ANSWER_MARGIN_S,
         backoff_max_s=flush.backoff_max_s,
         bootstrap=settings.kafka.bootstrap,
     )

@@ -25,14 +25,16 @@ from service.runtime.ports import Committer, Consumer, Metrics, Spool
 from service.runtime.recorder import Recorder
 from service.runtime.start_positions import Bootstrap, start_positions
 
-BROKER_ANSWER_S = 30.0
-
 
 class ControlRules(NamedTuple):
-    """Budgets in seconds, and the policy for a first start."""
+    """Budgets in seconds, and the policy for a first start.
+
+    `answer_s` covers the wait for stable offsets while the transaction of a worker that died is still open.
+    """
 
     flush_budget_s: float
     revoke_budget_s: float
+    answer_s: float
     backoff_max_s: float
     bootstrap: Bootstrap
 
@@ -119,6 +121,10 @@ class Controller:
         """Flush what is open and leave."""
         self.handle(machine.StopRequested(self._recorder.covers, self._clock.now_s()))
 
+    def fail(self) -> None:
+        """Commit nothing any more: what closing the consumer revokes is only released."""
+        self.handle(machine.Failed(self._clock.now_s()))
+
     def tick(self) -> None:
         """Let time pass."""
         self.handle(machine.Tick(self._clock.now_s()))
@@ -147,7 +153,7 @@ class Controller:
             return
         if not self._committer.is_ready:
             self._committer.prepare()
-        committed = self._consumer.committed(tps, timeout_s=BROKER_ANSWER_S)
+        committed = self._consumer.committed(tps, timeout_s=self._rules.answer_s)
         for tp in sorted(tps):
             ledger = self._recorder.ledgers.by_tp[tp]
             offset = committed[tp]
@@ -271,7 +277,9 @@ class Controller:
         self._spool.clear()
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
-        positions = start_positions(self._consumer, tps, bootstrap=self._rules.bootstrap, timeout_s=BROKER_ANSWER_S)
+        positions = start_positions(
+            self._consumer, tps, bootstrap=self._rules.bootstrap, timeout_s=self._rules.answer_s
+        )
         for tp, position in positions.items():
             self._recorder.ledgers.own(tp, position.offset)
             self._starts[tp] = position.offset

@@ -39,6 +39,7 @@ from service.runtime.uploader import Upload, Uploader, bytes_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
+DEAD_LETTER_HEADERS_BYTES = 4096  # room for ours, see core.dead_letter
 
 
 class FlushRules(NamedTuple):
@@ -194,12 +195,8 @@ class Flusher:
         return uploaded, {number: thing.key for number, thing in zip(letters, letter_objects, strict=True)}
 
     def _oversized_letters(self, batch: Batch) -> list[int]:
-        limit = self._rules.message_bytes_max
-        return [
-            number
-            for number, letter in enumerate(batch.dead_letters)
-            if len(letter.record.value or b"") + len(letter.record.key or b"") > limit // 2
-        ]
+        limit = self._rules.message_bytes_max - DEAD_LETTER_HEADERS_BYTES
+        return [number for number, letter in enumerate(batch.dead_letters) if letter.record.size > limit]
 
     def _remember(self, fingerprints: object) -> None:
         self._known_schemas.update(dict.fromkeys(fingerprints))  # type: ignore[call-overload]
