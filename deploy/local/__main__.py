@@ -84,17 +84,13 @@ def _tell(stack_home: StackHome, command: str) -> int:
 
 
 def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m deploy.local", description="Real Kafka and S3 on 127.0.0.1."
-    )
+    parser = argparse.ArgumentParser(prog="python -m deploy.local", description="Real Kafka and S3 on 127.0.0.1.")
     commands = parser.add_subparsers(dest="command", required=True)
     up = commands.add_parser("up", help="start Kafka and S3, create topics and bucket, keep them running")
     defaults = StackOptions()
     up.add_argument("--kafka-port", type=int, default=defaults.kafka_port, help="default: %(default)s")
     up.add_argument("--s3-port", type=int, default=defaults.s3_port, help="default: %(default)s")
-    up.add_argument(
-        "--brokers", type=int, choices=(1, 3), default=defaults.brokers, help="default: %(default)s"
-    )
+    up.add_argument("--brokers", type=int, choices=(1, 3), default=defaults.brokers, help="default: %(default)s")
     up.add_argument("--source", default=defaults.source, help="source topic; default: %(default)s")
     up.add_argument("--partitions", type=int, default=defaults.partitions, help="of it; default: %(default)s")
     up.add_argument("--bucket", default=defaults.bucket, help="default: %(default)s")

@@ -56,9 +56,7 @@ def require_java() -> str:
     Raises:
         MissingPrerequisiteError: there is none, or it is too old; the message says what to do.
     """
-    remedy = (
-        f"Install a JDK {JAVA_MAJOR_MIN} or newer (Debian: openjdk-17-jdk-headless) or set JAVA_HOME to one."
-    )
+    remedy = f"Install a JDK {JAVA_MAJOR_MIN} or newer (Debian: openjdk-17-jdk-headless) or set JAVA_HOME to one."
     java_home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(java_home, "bin", "java")) if java_home else "java")
     if java is None:
@@ -119,9 +117,7 @@ def _run_maven(target: Path) -> None:
             timeout=_MAVEN_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired as error:
-        raise StackError(
-            f"Maven did not fetch the jars in {_MAVEN_TIMEOUT_S} s; is the network slow?"
-        ) from error
+        raise StackError(f"Maven did not fetch the jars in {_MAVEN_TIMEOUT_S} s; is the network slow?") from error
     if run.returncode != 0:
         last_lines = "\n".join((run.stdout + run.stderr).strip().splitlines()[-8:])
         raise StackError(f"Maven could not fetch the jars (this needs the network, once):\n{last_lines}")

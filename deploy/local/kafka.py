@@ -78,9 +78,7 @@ class KafkaCluster:
         """
         if self._ports_are_chosen:
             for node in self._nodes:
-                require_free(
-                    node.client, wanted_by="Kafka", remedy="stop what listens there or choose another"
-                )
+                require_free(node.client, wanted_by="Kafka", remedy="stop what listens there or choose another")
         try:
             self._format()
             for index, node in enumerate(self._nodes):
@@ -218,7 +216,5 @@ def _assign_ports(brokers: int, ports: Sequence[int] | None, *, through_proxy: b
     for index in range(brokers):
         advertised = ports[index] if ports is not None else next(free)
         client = next(free) if through_proxy else advertised
-        nodes.append(
-            NodePorts(client=client, advertised=advertised, internal=next(free), controller=next(free))
-        )
+        nodes.append(NodePorts(client=client, advertised=advertised, internal=next(free), controller=next(free)))
     return nodes

@@ -46,9 +46,7 @@ def server_properties(node_id: int, nodes: Sequence[NodePorts], *, data_dir: Pat
             f"CLIENT://{LOOPBACK}:{ports.client},INTERNAL://{LOOPBACK}:{ports.internal},"
             f"CONTROLLER://{LOOPBACK}:{ports.controller}"
         ),
-        "advertised.listeners": (
-            f"CLIENT://{LOOPBACK}:{ports.advertised},INTERNAL://{LOOPBACK}:{ports.internal}"
-        ),
+        "advertised.listeners": (f"CLIENT://{LOOPBACK}:{ports.advertised},INTERNAL://{LOOPBACK}:{ports.internal}"),
         "listener.security.protocol.map": "CLIENT:PLAINTEXT,INTERNAL:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "INTERNAL",
         "controller.listener.names": "CONTROLLER",
@@ -88,6 +86,10 @@ _QUICK: dict[str, int | str] = {
     # A dead broker is fenced after three seconds (default nine), a dead controller replaced after one (two).
     "broker.session.timeout.ms": 3000,
     "controller.quorum.fetch.timeout.ms": 1000,
+    # A paused node answers nothing: others give up on it after seconds, not after thirty. Without the first,
+    # pausing the controller stops producer ids, commits and heartbeats of the other brokers for that long.
+    "controller.socket.timeout.ms": 2000,
+    "replica.socket.timeout.ms": 3000,
     # Few partitions of the internal topics and a small cleaner buffer: quick to create, light to run.
     "offsets.topic.num.partitions": 4,
     "transaction.state.log.num.partitions": 4,

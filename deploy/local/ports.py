@@ -22,9 +22,7 @@ def find_free_ports(count: int) -> list[int]:
     candidates = random.sample(range(_FIRST_PORT, _LAST_PORT), k=min(50 * count, _LAST_PORT - _FIRST_PORT))
     found = [port for port in candidates if is_free(port)][:count]
     if len(found) < count:
-        raise StackError(
-            f"Only {len(found)} of {count} ports are free between {_FIRST_PORT} and {_LAST_PORT}."
-        )
+        raise StackError(f"Only {len(found)} of {count} ports are free between {_FIRST_PORT} and {_LAST_PORT}.")
     return found
 
 

@@ -80,15 +80,11 @@ class S3FaultProxy:
 def main() -> None:
     """Serve until interrupted."""
     parser = argparse.ArgumentParser(prog="python -m deploy.local.s3_faults", description=main.__doc__)
-    parser.add_argument(
-        "--upstream", required=True, help="URL of the S3 server, such as http://127.0.0.1:9000"
-    )
+    parser.add_argument("--upstream", required=True, help="URL of the S3 server, such as http://127.0.0.1:9000")
     parser.add_argument("--port", type=int, required=True, help="port on 127.0.0.1 to listen on")
     arguments = parser.parse_args()
     server = FaultServer(arguments.port, S3Endpoint(arguments.upstream, "", ""), Rulebook())
-    print(
-        f"http://{LOOPBACK}:{arguments.port} -> {arguments.upstream}, control at {CONTROL_PATH}", flush=True
-    )
+    print(f"http://{LOOPBACK}:{arguments.port} -> {arguments.upstream}, control at {CONTROL_PATH}", flush=True)
     with contextlib.suppress(KeyboardInterrupt), server:
         server.serve_forever()
 

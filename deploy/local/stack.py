@@ -111,9 +111,7 @@ class StackHome:
     def _start(self, options: StackOptions) -> Stack:
         jars = ensure_jars(self.home / "jars")
         with ExitStack() as started:
-            s3 = started.enter_context(
-                S3Server(jars=jars, root=self._data / "s3", port=options.s3_port, leashed=False)
-            )
+            s3 = started.enter_context(S3Server(jars=jars, root=self._data / "s3", port=options.s3_port, leashed=False))
             kafka = started.enter_context(
                 KafkaCluster(
                     jars=jars,

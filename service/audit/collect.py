@@ -100,7 +100,7 @@ class KafkaTopics:
         paused: list[confluent_kafka.TopicPartition] = []
         heard_at = time.monotonic()
         while waiting:
-            messages = self._consumer.consume(_MESSAGES_AT_ONCE, timeout=1.0)
+            messages = self._consumer.consume(_MESSAGES_AT_ONCE, timeout=0.2)
             if not messages and time.monotonic() - heard_at > SILENCE_MAX_S:
                 raise CouldNotTellError(f"no message for {SILENCE_MAX_S:.0f} s, {min(waiting)} not read to its end")
             for message in messages:

@@ -29,7 +29,7 @@ def split_path(path: str) -> tuple[str, ...]:
     """
     keys = tuple(key.replace("\\.", ".") for key in _DOT.split(path))
     if not all(keys):
-        raise ValueError(f"{path!r} has an empty key; write `\.` for a dot inside a key")
+        raise ValueError(f"{path!r} has an empty key; write `\\.` for a dot inside a key")
     return keys
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from confluent_kafka import (
+    OFFSET_BEGINNING,
     Consumer,
     ConsumerGroupTopicPartitions,
     KafkaError,
@@ -91,9 +92,7 @@ class KafkaHelper:
             producer.poll(0)
         unsent = producer.flush(_TIMEOUT_S)
         if failed or unsent:
-            raise AssertionError(
-                f"{len(failed)} records of {topic} refused ({failed[:1]}), {unsent} not sent"
-            )
+            raise AssertionError(f"{len(failed)} records of {topic} refused ({failed[:1]}), {unsent} not sent")
         return [written[index] for index in sorted(written)]
 
     def produce_values(self, topic: str, values: Iterable[bytes | None]) -> list[tuple[int, int]]:

@@ -43,9 +43,7 @@ def test_records_come_back_as_written(kafka: KafkaHelper, topic: str) -> None:
     written = kafka.produce(
         topic,
         [
-            ToProduce(
-                value=b"v0", key=b"k", partition=1, timestamp_ms=1_700_000_000_000, headers={"h": b"x"}
-            ),
+            ToProduce(value=b"v0", key=b"k", partition=1, timestamp_ms=1_700_000_000_000, headers={"h": b"x"}),
             ToProduce(value=None, partition=0),
         ],
     )
@@ -59,9 +57,7 @@ def test_records_come_back_as_written(kafka: KafkaHelper, topic: str) -> None:
     assert records[0].timestamp()[1] == 1_700_000_000_000
 
 
-def test_aborted_records_are_seen_by_uncommitted_readers_only(
-    kafka: KafkaHelper, topic: str, names: Names
-) -> None:
+def test_aborted_records_are_seen_by_uncommitted_readers_only(kafka: KafkaHelper, topic: str, names: Names) -> None:
     producer = _transactional_producer(kafka.bootstrap_servers, names.group())
     for value, commit in ((b"aborted", False), (b"committed", True)):
         producer.begin_transaction()
@@ -77,9 +73,7 @@ def test_aborted_records_are_seen_by_uncommitted_readers_only(
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_group_gets_its_partitions_and_commits(
-    kafka: KafkaHelper, topic: str, names: Names, protocol: str
-) -> None:
+def test_group_gets_its_partitions_and_commits(kafka: KafkaHelper, topic: str, names: Names, protocol: str) -> None:
     """Both group protocols work, the second being KIP-848."""
     kafka.produce(topic, [ToProduce(value=b"v", partition=partition) for partition in (0, 1)])
     consumer = Consumer(

@@ -92,9 +92,7 @@ def test_of_concurrent_conditional_puts_one_wins(s3: S3Helper, bucket: str) -> N
         ("ChecksumCRC32", CRC32, base64.b64encode(bytes(4)).decode()),
     ],
 )
-def test_checksum_is_verified_and_returned(
-    s3: S3Helper, bucket: str, name: str, right: str, wrong: str
-) -> None:
+def test_checksum_is_verified_and_returned(s3: S3Helper, bucket: str, name: str, right: str, wrong: str) -> None:
     with pytest.raises(ClientError) as caught:
         s3.client.put_object(Bucket=bucket, Key="k", Body=BODY, IfNoneMatch="*", **{name: wrong})
     assert _status(caught)[0] == 400
@@ -111,9 +109,7 @@ def test_checksum_is_verified_and_returned(
     ["user=a%2Fb/x", "user=%41/x", "user=a b+c&d?e#f/x", "user=žluť 日本/x", "user=..x:\\*/x", "u" * 218],
 )
 def test_key_comes_back_as_it_was(s3: S3Helper, bucket: str, key: str) -> None:
-    s3.client.put_object(
-        Bucket=bucket, Key=key, Body=BODY, Metadata={"batch-id": "b1", "ranges": '{"t":[0,2]}'}
-    )
+    s3.client.put_object(Bucket=bucket, Key=key, Body=BODY, Metadata={"batch-id": "b1", "ranges": '{"t":[0,2]}'})
 
     assert s3.keys(bucket) == [key]
     assert s3.read(bucket, key) == BODY
@@ -224,9 +220,7 @@ def test_put_with_a_wrong_etag_is_for_the_client_to_notice(
     assert stored["ETag"] == '"00000000000000000000000000000000"'
 
 
-def test_trickled_answer_outlasts_any_read_timeout(
-    s3_faults: S3FaultProxy, faulty: "S3Client", bucket: str
-) -> None:
+def test_trickled_answer_outlasts_any_read_timeout(s3_faults: S3FaultProxy, faulty: "S3Client", bucket: str) -> None:
     s3_faults.add(Rule(Action.TRICKLE, delay_s=0.005))
 
     faulty.put_object(Bucket=bucket, Key="k", Body=BODY)

@@ -135,9 +135,7 @@ def test_hold_is_silent_until_released(proxy: TcpProxy, client: FrameClient, bro
     assert client.receive() == 2
 
 
-def test_cut_before_request_hides_it_from_the_broker(
-    proxy: TcpProxy, client: FrameClient, broker: EchoBroker
-) -> None:
+def test_cut_before_request_hides_it_from_the_broker(proxy: TcpProxy, client: FrameClient, broker: EchoBroker) -> None:
     proxy.cut_at(API_END_TXN, CutMoment.BEFORE_REQUEST)
     client.send(API_END_TXN, 2)
 
@@ -145,9 +143,7 @@ def test_cut_before_request_hides_it_from_the_broker(
     assert (broker.seen, proxy.cuts_done) == ([API_PRODUCE], 1)
 
 
-def test_cut_before_answer_hides_what_the_broker_did(
-    proxy: TcpProxy, client: FrameClient, broker: EchoBroker
-) -> None:
+def test_cut_before_answer_hides_what_the_broker_did(proxy: TcpProxy, client: FrameClient, broker: EchoBroker) -> None:
     """Answers to earlier requests on the connection still pass, so the cut is at this one."""
     proxy.cut_at(API_END_TXN, CutMoment.BEFORE_ANSWER)
     client.send(API_PRODUCE, 2)
