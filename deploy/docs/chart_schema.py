@@ -1,0 +1,40 @@
+"""The part `config` of the chart's values.schema.json: a wrong name or type fails in `helm lint`, not in the pod."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from deploy.docs.settings_schema import Group, groups
+
+_UNPRIVILEGED_PORT_MIN = 1024
+# Set by the chart from the pod's name.
+_OF_THE_CHART = {("worker",)}
+
+
+def chart_schema(current: str) -> str:
+    """Replace `properties.config` in the text of values.schema.json; the rest is written by hand."""
+    schema = json.loads(current)
+    schema["properties"]["config"] = _config()
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _config() -> dict[str, Any]:
+    by_name = {group.name: _properties(group) for group in groups()}
+    plain = by_name.pop("")
+    # Probes and scrapes need a port that is known, and that a process without privileges may open.
+    by_name["http"]["port"]["minimum"] = _UNPRIVILEGED_PORT_MIN
+    return _object(plain | {name: _object(properties) for name, properties in by_name.items()})
+
+
+def _properties(group: Group) -> dict[str, Any]:
+    """Leave out secrets, which may not stand in values; what is required, a template checks (lint has no values)."""
+    return {
+        setting.path[-1]: {name: value for name, value in setting.schema.items() if name not in ("title", "default")}
+        for setting in group.settings
+        if not setting.is_secret and setting.path not in _OF_THE_CHART
+    }
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "properties": properties}

@@ -1,0 +1,78 @@
+"""docs/CONFIGURATION.md: every setting with variable, type, default and meaning; one table per section."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from deploy.docs.settings_schema import Group, Schema, Setting, groups
+from deploy.docs.tables import code, table
+from service.config import variable_of
+
+_HEAD = """\
+# Configuration
+
+Made by `python -m deploy.docs` from `service/config.py`; do not edit.
+
+A setting is given by, and the first wins:
+
+1. a variable of the environment, as in the tables; lists and objects as JSON,
+2. a TOML file named by `LOGP_CONFIG_FILE` (`[flush]` and `interval_s = 30` is `LOGP_FLUSH__INTERVAL_S`),
+3. a file in the directory named by `LOGP_SECRETS_DIR`, named like the variable in lower case,
+4. the default.
+
+A variable with the prefix `LOGP_` that names no setting is refused. `log-partitioner check-config` reports all that is
+wrong at once, and prints the effective settings without secrets; `log-partitioner config-schema` prints this page as
+JSON schema. In the chart the same names stand under `config`: `config.flush.interval_s`.
+"""
+_DEFAULTS_MADE = {"worker": "host name"}
+_TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "true, false"}
+
+
+def configuration_page() -> str:
+    """Write the page."""
+    return "\n".join([_HEAD, *(_section(group) for group in groups())])
+
+
+def _section(group: Group) -> str:
+    title = f"## {group.name}" if group.name else "## Worker"
+    rows = [
+        (
+            code(variable_of(setting.path)),
+            _type(setting.schema) + (", secret" if setting.is_secret else ""),
+            _default(setting),
+            setting.schema["description"],
+        )
+        for setting in group.settings
+    ]
+    return f"{title}\n\n{group.meaning}\n\n{table(('variable', 'type', 'default', 'meaning'), rows)}"
+
+
+def _type(schema: Schema) -> str:
+    if "anyOf" in schema:
+        return _type(next(option for option in schema["anyOf"] if option["type"] != "null"))
+    if "enum" in schema:
+        return ", ".join(code(value) for value in schema["enum"])
+    match schema["type"]:
+        case "array":
+            return "list"
+        case "object":
+            return "object"
+        case simple:
+            return _TYPES[simple] + _range(schema)
+
+
+def _range(schema: Schema) -> str:
+    bounds: Sequence[tuple[str, str]] = (("exclusiveMinimum", ">"), ("minimum", "≥"), ("maximum", "≤"))
+    return "".join(f" {sign} {schema[name]}" for name, sign in bounds if name in schema)
+
+
+def _default(setting: Setting) -> str:
+    if setting.is_required:
+        return "**required**"
+    if setting.path[-1] in _DEFAULTS_MADE:
+        return _DEFAULTS_MADE[setting.path[-1]]
+    default = setting.schema["default"]
+    if default is None:
+        return "none"
+    return code(default if isinstance(default, str) else json.dumps(default, ensure_ascii=False))

@@ -1,0 +1,58 @@
+"""The JSON schema of `Settings` as sections of settings; what both the page and the chart's schema are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from service.config import Settings
+
+Schema = Mapping[str, Any]
+
+
+class Setting(NamedTuple):
+    """One setting; `path` as in `service.config.variable_of`."""
+
+    path: tuple[str, ...]
+    schema: Schema
+    is_required: bool
+
+    @property
+    def is_secret(self) -> bool:
+        """Whether it, or a value in it, is never shown."""
+        return _holds_secret(self.schema)
+
+
+class Group(NamedTuple):
+    """One table of settings; the worker's own settings stand in a group without a name."""
+
+    name: str
+    meaning: str
+    settings: tuple[Setting, ...]
+
+
+def groups() -> list[Group]:
+    """List all settings, in the order in which they are declared."""
+    root = Settings.model_json_schema()
+    sections: dict[str, Schema] = {}
+    plain: list[Setting] = []
+    for name, schema in root["properties"].items():
+        if "$ref" in schema:
+            sections[name] = root["$defs"][schema["$ref"].rpartition("/")[2]]
+        else:
+            plain.append(Setting((name,), schema, name in root.get("required", ())))
+    return [
+        Group("", root["description"], tuple(plain)),
+        *(Group(name, schema["description"], tuple(_settings(name, schema))) for name, schema in sections.items()),
+    ]
+
+
+def _settings(section: str, schema: Schema) -> Iterator[Setting]:
+    for name, setting in schema["properties"].items():
+        yield Setting((section, name), setting, name in schema.get("required", ()))
+
+
+def _holds_secret(schema: Any) -> bool:
+    if isinstance(schema, Mapping):
+        return schema.get("format") == "password" or any(_holds_secret(value) for value in schema.values())
+    return isinstance(schema, list) and any(_holds_secret(value) for value in schema)
