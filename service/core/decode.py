@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import sys
 import zlib
-from typing import Any, Literal, NamedTuple
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol
 
 from service.core.dead_letter import Reason
 from service.core.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError, split_array, split_object
@@ -23,6 +24,18 @@ else:
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_GZIP_WINDOW_BITS = 31
+_PIECE_BYTES = 16 * 1024
+
+
+class _Member(Protocol):
+    """A decompressor of one gzip member or zstd frame."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int, /) -> bytes: ...
 
 
 class InputRules(NamedTuple):
@@ -64,6 +77,8 @@ class RecordDecoder:
             return Decoded([], None, [], 0)
         try:
             text = self._decompress(value)
+            if not text:
+                return Decoded([], None, [], 0)
             items, envelope = self._lines(text) if self._rules.format == "ndjson" else self._json_items(text)
         except UndecodableError as error:
             return Decoded([], None, [Bad(None, error.reason, str(error))], len(value))
@@ -136,9 +151,9 @@ class RecordDecoder:
         limit = self._rules.record_bytes_max
         try:
             if value.startswith(_GZIP_MAGIC):
-                value = _inflate(value, limit)
+                value = _decompress_members(value, limit, _gzip_member)
             elif value.startswith(_ZSTD_MAGIC):
-                value = _unzstd(value, limit)
+                value = _decompress_members(value, limit, zstd.ZstdDecompressor)
         except (zlib.error, zstd.ZstdError, EOFError) as error:
             raise UndecodableError(Reason.DECOMPRESSION, str(error)) from error
         if len(value) > limit:
@@ -146,25 +161,30 @@ class RecordDecoder:
         return value
 
 
-def _inflate(data: bytes, limit: int) -> bytes:
-    """Decompress gzip, also of several members, to at most limit + 1 bytes."""
-    out = bytearray()
-    while data and len(out) <= limit:
-        inflater = zlib.decompressobj(wbits=31)
-        out += inflater.decompress(data, limit + 1 - len(out))
-        if not inflater.eof and len(out) <= limit:
-            raise EOFError("the compressed data ends early")
-        data = inflater.unused_data
-    return bytes(out)
+def _gzip_member() -> _Member:
+    return zlib.decompressobj(_GZIP_WINDOW_BITS)
 
 
-def _unzstd(data: bytes, limit: int) -> bytes:
-    """Decompress zstd, also of several frames, to at most limit + 1 bytes."""
+def _decompress_members(data: bytes, limit: int, new: Callable[[], _Member]) -> bytes:
+    """Decompress one member or frame after the other to at most limit + 1 bytes, in linear time.
+
+    What follows a member is copied with each, so members are fed in small pieces. Zeros may follow gzip members.
+
+    Raises:
+        EOFError: the compressed data ends early.
+    """
     out = bytearray()
-    while data and len(out) <= limit:
-        decompressor = zstd.ZstdDecompressor()
-        out += decompressor.decompress(data, limit + 1 - len(out))
-        if not decompressor.eof and len(out) <= limit:
-            raise EOFError("the compressed data ends early")
-        data = decompressor.unused_data
+    at = 0
+    while at < len(data) and len(out) <= limit:
+        if at and new is _gzip_member and not data[at] and not data[at:].strip(b"\0"):
+            break
+        member = new()
+        while not member.eof and len(out) <= limit:
+            piece = data[at : at + _PIECE_BYTES]
+            if not piece:
+                raise EOFError("the compressed data ends early")
+            out += member.decompress(piece, limit + 1 - len(out))
+            at += len(piece)
+        if member.eof:
+            at -= len(member.unused_data)
     return bytes(out)
