@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import math
 import re
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
 import msgspec
 
 from service.core.dead_letter import Reason
 
-_EXACT_CHARS = 16  # 15 significant digits and a point: every decimal of that length survives a double
+_EXACT_CHARS = 16  # 15 significant digits and a point: every decimal of that length survives a double,
+_EXACT_FROM = 2.3e-308  # from here on: smaller ones have fewer bits
 _INT_DIGITS_MAX = 4300  # beyond it Python refuses to make an int (CVE-2020-10735); such a number is kept as text
 
 
@@ -63,7 +64,7 @@ class JsonDecoder:
         value = float(text)
         if math.isinf(value):
             return msgspec.Raw(text.encode())
-        if len(text) > _EXACT_CHARS and Decimal(text) != Decimal(repr(value)):
+        if (len(text) > _EXACT_CHARS or abs(value) < _EXACT_FROM) and not _holds(value, text):
             if self._keep_inexact_text:
                 return msgspec.Raw(text.encode())
             self.rounded += 1
@@ -80,12 +81,20 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
+def _holds(value: float, text: str) -> bool:
+    """Whether a double is exactly the number of a literal."""
+    try:
+        return Decimal(text) == Decimal(repr(value))
+    except InvalidOperation:  # an exponent beyond Decimal's own: only a zero is still exact
+        return not text.lower().partition("e")[0].strip("-0.")
+
+
 def _no_text(value: Any) -> None:
     """Stand in for a number kept as text while strings are checked."""
     assert isinstance(value, msgspec.Raw), f"JSON has no {type(value).__name__}"
 
 
-_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[][{},]', re.DOTALL)
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[]["{},]', re.DOTALL)  # a quote alone: a string that never ends
 _CLOSES = {b"]": b"[", b"}": b"{"}
 _KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:', re.DOTALL)
 
@@ -134,6 +143,8 @@ def _split(text: bytes, opening: bytes, closing: bytes) -> list[bytes]:
                 raise UndecodableError(Reason.MALFORMED, f"a bracket at byte {token.start()} closes nothing")
             if not open_brackets and token.end() != len(text):
                 raise UndecodableError(Reason.MALFORMED, f"the text goes on at byte {token.end()} of {len(text)}")
+        elif mark == b'"':  # looking on would cost the square of the length
+            raise UndecodableError(Reason.MALFORMED, f"the string at byte {token.start()} never ends")
         elif mark == b"," and len(open_brackets) == 1:
             elements.append(text[start : token.start()])
             start = token.end()
