@@ -14,8 +14,8 @@ EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_US = 253_402_214_400_000_000  # 9999-12-31, so that every zone can name the hour
-_NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d{1,20})?\Z")
-_ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}")
+_NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d{1,20})?\Z", re.ASCII)
+_ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
 # Decided by magnitude: seconds until the year 5138, milliseconds until then, microseconds until then.
 _MAGNITUDES: tuple[tuple[float, EpochUnit], ...] = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
 _MICROS_PER: dict[EpochUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -68,11 +68,14 @@ def _micros(moment: datetime) -> int:
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
 
 
-def _from_epoch(value: Any, unit: EpochUnit) -> int:
+def _from_epoch(value: Any, unit: EpochUnit) -> int | None:
     """Convert an int, float or Decimal of units; fractions to the nearest microsecond, nanoseconds downwards."""
     if unit == "auto":
         unit = next((name for limit, name in _MAGNITUDES if abs(value) < limit), "ns")
     if unit == "ns":
         return int(value // _NANOS_PER_MICRO)
-    micros: int = round(value * _MICROS_PER[unit])
+    try:
+        micros: int = round(value * _MICROS_PER[unit])
+    except OverflowError:  # a float in a configured unit
+        return None
     return micros
