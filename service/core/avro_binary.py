@@ -7,19 +7,22 @@ from struct import Struct
 _double = Struct("<d")
 pack_double = _double.pack
 _CONTINUES = 0x80  # the bit of a byte that says that more follow
+_TWO_BYTES = 1 << 14
+_GOING_ON = [bytes((low % 128 | _CONTINUES, low // 128 | _CONTINUES)) for low in range(_TWO_BYTES)]
+_LAST = [bytes((n,)) if n < _CONTINUES else bytes((n % 128 | _CONTINUES, n // 128)) for n in range(_TWO_BYTES)]
 
 
 def encode_long(value: int) -> bytes:
-    """Encode an int64: zigzag, then seven bits a byte, lowest first."""
+    """Encode an int64: zigzag, then seven bits a byte, lowest first; two bytes at a time from tables."""
     rest = (value << 1) ^ (value >> 63)
-    if rest < _CONTINUES:
-        return bytes((rest,))
-    out = bytearray()
-    while rest >= _CONTINUES:
-        out.append((rest & 0x7F) | _CONTINUES)
-        rest >>= 7
-    out.append(rest)
-    return bytes(out)
+    if rest < _TWO_BYTES:
+        return _LAST[rest]
+    out = _GOING_ON[rest % _TWO_BYTES]
+    rest >>= 14
+    while rest >= _TWO_BYTES:
+        out += _GOING_ON[rest % _TWO_BYTES]
+        rest >>= 14
+    return out + _LAST[rest]
 
 
 def decode_long(data: bytes | memoryview, at: int) -> tuple[int, int]:
