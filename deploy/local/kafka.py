@@ -161,7 +161,7 @@ class KafkaCluster:
 
     def _format(self) -> None:
         """Write the configuration and format what is not formatted yet, all nodes at the same time."""
-        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+        cluster_id = make_cluster_id()
         formatters: list[tuple[Path, subprocess.Popen[str]]] = []
         for index in range(len(self._nodes)):
             home = self._node_dir(index)
@@ -207,6 +207,14 @@ class KafkaCluster:
         for proxy in self.proxies:
             proxy.stop()
         self.proxies.clear()
+
+
+def make_cluster_id() -> str:
+    """Return a new id in Kafka's form; never one that begins with a dash, which the tool takes for an option."""
+    cluster_id = "-"
+    while cluster_id.startswith("-"):
+        cluster_id = urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    return cluster_id
 
 
 def _assign_ports(brokers: int, ports: Sequence[int] | None, *, through_proxy: bool) -> list[NodePorts]:

@@ -9,7 +9,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from deploy.local.errors import PortInUseError
-from deploy.local.kafka import KafkaCluster
+from deploy.local.kafka import KafkaCluster, make_cluster_id
 from deploy.local.ports import LOOPBACK
 from deploy.local.tcp_proxy import API_END_TXN, CutMoment
 from deploy.local.topics import create_topics
@@ -122,6 +122,14 @@ def test_start_on_a_port_in_use_starts_nothing(tmp_path: Path) -> None:
             cluster.start()
 
     assert cluster.processes == []
+
+
+def test_cluster_id_is_never_taken_for_an_option() -> None:
+    """One id in 64 began with a dash, and the cluster then could not be formatted."""
+    ids = {make_cluster_id() for _ in range(2000)}
+
+    assert [cluster_id for cluster_id in ids if cluster_id.startswith("-")] == []
+    assert {len(cluster_id) for cluster_id in ids} == {22}
 
 
 @pytest.fixture
