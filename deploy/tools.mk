@@ -2,6 +2,7 @@
 # Both land in .local/bin; what is on the PATH already is taken as it is.
 HELM_VERSION := v3.22.0
 KUBE_MINOR := 36
+IMAGE_TAG ?= 0.1.0
 TOOLS_BIN := $(CURDIR)/.local/bin
 # Without this a helm built by `go install` believes to talk to Kubernetes 1.20.
 KUBE_FLAGS := -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$(KUBE_MINOR)
@@ -17,3 +18,19 @@ chart-tools:  ## install helm (needs Go) and promtool (needs apt)
 	@if command -v promtool >/dev/null || test -x $(TOOLS_BIN)/promtool; then echo "promtool: present"; \
 	else deploy/tools/promtool.sh $(TOOLS_BIN); fi
 
+.PHONY: chart
+chart: chart-tools  ## lint and render the chart, check the alerts
+	PATH=$(TOOLS_BIN):$$PATH; for replicas in 1 3; do \
+	  helm lint --strict helm/log-partitioner -f helm/log-partitioner/ci/required-values.yaml --set replicaCount=$$replicas; \
+	  helm template log-partitioner helm/log-partitioner -f helm/log-partitioner/ci/required-values.yaml --set replicaCount=$$replicas >/dev/null; done
+	PATH=$(TOOLS_BIN):$$PATH; if command -v promtool >/dev/null; then \
+	  promtool check rules deploy/alerts/log-partitioner.rules.yaml; promtool test rules deploy/alerts/log-partitioner.test.yaml; \
+	  else echo "promtool: absent: the alerts are not checked" >&2; fi
+
+.PHONY: docs
+docs: setup  ## write CONFIGURATION.md, METRICS.md and the chart's schema from the code
+	$(BIN)/python -m deploy.docs
+
+.PHONY: image
+image:  ## build the container image (needs a Docker engine)
+	DOCKER_BUILDKIT=1 docker build -t log-partitioner:$(IMAGE_TAG) .

@@ -10,6 +10,12 @@ from deploy.docs.settings_schema import Group, groups
 _UNPRIVILEGED_PORT_MIN = 1024
 # Set by the chart from the pod's name.
 _OF_THE_CHART = {("worker",)}
+# What the templates compute with: values.yaml repeats these defaults, and they may not be unset.
+_NEEDED = {
+    "flush": ["upload_deadline_s", "commit_budget_s", "revoke_budget_s", "close_budget_s"],
+    "spool": ["directory", "bytes_max"],
+    "http": ["port"],
+}
 
 
 def chart_schema(current: str) -> str:
@@ -24,7 +30,8 @@ def _config() -> dict[str, Any]:
     plain = by_name.pop("")
     # Probes and scrapes need a port that is known, and that a process without privileges may open.
     by_name["http"]["port"]["minimum"] = _UNPRIVILEGED_PORT_MIN
-    return _object(plain | {name: _object(properties) for name, properties in by_name.items()})
+    sections = {name: _object(properties, _NEEDED.get(name, [])) for name, properties in by_name.items()}
+    return _object(plain | sections, list(_NEEDED))
 
 
 def _properties(group: Group) -> dict[str, Any]:
@@ -36,5 +43,5 @@ def _properties(group: Group) -> dict[str, Any]:
     }
 
 
-def _object(properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "additionalProperties": False, "properties": properties}
+def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}

@@ -1,0 +1,1 @@
+"""What surrounds the service: chart, alerts, image, generated documents. Needs no network."""

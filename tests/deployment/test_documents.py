@@ -1,0 +1,77 @@
+"""The documents made from code say what the code says; the alerts use metrics that exist."""
+
+import re
+
+import pytest
+
+from deploy.docs.__main__ import main, outdated
+from deploy.docs.configuration import configuration_page
+from deploy.docs.metrics import metric_names, metrics_page
+from deploy.docs.settings_schema import groups
+from service.adapters.metrics import PrometheusMetrics
+from service.config import Settings, variable_of
+from tests.deployment.tools import RULES
+
+
+def test_documents_committed_are_up_to_date() -> None:
+    """`python -m deploy.docs` would change nothing."""
+    assert outdated() == []
+    assert main(["--check"]) == 0
+
+
+def test_configuration_page_names_every_setting() -> None:
+    """Each field of each section has its row, and no other has."""
+    fields = [variable_of((section, name)) for section in Settings.model_fields for name in _fields(section)] + [
+        variable_of((name,)) for name in Settings.model_fields if not _fields(name)
+    ]
+
+    rows = re.findall(r"^\| `(LOGP_\w+)` \|", configuration_page(), re.MULTILINE)
+
+    assert sorted(rows) == sorted(fields)
+
+
+def test_secrets_are_marked() -> None:
+    """What is a SecretStr is called a secret, and so kept out of the chart's values."""
+    secrets = {setting.path for group in groups() for setting in group.settings if setting.is_secret}
+
+    assert secrets == {("s3", "access_key"), ("s3", "secret_key"), ("kafka", "secret_properties")}
+
+
+def test_metrics_page_has_every_metric_of_the_exposition() -> None:
+    """Each family that is exposed has its row, but for the `_created` twins that the page explains."""
+    exposed = re.findall(r"^# TYPE (\w+) (\w+)$", PrometheusMetrics().exposition().decode(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", metrics_page(), re.MULTILINE)
+
+    assert sorted(rows) == sorted((name, kind) for name, kind in exposed if not name.endswith("_created"))
+
+
+def test_alerts_use_metrics_that_exist() -> None:
+    """A rule about a metric that nobody exposes would never fire."""
+    used = set(re.findall(r"\blog_partitioner_\w+", RULES.read_text(encoding="utf-8")))
+
+    assert used, "the rules name metrics"
+    assert used - metric_names() == set()
+
+
+def test_alerts_each_have_severity_summary_and_runbook() -> None:
+    """Whoever is woken reads what to do first."""
+    rules = RULES.read_text(encoding="utf-8").split("- alert: ")[1:]
+
+    assert [
+        rule.split()[0] for rule in rules if not {"severity:", "summary:", "runbook:"} <= set(re.findall(r"\w+:", rule))
+    ] == []
+
+
+def test_documents_check_tells_what_is_out_of_date(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`--check` names the page and fails; it writes nothing."""
+    monkeypatch.setattr("deploy.docs.__main__.configuration_page", lambda: "something else")
+
+    assert main(["--check"]) == 1
+    assert "docs/CONFIGURATION.md is out of date" in capsys.readouterr().err
+
+
+def _fields(section: str) -> list[str]:
+    model = Settings.model_fields[section].annotation
+    return list(getattr(model, "model_fields", ()))

@@ -1,0 +1,91 @@
+"""The chart's values against the service's defaults, read as plain text: holds wherever Python runs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from service.config import Settings
+from tests.deployment import plain_yaml
+from tests.deployment.tools import CHART, ROOT
+
+
+@pytest.fixture
+def values() -> dict[str, str | int]:
+    return plain_yaml.read(CHART / "values.yaml")
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings.model_validate(
+        {"kafka": {"bootstrap_servers": "kafka:9092", "source_topics": ["logs"]}, "s3": {"bucket": "logs"}}
+    )
+
+
+def test_grace_period_exceeds_longest_flush_and_close(values: dict[str, str | int], settings: Settings) -> None:
+    """W10: SIGKILL comes after the longest flush and the closing, with the values and with the worker's defaults."""
+    flush = settings.flush
+    longest = max(flush.revoke_budget_s, flush.upload_deadline_s + flush.commit_budget_s)
+
+    grace_s = values["terminationGracePeriodSeconds"]
+    assert isinstance(grace_s, int)
+    assert grace_s > flush.revoke_budget_s + flush.close_budget_s
+    assert grace_s > longest + flush.close_budget_s
+
+
+def test_config_in_values_repeats_the_defaults(values: dict[str, str | int], settings: Settings) -> None:
+    """What values.yaml says of the worker's settings is what the worker does without them; the spool is a volume."""
+    defaults = settings.model_dump(mode="json")
+    repeated = {path: value for path, value in values.items() if path.startswith("config.") and value != "{}"}
+    own = {"config.spool.directory": "/var/spool/log-partitioner"}
+
+    assert repeated, "values.yaml shows settings"
+    for path, value in repeated.items():
+        _, section, name = path.split(".")
+        assert value == own.get(path, defaults[section][name]), path
+
+
+def test_ports_and_spool_are_those_of_the_service(values: dict[str, str | int], settings: Settings) -> None:
+    """Chart, image and service agree on the port and on the spool's place."""
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+
+    assert values["config.http.port"] == settings.http.port
+    assert re.findall(r"^EXPOSE (\d+)$", dockerfile, re.MULTILINE) == [str(settings.http.port)]
+    assert re.findall(r"^VOLUME (\S+)$", dockerfile, re.MULTILINE) == [values["config.spool.directory"]]
+
+
+def test_image_is_what_the_chart_demands() -> None:
+    """The last stage runs as 65532, starts `log-partitioner run`, and nothing needs a registry that pins would name."""
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    last = dockerfile.rpartition("\nFROM ")[2]
+    statefulset = (CHART / "templates" / "statefulset.yaml").read_text(encoding="utf-8")
+
+    assert "USER 65532:65532" in last
+    assert "runAsUser: 65532" in statefulset
+    assert last.rstrip().endswith('ENTRYPOINT ["log-partitioner"]\nCMD ["run"]')
+    assert "--require-hashes" in dockerfile
+    assert "# syntax" not in dockerfile
+    assert "@sha256" not in dockerfile
+
+
+def test_versions_agree() -> None:
+    """Chart.yaml names the version of the package."""
+    version = re.search(r'^version = "(.+)"$', (ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert version is not None
+
+    assert plain_yaml.read(CHART / "Chart.yaml")["appVersion"] == version[1]
+
+
+def test_every_value_is_explained() -> None:
+    """Each paragraph of values.yaml begins with a comment, or its block does."""
+    paragraphs = (CHART / "values.yaml").read_text(encoding="utf-8").strip().split("\n\n")
+
+    assert [text for text in paragraphs if "#" not in text] == []
+
+
+def test_plain_yaml_refuses_what_it_does_not_read(tmp_path: Path) -> None:
+    """A list item is not taken for a value."""
+    path = tmp_path / "values.yaml"
+    path.write_text("names:\n  - one\n")
+    with pytest.raises(AssertionError, match="not plain"):
+        plain_yaml.read(path)
