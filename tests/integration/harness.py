@@ -3,17 +3,21 @@
 Workers are real processes (`python -m service run`) with short intervals; their logs are read as JSON lines.
 """
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import time
+import urllib.error
+import urllib.request
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from confluent_kafka import Message
+from confluent_kafka import KafkaException, Message
 
 from deploy.local.processes import ServerProcess
 from deploy.local.s3 import S3Endpoint
@@ -24,6 +28,8 @@ from tests.stack.s3_helper import S3Helper
 
 PROTOCOLS = ("range", "cooperative-sticky", "consumer")
 DRAIN_S = 90.0
+EVENT_S = 60.0
+_COORDINATOR_S = 30.0
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -128,19 +134,81 @@ class Deployment:
         found = []
         for name in names or tuple(self.workers):
             for line in self.log_of(name).read_text().splitlines():
-                if line.startswith("{") and line.endswith("}"):  # not a line cut by SIGKILL
-                    found.append(json.loads(line))
+                with contextlib.suppress(json.JSONDecodeError):  # a line cut by SIGKILL
+                    found += [json.loads(line)] if line.startswith("{") else []
         return found
 
     def count(self, event: str, *names: str) -> int:
         """How often an event happened."""
         return Counter(found["event"] for found in self.events(*names))[event]
 
+    def require_event(
+        self, event: str, *names: str, times: int = 1, timeout_s: float = EVENT_S, **fields: Any
+    ) -> list[dict[str, Any]]:
+        """Wait until an event with these fields has happened so often; gives all of them."""
+        found: list[dict[str, Any]] = []
+
+        def has_happened() -> bool:
+            found[:] = [
+                one
+                for one in self.events(*names)
+                if one["event"] == event and all(one.get(name) == value for name, value in fields.items())
+            ]
+            return len(found) >= times
+
+        what = f"{times} x {event} {fields or ''} of {', '.join(names) or 'any worker'}"
+        self.kafka.wait_for(what, has_happened, timeout_s=timeout_s)
+        return found
+
+    def exit_code(self, name: str, *, within_s: float = 30) -> int | None:
+        """Wait for a worker to end by itself, and give its exit code; it is killed (-9) when the time is over."""
+        self.workers[name].wait(grace_s=within_s)
+        return self.workers[name].exit_code
+
+    def complaints(self, name: str) -> list[str]:
+        """What a worker wrote beside its events, which is what a person sees on standard error."""
+        return [line for line in self.log_of(name).read_text().splitlines() if line and not line.startswith("{")]
+
+    def get(self, name: str, path: str) -> tuple[int, str]:
+        """Ask a worker's HTTP port; status 0 where nobody listens yet."""
+        started = [event for event in self.events(name) if event["event"] == "worker_started"]
+        if not started:
+            return 0, ""
+        url = f"http://127.0.0.1:{started[-1]['http_port']}{path}"
+        try:
+            with urllib.request.urlopen(url, timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, ""
+        except OSError:
+            return 0, ""
+
+    def metric(self, name: str, metric: str) -> float:
+        """Sum of a metric over its labels; 0 where the worker does not say it yet."""
+        lines = self.get(name, "/metrics")[1].splitlines()
+        return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"log_partitioner_{metric}"))
+
+    def wait_metric(self, name: str, metric: str, value: float) -> None:
+        """Wait until a metric has a value."""
+        self.kafka.wait_for(f"{metric} of {name} = {value}", lambda: self.metric(name, metric) == value, timeout_s=60)
+
     # Progress.
+
+    def committed_offsets(self) -> dict[int, int]:
+        """Committed offsets by partition; asks again while the coordinator moves."""
+        deadline = time.monotonic() + _COORDINATOR_S
+        while True:
+            try:
+                return self.kafka.committed_offsets(self.group, self.source)
+            except (KafkaException, TimeoutError):
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.2)
 
     def committed(self) -> int:
         """Sum of the committed offsets."""
-        return sum(self.kafka.committed_offsets(self.group, self.source).values())
+        return sum(self.committed_offsets().values())
 
     def wait_drained(self, written: Iterable[tuple[int, int]], *, timeout_s: float = DRAIN_S) -> None:
         """Wait until every record written, as (partition, offset), is below the committed offsets."""
@@ -149,7 +217,7 @@ class Deployment:
             last[partition] = max(offset, last.get(partition, -1))
 
         def is_drained() -> bool:
-            committed = self.kafka.committed_offsets(self.group, self.source)
+            committed = self.committed_offsets()
             return all(committed.get(partition, 0) > offset for partition, offset in last.items())
 
         self.kafka.wait_for(f"commit past {last}", is_drained, timeout_s=timeout_s)

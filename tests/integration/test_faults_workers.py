@@ -1,0 +1,145 @@
+"""Workers that die, hang, come and go while records flow: nothing is missing, nothing is doubled."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.flow import Flow
+from tests.integration.harness import PROTOCOLS, Deployment
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+QUICK = {"LOGP_KAFKA__SESSION_TIMEOUT_S": "4", "LOGP_FLUSH__INTERVAL_S": "1"}
+NEVER = "600"
+REFUSALS = {"UNKNOWN_MEMBER_ID", "ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH", "FENCED_MEMBER_EPOCH"}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_one_killed_one_paused_one_new(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
+) -> None:
+    """Others take over from both; the paused one comes back late and can commit nothing of what it held."""
+    with (
+        Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol, settings=QUICK) as deployment,
+        Flow(deployment) as flow,
+    ):
+        for name in ("w1", "w2", "w3"):
+            deployment.start(name)
+        for name in ("w1", "w2", "w3"):
+            deployment.require_event("flush_committed", name)
+        kafka.wait_for("an open batch of w2", lambda: deployment.metric("w2", "batch_entries") > 0)
+
+        deployment.workers["w2"].pause()
+        deployment.workers["w1"].kill()
+        deployment.start("w4")
+        deployment.wait_drained(flow.written)
+        deployment.workers["w2"].resume()
+        kafka.wait_for("w2 hears that it is late", lambda: bool(_refusals(deployment, "w2")), timeout_s=60)
+        deployment.wait_drained(flow.stop())
+
+        assert deployment.stop_all() == {"w1": -9, "w2": 0, "w3": 0, "w4": 0}
+        deployment.require_clean()
+
+
+def _refusals(deployment: Deployment, name: str) -> list[object]:
+    """Give why a worker did not commit what it held."""
+    return [
+        event.get("code") or event["event"]
+        for event in deployment.events(name)
+        if event["event"] == "partitions_lost" or (event["event"] == "batch_discarded" and event["code"] in REFUSALS)
+    ]
+
+
+def test_all_killed_at_once(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+    """The same workers come back, whatever transactions and memberships their last lives have left open."""
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=QUICK) as deployment:
+        with Flow(deployment) as flow:
+            workers = ["w1", "w2", "w3"]
+            for name in workers:
+                deployment.start(name)
+            for name in workers:
+                deployment.require_event("flush_committed", name, times=2)
+            for name in workers:
+                deployment.workers[name].kill()
+            written = flow.stop()
+        for name in workers:
+            deployment.start(name)
+        deployment.wait_drained(written)
+
+        assert set(deployment.stop_all().values()) == {0}
+        deployment.require_clean()
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_rolling_restart_rereads_nothing(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
+) -> None:
+    """Each worker flushes before it leaves, so that its successors start where it has stopped."""
+    settings = QUICK | {"LOGP_FLUSH__INTERVAL_S": NEVER}
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol, settings=settings) as deployment:
+        with Flow(deployment) as flow:
+            workers = ["w1", "w2"]
+            for name in workers:
+                deployment.start(name)
+            for name in workers:
+                _wait_open_batch(deployment, name)
+            for name in workers:
+                deployment.workers[name].terminate()
+                assert deployment.exit_code(name) == 0
+                deployment.start(name)
+                _wait_open_batch(deployment, name)
+            written = flow.stop()
+        assert set(deployment.stop_all().values()) == {0}
+
+        reasons = {flush.reason for flush in deployment.flush_records()}
+        assert "stopping" in reasons
+        assert reasons <= {"stopping", "revoked", "assigned"}
+        for unwanted in ("batch_discarded", "rewound", "partitions_lost"):
+            assert deployment.count(unwanted) == 0, unwanted
+        deployment.start("w1", LOGP_FLUSH__INTERVAL_S="1")
+        deployment.wait_drained(written)
+        deployment.require_clean()
+
+
+def _wait_open_batch(deployment: Deployment, name: str) -> None:
+    deployment.kafka.wait_for(
+        f"an open batch of {name}", lambda: deployment.metric(name, "batch_entries") > 0, timeout_s=60
+    )
+
+
+def test_more_members_than_partitions(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+    """1 -> 4 -> 2 workers on two TopicPartitions: the idle ones are members, flush nothing, and take over."""
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=2, settings=QUICK) as deployment:
+        with Flow(deployment, partitions=2) as flow:
+            deployment.start("w1")
+            deployment.require_event("flush_committed", "w1")
+            workers = ["w1", "w2", "w3", "w4"]
+            for name in workers[1:]:
+                deployment.start(name)
+            for name in workers[1:]:
+                kafka.wait_for(f"{name} is a member", lambda name=name: deployment.get(name, "/readyz")[0] == 200)
+            kafka.wait_for("two owners", lambda: len(_owners(deployment)) == 2)
+            owners = _owners(deployment)
+            deployment.wait_drained(flow.written)
+            idle = sorted(set(workers) - set(_flushers(deployment)))
+            for name in owners:
+                deployment.workers[name].terminate()
+            assert [deployment.exit_code(name) for name in owners] == [0, 0]
+            written = flow.stop()
+        deployment.wait_drained(written)
+
+        assert set(deployment.stop_all().values()) == {0}
+        assert idle, "with four members of two TopicPartitions at least one never owned any"
+        assert all(any(one.records for one in flush.topic_partitions) for flush in deployment.flush_records())
+        deployment.require_clean()
+
+
+def _owners(deployment: Deployment) -> list[str]:
+    """Name the workers that own a TopicPartition now."""
+    return [name for name in deployment.workers if deployment.metric(name, "owned_topic_partitions")]
+
+
+def _flushers(deployment: Deployment) -> set[str]:
+    """Name the workers that have committed anything."""
+    return {flush.worker for flush in deployment.flush_records()}
