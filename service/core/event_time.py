@@ -49,7 +49,6 @@ def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: Tim
 
 
 def _parse_text(text: str, rules: TimeRules) -> int | None:
-    text = text.strip()
     if _ISO.match(text):
         try:
             moment = datetime.fromisoformat(text)
@@ -69,13 +68,13 @@ def _micros(moment: datetime) -> int:
 
 
 def _from_epoch(value: Any, unit: EpochUnit) -> int | None:
-    """Convert an int, float or Decimal of units; fractions to the nearest microsecond, nanoseconds downwards."""
+    """Convert an int, float or Decimal of units to the nearest microsecond; whole nanoseconds downwards."""
     if unit == "auto":
         unit = next((name for limit, name in _MAGNITUDES if abs(value) < limit), "ns")
-    if unit == "ns":
-        return int(value // _NANOS_PER_MICRO)
+    if unit == "ns" and type(value) is int:
+        return value // _NANOS_PER_MICRO
     try:
-        micros: int = round(value * _MICROS_PER[unit])
+        micros: int = round(value / _NANOS_PER_MICRO if unit == "ns" else value * _MICROS_PER[unit])
     except OverflowError:  # a float in a configured unit
         return None
     return micros

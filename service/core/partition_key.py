@@ -13,6 +13,8 @@ from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeGuard
 from urllib.parse import unquote_to_bytes
 
+import msgspec
+
 from service.core.dead_letter import Reason
 from service.core.event_time import LATEST_US, TimeRules, is_absurd, parse_event_time
 from service.core.locate import Locate, compile_path
@@ -118,6 +120,9 @@ def as_name(value: Any) -> str | None:
     """Read a value as a user or an id: a string, or an integer as decimal text; nothing else is one."""
     if type(value) is str:
         return value
+    if type(value) is msgspec.Raw:  # a number kept as text: an integer of more digits than Python takes
+        text = bytes(value).decode()
+        return text if text.lstrip("-").isdigit() else None
     return str(value) if type(value) is int else None
 
 
