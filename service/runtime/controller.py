@@ -206,7 +206,7 @@ class Controller:
         budget_s = self._rules.revoke_budget_s if held_up else self._rules.flush_budget_s
         batch = self._recorder.batch
         assert batch is not None, "only an open batch covers anything"
-        self._log.debug("flush_started", batch_id=batch.batch_id, reason=reason.value, generation=batch.generation)
+        self._log.info("flush_started", batch_id=batch.batch_id, reason=reason.value, generation=batch.generation)
         try:
             summary = self._flusher.flush(reason, deadline=Deadline.after(budget_s, self._clock.now_s))
         except DiscardError as error:
@@ -240,6 +240,7 @@ class Controller:
         )
         self._metrics.add("flushes", reason=reason.value, outcome="committed")
         self._metrics.add("references", summary.references)
+        self._metrics.add("schema_conflicts", summary.json_fields)
         self._metrics.add("object_bytes", summary.object_bytes)
         for step, seconds in summary.seconds.items():
             self._metrics.observe("flush_step_seconds", seconds, step=step)
@@ -297,6 +298,7 @@ class Controller:
     def _release(self, tps: frozenset[TopicPartition], event: Event) -> None:
         for tp in tps:
             self._recorder.ledgers.disown(tp)
+            self._metrics.forget("lag_records", topic=tp.topic, partition=str(tp.partition))
         self.rewinds -= tps
         if not isinstance(event, machine.Lost):
             self._log.info("partitions_revoked", topic_partitions=_names(tps), generation=self.state.generation)

@@ -18,6 +18,7 @@ from service.core.batch import Batch
 from service.core.deadline import Deadline
 from service.core.exchange import Clock, Membership, Message, SealedFile, StoredObject
 from service.core.flush_policy import FlushCost, FlushReason
+from service.core.lattice import Scalar
 from service.core.model import TopicPartition
 from service.core.object_key import data_key, dead_letter_key, schema_key
 from service.core.partition_file import PartitionFile
@@ -64,6 +65,7 @@ class FlushSummary(NamedTuple):
     dead_letters: int
     records: int
     object_bytes: int
+    json_fields: int
     seconds: Mapping[str, float]
     offsets: Mapping[TopicPartition, int]
 
@@ -280,6 +282,7 @@ class Flusher:
             dead_letters=sum(ledger.dead_letters for ledger in ledgers),
             records=sum(ledger.records for ledger in ledgers),
             object_bytes=sum(reference.location.size for reference in references),
+            json_fields=sum(_json_fields(file) for file in self._recorder.files),
             seconds=seconds,
             offsets=offsets,
         )
@@ -290,6 +293,11 @@ class Flusher:
             row_bytes=sum(file.row_bytes for file in files),
             seconds=seconds["seal"] + seconds["upload"],
         )
+
+
+def _json_fields(file: PartitionFile) -> int:
+    """Count the top-level fields that are kept as JSON text: types in conflict, or nested too deep."""
+    return sum(1 for child in file.entry_type.by_name.values() if child is Scalar.JSON)
 
 
 def _keys_of(prefix: str, file: PartitionFile, *, batch_id: str, number: int) -> Callable[[int], str]:

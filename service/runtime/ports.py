@@ -190,6 +190,10 @@ class Metrics(Protocol):
         """Set a gauge."""
         ...
 
+    def forget(self, name: str, **labels: str) -> None:
+        """Stop reporting one series of a gauge."""
+        ...
+
     def observe(self, name: str, value: float, **labels: str) -> None:
         """Put a value into a histogram."""
         ...

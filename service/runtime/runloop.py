@@ -161,3 +161,5 @@ class Runloop:
         self._metrics.set("open_files", load.files)
         self._metrics.set("batch_entries", load.entries)
         self._metrics.set("owned_topic_partitions", len(ledgers))
+        for phase in Phase:
+            self._metrics.set("state", float(phase is self._controller.state.phase), state=phase.value)
