@@ -6,6 +6,7 @@
         SpoolError             the local disk refused: no space, no permission, an input/output error
         UploadError            an object did not reach the store within the deadline
         CommitAbortedError     the transaction was aborted: nothing of this batch is visible
+        FencedError            the producer is dead for good: another one has our id, or its transaction timed out
         MembershipError        the group metadata does not prove membership; nothing was sent to the broker
         CommitUnknownError     the outcome is unknown; a new producer and the committed offsets tell
       KeyTakenError            an object key is taken by something not provably ours (runtime.uploader takes another)
@@ -49,6 +50,18 @@ class UploadError(DiscardError):
 
 class CommitAbortedError(DiscardError):
     """The transaction was aborted; `code` is the broker's or the client library's error name."""
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class FencedError(DiscardError):
+    """The producer is dead for good before a commit was asked for; `code` is the error name.
+
+    Another process has our transactional id, or the broker has timed the transaction out (DESIGN 4.3). Counted:
+    two workers of one name would fence each other for ever.
+    """
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)

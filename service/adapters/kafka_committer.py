@@ -17,7 +17,14 @@ from service.adapters.kafka_log import client_logger, describe
 from service.core.deadline import Deadline
 from service.core.exchange import Clock, Membership, Message
 from service.core.model import TopicPartition
-from service.errors import CommitAbortedError, CommitUnknownError, MembershipError, SourceError, StopError
+from service.errors import (
+    CommitAbortedError,
+    CommitUnknownError,
+    FencedError,
+    MembershipError,
+    SourceError,
+    StopError,
+)
 
 TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - librdkafka's own codes begin with an underscore
 _INIT_TRY_S = 10.0
@@ -81,7 +88,7 @@ class KafkaCommitter:
 
         Raises:
             MembershipError: the membership proves nothing; nothing was sent.
-            CommitAbortedError: nothing of it is or will be visible.
+            CommitAbortedError, FencedError: nothing of it is or will be visible.
             CommitUnknownError: the commit was asked for, its outcome is not known.
             SourceError: a permission is missing.
         """
@@ -157,6 +164,10 @@ class KafkaCommitter:
     def _aborted(self, producer: confluent_kafka.Producer, error: Exception) -> Exception:
         """Abort. Where that fails the next producer's init aborts: no commit was ever asked for."""
         problem = error.args[0] if isinstance(error, KafkaException) else None
+        if problem is not None and problem.fatal():  # nothing can be asked of this producer any more
+            if problem.code() in _HOPELESS:
+                return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
+            return FencedError(problem.str(), code=problem.name())
         try:
             producer.abort_transaction(_ABORT_S)
         except KafkaException as failure:

@@ -19,7 +19,7 @@ from service.core.exchange import Clock
 from service.core.flush_policy import FlushReason
 from service.core.machine import Event, Phase, WorkerState
 from service.core.model import TopicPartition
-from service.errors import CommitUnknownError, DiscardError, StopError, TooManyFailuresError
+from service.errors import CommitUnknownError, DiscardError, FencedError, StopError, TooManyFailuresError
 from service.runtime.flusher import Flusher, FlushSummary
 from service.runtime.ports import Committer, Consumer, Metrics, Spool
 from service.runtime.recorder import Recorder
@@ -252,6 +252,7 @@ class Controller:
     def _discarded(self, error: DiscardError, reason: FlushReason | None = None) -> None:
         batch = self._recorder.batch
         unknown = isinstance(error, CommitUnknownError)
+        dead = isinstance(error, FencedError)
         self._log.warning(
             "batch_discarded",
             batch_id=batch.batch_id if batch else None,
@@ -264,7 +265,7 @@ class Controller:
         )
         outcome = "unknown" if unknown else "discarded"
         self._metrics.add("flushes", reason=reason.value if reason else "recording", outcome=outcome)
-        self.handle(machine.FlushDiscarded(counts_as_failure=unknown, at_s=self._clock.now_s()))
+        self.handle(machine.FlushDiscarded(counts_as_failure=unknown or dead, at_s=self._clock.now_s()))
 
     def _forget_batch(self) -> None:
         """Drop the batch, what it covered and its files; `settle` rewinds what is still owned."""

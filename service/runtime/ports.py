@@ -101,7 +101,7 @@ class Committer(Protocol):
 
         Raises:
             MembershipError: the membership proves nothing; nothing was sent.
-            CommitAbortedError: nothing of it is visible.
+            CommitAbortedError, FencedError: nothing of it is visible.
             CommitUnknownError: the committed offsets tell, after `prepare`.
         """
         ...
