@@ -20,10 +20,10 @@ chart-tools:  ## install helm (needs Go) and promtool (needs apt)
 
 .PHONY: chart
 chart: chart-tools  ## lint and render the chart, check the alerts
-	PATH=$(TOOLS_BIN):$$PATH; for replicas in 1 3; do \
+	@PATH=$(TOOLS_BIN):$$PATH; for replicas in 1 3; do \
 	  helm lint --strict helm/log-partitioner -f helm/log-partitioner/ci/required-values.yaml --set replicaCount=$$replicas; \
 	  helm template log-partitioner helm/log-partitioner -f helm/log-partitioner/ci/required-values.yaml --set replicaCount=$$replicas >/dev/null; done
-	PATH=$(TOOLS_BIN):$$PATH; if command -v promtool >/dev/null; then \
+	@PATH=$(TOOLS_BIN):$$PATH; if command -v promtool >/dev/null; then \
 	  promtool check rules deploy/alerts/log-partitioner.rules.yaml; promtool test rules deploy/alerts/log-partitioner.test.yaml; \
 	  else echo "promtool: absent: the alerts are not checked" >&2; fi
 
