@@ -1,0 +1,275 @@
+"""What came out, read by the tests' own code: objects and dead letters -> entries as they went in.
+
+Stands apart from the worker's code and from the audit's: it knows the published formats (DESIGN 3.2, 3.4, 3.5,
+3.7) and reads them with fastavro and the standard library. `difference` is Equal (DESIGN 3.2).
+"""
+
+import io
+import json
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import fastavro
+from confluent_kafka import Message
+
+from service.core.reference import Reference
+from tests.integration.harness import Deployment
+
+META = "_meta"
+THREADS = 4
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_INT_CHARS_MAX = 4300  # what int() converts
+
+JsonObject = dict[str, Any]
+Restore = Callable[[Any], Any]
+
+
+class Row(NamedTuple):
+    """One row: where it came from, and the entry by its original names, without its nulls."""
+
+    user: str
+    event_time_us: int
+    id: str | None
+    topic: str
+    partition: int
+    offset: int
+    index: int
+    timestamp_ms: int
+    root: tuple[str, int, int] | None
+    entry: JsonObject
+
+
+class ReadObject(NamedTuple):
+    """One object: its reference, the schema in its header as text, its rows."""
+
+    reference: Reference
+    schema_text: str
+    codec: str
+    rows: list[Row]
+
+
+class Buried(NamedTuple):
+    """A dead letter: `indexes` is None where it says `all`; `headers` are those before ours."""
+
+    reason: str
+    partition: int
+    offset: int
+    indexes: tuple[int, ...] | None
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+    object_key: str | None
+
+
+class Literal(str):
+    """A number that neither int, float nor Decimal holds."""
+
+    __slots__ = ()
+
+
+# Objects.
+
+
+def read_objects(deployment: Deployment) -> Iterator[ReadObject]:
+    """Read what the committed references name, a few at a time; their order is that of the references."""
+    references = deployment.references()
+    with ThreadPoolExecutor(THREADS) as pool:
+        ahead = THREADS * 4
+        waiting = [pool.submit(_fetch, deployment, reference) for reference in references[:ahead]]
+        for number, reference in enumerate(references):
+            data = waiting[number].result()
+            waiting[number] = None  # type: ignore[call-overload]  # frees the bytes
+            if number + ahead < len(references):
+                waiting.append(pool.submit(_fetch, deployment, references[number + ahead]))
+            schema_text, codec, rows = read_container(data)
+            yield ReadObject(reference, schema_text, codec, rows)
+
+
+def _fetch(deployment: Deployment, reference: Reference) -> bytes:
+    location = reference.location
+    data = deployment.s3.read(location.bucket, location.object)
+    return b"".join(data[start : start + length] for start, length in location.ranges)
+
+
+def read_container(data: bytes) -> tuple[str, str, list[Row]]:
+    """Read an Avro container file; returns schema text, codec and rows."""
+    reader = fastavro.reader(io.BytesIO(data))
+    schema_text = reader.metadata["avro.schema"]
+    restore = _restorer_of(schema_text)
+    return schema_text, reader.codec, [_row(found, restore) for found in reader]
+
+
+def _row(found: JsonObject, restore: Restore) -> Row:
+    meta = found.pop(META)
+    root = meta["root"]
+    return Row(
+        meta["user"],
+        (meta["event_time"] - _EPOCH) // _MICROSECOND,
+        meta["id"],
+        meta["topic"],
+        meta["partition"],
+        meta["offset"],
+        meta["index"],
+        (meta["timestamp"] - _EPOCH) // _MICROSECOND // 1000,
+        None if root is None else (root["topic"], root["partition"], root["offset"]),
+        restore(found),
+    )
+
+
+@lru_cache(maxsize=1000)
+def _restorer_of(schema_text: str) -> Restore:
+    meta, *fields = json.loads(schema_text)["fields"]
+    assert meta["name"] == META, "the first field of a row is _meta"
+    return _restore_record(fields)
+
+
+def _restore_record(fields: list[JsonObject]) -> Restore:
+    """Give a function from a record by Avro names to an object by original names."""
+    changed: list[tuple[str, str, Restore | None]] = []
+    for field in fields:
+        name, original = field["name"], field.get("original-name", field["name"])
+        restore = _restore_nullable(field["type"], mark=field.get("mark"))
+        if restore is not None or name != original:
+            changed.append((name, original, restore))
+
+    def restore_record(record: JsonObject) -> JsonObject:
+        entry = {name: value for name, value in record.items() if value is not None}
+        taken = [(original, restore, entry.pop(name)) for name, original, restore in changed if name in entry]
+        for original, restore, value in taken:
+            assert original not in entry, f"{original!r} stands in two columns"
+            entry[original] = value if restore is None else restore(value)
+        return entry
+
+    return restore_record
+
+
+def _restore_nullable(union: Any, *, mark: str | None = None) -> Restore | None:
+    """Give the function for a value that is present, None where it is as it was."""
+    null, avro = union
+    assert null == "null", f"an inferred type is a union with null, not {union!r}"
+    if not isinstance(avro, dict):
+        return {"json": parse_rounding, "null": _refuse}.get(mark or "")
+    mark = avro.get("mark", mark)
+    if mark in ("json", "null"):
+        assert avro["type"] == "string", avro
+        return parse_rounding if mark == "json" else _refuse
+    match avro["type"]:
+        case "record":
+            return _restore_record(avro["fields"])
+        case "array":
+            item = _restore_nullable(avro["items"])
+            return None if item is None else lambda items: [None if one is None else item(one) for one in items]
+        case "map":
+            value = _restore_nullable(avro["values"])
+            return lambda found: {
+                name: one if value is None else value(one) for name, one in found.items() if one is not None
+            }
+    return None
+
+
+def _refuse(value: Any) -> Any:
+    raise AssertionError(f"{value!r} in a column of nulls")
+
+
+# Dead letters.
+
+
+def read_dead_letters(deployment: Deployment) -> list[Buried]:
+    """Read the committed dead letters."""
+    return [_buried(message) for message in deployment.dead_letters()]
+
+
+def _buried(message: Message) -> Buried:
+    headers = list(message.headers() or ())
+    first = next(number for number, (name, _) in enumerate(headers) if name.startswith("lp-"))
+    ours = {name: (value or b"").decode() for name, value in headers[first:]}
+    indexes = ours["lp-indexes"]
+    return Buried(
+        reason=ours["lp-reason"],
+        partition=int(ours["lp-partition"]),
+        offset=int(ours["lp-offset"]),
+        indexes=None if indexes == "all" else tuple(map(int, indexes.split(","))),
+        key=message.key(),
+        value=message.value(),
+        headers=headers[:first],
+        object_key=ours.get("lp-object"),
+    )
+
+
+# JSON.
+
+
+def parse_rounding(text: str | bytes) -> Any:
+    """Parse JSON; numbers that a double does not hold are rounded, those beyond the doubles are exact."""
+    return json.loads(text, parse_float=_rounded, parse_int=_integer)
+
+
+def parse_exact(text: str | bytes) -> Any:
+    """Parse JSON; every number is exact."""
+    return json.loads(text, parse_float=_exact, parse_int=_integer)
+
+
+def _integer(text: str) -> int | Decimal:
+    return int(text) if len(text) <= _INT_CHARS_MAX else Decimal(text)
+
+
+def _rounded(text: str) -> float | Decimal | Literal:
+    value = float(text)
+    return _exact(text) if math.isinf(value) else value
+
+
+def _exact(text: str) -> Decimal | Literal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:
+        return Literal(text)
+
+
+# Equal.
+
+_NUMBERS = (int, float, Decimal)
+
+
+def difference(expected: Any, actual: Any, path: str = "") -> str | None:
+    """Say where two values first differ; None where they are equal: absent = null, numbers by value."""
+    kind = type(expected)
+    if kind is dict and type(actual) is dict:
+        return _object_difference(expected, actual, path)
+    if kind is list and type(actual) is list:
+        if len(expected) != len(actual):
+            return f"{path}: {len(expected)} items became {len(actual)}"
+        parts = zip(expected, actual, strict=True)
+        found = (difference(one, other, f"{path}[{number}]") for number, (one, other) in enumerate(parts))
+        return next(filter(None, found), None)
+    if expected == actual and (kind is type(actual) or (kind in _NUMBERS and type(actual) in _NUMBERS)):
+        return None
+    return f"{path}: {_shown(expected)} became {_shown(actual)}"
+
+
+def _object_difference(expected: JsonObject, actual: JsonObject, path: str) -> str | None:
+    found = 0
+    for name, value in expected.items():
+        other = actual.get(name)
+        if value is None and other is None:
+            continue
+        found += 1
+        if type(value) is str and value == other:
+            continue  # most are
+        text = difference(value, other, f"{path}.{name}")
+        if text is not None:
+            return text
+    if found == len(actual):
+        return None
+    added = [name for name, value in actual.items() if value is not None and name not in expected]
+    return f"{path}: has {_shown(added)}, too" if added else None
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:60]}... ({len(text)} characters)"
