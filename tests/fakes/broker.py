@@ -1,0 +1,191 @@
+"""A broker: source topics, committed offsets, transactions with epochs, and what read_committed readers see.
+
+Rules copied from Apache Kafka: `TransactionCoordinator` (init raises the epoch and aborts what is open; an expired
+transaction fences its producer), `OffsetMetadataManager` (offsets of an open transaction are pending; of two commits
+the later appended one stands), and the group's validation in `tests.fakes.group`. Like the real one it does not check
+that a member owns what it commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from service.core.exchange import Clock, Message
+from service.core.model import TopicPartition
+from tests.fakes.log import FakeLog
+
+
+class BrokerError(Exception):
+    """An error code of the broker; `fatal` ones end the producer."""
+
+    def __init__(self, code: str, *, fatal: bool = False) -> None:
+        super().__init__(code)
+        self.code = code
+        self.fatal = fatal
+
+
+class Group(Protocol):
+    """What the broker asks its group coordinator."""
+
+    def validate(self, generation: int, member_id: str, *, transactional: bool) -> None:
+        """Raise BrokerError unless this member may commit offsets."""
+        ...
+
+
+@dataclass(slots=True)
+class _Transaction:
+    began_at_s: float
+    messages: list[Message] = field(default_factory=list)
+    offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # (append number, offset)
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int = 0
+    open: _Transaction | None = None
+
+
+class Committed(NamedTuple):
+    """One committed transaction, as read_committed readers see it."""
+
+    transactional_id: str
+    messages: list[Message]
+    offsets: Mapping[TopicPartition, int]
+    before: Mapping[TopicPartition, int | None]
+
+
+class FakeBroker:
+    """Owns everything durable on the side of Kafka."""
+
+    def __init__(self, clock: Clock, tps: Iterable[TopicPartition], *, transaction_timeout_s: float = 60.0) -> None:
+        self.clock = clock
+        self.logs = {tp: FakeLog(tp) for tp in tps}
+        self.group: Group | None = None
+        self.transactions: list[Committed] = []
+        self.aborted = 0
+        self.on_committed: Callable[[Committed], None] = lambda _committed: None
+        self._timeout_s = transaction_timeout_s
+        self._producers: dict[str, _Producer] = {}
+        self._offsets: dict[TopicPartition, tuple[int, int]] = {}
+        self._appended = 0
+
+    # Reading.
+
+    def messages(self, topic: str) -> list[Message]:
+        """Give what a read_committed reader of a topic gets."""
+        return [message for one in self.transactions for message in one.messages if message.topic == topic]
+
+    def committed_offset(self, tp: TopicPartition) -> int | None:
+        """Give the committed offset, whatever is pending."""
+        return self._offsets[tp][1] if tp in self._offsets else None
+
+    def is_stable(self, tp: TopicPartition) -> bool:
+        """Whether no open transaction has an offset for it (require-stable)."""
+        return not any(one.open is not None and tp in one.open.offsets for one in self._producers.values())
+
+    # Committing outside transactions.
+
+    def commit(self, offsets: Mapping[TopicPartition, int], *, generation: int, member_id: str) -> None:
+        """Commit offsets of a member at once."""
+        self._validate(generation, member_id, transactional=False)
+        for tp, offset in offsets.items():
+            self._appended += 1
+            self._offsets[tp] = (self._appended, offset)
+
+    def reset(self, offsets: Mapping[TopicPartition, int | None]) -> None:
+        """Set or remove committed offsets as a tool for administrators does."""
+        for tp, offset in offsets.items():
+            self._appended += 1
+            if offset is None:
+                self._offsets.pop(tp, None)
+            else:
+                self._offsets[tp] = (self._appended, offset)
+
+    # Transactions.
+
+    def init(self, transactional_id: str) -> int:
+        """Begin a new epoch; what an earlier one left open is aborted."""
+        producer = self._producers.setdefault(transactional_id, _Producer())
+        self._abort(producer)
+        producer.epoch += 1
+        return producer.epoch
+
+    def begin(self, transactional_id: str, epoch: int) -> None:
+        """Open a transaction."""
+        producer = self._require(transactional_id, epoch)
+        assert producer.open is None, "one transaction at a time"
+        producer.open = _Transaction(self.clock.now_s())
+
+    def produce(self, transactional_id: str, epoch: int, message: Message) -> None:
+        """Append a message that nobody sees yet."""
+        self._require_open(transactional_id, epoch).messages.append(message)
+
+    def send_offsets(
+        self,
+        transactional_id: str,
+        epoch: int,
+        offsets: Mapping[TopicPartition, int],
+        *,
+        generation: int,
+        member_id: str,
+    ) -> None:
+        """Add offsets to the transaction; ownership is not looked at."""
+        transaction = self._require_open(transactional_id, epoch)
+        self._validate(generation, member_id, transactional=True)
+        for tp, offset in offsets.items():
+            self._appended += 1
+            transaction.offsets[tp] = (self._appended, offset)
+
+    def end(self, transactional_id: str, epoch: int, *, commit: bool) -> None:
+        """Commit or abort."""
+        producer = self._require(transactional_id, epoch)
+        transaction = producer.open
+        if transaction is None:
+            raise BrokerError("INVALID_TXN_STATE", fatal=True)
+        if not commit:
+            self._abort(producer)
+            return
+        producer.open = None
+        before = {tp: self.committed_offset(tp) for tp in transaction.offsets}
+        for tp, (number, offset) in transaction.offsets.items():
+            if tp not in self._offsets or number > self._offsets[tp][0]:
+                self._offsets[tp] = (number, offset)
+        offsets = {tp: offset for tp, (_, offset) in transaction.offsets.items()}
+        done = Committed(transactional_id, transaction.messages, offsets, before)
+        self.transactions.append(done)
+        self.on_committed(done)
+
+    def expire(self) -> None:
+        """Abort transactions that are open for too long; their producers are fenced."""
+        for producer in self._producers.values():
+            if producer.open is not None and self.clock.now_s() - producer.open.began_at_s >= self._timeout_s:
+                self._abort(producer)
+                producer.epoch += 1
+
+    def publish(self, messages: Iterable[Message]) -> None:
+        """Append messages outside any transaction: everybody sees them."""
+        self.transactions.append(Committed("", list(messages), {}, {}))
+
+    def _validate(self, generation: int, member_id: str, *, transactional: bool) -> None:
+        if self.group is not None:
+            self.group.validate(generation, member_id, transactional=transactional)
+
+    def _abort(self, producer: _Producer) -> None:
+        if producer.open is not None:
+            producer.open = None
+            self.aborted += 1
+
+    def _require(self, transactional_id: str, epoch: int) -> _Producer:
+        self.expire()
+        producer = self._producers.get(transactional_id)
+        if producer is None or producer.epoch != epoch:
+            raise BrokerError("_FENCED", fatal=True)
+        return producer
+
+    def _require_open(self, transactional_id: str, epoch: int) -> _Transaction:
+        transaction = self._require(transactional_id, epoch).open
+        if transaction is None:
+            raise BrokerError("INVALID_TXN_STATE", fatal=True)
+        return transaction

@@ -1,0 +1,129 @@
+"""A committer over the fake broker: a new epoch for every transaction, and outcomes that a script decides."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from enum import Enum
+
+from service.core.deadline import Deadline
+from service.core.exchange import Membership, Message
+from service.core.model import TopicPartition
+from service.errors import CommitAbortedError, CommitUnknownError, FencedError, MembershipError, StopError
+from tests.fakes.broker import BrokerError, FakeBroker
+from tests.fakes.clock import FakeClock
+from tests.fakes.consumer import Point, no_point
+
+Aborted = str
+"""The code to abort with, before the offsets are sent."""
+
+
+class Outcome(Enum):
+    """What may become of a transaction beside being committed, or aborted with a code."""
+
+    COMMITTED = "committed"
+    UNKNOWN_COMMITTED = "the answer to the commit is lost, the commit is not"
+    UNKNOWN_OPEN = "the commit itself is lost; the next init aborts"
+    TIMED_OUT = "the broker aborts it before the commit arrives"
+    NOT_ABORTED = "it fails, and so does the abort; the next init aborts"
+
+
+class FakeCommitter:
+    """Fulfils `runtime.ports.Committer`; without a script the broker alone decides."""
+
+    def __init__(self, broker: FakeBroker, transactional_id: str, clock: FakeClock, *, point: Point = no_point) -> None:
+        self.script: deque[Outcome | Aborted] = deque()
+        self.calls = 0
+        self.init_error: StopError | None = None
+        self.trusts_any_membership = False
+        self._broker = broker
+        self._id = transactional_id
+        self._clock = clock
+        self._point = point
+        self._epoch: int | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether an epoch is ready that no transaction was begun in."""
+        return self._epoch is not None
+
+    def prepare(self) -> None:
+        """Begin a new epoch; what an earlier one left open is aborted."""
+        if self._epoch is None:
+            self._point("init")
+            if self.init_error is not None:
+                raise self.init_error
+            self._clock.advance(0.07)
+            self._epoch = self._broker.init(self._id)
+
+    def commit(
+        self,
+        messages: Sequence[Message],
+        offsets: Mapping[TopicPartition, int],
+        membership: Membership,
+        *,
+        deadline: Deadline,
+    ) -> None:
+        """Run one transaction."""
+        self.calls += 1
+        if not membership.is_proof and not self.trusts_any_membership:
+            raise MembershipError(f"generation {membership.generation}, member id {membership.member_id!r}")
+        assert offsets, "W1: a transaction without offsets"
+        self.prepare()
+        epoch, self._epoch = self._epoch, None
+        assert epoch is not None, "prepared"
+        outcome = self.script.popleft() if self.script else Outcome.COMMITTED
+        asked = False
+        try:
+            self._point("begin")
+            self._broker.begin(self._id, epoch)
+            for message in messages:
+                self._broker.produce(self._id, epoch, message)
+            self._point("produced")
+            _require_no_abort(outcome, deadline)
+            generation, member_id, _ = membership
+            self._broker.send_offsets(self._id, epoch, offsets, generation=generation, member_id=member_id)
+            self._point("offsets_sent")
+            if outcome is Outcome.NOT_ABORTED:
+                raise CommitAbortedError("the abort failed, too", code="_TRANSPORT")
+            asked = True
+            self._end(epoch, outcome)
+        except BrokerError as error:
+            if asked:
+                raise CommitUnknownError(error.code, code=error.code) from error
+            self._abort(epoch)
+            raise _aborted(error) from error
+
+    def _end(self, epoch: int, outcome: Outcome | Aborted) -> None:
+        if outcome is Outcome.UNKNOWN_OPEN:
+            raise CommitUnknownError("no answer", code="_TIMED_OUT")
+        if outcome is Outcome.TIMED_OUT:
+            self._clock.advance(60.0)
+            self._broker.expire()
+        self._point("ending")
+        self._broker.end(self._id, epoch, commit=True)
+        self._point("ended")
+        if outcome is Outcome.UNKNOWN_COMMITTED:
+            raise CommitUnknownError("no answer", code="_TIMED_OUT")
+
+    def _abort(self, epoch: int) -> None:
+        with suppress(BrokerError):  # then the next init aborts
+            self._broker.end(self._id, epoch, commit=False)
+
+    def close(self) -> None:
+        """Let the producer go."""
+        self._epoch = None
+
+
+def _require_no_abort(outcome: Outcome | Aborted, deadline: Deadline) -> None:
+    if isinstance(outcome, str):
+        raise BrokerError(outcome)
+    if deadline.has_passed():
+        raise BrokerError("_TIMED_OUT")
+
+
+def _aborted(error: BrokerError) -> CommitAbortedError | FencedError:
+    if error.fatal:
+        return FencedError(error.code, code=error.code)
+    return CommitAbortedError(error.code, code=error.code)

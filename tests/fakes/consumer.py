@@ -1,0 +1,188 @@
+"""A consumer with librdkafka's semantics: positions move with what is handed over, callbacks run inside `consume`.
+
+Records that one `consume` has popped before a callback are returned after it, also those of TopicPartitions that the
+callback gave away - or gave away and got back. With `purge` the library's barrier drops the latter, as librdkafka
+does since 1.7; without it the fake is as bad as the library has ever been (confluent-kafka-python 1013, 4117).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from service.core.exchange import Membership, RebalanceListener
+from service.core.model import SourceRecord, TopicPartition
+from service.errors import SourceError, StartPositionError
+from tests.fakes.broker import BrokerError, FakeBroker
+from tests.fakes.clock import FakeClock
+from tests.fakes.member import Callback, Member
+
+Point = Callable[[str], None]
+ANSWER_STEP_S = 1.0
+
+
+def no_point(_name: str) -> None:
+    """Nothing happens between two steps."""
+
+
+class FakeConsumer:
+    """Fulfils `runtime.ports.Consumer` on a FakeBroker; `point` is called wherever other things may happen."""
+
+    def __init__(self, broker: FakeBroker, member: Member, clock: FakeClock, *, point: Point = no_point) -> None:
+        self.member = member
+        self.positions: dict[TopicPartition, int] = {}
+        self.paused = False
+        self.closed = False
+        self.pop_first: Callable[[int], int] = lambda _records_max: 0
+        self.callbacks_max: Callable[[], int] = lambda: 1
+        self.purge = True
+        self.raise_after_pop: Exception | None = None
+        self._broker = broker
+        self._clock = clock
+        self._point = point
+        self._listener: RebalanceListener | None = None
+        self._versions: dict[TopicPartition, int] = {}
+        self._turn = 0
+
+    @property
+    def is_member_running(self) -> bool:
+        """Whether the library's thread has anything to do."""
+        return self._listener is not None and not self.closed
+
+    def subscribe(self, listener: RebalanceListener) -> None:
+        """Join the group."""
+        self._listener = listener
+        self.member.background()
+
+    def consume(self, *, records_max: int, timeout_s: float) -> list[SourceRecord]:
+        """Take records; callbacks run after the first `pop_first` of them."""
+        self._point("consume")
+        self.member.background()
+        popped = self._pop(min(records_max, self.pop_first(records_max)))
+        versions = dict(self._versions)
+        for _ in range(self.callbacks_max()):
+            if not self.member.queue:
+                break
+            self._serve()
+            self._point("callback_served")
+            self.member.background()
+        if self.raise_after_pop is not None:  # positions have moved, records are gone (TESTING 0.4)
+            error, self.raise_after_pop = self.raise_after_pop, None
+            raise error
+        if self.purge:
+            popped = [one for one in popped if self._versions[one.tp] == versions[one.tp]]
+        popped += self._pop(records_max - len(popped))
+        self._clock.advance(0.001 if popped else timeout_s)
+        return popped
+
+    def _pop(self, records_max: int) -> list[SourceRecord]:
+        popped: list[SourceRecord] = []
+        if self.paused:
+            return popped
+        tps = sorted(self.positions)
+        self._turn += 1
+        for number in range(len(tps)):  # none starves: another one is first each time
+            tp = tps[(number + self._turn) % len(tps)]
+            log = self._broker.logs[tp]
+            if self.positions[tp] < log.first_offset or self.positions[tp] > log.end:
+                raise StartPositionError(f"{tp}: offset {self.positions[tp]} is out of range")
+            found = log.read(self.positions[tp], records_max - len(popped))
+            if found:
+                self.positions[tp] = found[-1].offset + 1
+                popped += found
+        return popped
+
+    def _serve(self) -> None:
+        """Run the first callback that waits; it goes on waiting, for the library's thread, until it has returned."""
+        kind, tps = callback = self.member.queue[0]
+        listener = self._listener
+        assert listener is not None, "subscribed before anything is assigned"
+        if kind is Callback.ASSIGNED:
+            self._assign(listener.on_assigned(tps), tps)
+        else:
+            if kind is Callback.REVOKED:
+                listener.on_revoked(tps)
+            else:
+                listener.on_lost(tps)
+            for tp in tps:
+                self.positions.pop(tp, None)
+                self._versions[tp] = self._versions.get(tp, 0) + 1
+            self.member.owned -= tps
+        self.member.queue.popleft()
+        self.member.served(callback)
+
+    def _assign(self, starts: Mapping[TopicPartition, int], tps: frozenset[TopicPartition]) -> None:
+        self.member.owned |= tps
+        for tp, offset in starts.items():
+            assert tp in tps, f"{tp} is started but was not assigned"
+            self.positions[tp] = offset
+            self._versions[tp] = self._versions.get(tp, 0) + 1
+
+    def committed(self, tps: Iterable[TopicPartition], *, timeout_s: float) -> dict[TopicPartition, int | None]:
+        """Ask for stable offsets; waits while a transaction over them is open."""
+        self._point("committed")
+        tps = list(tps)
+        ends_s = self._clock.now_s() + timeout_s
+        while not all(self._broker.is_stable(tp) for tp in tps):
+            if self._clock.now_s() >= ends_s:
+                raise SourceError("no committed offsets: timed out")
+            self._clock.advance(ANSWER_STEP_S)
+            self.member.background()
+            self._broker.expire()
+            self._point("unstable")
+        return {tp: self._broker.committed_offset(tp) for tp in tps}
+
+    def watermarks(self, tp: TopicPartition, *, timeout_s: float) -> tuple[int, int]:
+        """Ask for the first offset and the end."""
+        del timeout_s
+        self._point("watermarks")
+        return self._broker.logs[tp].first_offset, self._broker.logs[tp].end
+
+    def commit_start(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit as the current member, outside any transaction."""
+        self._point("commit_start")
+        if not offsets:
+            return
+        generation, member_id, _ = self.member.membership()
+        try:
+            self._broker.commit(offsets, generation=generation, member_id=member_id)
+        except BrokerError as error:
+            raise SourceError(f"start positions are not committed: {error.code}") from error
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        """Go to an offset of an assigned TopicPartition."""
+        self._point("seek")
+        if tp not in self.positions:
+            raise SourceError(f"{tp} cannot be sought to {offset}: not assigned")
+        self.positions[tp] = offset
+
+    def partitions_of(self, topic: str, *, timeout_s: float) -> list[TopicPartition]:
+        """Ask for all TopicPartitions of a topic."""
+        del timeout_s
+        return sorted(tp for tp in self._broker.logs if tp.topic == topic)
+
+    def pause(self) -> None:
+        """Take no records, of what is assigned meanwhile neither."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """Take records again."""
+        self.paused = False
+
+    def membership(self) -> Membership:
+        """Give the current group metadata."""
+        return self.member.membership()
+
+    def ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Give the ends of what is assigned."""
+        return {tp: self._broker.logs[tp].end for tp in tps if tp in self.positions}
+
+    def close(self) -> None:
+        """Give back what is owned, then leave."""
+        if not self.closed:
+            self.closed = True
+            self._point("close")
+            self.member.queue.clear()
+            if self.member.owned:
+                self.member.queue.append((Callback.REVOKED, self.member.owned))
+                self._serve()
+            self.member.leave()

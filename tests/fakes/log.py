@@ -1,0 +1,46 @@
+"""The log of one source TopicPartition: data records and legal holes."""
+
+from __future__ import annotations
+
+from service.core.model import Headers, SourceRecord, TopicPartition
+
+
+class FakeLog:
+    """Offsets from 0; a slot without a record is a hole: a control record, an aborted one, or compacted away."""
+
+    def __init__(self, tp: TopicPartition) -> None:
+        self.tp = tp
+        self.first_offset = 0
+        self._slots: list[SourceRecord | None] = []
+
+    @property
+    def end(self) -> int:
+        """The offset of the next record."""
+        return len(self._slots)
+
+    @property
+    def records(self) -> list[SourceRecord]:
+        """All data records that are still there."""
+        return [record for record in self._slots[self.first_offset :] if record is not None]
+
+    def append(
+        self, value: bytes | None, *, timestamp_ms: int | None = None, key: bytes | None = None, headers: Headers = ()
+    ) -> SourceRecord:
+        """Append a data record."""
+        record = SourceRecord(self.tp, self.end, timestamp_ms, key, value, headers)
+        self._slots.append(record)
+        return record
+
+    def append_hole(self) -> None:
+        """Append what no read_committed consumer gets to see."""
+        self._slots.append(None)
+
+    def read(self, position: int, records_max: int) -> list[SourceRecord]:
+        """Read data records from a position on."""
+        found: list[SourceRecord] = []
+        for record in self._slots[position:]:
+            if len(found) == records_max:
+                break
+            if record is not None:
+                found.append(record)
+        return found

@@ -1,0 +1,111 @@
+"""A small world for tests that say exactly what happens: some workers, one broker, one bucket, a clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from service.core.model import TopicPartition
+from tests.fakes.broker import FakeBroker
+from tests.fakes.check import check_all, check_commit
+from tests.fakes.clock import FakeClock
+from tests.fakes.consumer import Point, no_point
+from tests.fakes.group import ClassicGroup, ConsumerGroup
+from tests.fakes.member import ClassicMember, Member, Member848
+from tests.fakes.records import P0, P1, entry, value_of
+from tests.fakes.store import Bucket
+from tests.fakes.worker import FakeWorker, Parts, Rules
+
+EAGER, COOPERATIVE, KIP848 = "eager", "cooperative", "kip848"
+STYLES = (EAGER, COOPERATIVE, KIP848)
+
+
+class Rig:
+    """Checks each transaction when it is committed; `check` looks at everything."""
+
+    def __init__(self, style: str = COOPERATIVE, tps: tuple[TopicPartition, ...] = (P0, P1)) -> None:
+        self.clock = FakeClock()
+        self.broker = FakeBroker(self.clock, tps)
+        self.broker.on_committed = check_commit
+        self.bucket = Bucket()
+        self.group: ClassicGroup | ConsumerGroup
+        if style == KIP848:
+            self.group = ConsumerGroup(self.clock, tps)
+        else:
+            self.group = ClassicGroup(self.clock, tps, cooperative=style == COOPERATIVE)
+        self.broker.group = self.group
+        self.workers: list[FakeWorker] = []
+        self._n = 0
+
+    def worker(
+        self,
+        name: str = "a",
+        *,
+        rules: Rules | None = None,
+        parts: Parts | None = None,
+        point: Point = no_point,
+        start: bool = True,
+    ) -> FakeWorker:
+        """Start a worker."""
+        member: Member
+        member = Member848(self.group, name) if isinstance(self.group, ConsumerGroup) else ClassicMember(self.group)
+        worker = FakeWorker(name, self.broker, member, self.clock, self.bucket, rules=rules, parts=parts, point=point)
+        self.workers.append(worker)
+        if start:
+            worker.start()
+        return worker
+
+    def owning(self, name: str = "a", *, rules: Rules | None = None, parts: Parts | None = None) -> FakeWorker:
+        """Start a worker and wait until it owns everything."""
+        worker = self.worker(name, rules=rules, parts=parts)
+        self.turn_until(lambda: worker.controller.state.owned == frozenset(self.broker.logs))
+        return worker
+
+    def fill(self, tp: TopicPartition, records: int, user: str = "ann") -> None:
+        """Append records of one entry each."""
+        for _ in range(records):
+            self._n += 1
+            self.broker.logs[tp].append(value_of(entry(user, n=self._n)), timestamp_ms=self.clock.wall_ms())
+
+    def turn_until(self, done: Callable[[], bool], *, turns: int = 400) -> None:
+        """Turn all workers' loops until something holds."""
+        for _ in range(turns):
+            if done():
+                return
+            self.tick()
+            for worker in self.workers:
+                if not worker.consumer.closed:
+                    worker.step()
+        raise AssertionError(f"not within {turns} turns")
+
+    def tick(self) -> None:
+        """Let every library's thread do its part."""
+        self.broker.expire()
+        self.group.tick()
+        for worker in self.workers:
+            if worker.consumer.is_member_running:
+                worker.consumer.member.background()
+
+    def pass_time(self, seconds: float, *, except_for: FakeWorker | None = None) -> None:
+        """Let time pass; `except_for` is a stopped process, which sends no heartbeats."""
+        while seconds > 0:
+            self.clock.advance(min(seconds, 5.0))
+            seconds -= 5.0
+            self.broker.expire()
+            self.group.tick()
+            for worker in self.workers:
+                if worker is not except_for and worker.consumer.is_member_running:
+                    worker.consumer.member.background()
+
+    def committed(self) -> dict[TopicPartition, int | None]:
+        """Give all committed offsets."""
+        return {tp: self.broker.committed_offset(tp) for tp in self.broker.logs}
+
+    def drain(self) -> None:
+        """Turn until everything is committed, then check every invariant."""
+        ends = {tp: log.records[-1].offset + 1 for tp, log in self.broker.logs.items() if log.records}
+        self.turn_until(lambda: all((self.broker.committed_offset(tp) or 0) >= end for tp, end in ends.items()))
+        self.check()
+
+    def check(self) -> None:
+        """Check I1 to I5."""
+        check_all(self.broker, self.bucket)

@@ -1,0 +1,196 @@
+"""A worker put together over fakes, as `runtime.app` does it over adapters; any part may be another class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import UTC
+from typing import NamedTuple
+
+from service.core.decode import InputRules, RecordDecoder
+from service.core.event_time import TimeRules
+from service.core.flush_policy import FlushBounds
+from service.core.json_text import JsonDecoder
+from service.core.lattice import Limits
+from service.core.partition_file import FileBounds
+from service.core.partition_key import KeyRules, Placer
+from service.runtime.announcements import Speaker
+from service.runtime.controller import Controller, ControlRules
+from service.runtime.flusher import Flusher, FlushRules
+from service.runtime.recorder import Recorder, RecorderRules
+from service.runtime.runloop import LoopRules, Runloop
+from service.runtime.stop import StopFlag
+from service.runtime.uploader import Uploader
+from tests.fakes.broker import FakeBroker
+from tests.fakes.clock import FakeClock
+from tests.fakes.committer import FakeCommitter
+from tests.fakes.consumer import FakeConsumer, Point, no_point
+from tests.fakes.member import Member
+from tests.fakes.metrics import RecordingMetrics
+from tests.fakes.spool import FakeSpool
+from tests.fakes.store import Bucket, FakeObjectStore
+from tests.fakes.uploads import InlineUploader
+
+REFERENCES, FLUSHES, DEAD_LETTERS = "references", "flushes", "dead-letters"
+
+FILE_BOUNDS = FileBounds(
+    limits=Limits(depth_max=16, object_keys_max=500, json_depth_max=100),
+    fields_max=4000,
+    schema_bytes_max=512 * 1024,
+    block_bytes=64 * 1024,
+    object_bytes_max=64 * 1024 * 1024,
+)
+FLUSH_RULES = FlushRules(
+    prefix="logs",
+    upload_deadline_s=90.0,
+    commit_budget_s=30.0,
+    message_bytes_max=900_000,
+    inline="auto",
+    inline_references_max=500,
+    inline_bytes_max=256 * 1024,
+)
+CONTROL_RULES = ControlRules(
+    flush_budget_s=120.0, revoke_budget_s=100.0, answer_s=80.0, backoff_max_s=30.0, bootstrap="beginning"
+)
+FLUSH_BOUNDS = FlushBounds(interval_s=30.0, bytes_max=10**9, entries_max=10**6, files_max=10**6, estimate_max_s=10**6)
+
+
+def recorder_rules(*, bounds: FileBounds = FILE_BOUNDS, memory_bytes_max: int = 2**30) -> RecorderRules:
+    """Records are JSON; user, time and id stand in fields of these names."""
+    times = TimeRules(
+        epoch_unit="auto", zone=UTC, earliest_us=946_684_800_000_000, future_max_us=10 * 365 * 86_400_000_000
+    )
+    keys = KeyRules(
+        user_paths=("user",),
+        no_users=frozenset({"", "-"}),
+        missing_user=None,
+        time_paths=("time",),
+        time=times,
+        missing_time="dead-letter",
+        id_paths=("id",),
+        zone=UTC,
+    )
+    return RecorderRules(
+        decoder=RecordDecoder(InputRules("json", None, 2**24, 10**5), JsonDecoder(keep_inexact_text=False)),
+        placer=Placer(keys),
+        bounds=bounds,
+        codec="null",
+        memory_bytes_max=memory_bytes_max,
+        root_of=lambda _record: None,
+    )
+
+
+class Parts(NamedTuple):
+    """The classes a worker is made of: exchanged to see whether a wrong one is noticed."""
+
+    recorder: type[Recorder] = Recorder
+    flusher: type[Flusher] = Flusher
+    controller: type[Controller] = Controller
+    runloop: type[Runloop] = Runloop
+    committer: type[FakeCommitter] = FakeCommitter
+
+
+@dataclass(frozen=True)
+class Rules:
+    """All rules of one worker."""
+
+    recorder: RecorderRules = field(default_factory=recorder_rules)
+    flush: FlushRules = FLUSH_RULES
+    control: ControlRules = CONTROL_RULES
+    loop: LoopRules = field(default_factory=lambda: LoopRules(FLUSH_BOUNDS, consume_records_max=100))
+
+    def with_bounds(self, **bounds: int) -> Rules:
+        """Exchange some flush bounds."""
+        return replace(self, loop=self.loop._replace(bounds=self.loop.bounds._replace(**bounds)))
+
+
+class FakeWorker:
+    """All parts of one worker; `step` is one turn of its loop."""
+
+    def __init__(
+        self,
+        name: str,
+        broker: FakeBroker,
+        member: Member,
+        clock: FakeClock,
+        bucket: Bucket,
+        *,
+        rules: Rules | None = None,
+        parts: Parts | None = None,
+        point: Point = no_point,
+        boot: str = "boot",
+    ) -> None:
+        rules, parts = rules or Rules(), parts or Parts()
+        self.name = name
+        self.clock = clock
+        self.broker = broker
+        self.stop = StopFlag()
+        self.metrics = RecordingMetrics()
+        self.consumer = FakeConsumer(broker, member, clock, point=point)
+        self.committer = parts.committer(broker, f"logs.{name}", clock, point=point)
+        self.store = FakeObjectStore(bucket, clock, point=point)
+        self.spool = FakeSpool(point=point)
+        self.recorder = parts.recorder(rules.recorder, self.spool)
+        self.uploader: Uploader = InlineUploader(self.store, self.spool)
+        self.flusher = parts.flusher(
+            rules=rules.flush,
+            speaker=Speaker(name, boot, "group", "bucket", REFERENCES, FLUSHES, DEAD_LETTERS),
+            recorder=self.recorder,
+            spool=self.spool,
+            uploader=self.uploader,
+            committer=self.committer,
+            membership=self.consumer.membership,
+            clock=clock,
+            metrics=self.metrics,
+            abandoned=lambda: self.stop.abandoned,
+        )
+        self.controller = parts.controller(
+            rules=rules.control,
+            recorder=self.recorder,
+            flusher=self.flusher,
+            consumer=self.consumer,
+            committer=self.committer,
+            spool=self.spool,
+            clock=clock,
+            metrics=self.metrics,
+            new_batch_id=_batch_ids(f"{name}-{boot}"),
+        )
+        self.loop = parts.runloop(
+            rules=rules.loop,
+            controller=self.controller,
+            recorder=self.recorder,
+            flusher=self.flusher,
+            consumer=self.consumer,
+            committer=self.committer,
+            clock=clock,
+            metrics=self.metrics,
+            stop=self.stop,
+            beat=lambda: None,
+        )
+
+    def start(self) -> None:
+        """Do what `Runloop.run` does before its first turn."""
+        self.committer.prepare()
+        self.consumer.subscribe(self.controller)
+
+    def step(self) -> None:
+        """Turn the loop once."""
+        self.loop.turn()
+
+    def close(self) -> None:
+        """Do what `app.Worker.run` does at the end, however it came."""
+        if self.controller.state.phase.value != "stopped":
+            self.controller.fail()
+        self.consumer.close()
+        self.uploader.close()
+
+
+def _batch_ids(prefix: str) -> Callable[[], str]:
+    number = 0
+
+    def new() -> str:
+        nonlocal number
+        number += 1
+        return f"{prefix}-{number}"
+
+    return new

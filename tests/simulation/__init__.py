@@ -1,0 +1,1 @@
+"""Whole workers on fakes: one thread, a virtual clock, one seed."""

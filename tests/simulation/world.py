@@ -1,0 +1,340 @@
+"""A world of workers on one fake broker and one bucket: everything random comes from one seed, time is virtual.
+
+Other things happen at points: wherever a worker talks to the outside, another may have its turn, time may pass, the
+process may be stopped until it is a zombie, or die. Calls nest, nothing runs at once, so that a seed repeats exactly.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, deque
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+
+from service.core.machine import Phase
+from service.core.model import TopicPartition
+from service.errors import StopError
+from tests.fakes.broker import Committed, FakeBroker
+from tests.fakes.check import InvariantError, check_all, check_commit
+from tests.fakes.clock import FakeClock
+from tests.fakes.committer import Outcome
+from tests.fakes.group import ClassicGroup, ConsumerGroup
+from tests.fakes.member import ClassicMember, Member, Member848
+from tests.fakes.records import entry, value_of
+from tests.fakes.store import Bucket, PutFault
+from tests.fakes.worker import FakeWorker, Parts, Rules
+from tests.simulation.swarm import Style, Swarm, choose
+
+SESSION_S = 30.0
+WORKERS_MAX = 4
+NESTED_MAX = 3
+TRACE_MAX = 120
+PUT_FAULTS = (
+    PutFault.NOT_STORED, PutFault.ANSWER_LOST, PutFault.ANSWER_LOST_LATE, PutFault.TAKEN, PutFault.SLOW,
+)  # fmt: skip
+OUTCOMES = (
+    "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "TRANSACTION_ABORTABLE", "_TIMED_OUT", Outcome.UNKNOWN_COMMITTED,
+    Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT, Outcome.NOT_ABORTED,
+)  # fmt: skip
+# A worker may end itself for these reasons; a restart is the remedy, and it is given one.
+MAY_END = ("TooManyFailuresError", "StoreRefusedError", "start positions are not committed")
+
+
+class KilledError(BaseException):
+    """SIGKILL: nothing of the process runs any more, no handler either."""
+
+
+@dataclass(slots=True)
+class Process:
+    """One process of a worker; a restart of the same name is another one."""
+
+    worker: FakeWorker
+    dead: bool = False
+    busy: bool = False
+    stopped: bool = False
+    """SIGSTOP: neither the application nor the library's thread runs."""
+
+
+class World:
+    """Runs one seed; `run` raises InvariantError where an invariant is broken."""
+
+    def __init__(
+        self, seed: int, *, style: Style | None = None, swarm: Swarm | None = None, parts: Parts | None = None
+    ) -> None:
+        self.random = Random(seed)
+        self.style = style or self.random.choice(list(Style))
+        self.swarm = swarm or choose(self.random)
+        self.trace: deque[str] = deque(maxlen=TRACE_MAX)
+        self.happened: Counter[str] = Counter()
+        self.clock = FakeClock()
+        tps = [TopicPartition("source", number) for number in range(self.random.randint(1, 6))]
+        self.broker = FakeBroker(self.clock, tps)
+        self.broker.on_committed = self._on_committed
+        self.bucket = Bucket()
+        self.group: ClassicGroup | ConsumerGroup
+        if self.style is Style.KIP848:
+            self.group = ConsumerGroup(self.clock, tps, session_s=SESSION_S)
+        else:
+            self.group = ClassicGroup(self.clock, tps, cooperative=self.style is Style.COOPERATIVE, session_s=SESSION_S)
+        self.broker.group = self.group
+        self.processes: dict[str, Process] = {}
+        self._parts = parts
+        self._rules = Rules().with_bounds(
+            entries_max=self.random.choice((12, 60, 10**6)), files_max=self.random.choice((3, 10**6))
+        )
+        self._boots = itertools.count(1)
+        self._numbers = itertools.count(1)
+        self._depth = 0
+        self._broken: InvariantError | None = None
+
+    # The run.
+
+    def run(self, steps: int) -> None:
+        """Work under faults, heal, drain, stop everybody, check everything."""
+        for _ in range(self.random.randint(1, 3)):
+            self._add()
+        for _ in range(steps):
+            self._act()
+        self.note("healed")
+        self.swarm = self.swarm.healed()
+        self._drain()
+        for process in list(self.processes.values()):
+            process.worker.stop.request()
+        for _ in range(50):
+            for process in list(self.processes.values()):
+                self.turn(process)
+        if self.processes:
+            raise InvariantError(f"I9: {sorted(self.processes)} do not stop")
+        self._raise_broken()
+        check_all(self.broker, self.bucket)
+
+    def _act(self) -> None:
+        dice = self.random.random()
+        live = self._free()
+        if dice < 0.18:
+            self.produce()
+        elif dice < 0.28:
+            self.elapse(self.random.choice((0.5, 3.0, 12.0)))
+        elif dice < 0.28 + self.swarm.members:
+            self._change_members()
+        elif live:
+            process = self.random.choice(live)
+            if self.random.random() < self.swarm.stop:
+                self.note(f"{process.worker.name} asked to stop")
+                process.worker.stop.request()
+            self.turn(process)
+        self._raise_broken()
+
+    def _drain(self) -> None:
+        for process in list(self.processes.values()):
+            process.stopped = False
+            process.worker.consumer.pop_first = lambda _most: 0
+            process.worker.committer.script.clear()
+            process.worker.store.script.clear()
+        for _ in range(400):
+            if len(self._free()) < 2 and len(self.processes) < 2:
+                self._add()
+            for process in self._free():
+                self.turn(process)
+            self.elapse(1.0)
+            self._raise_broken()
+            if self._is_drained():
+                return
+        lag = {str(tp): (self.broker.committed_offset(tp), log.end) for tp, log in self.broker.logs.items()}
+        raise InvariantError(f"I9: 400 s after healing the lag is still there: {lag}")
+
+    def _is_drained(self) -> bool:
+        return all(
+            not log.records or (self.broker.committed_offset(tp) or 0) > log.records[-1].offset
+            for tp, log in self.broker.logs.items()
+        )
+
+    # What happens.
+
+    def turn(self, process: Process) -> None:
+        """Let one process turn its loop once."""
+        if process.dead or process.stopped or process.busy:
+            return
+        process.busy = True
+        worker = process.worker
+        try:
+            self._script_faults(worker)
+            worker.step()
+            if worker.controller.state.phase is Phase.STOPPED:
+                self.note(f"{worker.name} stopped")
+                worker.close()
+                self._forget(process)
+        except KilledError:
+            self._forget(process)
+        except StopError as error:
+            self._end(process, error)
+        finally:
+            process.busy = False
+
+    def _end(self, process: Process, error: StopError) -> None:
+        cause = f"{type(error).__name__}: {error}"
+        if not process.dead:  # a kill inside a callback comes back as a StopError of a process that is no more
+            self.note(f"{process.worker.name} ended itself: {cause}")
+            self.happened["ended itself"] += 1
+            if not any(reason in cause for reason in MAY_END):
+                raise InvariantError(f"I9: {process.worker.name} ended itself: {cause}") from error
+            with suppress(KilledError):
+                process.worker.close()
+        self._forget(process)
+
+    def _forget(self, process: Process) -> None:
+        if self.processes.get(process.worker.name) is process:
+            del self.processes[process.worker.name]
+
+    def _script_faults(self, worker: FakeWorker) -> None:
+        random, swarm = self.random, self.swarm
+        if random.random() < swarm.put:
+            worker.store.script.append(random.choice(PUT_FAULTS))
+        if random.random() < swarm.store_refused:
+            worker.store.script.append(PutFault.REFUSED)
+        if random.random() < swarm.outcome and not worker.committer.script:
+            worker.committer.script.append(random.choice(OUTCOMES))
+        worker.spool.refuses = lambda _operation: random.random() < swarm.spool
+
+    def point(self, process: Process, name: str) -> None:
+        """Let other things happen at this place of this process."""
+        if process.dead:
+            raise KilledError
+        self.happened[name] += 1
+        self._tick()
+        dice = self.random.random()
+        swarm = self.swarm
+        if dice < swarm.at_kill:
+            self._kill(process, name)
+        elif (dice := dice - swarm.at_kill) < swarm.at_zombie:
+            self.note(f"{process.worker.name} stopped at {name}")
+            self.happened["zombie"] += 1
+            process.stopped = True
+            self._let_others(process, self.random.uniform(0.5, 3.0) * SESSION_S)
+            process.stopped = False
+            self.note(f"{process.worker.name} continued at {name}")
+        elif (dice := dice - swarm.at_zombie) < swarm.at_stall:
+            self.note(f"{process.worker.name} stalls at {name}")
+            self.happened["stall"] += 1
+            self._let_others(process, self.random.uniform(5.0, 60.0))
+        elif dice - swarm.at_stall < swarm.at_interleave:
+            self._let_others(process, 0.0)
+        if process.dead:
+            raise KilledError
+
+    def _let_others(self, process: Process, seconds: float) -> None:
+        """Let the other processes have some turns while time passes."""
+        if self._depth >= NESTED_MAX:
+            self.elapse(seconds)
+            return
+        self._depth += 1
+        try:
+            turns = self.random.randint(1, 4) if not seconds else self.random.randint(4, 30)
+            for _ in range(turns):
+                others = [one for one in self._free() if one is not process]
+                if others and self.random.random() < 0.9:
+                    self.turn(self.random.choice(others))
+                else:
+                    self.produce()
+                self.elapse(seconds / turns)
+        finally:
+            self._depth -= 1
+
+    def _change_members(self) -> None:
+        live = self._free()
+        if len(self.processes) < WORKERS_MAX and (self.random.random() < 0.6 or not live):
+            self._add()
+        elif live:
+            self._kill(self.random.choice(live), "between turns", quietly=True)
+
+    def _add(self) -> None:
+        name = next(name for name in "abcdefgh" if name not in self.processes)
+        boot = f"{next(self._boots)}"
+        member: Member
+        if isinstance(self.group, ConsumerGroup):
+            member = Member848(self.group, f"{name}-{boot}")
+        else:
+            member = ClassicMember(self.group)
+        process: Process
+        worker = FakeWorker(
+            name,
+            self.broker,
+            member,
+            self.clock,
+            self.bucket,
+            rules=self._rules,
+            parts=self._parts,
+            point=lambda where: self.point(process, where),
+            boot=boot,
+        )
+        process = Process(worker)
+        random = self.random
+        worker.consumer.pop_first = lambda most: random.randint(0, min(most, 8))
+        worker.consumer.callbacks_max = lambda: random.randint(1, 3)
+        worker.consumer.purge = random.random() >= self.swarm.old_library
+        self.processes[name] = process
+        self.note(f"{name} started as boot {boot}")
+        process.busy = True
+        try:
+            worker.start()
+        except KilledError:
+            self._forget(process)
+        finally:
+            process.busy = False
+
+    def _kill(self, process: Process, where: str, *, quietly: bool = False) -> None:
+        self.note(f"{process.worker.name} killed at {where}")
+        self.happened["kill"] += 1
+        process.dead = True
+        self._forget(process)
+        if not quietly:
+            raise KilledError
+
+    def produce(self) -> None:
+        """Append some records, good and bad, and holes."""
+        random = self.random
+        for _ in range(random.randint(1, 5)):
+            log = self.broker.logs[random.choice(list(self.broker.logs))]
+            dice = random.random()
+            if dice < 0.05:
+                log.append_hole()
+            elif dice < 0.08:
+                log.append(random.choice((None, b"[]", b"{", b"[1]")), timestamp_ms=self.clock.wall_ms())
+            else:
+                users = [random.choice(("ann", "bob", "cem", None)) for _ in range(random.randint(1, 3))]
+                value = value_of(*(entry(user, n=next(self._numbers)) for user in users))
+                log.append(value, timestamp_ms=self.clock.wall_ms())
+
+    def elapse(self, seconds: float) -> None:
+        """Let time pass; the libraries of those that run send heartbeats meanwhile."""
+        while seconds > 0:
+            self.clock.advance(min(seconds, 4.0))
+            seconds -= 4.0
+            self._tick()
+
+    def _tick(self) -> None:
+        self.broker.expire()
+        self.group.tick()
+        for process in list(self.processes.values()):
+            if not process.stopped and not process.dead and process.worker.consumer.is_member_running:
+                process.worker.consumer.member.background()
+
+    def _free(self) -> list[Process]:
+        return [one for one in self.processes.values() if not (one.busy or one.stopped or one.dead)]
+
+    def _on_committed(self, committed: Committed) -> None:
+        self.happened["commit"] += 1
+        try:
+            check_commit(committed)
+        except InvariantError as error:
+            self._broken = self._broken or error
+            self.note(f"BROKEN {error}")
+
+    def _raise_broken(self) -> None:
+        if self._broken is not None:
+            raise self._broken
+
+    def note(self, text: str) -> None:
+        """Remember what happened, for the report of a failure."""
+        self.trace.append(f"{self.clock.now_s():10.3f} {text}")
