@@ -23,7 +23,7 @@ from service.core.model import TopicPartition
 from service.core.object_key import data_key, dead_letter_key, schema_key
 from service.core.partition_file import PartitionFile
 from service.core.reference import Reference, encode_reference
-from service.errors import CommitAbortedError
+from service.errors import CommitAbortedError, MembershipError, UploadError
 from service.runtime.announcements import (
     Speaker,
     Uploaded,
@@ -126,6 +126,10 @@ class Flusher:
         batch = self._recorder.batch
         assert batch is not None, "a flush needs an open batch"
         membership = self._membership()  # taken when the batch is closed, not when it is sent (DESIGN 4.2)
+        if membership.member_id != batch.member_id:
+            # Opened as X; X is put out while a revoke waits for us, so nobody calls on_lost (TESTING 0.6); others read
+            # on; we are in again as Y, and the broker would take Y's word for what X read.
+            raise MembershipError(f"opened as member {batch.member_id!r}, now {membership.member_id!r}")
         self._recorder.ledgers.check()
         steps = _Steps(self._clock)
         files = self._recorder.files
@@ -160,8 +164,8 @@ class Flusher:
             upload = self._uploader.file_upload(sealed, key_of, metadata)
             sealed_files.append(sealed)
             futures.append(self._uploader.submit(upload, deadline))
-            if deadline.has_passed():
-                break  # await_all says so
+            if deadline.has_passed() and len(futures) < len(files):
+                raise UploadError(f"{len(files) - len(futures)} files are not sealed in time", object_key="")
         return sealed_files, futures
 
     def _metadata_of(self, file: PartitionFile, batch: Batch) -> dict[str, str]:

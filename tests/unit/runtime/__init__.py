@@ -1,0 +1,1 @@
+"""The control plane and the data plane over fakes."""
