@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from queue import SimpleQueue
+from threading import Thread
 from typing import NamedTuple
 
 from service.core.deadline import Deadline
@@ -33,17 +35,49 @@ class Upload(NamedTuple):
     """Whether the key follows from the content, so that a taken key is as good as ours."""
 
 
+class _Pool:
+    """Daemon threads: one that a store holds for ever must not keep the process from ending, as an executor's would."""
+
+    def __init__(self, threads: int) -> None:
+        self._tasks: SimpleQueue[tuple[Future[StoredObject], Callable[[], StoredObject]] | None] = SimpleQueue()
+        self._threads = [Thread(target=self._work, name=f"upload-{n}", daemon=True) for n in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, task: Callable[[], StoredObject]) -> Future[StoredObject]:
+        future: Future[StoredObject] = Future()
+        self._tasks.put((future, task))
+        return future
+
+    def close(self) -> None:
+        for _ in self._threads:
+            self._tasks.put(None)
+
+    def _work(self) -> None:
+        while (entry := self._tasks.get()) is not None:
+            future, task = entry
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                stored = task()
+            except BaseException as error:  # noqa: BLE001 - raised again by the loop thread
+                future.set_exception(error)
+            else:
+                future.set_result(stored)
+
+
 class Uploader:
     """Uploads many objects at once, under one deadline."""
 
     def __init__(self, store: ObjectStore, spool: Spool, *, threads: int) -> None:
         self._store = store
         self._spool = spool
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="upload")
+        self._threads = threads
+        self._pool = _Pool(threads)
 
     def submit(self, upload: Upload, deadline: Deadline) -> Future[StoredObject]:
         """Start one upload."""
-        return self._pool.submit(self._put, upload, deadline)
+        return self._pool.submit(lambda: self._put(upload, deadline))
 
     def await_all(
         self, futures: Iterable[Future[StoredObject]], deadline: Deadline, abandoned: Callable[[], bool]
@@ -63,8 +97,8 @@ class Uploader:
                 if pending and (deadline.has_passed() or abandoned()):
                     raise UploadError(f"{len(pending)} of {len(futures)} uploads are not acknowledged", object_key="")
         finally:
-            for future in pending:
-                future.cancel()
+            if not all([future.cancel() for future in pending]):  # noqa: C419 - cancel all
+                self._replace_pool()
         return [future.result() for future in futures]
 
     def file_upload(self, sealed: SealedFile, key_of: Callable[[int], str], metadata: Mapping[str, str]) -> Upload:
@@ -72,8 +106,13 @@ class Uploader:
         return Upload(key_of, lambda: self._spool.load(sealed), sealed.sha256, sealed.crc32, metadata)
 
     def close(self) -> None:
-        """Let the threads go; those under way end by their own time-outs."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        """Let the threads go; those under way end by their own time-outs, or with the process."""
+        self._pool.close()
+
+    def _replace_pool(self) -> None:
+        """Leave threads that are still held to themselves: the next flush must not wait for them."""
+        self._pool.close()
+        self._pool = _Pool(self._threads)
 
     def _put(self, upload: Upload, deadline: Deadline) -> StoredObject:
         if deadline.has_passed():
