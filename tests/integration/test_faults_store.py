@@ -1,0 +1,187 @@
+"""A store on its bad days: whatever it answers or does not, an object counts only where a reference names it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.s3_fault_rules import Action, Rule, access_denied, internal_error, lost_answer, slow_down
+from deploy.local.s3_faults import S3FaultProxy
+from tests.integration.flow import some_records
+from tests.integration.harness import Deployment
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+DATA = "/user="  # part of the key of every object with data
+ALWAYS = 1_000_000
+QUICK = {"LOGP_FLUSH__INTERVAL_S": "0.5", "LOGP_KAFKA__SESSION_TIMEOUT_S": "4"}
+
+
+@pytest.fixture
+def deployment(
+    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
+) -> Iterator[Deployment]:
+    """A deployment whose workers reach the store through the fault proxy."""
+    with Deployment(
+        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=QUICK
+    ) as deployment:
+        yield deployment
+
+
+def _write(deployment: Deployment, count: int = 120) -> list[tuple[int, int]]:
+    return deployment.kafka.produce(deployment.source, some_records(count, partitions=6))
+
+
+def _data_keys(deployment: Deployment) -> set[str]:
+    return {key for key in deployment.s3.keys(deployment.bucket) if DATA in f"/{key}"}
+
+
+def _require_no_orphans(deployment: Deployment) -> None:
+    """Each object with data is named by exactly one reference."""
+    named = [reference.location.object for reference in deployment.references()]
+    assert sorted(named) == sorted(_data_keys(deployment))
+
+
+@pytest.mark.parametrize(
+    ("rule", "problem"),
+    [
+        pytest.param(slow_down(times=3, key=DATA), "503 SlowDown", id="503"),
+        pytest.param(internal_error(times=3, key=DATA), "500 InternalError", id="500"),
+        pytest.param(Rule(Action.DROP_REQUEST, "PUT", DATA, times=2), "ConnectionClosed", id="connection-closed"),
+        pytest.param(Rule(Action.ERROR_BODY, "PUT", DATA, times=2), "SlowDown", id="200-with-an-error"),
+        pytest.param(Rule(Action.CORRUPT_REQUEST, "PUT", DATA, times=2), "400 ", id="corrupted-body"),
+    ],
+)
+def test_burst_is_retried_within_the_flush(
+    deployment: Deployment, s3_faults: S3FaultProxy, rule: Rule, problem: str
+) -> None:
+    """No batch is discarded; what was refused has left nothing behind."""
+    s3_faults.add(rule)
+    written = _write(deployment)
+    deployment.start("w1")
+    deployment.wait_drained(written)
+
+    repeated = deployment.require_event("upload_repeated", "w1", times=rule.times)
+    assert s3_faults.done[rule.action] == rule.times
+    assert all(problem in event["problem"] for event in repeated), repeated
+    assert deployment.count("batch_discarded") == 0
+    _require_no_orphans(deployment)
+    deployment.require_clean()
+
+
+def test_refused_for_long_discards_backs_off_and_goes_on(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
+    """The batch is discarded, its records are read again, each pause is longer, and in the end all is committed."""
+    s3_faults.add(slow_down(times=ALWAYS, key=DATA))
+    written = _write(deployment)
+    deployment.start("w1", LOGP_S3__ATTEMPTS="2")
+    deployment.require_event("batch_discarded", "w1", times=2, cause="UploadError", reason="interval")
+    assert deployment.committed() == 0
+    s3_faults.clear()
+    deployment.wait_drained(written)
+
+    story = [
+        event["event"]
+        for event in deployment.events("w1")
+        if event["event"] in ("batch_discarded", "paused", "resumed", "flush_committed")
+    ]
+    assert story[:4] == ["batch_discarded", "paused", "resumed", "batch_discarded"]
+    assert [event["seconds"] for event in deployment.require_event("paused", "w1", times=2)][:2] == [1, 2]
+    assert deployment.count("rewound", "w1") >= 12
+    _require_no_orphans(deployment)
+    deployment.require_clean()
+
+
+def test_answer_lost_after_storing_is_recognised_as_ours(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
+    """The retry is refused with 412; the object is compared, found to be ours, and referenced: it exists once."""
+    s3_faults.add(lost_answer(times=3, key=DATA))
+    written = _write(deployment)
+    deployment.start("w1")
+    deployment.wait_drained(written)
+
+    deployment.require_event("upload_confirmed", "w1", times=3)
+    assert deployment.count("batch_discarded") == 0
+    _require_no_orphans(deployment)
+    deployment.require_clean()
+
+
+@pytest.mark.parametrize("action", [Action.STALL, Action.STALL_ANSWER, Action.TRICKLE])
+def test_stalled_store_is_left_at_the_deadline(deployment: Deployment, s3_faults: S3FaultProxy, action: Action) -> None:
+    """Silence, an answer that never comes, and one that never ends, which no time-out of a socket sees."""
+    s3_faults.add(Rule(action, "PUT", DATA, times=ALWAYS, delay_s=0.5 if action is Action.TRICKLE else 0))
+    written = _write(deployment)
+    deadline_s = 3.0
+    deployment.start(
+        "w1",
+        LOGP_FLUSH__UPLOAD_DEADLINE_S=str(deadline_s),
+        LOGP_S3__CONNECT_TIMEOUT_S="1",
+        LOGP_S3__READ_TIMEOUT_S="2",
+    )
+    deployment.require_event("batch_discarded", "w1", cause="UploadError")
+    assert deployment.committed() == 0
+    s3_faults.clear()
+    deployment.wait_drained(written)
+
+    named = {reference.location.object for reference in deployment.references()}
+    assert named <= _data_keys(deployment), "orphans are allowed here, missing objects are not"
+    assert deployment.stop_all() == {"w1": 0}
+    deployment.require_clean()
+
+
+def test_access_denied_ends_the_worker_with_one_line(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
+    """No storm of retries: it stops at once, says why, and has committed nothing."""
+    s3_faults.add(access_denied(times=ALWAYS, key=DATA))
+    written = _write(deployment)
+    deployment.start("w1")
+
+    assert deployment.exit_code("w1") == 1
+    (line,) = deployment.complaints("w1")
+    assert line.startswith(f"StoreRefusedError: bucket {deployment.bucket}: 403 AccessDenied")
+    assert deployment.committed() == 0
+    s3_faults.clear()
+    deployment.start("w1")
+    deployment.wait_drained(written)
+    deployment.require_clean()
+
+
+def test_no_such_bucket_is_said_at_the_start(deployment: Deployment) -> None:
+    deployment.start("w1", LOGP_S3__BUCKET=f"{deployment.bucket[:50]}-not")
+
+    assert deployment.exit_code("w1") == 1
+    assert deployment.complaints("w1") == [f"StoreRefusedError: no bucket {deployment.bucket[:50]}-not"]
+    assert deployment.count("partitions_assigned") == 0
+
+
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
+def test_slow_store_at_a_revoke_releases_when_the_budget_is_spent(
+    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path, protocol: str
+) -> None:
+    """The batch is discarded, the partitions are given back, and the new owner reads the records again."""
+    settings = QUICK | {"LOGP_FLUSH__REVOKE_BUDGET_S": "4", "LOGP_FLUSH__COMMIT_BUDGET_S": "2"}
+    with Deployment(
+        kafka=kafka,
+        s3=s3,
+        names=names,
+        root=tmp_path,
+        endpoint=s3_faults.endpoint,
+        protocol=protocol,
+        settings=settings,
+    ) as deployment:
+        s3_faults.add(Rule(Action.STALL, "PUT", DATA, times=ALWAYS))
+        written = _write(deployment)
+        deployment.start("w1", LOGP_FLUSH__INTERVAL_S="600", LOGP_S3__READ_TIMEOUT_S="3")
+        deployment.wait_metric("w1", "batch_entries", 144)
+        deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
+
+        (discarded,) = deployment.require_event("batch_discarded", "w1", cause="UploadError")
+        assert discarded["reason"] == "revoked"
+        deployment.require_event("partitions_revoked", "w1")
+        deployment.require_event("flush_committed", "w2")
+        assert 0 < deployment.committed() < len(written)
+        s3_faults.clear()
+        deployment.workers["w1"].terminate()
+        assert deployment.exit_code("w1") == 0
+        deployment.wait_drained(written)
+
+        assert deployment.stop_all() == {"w1": 0, "w2": 0}
+        deployment.require_clean()
