@@ -75,3 +75,5 @@ fmt: setup  ## format the code
 
 type: setup  ## mypy, strict
 	$(BIN)/mypy
+
+include deploy/tools.mk

@@ -16,8 +16,8 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
+    NestedSecretsSettingsSource,
     PydanticBaseSettingsSource,
-    SecretsSettingsSource,
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
@@ -300,12 +300,12 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Order the sources: arguments, environment, file, secret files."""
-        del dotenv_settings, file_secret_settings
+        del dotenv_settings
         sources = [init_settings, env_settings]
         if file := os.environ.get(f"{PREFIX}CONFIG_FILE"):
             sources.append(TomlConfigSettingsSource(settings_cls, Path(file)))
         if directory := os.environ.get(f"{PREFIX}SECRETS_DIR"):
-            sources.append(SecretsSettingsSource(settings_cls, directory))
+            sources.append(NestedSecretsSettingsSource(file_secret_settings, secrets_dir=directory))
         return tuple(sources)
 
 

@@ -52,6 +52,7 @@ class Ledger:
             self.idle_since_ms = now_ms
         self.first_offset = self.next_offset
         self.min_offset = None
+        self.timestamp_max_ms = None
         self.records = self.entries = self.entries_in_files = self.dead_letters = self.discarded_replays = 0
 
     def check(self, tp: TopicPartition) -> None:

@@ -271,9 +271,6 @@ def test_chart_secret_as_files(tmp_path: Path) -> None:
     assert worker["envFrom"] == [{"configMapRef": {"name": "logs-log-partitioner"}}]
 
 
-@pytest.mark.xfail(
-    reason="service.config reads no nested names from LOGP_SECRETS_DIR: it needs NestedSecretsSettingsSource"
-)
 def test_chart_secret_files_are_read_by_the_service(
     tmp_path: Path, chart: Manifests, monkeypatch: pytest.MonkeyPatch
 ) -> None:

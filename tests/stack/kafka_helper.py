@@ -5,14 +5,12 @@ Blocking and simple; every wait is bounded.
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from confluent_kafka import (
     OFFSET_BEGINNING,
     Consumer,
-    ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
     Message,
@@ -113,11 +111,14 @@ class KafkaHelper:
 
     def committed_offsets(self, group: str, topic: str) -> dict[int, int]:
         """Return what the group has committed; a partition without a commit is absent."""
+        # Not AdminClient.list_consumer_group_offsets: it crashed the process on brokers that had just started.
         asked = [KafkaTopicPartition(topic, partition) for partition in self.partitions(topic)]
-        futures = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group, asked)])
-        (future,) = as_completed(futures.values(), timeout=_TIMEOUT_S)
-        found = future.result().topic_partitions
-        return {tp.partition: tp.offset for tp in found if tp.offset >= 0}
+        consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, **_IMPATIENT})
+        try:
+            found = consumer.committed(asked, timeout=_TIMEOUT_S)
+        finally:
+            consumer.close()
+        return {tp.partition: tp.offset for tp in found if tp.error is None and tp.offset >= 0}
 
     def wait_for(self, what: str, condition: Callable[[], bool], *, timeout_s: float = _TIMEOUT_S) -> None:
         """Ask again until the condition holds; fail with `what` if it never does."""
