@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 import sys
 import time
@@ -59,9 +58,6 @@ def run(settings: Settings) -> None:
     stop.install()
     with ExitStack() as cleanup:
         Worker(settings, boot, stop, cleanup).run()
-    if stop.abandoned:  # uploads under way would hold the process up until their time-outs; nothing refers to them
-        sys.stdout.flush()
-        os._exit(0)
 
 
 class Worker:
