@@ -9,9 +9,11 @@ A bad element costs its neighbours nothing; what cannot be split at all is bad a
 
 from __future__ import annotations
 
+import re
 import sys
 import zlib
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Literal, NamedTuple, Protocol
 
 from service.core.dead_letter import Reason
@@ -22,6 +24,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
+_LINE = re.compile(rb"[^\n]+")
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW_BITS = 31
@@ -64,6 +67,13 @@ class Decoded(NamedTuple):
     size: int
 
 
+class _Refused(NamedTuple):
+    """What stands for an element that could not be decoded; an exception would keep its stack alive."""
+
+    reason: Reason
+    message: str
+
+
 class RecordDecoder:
     """Decodes the values of source records by one set of rules."""
 
@@ -82,9 +92,6 @@ class RecordDecoder:
             items, envelope = self._lines(text) if self._rules.format == "ndjson" else self._json_items(text)
         except UndecodableError as error:
             return Decoded([], None, [Bad(None, error.reason, str(error))], len(value))
-        if len(items) > self._rules.entries_per_record_max:
-            message = f"{len(items)} entries, the limit is {self._rules.entries_per_record_max}"
-            return Decoded([], None, [Bad(None, Reason.TOO_MANY_ENTRIES, message)], len(text))
         return self._sort_out(items, envelope, len(text))
 
     def _sort_out(self, items: list[Any], envelope: dict[str, Any] | None, size: int) -> Decoded:
@@ -93,8 +100,8 @@ class RecordDecoder:
         for index, item in enumerate(items):
             if type(item) is dict:
                 entries.append((index, item))
-            elif isinstance(item, UndecodableError):
-                bad.append(Bad(index, item.reason, str(item)))
+            elif isinstance(item, _Refused):
+                bad.append(Bad(index, item.reason, item.message))
             else:
                 bad.append(Bad(index, Reason.NOT_AN_OBJECT, f"an entry is an object, not {type(item).__name__}"))
         return Decoded(entries, envelope, bad, size)
@@ -104,10 +111,10 @@ class RecordDecoder:
             value = self._json.decode_fast(text)
         except FAST_REFUSALS:
             if text.lstrip()[:1] == b"[":
-                return [self._element(element) for element in split_array(text)], None
+                return self._elements(text), None
             value = self._object(text)
         if type(value) is list:
-            return value, None
+            return self._not_too_many(value), None
         if type(value) is not dict:
             raise UndecodableError(
                 Reason.NOT_AN_OBJECT, f"a record is an object or an array, not {type(value).__name__}"
@@ -118,7 +125,7 @@ class RecordDecoder:
         items = value.pop(field)
         if type(items) is not list:
             raise UndecodableError(Reason.ENTRIES_NOT_A_LIST, f"the envelope's {field} is {type(items).__name__}")
-        return items, value
+        return self._not_too_many(items), value
 
     def _object(self, text: bytes) -> Any:
         """Decode what the fast decoder refused; of an envelope, the entries one by one."""
@@ -129,13 +136,21 @@ class RecordDecoder:
         entries = members.pop(field, None)
         value = {name: self._json.decode_tolerant(member) for name, member in members.items()}
         if entries is not None and entries.lstrip()[:1] == b"[":
-            value[field] = [self._element(element) for element in split_array(entries)]
+            value[field] = self._elements(entries)
         elif entries is not None:
             value[field] = self._json.decode_tolerant(entries)
         return value
 
     def _lines(self, text: bytes) -> tuple[list[Any], None]:
-        return [self._element(line) for line in text.split(b"\n") if line.strip()], None
+        lines = (line[0] for line in _LINE.finditer(text) if line[0].strip())
+        # One more than the limit is enough to refuse: a record of line ends alone must not fill the memory.
+        some = self._not_too_many(list(islice(lines, self._rules.entries_per_record_max + 1)))
+        return [self._element(line) for line in some], None
+
+    def _elements(self, text: bytes) -> list[Any]:
+        """Decode the elements of an array one by one; they are counted before the first is looked at."""
+        limit = self._rules.entries_per_record_max
+        return [self._element(element) for element in split_array(text, elements_max=limit)]
 
     def _element(self, text: bytes) -> Any:
         """Decode one element or line; what is wrong with it is returned, not raised."""
@@ -145,7 +160,13 @@ class RecordDecoder:
             try:
                 return self._json.decode_tolerant(text)
             except UndecodableError as error:
-                return error
+                return _Refused(error.reason, str(error))
+
+    def _not_too_many(self, items: list[Any]) -> list[Any]:
+        limit = self._rules.entries_per_record_max
+        if len(items) > limit:
+            raise UndecodableError(Reason.TOO_MANY_ENTRIES, f"more than {limit} entries")
+        return items
 
     def _decompress(self, value: bytes) -> bytes:
         limit = self._rules.record_bytes_max

@@ -99,13 +99,14 @@ _CLOSES = {b"]": b"[", b"}": b"{"}
 _KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:', re.DOTALL)
 
 
-def split_array(text: bytes) -> list[bytes]:
+def split_array(text: bytes, *, elements_max: int) -> list[bytes]:
     """Split the text of an array into the texts of its elements, whatever is in them.
 
     Raises:
-        UndecodableError: it is not an array, or its brackets and quotes do not tell where elements end.
+        UndecodableError: it is not an array, or its brackets and quotes do not tell where elements end, or it has
+            more elements than that.
     """
-    return _split(text, b"[", b"]")
+    return _split(text, b"[", b"]", parts_max=elements_max)
 
 
 def split_object(text: bytes) -> dict[str, bytes]:
@@ -115,18 +116,27 @@ def split_object(text: bytes) -> dict[str, bytes]:
         UndecodableError: it is not an object, or its keys, brackets and quotes do not tell where values end.
     """
     values = {}
-    for member in _split(text, b"{", b"}"):
+    for member in _split(text, b"{", b"}", parts_max=len(text)):
         key = _KEY.match(member)
         if key is None:
             raise UndecodableError(Reason.MALFORMED, "a member of an object has no key")
-        try:
-            values[json.loads(key[1])] = member[key.end() :]
-        except ValueError as error:
-            raise UndecodableError(Reason.MALFORMED, str(error)) from error
+        values[_text_of(key[1])] = member[key.end() :]
     return values
 
 
-def _split(text: bytes, opening: bytes, closing: bytes) -> list[bytes]:
+def _text_of(key: bytes) -> str:
+    """Decode a key; one that no UTF-8 can hold would fail later, where it is written."""
+    try:
+        text: str = json.loads(key.decode())
+        text.encode()
+    except UnicodeError as error:
+        raise UndecodableError(Reason.INVALID_UNICODE, str(error)) from error
+    except ValueError as error:
+        raise UndecodableError(Reason.MALFORMED, str(error)) from error
+    return text
+
+
+def _split(text: bytes, opening: bytes, closing: bytes, *, parts_max: int) -> list[bytes]:
     """Split at the commas that stand directly inside the outermost brackets."""
     text = text.strip()
     if not (text.startswith(opening) and text.endswith(closing)):
@@ -148,6 +158,8 @@ def _split(text: bytes, opening: bytes, closing: bytes) -> list[bytes]:
         elif mark == b"," and len(open_brackets) == 1:
             elements.append(text[start : token.start()])
             start = token.end()
+            if len(elements) >= parts_max:  # and one more follows the comma
+                raise UndecodableError(Reason.TOO_MANY_ENTRIES, f"more than {parts_max} entries")
     if open_brackets:
         raise UndecodableError(Reason.MALFORMED, f"{len(open_brackets)} brackets stay open")
     last = text[start:-1]
