@@ -1,8 +1,10 @@
 """Where to start a TopicPartition: its committed offset, or by an explicit policy; never a silent jump (DESIGN 4.3).
 
-A position without a committed offset is committed at once, for all TopicPartitions of the topic: whoever owns one
-later starts where the policy said, not where the topic ends by then. A TopicPartition that has no committed offset
-while others of its topic have was added later, and is read from its beginning.
+A position without a committed offset is committed at once. With the policy `end` those of the whole topic are: whoever
+owns one later starts where the policy said, not where the topic ends by then. Otherwise only our own are: the broker
+takes a commit for a TopicPartition of another member, too, and where that member has flushed meanwhile, ours would
+set its offset back. A TopicPartition that has no committed offset while others of its topic have was added later, and
+is read from its beginning.
 """
 
 from __future__ import annotations
@@ -36,28 +38,43 @@ def start_positions(
     wanted = sorted(tps)
     committed = consumer.committed(wanted, timeout_s=timeout_s)
     found = {tp: StartPosition(offset, "committed") for tp, offset in committed.items() if offset is not None}
-    for topic in sorted({tp.topic for tp in wanted if tp not in found}):
-        found |= _bootstrap_topic(consumer, topic, bootstrap, timeout_s=timeout_s)
+    missing = [tp for tp in wanted if tp not in found]
+    for topic in sorted({tp.topic for tp in missing}):
+        ours = [tp for tp in missing if tp.topic == topic]
+        found |= _bootstrap_topic(consumer, topic, ours, bootstrap, timeout_s=timeout_s)
     return {tp: found[tp] for tp in wanted}
 
 
 def _bootstrap_topic(
-    consumer: Consumer, topic: str, bootstrap: Bootstrap, *, timeout_s: float
+    consumer: Consumer, topic: str, ours: list[TopicPartition], bootstrap: Bootstrap, *, timeout_s: float
 ) -> dict[TopicPartition, StartPosition]:
     everything = consumer.partitions_of(topic, timeout_s=timeout_s)
     committed = consumer.committed(everything, timeout_s=timeout_s)
-    known = {tp: offset for tp, offset in committed.items() if offset is not None}
-    if not known and bootstrap == "fail":
+    is_new = all(offset is None for offset in committed.values())
+    if is_new and bootstrap == "fail":
         raise StartPositionError(
             f"group has no committed offset for topic {topic}, and kafka.bootstrap is fail: "
             "set it to beginning or end for the first start, or commit offsets for this group"
         )
-    at_end = bootstrap == "end" and not known
-    source: Literal["bootstrap", "added"] = "added" if known else "bootstrap"
+    if is_new and bootstrap == "end":
+        return _commit_ends(consumer, everything, timeout_s=timeout_s)
+    source: Literal["bootstrap", "added"] = "bootstrap" if is_new else "added"
     found = {}
-    for tp in everything:
-        if tp not in known:
-            first, end = consumer.watermarks(tp, timeout_s=timeout_s)
-            found[tp] = StartPosition(end if at_end else first, source)
+    for tp in ours:
+        first, _ = consumer.watermarks(tp, timeout_s=timeout_s)
+        found[tp] = StartPosition(first, source)
     consumer.commit_start({tp: position.offset for tp, position in found.items()})
-    return found | {tp: StartPosition(offset, "committed") for tp, offset in known.items()}
+    return found
+
+
+def _commit_ends(
+    consumer: Consumer, everything: list[TopicPartition], *, timeout_s: float
+) -> dict[TopicPartition, StartPosition]:
+    """Commit the ends of a whole topic, but for what others have committed while we asked for them."""
+    ends = {tp: consumer.watermarks(tp, timeout_s=timeout_s)[1] for tp in everything}
+    committed = consumer.committed(everything, timeout_s=timeout_s)
+    consumer.commit_start({tp: ends[tp] for tp, offset in committed.items() if offset is None})
+    return {
+        tp: StartPosition(ends[tp], "bootstrap") if offset is None else StartPosition(offset, "committed")
+        for tp, offset in committed.items()
+    }

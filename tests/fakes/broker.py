@@ -65,6 +65,8 @@ class FakeBroker:
         self.group: Group | None = None
         self.transactions: list[Committed] = []
         self.aborted = 0
+        self.starts: dict[TopicPartition, int] = {}
+        """Where the group began, by the first commit or by an administrator."""
         self.on_committed: Callable[[Committed], None] = lambda _committed: None
         self._timeout_s = transaction_timeout_s
         self._producers: dict[str, _Producer] = {}
@@ -93,6 +95,7 @@ class FakeBroker:
         for tp, offset in offsets.items():
             self._appended += 1
             self._offsets[tp] = (self._appended, offset)
+            self.starts.setdefault(tp, offset)
 
     def reset(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Set or remove committed offsets as a tool for administrators does."""
@@ -102,6 +105,7 @@ class FakeBroker:
                 self._offsets.pop(tp, None)
             else:
                 self._offsets[tp] = (self._appended, offset)
+                self.starts[tp] = offset
 
     # Transactions.
 

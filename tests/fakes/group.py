@@ -40,6 +40,7 @@ class ClassicGroup:
     ) -> None:
         self.generation = 0
         self.cooperative = cooperative
+        self.initial_members = 1  # the first generation waits for so many (group.initial.rebalance.delay.ms)
         self.members: dict[str, _ClassicMember] = {}
         self._clock = clock
         self._tps = sorted(tps)
@@ -99,6 +100,8 @@ class ClassicGroup:
             del self.members[member_id]
         if gone:
             self._prepare()
+        if not self.generation and len(self.members) < self.initial_members:
+            return
         if self._preparing_since_s is not None and all(member.joined for member in self.members.values()):
             self._begin_generation()
 

@@ -184,8 +184,3 @@ class Member848:
         """Leave the group."""
         self._group.leave(self._member_id)
         self._epoch = 0
-
-
-def tps_of(*tps: TopicPartition) -> TopicPartitions:
-    """Make a set of TopicPartitions."""
-    return frozenset(tps)

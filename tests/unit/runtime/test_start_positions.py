@@ -1,0 +1,158 @@
+"""Start positions: the committed offset, or an explicit policy; never a silent jump, never a step back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from service.core.model import TopicPartition
+from service.errors import SourceError, StartPositionError
+from service.runtime.start_positions import Bootstrap, StartPosition, start_positions
+from tests.fakes.group import ClassicGroup
+from tests.fakes.records import P0, P1, P2
+from tests.fakes.rig import COOPERATIVE, EAGER, Rig
+from tests.fakes.worker import CONTROL_RULES, FakeWorker, Rules
+
+BOTH = (P0, P1)
+
+
+def member_of(rig: Rig) -> FakeWorker:
+    """Give a worker that has joined but has had no callback."""
+    return rig.worker()
+
+
+def start(rig: Rig, policy: Bootstrap, *tps: TopicPartition) -> dict[TopicPartition, StartPosition]:
+    """Ask for start positions as the only member."""
+    consumer = rig.workers[0].consumer if rig.workers else member_of(rig).consumer
+    return start_positions(consumer, tps, bootstrap=policy, timeout_s=80.0)
+
+
+def rules(policy: Bootstrap) -> Rules:
+    """Give rules with this policy."""
+    return replace(Rules(), control=CONTROL_RULES._replace(bootstrap=policy))
+
+
+@pytest.mark.parametrize("policy", ["beginning", "end", "fail"])
+def test_committed_offset_wins_over_every_policy(policy: Bootstrap) -> None:
+    """A policy is for a first start only."""
+    rig = Rig()
+    rig.fill(P0, 5)
+    rig.broker.reset({P0: 3})
+    assert start(rig, policy, P0) == {P0: StartPosition(3, "committed")}
+
+
+def test_first_start_at_the_beginning_is_the_first_offset_there_is() -> None:
+    """Retention may have taken the first records: the beginning is where the log begins."""
+    rig = Rig()
+    rig.fill(P0, 5)
+    rig.broker.logs[P0].first_offset = 2
+    assert start(rig, "beginning", P0) == {P0: StartPosition(2, "bootstrap")}
+    assert rig.committed()[P0] == 2
+
+
+def test_first_start_at_the_end_commits_the_end_of_the_whole_topic() -> None:
+    """Who owns another TopicPartition later starts where the policy said, not where the topic ends by then."""
+    rig = Rig()
+    rig.fill(P0, 5)
+    rig.fill(P1, 7)
+    assert start(rig, "end", P0) == {P0: StartPosition(5, "bootstrap")}
+    assert rig.committed() == {P0: 5, P1: 7}
+    rig.fill(P1, 3)
+    assert start(rig, "end", P1) == {P1: StartPosition(7, "committed")}
+
+
+def test_first_start_with_policy_fail_stops_and_commits_nothing() -> None:
+    """No committed offset may mean that they have expired: a person has to look."""
+    rig = Rig()
+    with pytest.raises(StartPositionError, match=r"kafka\.bootstrap"):
+        start(rig, "fail", P0)
+    assert rig.committed() == {P0: None, P1: None}
+
+
+@pytest.mark.parametrize("policy", ["beginning", "end", "fail"])
+def test_topic_partition_added_later_is_read_from_its_beginning(policy: Bootstrap) -> None:
+    """Others of the topic have offsets: this one is new, and its first records must not be lost."""
+    rig = Rig(tps=(P0, P1, P2))
+    rig.broker.reset({P0: 3, P1: 1})
+    rig.fill(P2, 4)
+    assert start(rig, policy, P2) == {P2: StartPosition(0, "added")}
+
+
+def test_first_start_of_two_topics_treats_each_by_itself() -> None:
+    """A topic without any offset is a first start, also beside one that has them."""
+    other = TopicPartition("other", 0)
+    rig = Rig(tps=(P0, other))
+    rig.broker.reset({P0: 3})
+    rig.fill(other, 4)
+    assert start(rig, "end", P0, other) == {P0: StartPosition(3, "committed"), other: StartPosition(4, "bootstrap")}
+
+
+def test_start_position_that_cannot_be_committed_stops() -> None:
+    """A start that is not committed would be another one after the next rebalance."""
+    rig = Rig()
+    worker = member_of(rig)
+    rig.pass_time(40, except_for=worker)
+    with pytest.raises(SourceError, match="not committed"):
+        start_positions(worker.consumer, [P0], bootstrap="beginning", timeout_s=80.0)
+
+
+def test_start_position_waits_while_a_dead_worker_holds_its_transaction_open() -> None:
+    """Committed offsets are stable ones: read before the end of a transaction they would be read twice."""
+    rig = Rig()
+    worker = member_of(rig)
+    rig.broker.reset({P0: 3})
+    epoch = rig.broker.init("of a worker that died")
+    rig.broker.begin("of a worker that died", epoch)
+    generation, member, _ = worker.consumer.membership()
+    rig.broker.send_offsets("of a worker that died", epoch, {P0: 9}, generation=generation, member_id=member)
+    assert start(rig, "beginning", P0) == {P0: StartPosition(3, "committed")}
+    assert rig.clock.now_s() >= 1060.0
+    epoch = rig.broker.init("another")
+    rig.broker.begin("another", epoch)
+    rig.broker.send_offsets("another", epoch, {P0: 9}, generation=generation, member_id=member)
+    with pytest.raises(SourceError):
+        start_positions(worker.consumer, [P0], bootstrap="beginning", timeout_s=10.0)
+
+
+@pytest.mark.parametrize("policy", ["beginning", "end"])
+@pytest.mark.parametrize("style", [EAGER, COOPERATIVE])
+def test_first_start_of_two_workers_never_sets_a_commit_back(style: str, policy: Bootstrap) -> None:
+    """One worker is slow over its start positions, the other has flushed meanwhile: its commit stands.
+
+    The broker does not check that a member owns what it commits, so the slow one would set the other's offset back,
+    and the next owner would read everything again.
+    """
+    rig = Rig(style)
+    assert isinstance(rig.group, ClassicGroup)
+    rig.group.initial_members = 2
+    rig.fill(P0, 2)
+    rig.fill(P1, 2)
+
+    def while_slow(name: str) -> None:
+        if name != "watermarks" or second.stop.requested:
+            return
+        for _ in range(3):
+            second.step()
+        rig.fill(P1, 3)
+        second.step()
+        second.stop.request()
+        second.step()
+
+    slow_rules = rules(policy)
+    first = rig.worker("a", rules=slow_rules, point=while_slow)
+    second = rig.worker("b", rules=slow_rules)
+    first.step()
+    assert second.controller.state.phase.value == "stopped"
+    assert rig.committed()[P1] == 5
+    rig.workers.remove(second)
+    second.close()
+    rig.drain()
+
+
+def test_finding_7_read_committed_is_what_makes_start_positions_stable() -> None:
+    """The source consumer's isolation level decides whether offsets are stable: any other value is refused."""
+    from service.adapters.kafka_options import PINNED_CONSUMER, refused  # noqa: PLC0415
+
+    assert PINNED_CONSUMER["isolation.level"] == "read_committed"
+    assert refused("isolation.level", "read_uncommitted")
