@@ -32,17 +32,16 @@ def avro_names(originals: Iterable[str], *, reserved: Iterable[str] = ()) -> dic
     taken = set(reserved)
     asked_for = {name.lower() for name in wanted.values()}
     names: dict[str, str] = {}
+    next_numbers: dict[str, int] = {}
     for original in ordered:
         name = wanted[original]
-        if name.lower() in taken:
-            name = _next_free(name, taken | asked_for)
-        taken.add(name.lower())
+        lower = name.lower()
+        if lower in taken:
+            number = next_numbers.get(lower, 2)
+            while f"{lower}_{number}" in taken or f"{lower}_{number}" in asked_for:
+                number += 1
+            next_numbers[lower] = number + 1
+            name, lower = f"{name}_{number}", f"{lower}_{number}"
+        taken.add(lower)
         names[original] = name
     return names
-
-
-def _next_free(name: str, used: set[str]) -> str:
-    number = 2
-    while f"{name}_{number}".lower() in used:
-        number += 1
-    return f"{name}_{number}"

@@ -153,7 +153,7 @@ def _compile(record: RecordType, limits: Limits, *, depth: int) -> EncodeEntry:
     writer.line(1, "mask = 0")
     for number, (name, child) in enumerate(record.by_name.items()):
         writer.line(1, f"value = get({name!r})")
-        writer.line(1, f"if value is None: out += b'\\0'; mask |= {1 << number}")
+        writer.line(1, f"if value is None: out += b'\\0'; mask |= {1 << number:#x}")
         writer.present(1, child, "value", depth + 1)
     writer.line(1, "return mask")
     namespace = {**writer.constants, "KEYS": frozenset(record.by_name)}

@@ -6,11 +6,13 @@ number that is kept as its JSON text.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from itertools import chain
 from typing import Any
 
 import msgspec
 
-from service.core.lattice import ArrayType, Limits, RecordType, Scalar, Type, join, to_map
+from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar, Type, join
 
 LONG53_MAX = 2**53
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
@@ -55,15 +57,44 @@ def infer(value: Any, limits: Limits, *, depth: int) -> Type:
     if depth > limits.depth_max:
         require_depth(value, limits, depth=depth)
         return Scalar.JSON
-    if kind is dict:
-        record = RecordType({name: infer(item, limits, depth=depth + 1) for name, item in value.items()})
-        if len(record.by_name) <= limits.object_keys_max:
-            return record
-        return to_map(record, object_keys_max=limits.object_keys_max)
-    item_type: Type = Scalar.NULL
-    for item in value:
-        item_type = join(item_type, infer(item, limits, depth=depth + 1), object_keys_max=limits.object_keys_max)
-    return ArrayType(item_type)
+    if kind is list:
+        return ArrayType(_infer_all(value, limits, depth=depth + 1))
+    if len(value) > limits.object_keys_max:
+        return MapType(_infer_all(value.values(), limits, depth=depth + 1))
+    return RecordType({name: infer(item, limits, depth=depth + 1) for name, item in value.items()})
+
+
+def _infer_all(values: Collection[Any], limits: Limits, *, depth: int) -> Type:
+    """Infer the join of many values of one position.
+
+    Objects are taken apart together and key by key: joining their types one by one would cost the square of the
+    keys that differ, which a hostile record has many of.
+    """
+    containers: list[Any] = [value for value in values if type(value) is dict or type(value) is list]
+    joined: Type = Scalar.NULL
+    if len(containers) < len(values):
+        for kind in {infer(value, limits, depth=depth) for value in values if type(value) not in (dict, list)}:
+            joined = join(joined, kind, object_keys_max=limits.object_keys_max)
+    if not containers:
+        return joined
+    first = type(containers[0])
+    if depth > limits.depth_max or joined is not Scalar.NULL or any(type(value) is not first for value in containers):
+        for value in containers:
+            require_depth(value, limits, depth=depth)
+        return Scalar.JSON
+    if first is list:
+        return ArrayType(_infer_all(list(chain.from_iterable(containers)), limits, depth=depth + 1))
+    return _infer_objects(containers, limits, depth=depth)
+
+
+def _infer_objects(objects: list[dict[str, Any]], limits: Limits, *, depth: int) -> Type:
+    by_name: dict[str, list[Any]] = {}
+    for one in objects:
+        for name, item in one.items():
+            by_name.setdefault(name, []).append(item)
+    if len(by_name) > limits.object_keys_max:
+        return MapType(_infer_all(list(chain.from_iterable(by_name.values())), limits, depth=depth + 1))
+    return RecordType({name: _infer_all(items, limits, depth=depth + 1) for name, items in by_name.items()})
 
 
 def _infer_int(value: int) -> Scalar:
@@ -73,13 +104,15 @@ def _infer_int(value: int) -> Scalar:
 
 
 def require_depth(value: Any, limits: Limits, *, depth: int) -> None:
-    """Refuse a value that nests deeper than the limit; iterative, so that no input exhausts the stack.
+    """Refuse an object or array at `depth` that nests deeper than the limit; iterative, so no input exhausts the stack.
 
     Raises:
         TooDeepError: it does.
     """
     level = [value]
     while level:
+        if depth > limits.json_depth_max:
+            raise TooDeepError(f"nested deeper than {limits.json_depth_max} levels")
         level = [
             child
             for container in level
@@ -87,8 +120,6 @@ def require_depth(value: Any, limits: Limits, *, depth: int) -> None:
             if type(child) in (dict, list)
         ]
         depth += 1
-        if level and depth > limits.json_depth_max:
-            raise TooDeepError(f"nested deeper than {limits.json_depth_max} levels")
 
 
 def fit_entry(entry_type: RecordType, *, fields_max: int, bytes_max: int) -> RecordType:
@@ -99,9 +130,15 @@ def fit_entry(entry_type: RecordType, *, fields_max: int, bytes_max: int) -> Rec
     Raises:
         TooManyFieldsError: nothing is left to turn, the entry has too many or too long top-level keys.
     """
-    while entry_type.fields > fields_max or entry_type.size > bytes_max:
-        containers = [(child.fields, child.size, name) for name, child in entry_type.by_name.items() if child.fields]
-        if not containers:
-            raise TooManyFieldsError(f"{entry_type.fields} fields, {entry_type.size} bytes of schema")
-        entry_type = RecordType({**entry_type.by_name, max(containers)[2]: Scalar.JSON})
-    return entry_type
+    fields, size = entry_type.fields, entry_type.size
+    if fields <= fields_max and size <= bytes_max:
+        return entry_type
+    turned: dict[str, Type] = {}
+    containers = [(child.fields, child.size, name) for name, child in entry_type.by_name.items() if child.fields]
+    for child_fields, child_size, name in sorted(containers, reverse=True):
+        turned[name] = Scalar.JSON
+        fields -= child_fields
+        size -= child_size - Scalar.JSON.size
+        if fields <= fields_max and size <= bytes_max:
+            return RecordType({**entry_type.by_name, **turned})
+    raise TooManyFieldsError(f"{fields} fields, {size} bytes of schema")
