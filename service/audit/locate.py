@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from service.config import TimeSettings, UserSettings
     from service.core.model import SourceRecord
 
+_TOPIC_CHARS_MAX = 249
+
 
 class Path(NamedTuple):
     """Where to look: for a header `keys` is its name alone, for the whole record key it is empty."""
@@ -103,9 +105,16 @@ def root_of(around: Surroundings, header: str) -> RootLink | None:
         return None
     first = links[0] if isinstance(links, list) and links else None
     match first:
-        case [str(topic), int(partition), int(offset), *_]:
+        case [str(topic), int(partition), int(offset), *_] if _is_in_kafka(topic, partition, offset):
             return RootLink(topic, partition, offset)
     return None
+
+
+def _is_in_kafka(topic: str, partition: int, offset: int) -> bool:
+    """Whether a link is within Kafka's bounds, and can stand in a row."""
+    if isinstance(partition, bool) or isinstance(offset, bool):
+        return False
+    return len(topic) <= _TOPIC_CHARS_MAX and 0 <= partition < 1 << 31 and 0 <= offset < 1 << 63
 
 
 class UserRule:

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from functools import lru_cache
 from typing import Any, NamedTuple
 
+from service.core.bounded_cache import BoundedCache
 from service.core.lattice import ArrayType, MapType, RecordType, Scalar, Type
 from service.core.names import avro_names
 
@@ -26,6 +26,7 @@ MARK = "mark"
 ORIGINAL_NAME = "original-name"
 EMPTY_OBJECT = "empty-object"
 NAMESPACE = "logs"
+CACHED_BYTES_MAX = 64 * 1024 * 1024
 
 ROOT_FIELDS = [
     {"name": "topic", "type": "string"},
@@ -75,11 +76,19 @@ class RowSchema(NamedTuple):
     fingerprint: str
 
 
-@lru_cache(maxsize=4096)
 def row_schema(entry_type: RecordType) -> RowSchema:
     """Give the schema of rows with these entries; costs nothing the second time."""
+    return _row_schemas.get(entry_type)
+
+
+def _write_schema(entry_type: RecordType) -> RowSchema:
     text = json.dumps(schema_of(entry_type), separators=(",", ":"))
     return RowSchema(text, hashlib.sha256(text.encode()).hexdigest())
+
+
+_row_schemas: BoundedCache[RecordType, RowSchema] = BoundedCache(
+    _write_schema, weigh=lambda entry_type: entry_type.size, weight_max=CACHED_BYTES_MAX
+)
 
 
 def schema_of(entry_type: RecordType) -> dict[str, Any]:

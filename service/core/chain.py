@@ -6,19 +6,25 @@ its fourth part. Where the header stands several times the last one counts.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
 from service.core.model import RootLink, SourceRecord
 
+TOPIC_CHARS_MAX = 249
+
 
 class _Link(msgspec.Struct, array_like=True):
-    topic: str
-    partition: int
-    offset: int
-    index: int | None = None
+    """What a row can hold of a link: Kafka's own bounds, which are Avro's int and long too; more parts are ignored."""
+
+    topic: Annotated[str, msgspec.Meta(max_length=TOPIC_CHARS_MAX)]
+    partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+    offset: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
-_decoder = msgspec.json.Decoder(list[_Link])
+_chain_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_link_decoder = msgspec.json.Decoder(_Link)
 
 
 def root_of(record: SourceRecord, header: str) -> RootLink | None:
@@ -31,7 +37,8 @@ def root_of(record: SourceRecord, header: str) -> RootLink | None:
 
 def _first_link(value: bytes | None) -> RootLink | None:
     try:
-        links = _decoder.decode(value or b"[]")
-    except (msgspec.MsgspecError, UnicodeError):
+        links = _chain_decoder.decode(value or b"[]")
+        link = _link_decoder.decode(links[0]) if links else None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return RootLink(links[0].topic, links[0].partition, links[0].offset) if links else None
+    return RootLink(link.topic, link.partition, link.offset) if link else None

@@ -92,13 +92,18 @@ def headers_of(letter: DeadLetter, *, batch_id: str, object_key: str | None = No
 
 
 def parse_headers(headers: Headers | Iterable[tuple[str, bytes | None]]) -> DeadLetterHeaders:
-    """Read the headers of a dead letter; ours are the last of their name.
+    """Read the headers of a dead letter; ours begin at the last reason, a replayed record brings older ones along.
 
     Raises:
         KeyError: a header of ours is missing.
         ValueError: a header of ours does not hold what it should.
     """
-    found = {name: value for name, value in headers if value is not None}
+    found: dict[str, bytes] = {}
+    for name, value in headers:
+        if name == HEADER_REASON:
+            found.clear()
+        if value is not None:
+            found[name] = value
     indexes = found[HEADER_INDEXES].decode()
     return DeadLetterHeaders(
         reason=found[HEADER_REASON].decode(),

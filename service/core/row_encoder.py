@@ -12,18 +12,19 @@ shown that it stays.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from service.core.avro_binary import encode_long, encode_string, pack_double
+from service.core.bounded_cache import BoundedCache
 from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar, Type
 from service.core.schema_infer import INT64_MAX, INT64_MIN, LONG53_MAX, require_depth
 
 EncodeEntry = Callable[[dict[str, Any], bytearray], int]
 
 WALKED_ENTRIES = 64
+CACHED_FIELDS_MAX = 200_000  # of all types together; a compiled encoder holds some 800 bytes per field
 _SMALL = 4096
 _PRESENT_SMALL_LONG = {number: b"\x02" + encode_long(number) for number in range(-_SMALL, _SMALL)}
 _encode_json = msgspec.json.Encoder().encode
@@ -55,10 +56,14 @@ class EntryEncoder:
         return walk_entry(self._type, entry, out, self._limits)
 
 
-@lru_cache(maxsize=4096)
+_encoders: BoundedCache[tuple[RecordType, Limits], EntryEncoder] = BoundedCache(
+    lambda key: EntryEncoder(*key), weigh=lambda key: 1 + key[0].fields, weight_max=CACHED_FIELDS_MAX
+)
+
+
 def entry_encoder(entry_type: RecordType, limits: Limits) -> EntryEncoder:
     """Give the encoder of entries of this type; one for all who ask."""
-    return EntryEncoder(entry_type, limits)
+    return _encoders.get((entry_type, limits))
 
 
 def walk_entry(record: RecordType, entry: dict[str, Any], out: bytearray, limits: Limits, *, depth: int = 1) -> int:
