@@ -68,6 +68,7 @@ class Controller:
         self._metrics = metrics
         self._new_batch_id = new_batch_id
         self._starts: dict[TopicPartition, int] = {}
+        self._given_back: set[TopicPartition] = set()
         self._in_callback = False
         self._log = structlog.get_logger("controller")
 
@@ -285,6 +286,9 @@ class Controller:
         for tp, position in positions.items():
             self._recorder.ledgers.own(tp, position.offset)
             self._starts[tp] = position.offset
+        # Popped: offset 10. Given back, offsets 5 to 9 discarded. Ours again, from 5. Only now does the same `consume`
+        # return, with 10, which would be taken for the next one after a hole: it is refused and read again.
+        self.rewinds |= tps & self._given_back
         member = self._consumer.membership()
         self._log.info(
             "partitions_assigned",
@@ -301,16 +305,18 @@ class Controller:
             self._recorder.ledgers.disown(tp)
             self._metrics.forget("lag_records", topic=tp.topic, partition=str(tp.partition))
         self.rewinds -= tps
+        self._given_back |= tps
         if not isinstance(event, machine.Lost):
             self._log.info("partitions_revoked", topic_partitions=_names(tps), generation=self.state.generation)
             self._metrics.add("rebalances", kind="revoked")
 
     def raise_error(self) -> None:
-        """Raise what a callback could not.
+        """Raise what a callback could not; called when `consume` has returned.
 
         Raises:
             StopError: as it was, or wrapped around what was not expected.
         """
+        self._given_back.clear()
         error, self.error = self.error, None
         if error is None:
             return

@@ -1,0 +1,440 @@
+"""The loop: whatever a consume has handed over is recorded, refused for a reason, or read again; never dropped."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.core.flush_policy import FlushReason
+from service.errors import SourceError, StopError
+from tests.fakes.committer import Outcome
+from tests.fakes.records import P0, P1, P2, entry, value_of
+from tests.fakes.rig import COOPERATIVE, EAGER, KIP848, STYLES, Rig
+from tests.fakes.store import PutFault
+from tests.fakes.worker import FakeWorker, Rules
+
+FAULTS = [Outcome.COMMITTED, "TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN]
+
+
+def give_way(rig: Rig, worker: FakeWorker) -> FakeWorker:
+    """Let a second worker join until the first one's library has a callback waiting."""
+    second = rig.worker("b")
+    for _ in range(5):
+        rig.tick()
+        if worker.consumer.member.queue:
+            return second
+    raise AssertionError("no rebalance")
+
+
+@pytest.mark.parametrize("purge", [True, False])
+@pytest.mark.parametrize("outcome", FAULTS)
+@pytest.mark.parametrize("style", STYLES)
+def test_finding_1_rebalance_in_the_middle_of_one_consume_drops_no_record(
+    style: str,
+    outcome: Outcome | str,
+    purge: bool,  # noqa: FBT001
+) -> None:
+    """Records of retained TopicPartitions that were popped before the callback are recorded or read again.
+
+    This is where the service of before lost its data: the position had moved past them.
+    """
+    rig = Rig(style, (P0, P1, P2))
+    worker = rig.owning()
+    for tp in (P0, P1, P2):
+        rig.fill(tp, 2)
+    worker.step()
+    assert worker.recorder.covers
+    for tp in (P0, P1, P2):
+        rig.fill(tp, 6)
+    give_way(rig, worker)
+    worker.committer.script.append(outcome)
+    worker.consumer.pop_first = lambda _most: 12
+    worker.consumer.purge = purge
+    worker.step()
+    worker.consumer.pop_first = lambda _most: 0
+    rig.drain()
+
+
+@pytest.mark.parametrize("outcome", [Outcome.COMMITTED, "TRANSACTION_ABORTABLE", Outcome.UNKNOWN_OPEN])
+@pytest.mark.parametrize("style", STYLES)
+def test_finding_1_given_away_and_got_back_in_one_consume_loses_no_record(style: str, outcome: Outcome | str) -> None:
+    """Records popped before a TopicPartition was given away are not the next ones after it has come back.
+
+    Popped: offsets 2.. of a batch that holds 0-1. Revoke: the flush fails, 0-1 are discarded. Assigned again within
+    the same consume, from 0. Only then consume returns, with 2..: recorded, they would leave 0-1 behind.
+    """
+    rig = Rig(style, (P0,))
+    worker = rig.worker("a", point=lambda name: rig.tick() if name == "callback_served" else None)
+    rig.turn_until(lambda: bool(worker.controller.state.owned))
+    rig.fill(P0, 2)
+    worker.step()
+    rig.fill(P0, 4)
+    second = give_way_and_leave(rig, worker)
+    worker.committer.script.append(outcome)
+    worker.consumer.pop_first = lambda _most: 3
+    worker.consumer.callbacks_max = lambda: 4
+    worker.consumer.purge = False
+    worker.step()
+    worker.consumer.pop_first = lambda _most: 0
+    worker.consumer.callbacks_max = lambda: 1
+    rig.workers.remove(second)
+    rig.drain()
+
+
+def give_way_and_leave(rig: Rig, worker: FakeWorker) -> FakeWorker:
+    """Queue a revoke of everything; the one it is for goes away at once, so that all of it comes back."""
+    second = rig.worker("0")
+    for _ in range(5):
+        rig.tick()
+    if not worker.consumer.member.queue:  # P0 would have stayed: the coordinator asks it back all the same
+        from tests.fakes.member import Callback  # noqa: PLC0415
+
+        worker.consumer.member.queue.append((Callback.REVOKED, worker.consumer.member.owned))
+    second.consumer.close()
+    return second
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_limit_in_the_middle_of_one_consume_flushes_between_two_records(style: str) -> None:
+    """A batch that is full in the middle of what was handed over is flushed; the rest opens the next batch."""
+    rig = Rig(style)
+    worker = rig.owning(rules=Rules().with_bounds(entries_max=3))
+    rig.fill(P0, 5)
+    rig.fill(P1, 5)
+    worker.step()
+    assert worker.metrics.total("flushes", reason="entries", outcome="committed") == 3
+    assert worker.recorder.batch is not None
+    assert worker.recorder.batch.entries == 1
+    rig.drain()
+
+
+def test_all_entries_of_one_record_are_in_one_batch() -> None:
+    """Limits are looked at between records, never inside one."""
+    rig = Rig()
+    worker = rig.owning(rules=Rules().with_bounds(entries_max=2))
+    value = value_of(*(entry(n=number) for number in range(7)))
+    rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
+    worker.step()
+    assert [one.offsets for one in rig.broker.transactions] == [{P0: 1}]
+    rig.check()
+
+
+@pytest.mark.parametrize("outcome", ["TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN])
+def test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_owned(outcome: Outcome | str) -> None:
+    """All files are discarded and all owned TopicPartitions rewound; what else was handed over is refused."""
+    rig = Rig()
+    worker = rig.owning(rules=Rules().with_bounds(entries_max=3))
+    rig.fill(P0, 4)
+    rig.fill(P1, 4)
+    worker.committer.script.append(outcome)
+    worker.step()
+    assert worker.recorder.batch is None
+    assert worker.spool.bytes_on_disk == 0
+    assert worker.metrics.total("records_refused", cause="rewound") == 5
+    committed = {tp: offset or 0 for tp, offset in rig.committed().items()}
+    assert worker.consumer.positions == committed
+    rig.drain()
+
+
+def test_disk_that_fails_while_recording_discards_and_reads_again() -> None:
+    """A half written record is never committed: its batch is discarded, its TopicPartitions are rewound."""
+    rig = Rig()
+    rules = Rules()
+    rules = Rules(recorder=rules.recorder._replace(memory_bytes_max=1))
+    worker = rig.owning(rules=rules)
+    rig.fill(P0, 3)
+    failures = iter([False, True])
+    worker.spool.refuses = lambda _operation: next(failures, False)
+    worker.step()
+    assert worker.recorder.batch is None
+    assert worker.consumer.positions[P0] == 0
+    assert worker.metrics.total("flushes", reason="recording", outcome="discarded") == 1
+    rig.drain()
+
+
+@pytest.mark.parametrize("operation", ["append", "seal", "load"])
+def test_disk_that_fails_three_times_does_not_stop_the_worker(operation: str) -> None:
+    """A full disk is waited for: it counts as no failure, the pauses grow, and it goes on when there is room."""
+    rig = Rig()
+    worker = rig.owning(rules=Rules(recorder=Rules().recorder._replace(memory_bytes_max=1)))
+    rig.fill(P0, 3)
+    failures = iter([True] * 4)
+    worker.spool.refuses = lambda asked: asked == operation and next(failures, False)
+    for _ in range(200):
+        rig.pass_time(2.0)
+        worker.step()
+    rig.drain()
+    assert worker.metrics.total("batches_discarded") == 4
+
+
+def test_finding_4_exception_out_of_consume_commits_nothing_more() -> None:
+    """Records were popped and are gone, their positions moved: the process ends, and its close commits nothing."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 2)
+    worker.step()
+    rig.fill(P0, 2)
+    worker.consumer.pop_first = lambda _most: 2
+    worker.consumer.raise_after_pop = RuntimeError("a signal handler raised")
+    with pytest.raises(RuntimeError):
+        worker.step()
+    worker.close()
+    assert rig.broker.transactions == []
+    rig.workers.remove(worker)
+    rig.worker("b")
+    rig.drain()
+
+
+@pytest.mark.parametrize("callback", ["on_assigned", "on_revoked", "on_lost"])
+def test_finding_4_exception_in_a_callback_never_passes_through_the_client(callback: str) -> None:
+    """Callbacks keep what went wrong; the loop raises it once consume has returned, before anything is recorded."""
+    rig = Rig()
+    worker = rig.worker()
+    machine_handle = worker.controller.handle
+    worker.controller.handle = lambda _event: 1 // 0  # type: ignore[method-assign,assignment]
+    getattr(worker.controller, callback)(frozenset({P0}))
+    assert isinstance(worker.controller.error, ZeroDivisionError)
+    worker.controller.handle = machine_handle  # type: ignore[method-assign]
+    worker.consumer.member.queue.clear()
+    rig.fill(P0, 2)
+    worker.consumer.positions[P0] = 0
+    with pytest.raises(StopError, match="callback failed"):
+        worker.loop.turn()
+    assert worker.recorder.batch is None
+
+
+def test_stop_error_in_a_callback_is_raised_as_it_was() -> None:
+    """A policy that forbids to start says so, not that a callback failed."""
+    rig = Rig()
+    rules = Rules(control=Rules().control._replace(bootstrap="fail"))
+    worker = rig.worker(rules=rules)
+    with pytest.raises(StopError, match=r"kafka\.bootstrap") as caught:
+        rig.turn_until(lambda: False)
+    assert "callback failed" not in str(caught.value)
+    worker.close()
+
+
+def test_error_while_recording_is_never_committed_by_closing() -> None:
+    """A record of which some entries are written is in no batch that closing the consumer would flush."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 2)
+    worker.step()
+    value = value_of(entry("ann"), entry("bob"))
+    rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
+    append = worker.recorder._append
+    calls = iter([append])
+    worker.recorder._append = lambda *args, **kwargs: next(calls)(*args, **kwargs)  # type: ignore[method-assign]
+    with pytest.raises((StopIteration, RuntimeError)):
+        worker.step()
+    worker.close()
+    assert rig.broker.transactions == []
+    rig.workers.remove(worker)
+    rig.worker("b")
+    rig.drain()
+
+
+def test_records_of_a_topic_partition_not_owned_are_refused_and_counted() -> None:
+    """The broker would take a commit for them: the filter is what keeps a zombie from committing (TESTING 0.3)."""
+    rig = Rig(KIP848)
+    worker = rig.owning()
+    rig.fill(P0, 3)
+    rig.fill(P1, 3)
+    give_way(rig, worker)
+    worker.consumer.pop_first = lambda _most: 6
+    worker.consumer.purge = False
+    worker.step()
+    assert worker.metrics.total("records_refused", cause="not_owned") == 3
+    rig.drain()
+
+
+def test_finding_5_ledger_and_not_the_position_says_what_is_committed() -> None:
+    """The position is ahead of what is recorded; the commit is not."""
+    rig = Rig()
+    worker = rig.owning(rules=Rules().with_bounds(entries_max=2))
+    rig.fill(P0, 5)
+    worker.step()
+    assert worker.consumer.positions[P0] == 5
+    assert rig.committed()[P0] == 4
+
+
+def test_covered_records_that_come_again_are_refused() -> None:
+    """W2: a lower offset is never written twice, whatever the client library hands over."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 3)
+    worker.step()
+    worker.consumer.seek(P0, 0)
+    worker.step()
+    assert worker.metrics.total("records_refused", cause="covered") == 3
+    assert worker.recorder.batch is not None
+    assert worker.recorder.batch.entries == 3
+    rig.drain()
+
+
+def test_hole_in_the_offsets_is_legal_and_logged_once_per_consume() -> None:
+    """Control records, aborted batches and compaction leave holes: counted and logged, never refused."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 1)
+    for _ in range(3):
+        rig.broker.logs[P0].append_hole()
+    rig.fill(P0, 1)
+    with capture_logs() as logs:
+        worker.step()
+    (line,) = [one for one in logs if one["event"] == "offset_gaps"]
+    assert line["first"] == [(1, 4)]
+    assert worker.metrics.total("offset_gaps") == 1
+    rig.drain()
+
+
+def test_batch_is_flushed_when_it_is_old_also_without_new_records() -> None:
+    """The interval counts from the opening of the batch."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 1)
+    worker.step()
+    rig.pass_time(29.0)
+    worker.step()
+    assert rig.broker.transactions == []
+    rig.pass_time(2.0)
+    worker.step()
+    assert rig.committed()[P0] == 1
+    assert worker.metrics.total("flushes", reason="interval") == 1
+
+
+def test_idle_worker_flushes_nothing() -> None:
+    """A batch that covers no offset is no batch: no transaction, no object."""
+    rig = Rig()
+    worker = rig.owning()
+    for _ in range(20):
+        rig.pass_time(10.0)
+        worker.step()
+    assert rig.broker.transactions == []
+    assert rig.bucket.puts == []
+
+
+@pytest.mark.parametrize("value", [None, b"[]"])
+def test_records_without_entries_are_covered_and_committed(value: bytes | None) -> None:
+    """A batch is empty only when it covers no offset."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
+    worker.step()
+    rig.pass_time(31.0)
+    worker.step()
+    assert rig.committed()[P0] == 1
+    assert [one for one in rig.bucket.puts if one.endswith(".avro")] == []
+    rig.check()
+
+
+def test_stop_flushes_and_leaves() -> None:
+    """SIGTERM costs no rereading: everything handed over is committed, then the group is left."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 4)
+    worker.stop.request()
+    worker.step()
+    assert worker.controller.state.phase.value == "stopped"
+    assert rig.committed()[P0] == 4
+    assert worker.metrics.total("flushes", reason="stopping") == 1
+    worker.close()
+    assert not rig.group.members
+
+
+def test_second_stop_request_abandons_the_flush() -> None:
+    """The second signal discards, which is as safe: the records are read again."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 4)
+    worker.step()
+    worker.stop.request()
+    worker.stop.request()
+    worker.store.script.append(PutFault.NOT_STORED)
+    worker.step()
+    assert worker.controller.state.phase.value == "stopped"
+    assert rig.committed()[P0] == 0
+    worker.close()
+
+
+def test_stop_without_a_batch_leaves_at_once() -> None:
+    """Nothing open: no transaction, no wait."""
+    rig = Rig()
+    worker = rig.owning()
+    worker.stop.request()
+    worker.step()
+    assert worker.controller.state.phase.value == "stopped"
+    assert rig.broker.transactions == []
+
+
+def test_stop_whose_flush_fails_ends_stopped_and_the_next_owner_reads_again() -> None:
+    """A clean abandon is a clean stop."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 4)
+    worker.committer.script.append("TRANSACTION_ABORTABLE")
+    worker.stop.request()
+    worker.step()
+    assert worker.controller.state.phase.value == "stopped"
+    worker.close()
+    rig.workers.remove(worker)
+    rig.worker("b")
+    rig.drain()
+
+
+@pytest.mark.parametrize("style", [EAGER, COOPERATIVE, KIP848])
+def test_closing_after_a_stop_flushes_nothing_twice(style: str) -> None:
+    """The revoke that closing brings sees that everything is committed (TESTING R14)."""
+    rig = Rig(style)
+    worker = rig.owning()
+    rig.fill(P0, 4)
+    worker.stop.request()
+    worker.step()
+    worker.close()
+    assert len(rig.broker.transactions) == 1
+    assert worker.controller.error is None
+
+
+def test_source_error_ends_the_worker_with_its_cause() -> None:
+    """A fatal consumer error is no reason to turn the loop again."""
+    rig = Rig()
+    worker = rig.owning()
+    worker.consumer.raise_after_pop = SourceError("fenced by static membership")
+    with pytest.raises(SourceError):
+        worker.loop.run()
+
+
+def test_run_prepares_before_it_joins_and_turns_until_stopped() -> None:
+    """The producer's init ends what an earlier process left open, before the first committed offset is read."""
+    rig = Rig()
+    happened: list[str] = []
+    worker = rig.worker(point=happened.append, start=False)
+    worker.loop._beat = worker.stop.request
+    worker.loop.run()
+    assert happened[0] == "init"
+    assert worker.controller.state.phase.value == "stopped"
+
+
+def test_flush_reasons_of_a_load_are_counted_by_their_name() -> None:
+    """Each limit has its own reason."""
+    rig = Rig()
+    worker = rig.owning(rules=Rules().with_bounds(files_max=2))
+    rig.fill(P0, 1, "ann")
+    rig.fill(P0, 1, "bob")
+    worker.step()
+    assert worker.metrics.total("flushes", reason=FlushReason.FILES.value) == 1
+
+
+def test_lag_of_what_is_no_longer_owned_is_no_longer_reported() -> None:
+    """A series that stays after a revoke would alert for ever."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 1)
+    rig.fill(P1, 1)
+    worker.step()
+    labelled = {series[1] for series in worker.metrics.gauges if series[0] == "lag_records"}
+    assert len(labelled) == 2
+    rig.worker("b")
+    rig.turn_until(lambda: len(worker.controller.state.owned) == 1)
+    worker.step()
+    assert len([series for series in worker.metrics.gauges if series[0] == "lag_records"]) == 1
