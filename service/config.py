@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import socket
+import tomllib
 from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
@@ -21,7 +22,9 @@ from pydantic_settings import (
     SettingsConfigDict,
     TomlConfigSettingsSource,
 )
+from pydantic_settings import SettingsError as UnreadableSettingsError
 
+from service.config_sources import find_absent_sources, find_wrong_variables
 from service.errors import SettingsError
 
 PREFIX = "LOGP_"
@@ -317,12 +320,19 @@ def load(**arguments: object) -> Settings:
     """
     from service.config_checks import find_problems  # noqa: PLC0415 - the rules between settings import this module
 
-    unknown = _unknown_names()
+    absent = find_absent_sources(os.environ, PREFIX)
+    if absent:
+        raise SettingsError(absent)
+    problems = find_wrong_variables(os.environ, PREFIX, Settings)
     try:
         settings = Settings(**arguments)  # type: ignore[arg-type]
     except ValidationError as error:
-        raise SettingsError([*map(_sentence, error.errors()), *unknown]) from error
-    problems = [*find_problems(settings), *unknown]
+        raise SettingsError([*map(_sentence, error.errors()), *problems]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([f"{PREFIX}CONFIG_FILE is not TOML: {error}", *problems]) from error
+    except UnreadableSettingsError as error:
+        raise SettingsError(problems or [str(error)]) from error
+    problems = [*find_problems(settings), *problems]
     if problems:
         raise SettingsError(problems)
     return settings
@@ -337,16 +347,3 @@ def _sentence(problem: object) -> str:
     assert isinstance(problem, dict), "pydantic describes problems as dicts"
     path = tuple(str(part) for part in problem["loc"])
     return f"{'.'.join(path)} ({variable_of(path)}): {problem['msg']}"
-
-
-def _unknown_names() -> list[str]:
-    """Find variables with our prefix that name no setting: a typo must not be a silent default."""
-    ours = {"CONFIG_FILE", "SECRETS_DIR"}
-    problems = []
-    for variable in sorted(os.environ):
-        name = variable.removeprefix(PREFIX)
-        if name == variable or name in ours or name.startswith("TEST_"):
-            continue
-        if name.partition("__")[0].lower() not in Settings.model_fields:
-            problems.append(f"{variable} names no setting")
-    return problems

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
+from urllib.parse import urlsplit
 
-from service.adapters.kafka_options import refused
+from service.adapters.kafka_options import SECRET, refused
 from service.config import ANSWER_MARGIN_S, Settings
 from service.core.locate import compile_path
 
@@ -135,11 +136,17 @@ def _properties(settings: Settings) -> Iterator[str]:
             why = refused(name, value)
             if why is not None:
                 yield f"kafka.{place}: {name} may not be set: {why}"
-    mechanism = kafka.client_properties.get("sasl.mechanism") or kafka.client_properties.get("sasl.mechanisms")
-    if mechanism == "PLAIN" and "ssl" not in kafka.client_properties.get("security.protocol", "").lower():
-        yield "kafka.client_properties: sasl.mechanism PLAIN sends the password in the clear without TLS: use SASL_SSL"
+            if name in SECRET and properties is not secrets:
+                yield f"kafka.{place}: {name} belongs in kafka.secret_properties: this place is shown by check-config"
+    for role, own in (("consumer", kafka.consumer_properties), ("producer", kafka.producer_properties)):
+        together = {**kafka.client_properties, **own, **secrets}
+        in_the_clear = "ssl" not in together.get("security.protocol", "").lower()
+        if in_the_clear and "PLAIN" in (together.get("sasl.mechanism"), together.get("sasl.mechanisms")):
+            yield f"kafka: sasl.mechanism PLAIN of the {role} sends the password in the clear without TLS: use SASL_SSL"
 
 
 def _credentials(settings: Settings) -> Iterator[str]:
     if (settings.s3.access_key is None) != (settings.s3.secret_key is None):
         yield "s3.access_key and s3.secret_key belong together: set both or neither"
+    if "@" in urlsplit(settings.s3.endpoint_url or "").netloc:
+        yield "s3.endpoint_url is shown by check-config: its user and password belong in s3.access_key and s3.secret_key"

@@ -42,10 +42,23 @@ REFUSED: Mapping[str, str] = {
     "max.poll.interval.ms": "set kafka.max_poll_interval_s",
     "allow.auto.create.topics": "a topic that is missing is an error, not a new topic",
     "check.crcs": "records are checked",
-    "enable.partition.eof": "the loop does not expect it",
+    "enable.partition.eof": "the lag is measured by it",
     "ssl.endpoint.identification.algorithm": "set it to https or leave it: certificates are for a host",
     "enable.ssl.certificate.verification": "certificates are verified",
 }
+# Properties that are secrets: they belong where they are not shown.
+SECRET = frozenset(
+    {
+        "sasl.password",
+        "ssl.key.password",
+        "ssl.key.pem",
+        "ssl.keystore.password",
+        "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.config",
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.private.key.pem",
+    }
+)
 _HARMLESS_VALUES = {
     ("ssl.endpoint.identification.algorithm", "https"),
     ("enable.ssl.certificate.verification", "true"),
@@ -65,7 +78,7 @@ PINNED_CONSUMER: dict[str, Any] = {
     "isolation.level": "read_committed",
     "allow.auto.create.topics": False,
     "check.crcs": True,
-    "enable.partition.eof": False,
+    "enable.partition.eof": True,
     # librdkafka sleeps that long when its queue is full; its default of 1000 starves a fast loop (DESIGN 7).
     "fetch.queue.backoff.ms": 20,
     "queued.max.messages.kbytes": 32_768,

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST_US = -62_135_510_400_000_000  # 0001-01-02 and
 LATEST_US = 253_402_214_400_000_000  # 9999-12-31, so that every zone can name the hour
 _NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d{1,20})?\Z", re.ASCII)
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
@@ -43,7 +44,7 @@ def parse_event_time(value: Any, rules: TimeRules) -> int | None:
 
 def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: TimeRules) -> bool:
     """Tell whether a time lies outside the window; its upper end needs Kafka's timestamp of the record."""
-    if event_time_us < rules.earliest_us or event_time_us >= LATEST_US:
+    if event_time_us < max(rules.earliest_us, EARLIEST_US) or event_time_us >= LATEST_US:
         return True
     return record_timestamp_ms is not None and event_time_us > record_timestamp_ms * 1000 + rules.future_max_us
 
