@@ -69,6 +69,7 @@ class Controller:
         self._new_batch_id = new_batch_id
         self._starts: dict[TopicPartition, int] = {}
         self._given_back: set[TopicPartition] = set()
+        self._is_settled = True
         self._in_callback = False
         self._log = structlog.get_logger("controller")
 
@@ -152,8 +153,7 @@ class Controller:
         self.rewinds = set()
         if not tps:
             return
-        if not self._committer.is_ready:
-            self._committer.prepare()
+        self._settle_transaction()
         committed = self._consumer.committed(tps, timeout_s=self._rules.answer_s)
         for tp in sorted(tps):
             ledger = self._recorder.ledgers.by_tp[tp]
@@ -171,6 +171,12 @@ class Controller:
             self._recorder.ledgers.rewind(tp, offset)
             self._consumer.seek(tp, offset)
         self._metrics.add("rewinds", len(tps))
+
+    def _settle_transaction(self) -> None:
+        """End what the last transaction may have left open, by the next producer's init."""
+        if not self._committer.is_ready:
+            self._committer.prepare()
+        self._is_settled = True
 
     # The machine and its effects.
 
@@ -253,6 +259,7 @@ class Controller:
     def _discarded(self, error: DiscardError, reason: FlushReason | None = None) -> None:
         batch = self._recorder.batch
         unknown = isinstance(error, CommitUnknownError)
+        self._is_settled = False
         dead = isinstance(error, FencedError)
         self._log.warning(
             "batch_discarded",
@@ -280,6 +287,8 @@ class Controller:
         self._spool.clear()
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
+        if not self._is_settled:  # or committed offsets would not be stable until our own transaction times out
+            self._settle_transaction()
         positions = start_positions(
             self._consumer, tps, bootstrap=self._rules.bootstrap, timeout_s=self._rules.answer_s
         )

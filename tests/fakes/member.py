@@ -12,7 +12,6 @@ from enum import Enum
 from typing import Protocol
 
 from service.core.exchange import Membership
-from service.core.model import TopicPartition
 from tests.fakes.broker import BrokerError
 from tests.fakes.group import NONE, ClassicGroup, ConsumerGroup, TopicPartitions
 

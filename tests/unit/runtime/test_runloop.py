@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -222,10 +224,15 @@ def test_error_while_recording_is_never_committed_by_closing() -> None:
     worker.step()
     value = value_of(entry("ann"), entry("bob"))
     rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
-    append = worker.recorder._append
-    calls = iter([append])
-    worker.recorder._append = lambda *args, **kwargs: next(calls)(*args, **kwargs)  # type: ignore[method-assign]
-    with pytest.raises((StopIteration, RuntimeError)):
+    append, calls = worker.recorder._append, []
+
+    def append_once(*args: Any, **kwargs: Any) -> None:
+        calls.append(args)
+        assert len(calls) == 1, "a bug of ours, between two entries"
+        append(*args, **kwargs)
+
+    worker.recorder._append = append_once  # type: ignore[method-assign]
+    with pytest.raises(AssertionError, match="a bug of ours"):
         worker.step()
     worker.close()
     assert rig.broker.transactions == []

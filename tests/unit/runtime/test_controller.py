@@ -1,0 +1,384 @@
+"""The controller: what rebalances, failures and stops do to the open batch."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.core.flush_policy import FlushReason
+from service.core.machine import Phase
+from service.errors import StopError, TooManyFailuresError
+from tests.fakes.committer import Outcome
+from tests.fakes.consumer import FakeConsumer
+from tests.fakes.records import P0, P1, P2
+from tests.fakes.rig import COOPERATIVE, EAGER, KIP848, STYLES, Rig
+from tests.fakes.store import PutFault
+from tests.fakes.worker import FakeWorker
+
+UNKNOWN = [Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT]
+
+
+def holding(rig: Rig, records: int = 3) -> FakeWorker:
+    """Give a worker that owns everything and holds an open batch of every TopicPartition."""
+    worker = rig.owning()
+    for tp in rig.broker.logs:
+        rig.fill(tp, records)
+    worker.step()
+    assert worker.recorder.covers
+    return worker
+
+
+def test_revoke_commits_the_whole_batch_before_it_returns() -> None:
+    """W5: files mix TopicPartitions, so all are committed; nothing is left when the callback returns."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.controller.on_revoked(frozenset({P1}))
+    assert rig.committed() == {P0: 3, P1: 3}
+    assert worker.recorder.batch is None
+    assert worker.spool.bytes_on_disk == 0
+    assert worker.controller.state.owned == {P0}
+    assert not worker.controller.rewinds
+
+
+def test_revoke_within_its_budget_discards_where_the_store_is_slow() -> None:
+    """A spent budget discards and releases; the next owner reads again; nothing is committed late."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.store.slow_s = 80.0
+    worker.store.script.append(PutFault.SLOW)
+    before_s = rig.clock.now_s()
+    worker.controller.on_revoked(frozenset({P0, P1}))
+    assert rig.clock.now_s() - before_s <= 100.0
+    assert worker.committer.calls == 0
+    assert worker.controller.state.phase is Phase.IDLE
+    rig.check()
+
+
+def test_revoke_leaves_the_uploads_less_time_than_a_timer_does() -> None:
+    """The uploads of a revoke end early enough for the transaction to fit into the revoke budget."""
+    rig = Rig()
+    worker = holding(rig)
+    deadlines: list[float] = []
+    put = worker.store.put
+
+    def remember(*args: object, **kwargs: object) -> object:
+        deadlines.append(kwargs["deadline"].remaining_s())  # type: ignore[attr-defined]
+        return put(*args, **kwargs)  # type: ignore[arg-type]
+
+    worker.store.put = remember  # type: ignore[assignment,method-assign]
+    worker.controller.on_revoked(frozenset({P0}))
+    assert max(deadlines) == pytest.approx(70.0)
+    rig.fill(P1, 1)
+    worker.step()
+    deadlines.clear()
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    assert max(deadlines) == pytest.approx(90.0)
+
+
+def test_discard_on_revoke_rewinds_only_what_is_kept() -> None:
+    """What is given back is never sought: somebody else owns it when the seek would come (TESTING R10)."""
+    rig = Rig(tps=(P0, P1, P2))
+    worker = holding(rig)
+    worker.committer.script.append("TRANSACTION_ABORTABLE")
+    worker.controller.on_revoked(frozenset({P1}))
+    assert worker.controller.rewinds == {P0, P2}
+    assert P1 not in worker.recorder.ledgers.by_tp
+
+
+def test_lost_discards_everything_and_rewinds_the_rest() -> None:
+    """W6: of what is lost nothing is committed, and since files mix TopicPartitions, nothing of the batch is."""
+    rig = Rig()
+    worker = holding(rig)
+    with capture_logs() as logs:
+        worker.controller.on_lost(frozenset({P1}))
+    assert worker.committer.calls == 0
+    assert worker.recorder.batch is None
+    assert worker.controller.rewinds == {P0}
+    assert worker.controller.state.owned == {P0}
+    assert any(one["event"] == "partitions_lost" for one in logs)
+    assert worker.metrics.total("rebalances", kind="lost") == 1
+    assert worker.metrics.total("rebalances", kind="revoked") == 0
+
+
+@pytest.mark.parametrize("style", [EAGER, COOPERATIVE])
+def test_finding_6_revoked_instead_of_lost_commits_nothing(style: str) -> None:
+    """Put out while a revoke waits, we hear `revoked` and others read on: the metadata is no proof, so we discard."""
+    rig = Rig(style)
+    worker = holding(rig)
+    second = rig.worker("b")
+    for _ in range(3):
+        rig.tick()
+    assert worker.consumer.member.queue[0][0].value == "revoked"
+    rig.pass_time(40.0, except_for=worker)
+    for _ in range(30):
+        second.step()
+    assert second.controller.state.owned == {P0, P1}
+    worker.consumer.member.background()
+    assert worker.consumer.membership().generation == -1
+    worker.step()
+    assert worker.metrics.total("rebalances", kind="lost") == 0
+    assert worker.metrics.total("flushes", reason="revoked", outcome="discarded") == 1
+    rig.drain()
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_zombie_that_wakes_up_after_its_session_commits_nothing(style: str) -> None:
+    """Stopped past its session, with a batch: others own and commit, the zombie is refused and reads again."""
+    rig = Rig(style)
+    worker = holding(rig)
+    second = rig.worker("b")
+    rig.workers.remove(worker)
+    rig.pass_time(60.0)
+    rig.turn_until(lambda: second.controller.state.owned == {P0, P1})
+    rig.turn_until(lambda: rig.committed()[P0] == 3)
+    worker.controller.flush_due(FlushReason.INTERVAL)  # its thread goes on where it was
+    assert len(rig.broker.transactions) == 1
+    assert worker.recorder.batch is None
+    rig.workers.append(worker)
+    rig.fill(P0, 3)
+    rig.drain()
+
+
+def test_unknown_revoked_is_ignored_with_a_warning() -> None:
+    """Revoked TopicPartitions that we never owned change nothing (confluent-kafka-python issue 1551)."""
+    rig = Rig()
+    worker = rig.owning()
+    with capture_logs() as logs:
+        worker.controller.on_revoked(frozenset({P2}))
+    assert worker.controller.state.owned == {P0, P1}
+    assert [one["topic_partitions"] for one in logs if one["event"] == "revoked_unknown"] == [["source-2"]]
+
+
+def test_empty_assignment_keeps_what_is_owned() -> None:
+    """`on_assign` may carry an empty list (cooperative)."""
+    rig = Rig()
+    worker = rig.owning()
+    assert worker.controller.on_assigned(frozenset()) == {}
+    assert worker.controller.state.owned == {P0, P1}
+
+
+def test_assignment_flushes_the_open_batch_first() -> None:
+    """A batch never spans generations, also where TopicPartitions are only added."""
+    rig = Rig(COOPERATIVE, (P0, P1))
+    first, second = rig.worker("a"), rig.worker("b")
+    rig.turn_until(lambda: bool(first.controller.state.owned) and bool(second.controller.state.owned))
+    rig.fill(P0, 2)
+    rig.fill(P1, 2)
+    rig.turn_until(lambda: first.recorder.covers)
+    rig.workers.remove(second)
+    second.stop.request()
+    second.step()
+    second.close()
+    rig.turn_until(lambda: first.controller.state.owned == {P0, P1})
+    assert first.metrics.total("flushes", reason="assigned", outcome="committed") == 1
+    rig.drain()
+
+
+def test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready() -> None:
+    """Only the init ends what the last transaction left open; asked before, the answer could be too old."""
+    rig = Rig()
+    happened: list[str] = []
+    worker = holding(rig)
+    worker.consumer._point = worker.committer._point = happened.append
+    worker.committer.script.append(Outcome.UNKNOWN_OPEN)
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    happened.clear()
+    worker.controller.settle()
+    assert happened == ["init", "committed", "seek", "seek"]
+
+
+@pytest.mark.parametrize("outcome", UNKNOWN)
+@pytest.mark.parametrize("style", STYLES)
+def test_unknown_outcome_goes_on_from_what_was_really_committed(style: str, outcome: Outcome) -> None:
+    """Committed after all: go on after it. Not committed: read again. Neither loses nor doubles."""
+    rig = Rig(style)
+    worker = holding(rig)
+    worker.committer.script.append(outcome)
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    worker.controller.settle()
+    expected = 3 if outcome is Outcome.UNKNOWN_COMMITTED else 0
+    assert worker.consumer.positions == {P0: expected, P1: expected}
+    assert worker.recorder.ledgers.by_tp[P0].first_offset == expected
+    rig.drain()
+    assert worker.metrics.total("flushes", outcome="unknown") == 1
+
+
+@pytest.mark.parametrize("outcome", [*UNKNOWN, Outcome.NOT_ABORTED])
+@pytest.mark.parametrize("style", STYLES)
+def test_unknown_outcome_on_revoke_is_resolved_before_anything_is_owned_again(style: str, outcome: Outcome) -> None:
+    """Our own open transaction would keep offsets unstable until it times out: the init ends it first.
+
+    Within one consume: revoke with an unknown outcome, then assigned again. The committed offsets are waited for
+    until they are stable, and only our own next init makes them so, but for the time-out of the transaction.
+    """
+    rig = Rig(style)
+    worker = holding(rig)
+    worker.committer.script.append(outcome)
+    worker.controller.on_revoked(frozenset({P0, P1}))
+    started_s = rig.clock.now_s()
+    worker.controller.on_assigned(frozenset({P0, P1}))
+    assert worker.controller.error is None
+    assert rig.clock.now_s() - started_s < 5.0
+    expected = 3 if outcome is Outcome.UNKNOWN_COMMITTED else 0
+    assert worker.recorder.ledgers.by_tp[P0].first_offset == expected
+
+
+def test_three_unknown_outcomes_in_five_minutes_end_the_process() -> None:
+    """A worker that cannot learn what became of its transactions is not one to go on (DESIGN 4.2)."""
+    rig = Rig()
+    worker = rig.owning()
+    worker.committer.script.extend([Outcome.UNKNOWN_OPEN] * 3)
+    rig.fill(P0, 3)
+
+    def go_on() -> None:
+        for _ in range(200):
+            rig.pass_time(1.0)
+            worker.step()
+
+    with pytest.raises(TooManyFailuresError):
+        go_on()
+    assert worker.controller.state.phase is Phase.FAILED
+    worker.close()
+    assert rig.broker.transactions == []
+
+
+def test_failures_that_are_long_ago_are_forgotten() -> None:
+    """Two in one hour are no storm."""
+    rig = Rig()
+    worker = rig.owning()
+    for _ in range(4):
+        worker.committer.script.append(Outcome.UNKNOWN_OPEN)
+        rig.fill(P0, 1)
+        rig.turn_until(lambda: not worker.committer.script, turns=300)
+        rig.pass_time(200.0)
+        worker.step()
+    rig.drain()
+
+
+def test_two_workers_of_one_name_do_not_fence_each_other_for_ever() -> None:
+    """C31: the same transactional id twice: one is fenced again and again, and ends; nothing is doubled."""
+    rig = Rig()
+    first = rig.worker("twin")
+    second = rig.worker("twin")
+    rig.turn_until(lambda: bool(first.controller.state.owned) and bool(second.controller.state.owned))
+
+    def go_on() -> None:
+        for _ in range(300):
+            rig.fill(P0, 1)
+            rig.fill(P1, 1)
+            first.step()
+            second.step()
+            rig.pass_time(5.0)
+
+    with pytest.raises(TooManyFailuresError):
+        go_on()
+    rig.check()
+
+
+def test_pause_after_a_failure_grows_and_ends() -> None:
+    """A store that is down is not asked every second; a commit makes the next pause short again."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 1)
+    worker.store.script.extend([PutFault.NOT_STORED, PutFault.NOT_STORED] * 3)
+    with capture_logs() as logs:
+        for _ in range(400):
+            worker.step()
+            rig.pass_time(1.0)
+    pauses = [one["seconds"] for one in logs if one["event"] == "paused"]
+    assert pauses == [1.0, 2.0, 4.0]
+    assert rig.committed()[P0] == 1
+    assert not worker.consumer.paused
+    worker.store.script.append(PutFault.NOT_STORED)
+    rig.fill(P0, 1)
+    with capture_logs() as logs:
+        for _ in range(40):
+            worker.step()
+            rig.pass_time(1.0)
+    assert [one["seconds"] for one in logs if one["event"] == "paused"] == [1.0]
+
+
+def test_topic_partition_assigned_while_paused_is_read_after_the_pause() -> None:
+    """Paused stays paused for what comes meanwhile, and nothing stays silent for ever (TESTING R9)."""
+    rig = Rig()
+    first, second = rig.worker("a"), rig.worker("b")
+    rig.turn_until(lambda: bool(first.controller.state.owned) and bool(second.controller.state.owned))
+    rig.fill(P0, 1)
+    rig.fill(P1, 1)
+    first.step()
+    first.store.script.append(PutFault.NOT_STORED)
+    first.controller.flush_due(FlushReason.INTERVAL)
+    first.controller.settle()
+    assert first.consumer.paused
+    rig.workers.remove(second)
+    second.close()
+    rig.turn_until(lambda: first.controller.state.owned == {P0, P1})
+    rig.drain()
+
+
+def test_worker_that_has_failed_commits_nothing_when_it_is_closed() -> None:
+    """FAILED is final: what closing the consumer revokes is only released."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.controller.fail()
+    worker.consumer.close()
+    assert worker.committer.calls == 0
+    assert worker.controller.state.owned == frozenset()
+
+
+def test_worker_that_fails_in_the_middle_of_a_flush_commits_nothing_when_it_is_closed() -> None:
+    """The store refuses us: the flush is broken off, the process ends, closing does not begin it again."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.store.script.append(PutFault.REFUSED)
+    with pytest.raises(StopError):
+        worker.controller.flush_due(FlushReason.INTERVAL)
+    worker.close()
+    assert worker.controller.error is None
+    assert worker.committer.calls == 0
+
+
+def test_log_of_a_commit_has_what_a_verifier_needs() -> None:
+    """verify-logs proves resume and contiguity from these fields (DESIGN 9)."""
+    rig = Rig()
+    worker = holding(rig)
+    with capture_logs() as logs:
+        worker.controller.flush_due(FlushReason.INTERVAL)
+        worker.controller.on_revoked(frozenset({P0}))
+        worker.controller.on_assigned(frozenset({P0}))
+    by_event = {one["event"]: one for one in logs}
+    assert by_event["flush_committed"]["offsets"]["source-0"] == {
+        "first_offset": 0,
+        "min_offset": 0,
+        "max_offset": 2,
+        "next_offset": 3,
+    }
+    assert by_event["partitions_assigned"]["start_offsets"] == {"source-0": [3, "committed"]}
+    assert by_event["partitions_revoked"]["topic_partitions"] == ["source-0"]
+    assert by_event["partitions_assigned"]["member"] == "member-0001"
+
+
+def test_rewind_is_logged_with_where_from_and_where_to() -> None:
+    """A reader of the logs sees every jump of a position."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.committer.script.append(Outcome.UNKNOWN_COMMITTED)
+    with capture_logs() as logs:
+        worker.controller.flush_due(FlushReason.INTERVAL)
+        worker.controller.settle()
+    rewound = [(one["partition"], one["first_offset"], one["offset"]) for one in logs if one["event"] == "rewound"]
+    assert rewound == [(0, 0, 3), (1, 0, 3)]
+    (discarded,) = [one for one in logs if one["event"] == "batch_discarded"]
+    assert (discarded["outcome"], discarded["cause"]) == ("unknown", "CommitUnknownError")
+
+
+def test_seek_comes_never_from_inside_a_callback() -> None:
+    """What consume had popped before the callback is refused only after it: a seek inside would come too early."""
+    rig = Rig(KIP848)
+    worker = holding(rig)
+    sought: list[str] = []
+    worker.consumer._point = sought.append
+    worker.committer.script.append("TRANSACTION_ABORTABLE")
+    worker.controller.on_revoked(frozenset({P0}))
+    assert "seek" not in sought
+    assert isinstance(worker.consumer, FakeConsumer)
