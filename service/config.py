@@ -78,6 +78,11 @@ class KafkaSettings(Section):
     transaction_timeout_s: PositiveSeconds = Field(
         60, description="Seconds after which the broker aborts an open transaction."
     )
+    message_bytes_max: int = Field(
+        900_000,
+        ge=20_000,
+        description="Bytes of a message to references, flushes or dead letters; at most their max.message.bytes.",
+    )
     consume_records_max: PositiveInt = Field(2000, description="Records taken from the client library in one call.")
     client_properties: dict[str, str] = Field(
         {},

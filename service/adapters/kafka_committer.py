@@ -90,7 +90,7 @@ class KafkaCommitter:
             MembershipError: the membership proves nothing; nothing was sent.
             CommitAbortedError, FencedError: nothing of it is or will be visible.
             CommitUnknownError: the commit was asked for, its outcome is not known.
-            SourceError: a permission is missing.
+            SourceError: a permission is missing, or a message is larger than its topic takes.
         """
         if not membership.is_proof:
             raise MembershipError(f"generation {membership.generation}, member id {membership.member_id!r}")
@@ -174,6 +174,11 @@ class KafkaCommitter:
             self._log.warning("abort_failed", **describe(failure.args[0]))
         if problem is None:
             return CommitAbortedError(str(error), code="BUFFER_FULL")
+        if problem.code() == KafkaError.MSG_SIZE_TOO_LARGE:  # the same message would be made again, for ever
+            return SourceError(
+                f"a message is larger than its topic takes: {problem.str()}: set kafka.message_bytes_max to at most "
+                "max.message.bytes of the references, flushes and dead-letters topics"
+            )
         if problem.code() in _NOT_AUTHORISED or problem.code() in _HOPELESS:
             return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
         return CommitAbortedError(problem.str(), code=problem.name())

@@ -64,6 +64,7 @@ _HARMLESS_VALUES = {
     ("enable.ssl.certificate.verification", "true"),
 }
 
+_MESSAGE_MAX_BYTES = 1_000_000  # librdkafka's default
 PINNED_PRODUCER: dict[str, Any] = {
     "enable.idempotence": True,
     "acks": "all",
@@ -114,7 +115,11 @@ def consumer_options(kafka: KafkaSettings, *, worker: str) -> dict[str, Any]:
 
 def producer_options(kafka: KafkaSettings, *, worker: str, transactional_id: str) -> dict[str, Any]:
     """Write the producer's options in the same order."""
-    options: dict[str, Any] = {**PINNED_PRODUCER, **_passed_through(kafka, kafka.producer_properties)}
+    sizes = {  # a broker refuses a batch, not a message, that is larger than max.message.bytes
+        "batch.size": kafka.message_bytes_max,
+        "message.max.bytes": max(_MESSAGE_MAX_BYTES, kafka.message_bytes_max),
+    }
+    options: dict[str, Any] = {**sizes, **PINNED_PRODUCER, **_passed_through(kafka, kafka.producer_properties)}
     return options | {
         "bootstrap.servers": kafka.bootstrap_servers,
         "client.id": f"log-partitioner-{worker}",

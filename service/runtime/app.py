@@ -42,7 +42,6 @@ from service.runtime.runloop import LoopRules, Runloop
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
 
-MESSAGE_BYTES_MAX = 900_000  # under the brokers' default message.max.bytes, with room for headers
 ESTIMATE_SHARE = 0.7  # of the upload budget that a revoke leaves
 
 
@@ -240,7 +239,7 @@ def _flush_rules(settings: Settings) -> FlushRules:
         prefix=settings.s3.prefix,
         upload_deadline_s=settings.flush.upload_deadline_s,
         commit_budget_s=settings.flush.commit_budget_s,
-        message_bytes_max=MESSAGE_BYTES_MAX,
+        message_bytes_max=settings.kafka.message_bytes_max,
         inline=settings.record_schema.inline,
         inline_references_max=settings.record_schema.inline_references_max,
         inline_bytes_max=settings.record_schema.inline_bytes_max,

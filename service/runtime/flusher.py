@@ -40,7 +40,8 @@ from service.runtime.uploader import Upload, Uploader, bytes_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
-DEAD_LETTER_HEADERS_BYTES = 4096  # room for ours, see core.dead_letter
+DEAD_LETTER_HEADERS_BYTES = 4096  # room for ours, see core.dead_letter, but for the indexes
+INDEX_BYTES = 6  # of one among 100,000, with its comma
 
 
 class FlushRules(NamedTuple):
@@ -202,7 +203,8 @@ class Flusher:
 
     def _oversized_letters(self, batch: Batch) -> list[int]:
         limit = self._rules.message_bytes_max - DEAD_LETTER_HEADERS_BYTES
-        return [number for number, letter in enumerate(batch.dead_letters) if letter.record.size > limit]
+        sizes = (letter.record.size + INDEX_BYTES * letter.entries for letter in batch.dead_letters)
+        return [number for number, size in enumerate(sizes) if size > limit]
 
     def _remember(self, fingerprints: object) -> None:
         self._known_schemas.update(dict.fromkeys(fingerprints))  # type: ignore[call-overload]
