@@ -118,7 +118,7 @@ class KafkaCommitter:
             deliveries.require(len(messages))
             positions = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
             producer.send_offsets_to_transaction(positions, membership.raw, max(1.0, deadline.remaining_s()))
-        except (KafkaException, BufferError) as error:
+        except (KafkaException, BufferError, SystemError) as error:
             raise self._aborted(producer, error) from error
 
     def _produce(
@@ -150,8 +150,10 @@ class KafkaCommitter:
         while True:
             try:
                 producer.commit_transaction()
-            except KafkaException as error:
-                problem = error.args[0]
+            except (KafkaException, SystemError) as error:
+                problem = _problem_of(error)
+                if problem is None:
+                    raise CommitUnknownError(str(error), code=type(error).__name__) from error
                 if problem.txn_requires_abort():
                     raise self._aborted(producer, error) from error
                 if problem.retriable() and not problem.fatal() and not deadline.has_passed():
@@ -163,17 +165,19 @@ class KafkaCommitter:
 
     def _aborted(self, producer: confluent_kafka.Producer, error: Exception) -> Exception:
         """Abort. Where that fails the next producer's init aborts: no commit was ever asked for."""
-        problem = error.args[0] if isinstance(error, KafkaException) else None
+        problem = _problem_of(error)
         if problem is not None and problem.fatal():  # nothing can be asked of this producer any more
             if problem.code() in _HOPELESS:
                 return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
             return FencedError(problem.str(), code=problem.name())
         try:
             producer.abort_transaction(_ABORT_S)
-        except KafkaException as failure:
-            self._log.warning("abort_failed", **describe(failure.args[0]))
+        except (KafkaException, SystemError) as failure:
+            why = _problem_of(failure)
+            self._log.warning("abort_failed", **(describe(why) if why else {"message": str(failure)}))
         if problem is None:
-            return CommitAbortedError(str(error), code="BUFFER_FULL")
+            code = "BUFFER_FULL" if isinstance(error, BufferError) else type(error).__name__
+            return CommitAbortedError(str(error), code=code)
         if problem.code() == KafkaError.MSG_SIZE_TOO_LARGE:  # the same message would be made again, for ever
             return SourceError(
                 f"a message is larger than its topic takes: {problem.str()}: set kafka.message_bytes_max to at most "
@@ -186,6 +190,17 @@ class KafkaCommitter:
     def close(self) -> None:
         """Let the producer go. Not `Producer.close`: that would wait for an abort; the next init does it as well."""
         self._ready = None
+
+
+def _problem_of(error: BaseException) -> KafkaError | None:
+    """Find the broker's or librdkafka's word.
+
+    Where a fatal error and a delivery report come in the same call, the binding raises SystemError, with the
+    KafkaException as its cause: it calls the report with an exception set.
+    """
+    if isinstance(error, SystemError) and error.__cause__ is not None:
+        error = error.__cause__
+    return error.args[0] if isinstance(error, KafkaException) else None
 
 
 class _Deliveries:
