@@ -48,6 +48,7 @@ class KafkaConsumer:
         self._paused = False
         self._paused_tps: set[TopicPartition] = set()
         self._tps: dict[tuple[str, int], TopicPartition] = {}
+        self._reached: dict[TopicPartition, int] = {}
         self._log = structlog.get_logger("consumer")
 
     def subscribe(self, listener: RebalanceListener) -> None:
@@ -66,6 +67,8 @@ class KafkaConsumer:
 
     def _assign(self, consumer: Any, starts: Mapping[TopicPartition, int]) -> None:
         positions = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in starts.items()]
+        for tp in starts:
+            self._reached.pop(tp, None)
         if self._incremental:
             consumer.incremental_assign(positions)
         else:
@@ -97,6 +100,8 @@ class KafkaConsumer:
             problem = message.error()
             if problem is None:
                 records.append(self._record(message))
+            elif problem.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+                self._note_end(message)
             else:
                 self._judge(problem, message)
         return records
@@ -117,6 +122,11 @@ class KafkaConsumer:
             message.value(),
             tuple(headers or ()),
         )
+
+    def _note_end(self, message: confluent_kafka.Message) -> None:
+        place: Any = (message.topic(), message.partition())
+        offset: Any = message.offset()
+        self._reached[TopicPartition(*place)] = offset
 
     def _judge(self, error: KafkaError, message: confluent_kafka.Message) -> None:
         where = f"{message.topic()}-{message.partition()}" if message.topic() else "the group"
@@ -222,13 +232,16 @@ class KafkaConsumer:
         """Give the current group metadata, read from the bytes that librdkafka passes on."""
         return parse_group_metadata(self._consumer.consumer_group_metadata())
 
-    def ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Give the ends as last fetched."""
+    def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Give the ends as last fetched; the next offset where everything up to the end has been handed over.
+
+        Between the two lie only transaction markers and aborted records: nothing will ever come of them.
+        """
         found = {}
-        for tp in tps:
+        for tp, next_offset in next_offsets.items():
             _, end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), cached=True)
             if end >= 0:
-                found[tp] = end
+                found[tp] = next_offset if self._reached.get(tp, -1) >= end else end
         return found
 
     def close(self) -> None:

@@ -64,8 +64,11 @@ class Consumer(Protocol):
         """Give the current group metadata."""
         ...
 
-    def ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """Give the ends of TopicPartitions as last seen, without asking; those never seen are left out."""
+    def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Give the ends of TopicPartitions as last seen, without asking; those never seen are left out.
+
+        Where nothing but transaction markers and aborted records is left, that is the next offset.
+        """
         ...
 
     def close(self) -> None:

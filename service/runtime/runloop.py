@@ -153,7 +153,7 @@ class Runloop:
             self._metrics.add("entries", count, outcome=outcome)
         self._recorder.outcomes.clear()
         ledgers = self._recorder.ledgers.by_tp
-        for tp, end in self._consumer.ends(ledgers).items():
+        for tp, end in self._consumer.ends({tp: one.next_offset for tp, one in ledgers.items()}).items():
             lag = max(0, end - ledgers[tp].first_offset)
             self._metrics.set("lag_records", lag, topic=tp.topic, partition=str(tp.partition))
         load = self._recorder.load(self._flusher.estimate_s)

@@ -172,9 +172,9 @@ class FakeConsumer:
         """Give the current group metadata."""
         return self.member.membership()
 
-    def ends(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+    def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Give the ends of what is assigned."""
-        return {tp: self._broker.logs[tp].end for tp in tps if tp in self.positions}
+        return {tp: self._broker.logs[tp].end for tp in next_offsets if tp in self.positions}
 
     def close(self) -> None:
         """Give back what is owned, then leave."""
