@@ -49,7 +49,10 @@ def account(
     sums = Accounts(0, 0, 0, 0, 0)
     for tp, end in sorted(committed.items()):
         covered = ranges.get(tp, [])
-        begin = min([one.first_offset for one in covered[:1]] + [starts[tp]] * (tp in starts), default=None)
+        begins = [one.first_offset for one in covered[:1]]
+        if tp in starts:
+            begins.append(starts[tp])
+        begin = min(begins, default=None)
         if end is None or begin is None:
             continue
         columns = table.of(tp)
