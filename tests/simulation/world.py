@@ -81,7 +81,7 @@ class World:
         self.processes: dict[str, Process] = {}
         self._parts = parts
         self._rules = Rules().with_bounds(
-            entries_max=self.random.choice((12, 60, 10**6)), files_max=self.random.choice((3, 10**6))
+            entries_max=self.random.choice((30, 120, 10**6)), files_max=self.random.choice((3, 10**6))
         )
         self._boots = itertools.count(1)
         self._numbers = itertools.count(1)

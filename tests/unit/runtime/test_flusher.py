@@ -232,10 +232,11 @@ def test_schema_uploaded_by_another_worker_is_as_good_as_ours() -> None:
     assert second.committer.calls == 1
 
 
-def test_reference_too_large_loses_its_text_and_then_its_counts() -> None:
-    """A reference that its topic would refuse goes without schema text and counts; the object has both."""
+@pytest.mark.parametrize(("bytes_max", "has_counts"), [(3000, True), (1500, False)])
+def test_reference_too_large_loses_its_text_and_then_its_counts(bytes_max: int, has_counts: bool) -> None:  # noqa: FBT001
+    """A reference that its topic would refuse goes without schema text, then without counts; the object has both."""
     rig = Rig()
-    small = Rules(flush=FLUSH_RULES._replace(message_bytes_max=2500))
+    small = Rules(flush=FLUSH_RULES._replace(message_bytes_max=bytes_max))
     worker = rig.owning(rules=small)
     wide: dict[str, Any] = {f"field_{number:03}": number for number in range(40)}
     rig.broker.logs[P0].append(value_of(entry(**wide)), timestamp_ms=rig.clock.wall_ms())
@@ -244,8 +245,8 @@ def test_reference_too_large_loses_its_text_and_then_its_counts() -> None:
     (message,) = rig.broker.messages(REFERENCES)
     reference = decode_reference(message.value or b"")
     assert reference.schema.text is None
-    assert reference.field_counts == {}
-    assert len(message.value or b"") <= 2500
+    assert bool(reference.field_counts) == has_counts
+    assert len(message.value or b"") <= bytes_max
     rig.check()
 
 

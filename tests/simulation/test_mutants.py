@@ -1,0 +1,119 @@
+"""V01: a simulation that lets a wrong worker pass proves nothing; each of these must be noticed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from service.core import machine
+from service.runtime import start_positions as start_positions_module
+from service.runtime.controller import Controller
+from service.runtime.start_positions import StartPosition
+from tests.fakes.check import InvariantError
+from tests.fakes.worker import Parts
+from tests.simulation import mutants
+from tests.simulation.conftest import Run
+from tests.simulation.swarm import Style, Swarm
+from tests.unit.runtime import test_controller, test_start_positions
+
+SEEDS_MAX = 60
+EVERYTHING = Swarm(at_zombie=0.006, members=0.08, outcome=0.2, old_library=1.0, store_refused=0.0)
+
+
+def first_seed_that_notices(run_seed: Run, parts: Parts, style: Style | None = None) -> str:
+    """Give what the first seed says that breaks an invariant."""
+    for seed in range(SEEDS_MAX):
+        try:
+            run_seed(seed, style=style, swarm=EVERYTHING, parts=parts)
+        except (InvariantError, AssertionError) as error:
+            return str(error)
+    pytest.fail(f"{SEEDS_MAX} seeds notice nothing")
+
+
+@pytest.mark.parametrize(
+    ("parts", "style"),
+    [
+        pytest.param(Parts(runloop=mutants.DropsBufferedRecords), Style.COOPERATIVE, id="drops-buffered-cooperative"),
+        pytest.param(Parts(runloop=mutants.DropsBufferedRecords), Style.KIP848, id="drops-buffered-kip848"),
+        pytest.param(Parts(controller=mutants.NeverRewinds), None, id="never-rewinds"),
+        pytest.param(Parts(controller=mutants.RewindsNothingKept), Style.COOPERATIVE, id="rewinds-nothing-kept"),
+        pytest.param(Parts(flusher=mutants.CommitsThePosition), None, id="commits-the-position"),
+        pytest.param(
+            Parts(controller=mutants.FlushesWhatIsLost, committer=mutants.TrustsAnyMembership),
+            Style.EAGER,
+            id="flushes-what-is-lost",
+        ),
+        pytest.param(
+            Parts(controller=mutants.IgnoresMemberIds, committer=mutants.TrustsAnyMembership),
+            Style.EAGER,
+            id="trusts-any-membership",
+        ),
+        pytest.param(Parts(recorder=mutants.RecordsWhatIsNotOwned), None, id="records-what-is-not-owned"),
+        pytest.param(Parts(controller=mutants.AcceptsStaleRecords), Style.EAGER, id="accepts-stale-records"),
+        pytest.param(Parts(committer=mutants.AnnouncesOutsideTheTransaction), None, id="announces-outside"),
+        pytest.param(Parts(controller=mutants.ForgetsUnknownOutcomes), None, id="forgets-unknown-outcomes"),
+    ],
+)
+def test_wrong_worker_is_noticed_by_the_simulation(parts: Parts, style: Style | None, run_seed: Run) -> None:
+    """Some seed breaks an invariant, and the report names it."""
+    said = first_seed_that_notices(run_seed, parts, style)
+    assert said.startswith(("I", "W")), said
+
+
+def _flush_on_lost(controller: Controller, tps: frozenset[Any]) -> None:
+    controller._callback(machine.Revoked(tps, controller._recorder.covers, controller._clock.now_s()))
+
+
+def _commit_starts_of_everything(
+    consumer: Any, topic: str, _ours: Any, _bootstrap: str, *, timeout_s: float
+) -> dict[Any, StartPosition]:
+    everything = consumer.partitions_of(topic, timeout_s=timeout_s)
+    found = {tp: StartPosition(consumer.watermarks(tp, timeout_s=timeout_s)[0], "bootstrap") for tp in everything}
+    consumer.commit_start({tp: position.offset for tp, position in found.items()})
+    return found
+
+
+def _settle_before_init(controller: Controller) -> None:
+    tps = controller.rewinds
+    for tp, offset in controller._consumer.committed(tps, timeout_s=80.0).items():
+        controller._recorder.ledgers.rewind(tp, offset or 0)
+        controller._consumer.seek(tp, offset or 0)
+    controller.rewinds = set()
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "wrong", "test"),
+    [
+        pytest.param(
+            Controller,
+            "on_lost",
+            _flush_on_lost,
+            test_controller.test_lost_discards_everything_and_rewinds_the_rest,
+            id="flush-on-lost",
+        ),
+        pytest.param(
+            start_positions_module,
+            "_bootstrap_topic",
+            _commit_starts_of_everything,
+            lambda: test_start_positions.test_first_start_of_two_workers_never_sets_a_commit_back("eager", "beginning"),
+            id="start-of-everything",
+        ),
+        pytest.param(
+            Controller,
+            "settle",
+            _settle_before_init,
+            test_controller.test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready,
+            id="settle-before-init",
+        ),
+    ],
+)
+def test_wrong_part_is_noticed_by_a_named_test(
+    owner: Any, name: str, wrong: Callable[..., Any], test: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The test that is named for a rule fails where the rule is broken, and passes where it is not."""
+    test()
+    monkeypatch.setattr(owner, name, wrong)
+    with pytest.raises((Exception, pytest.fail.Exception)):
+        test()
