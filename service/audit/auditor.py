@@ -168,8 +168,14 @@ class Audit:
     def _check_objects(self) -> tuple[ObjectAudit, dict[str, int]]:
         references, findings = self._announced.references, self._findings
         schemas = self._read_schemas()
-        limits = self._settings.record_schema
-        audit = ObjectAudit(self._table, schemas, findings, limits=limits, parse=self._judge.parse)
+        audit = ObjectAudit(
+            self._table,
+            schemas,
+            findings,
+            limits=self._settings.record_schema,
+            message_bytes_max=self._settings.kafka.message_bytes_max,
+            parse=self._judge.parse,
+        )
         groups: dict[Address, list[Reference]] = {}
         for reference in references:
             groups.setdefault(address_of(reference), []).append(reference)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from service.core.model import SourceRecord
 
 _TOPIC_CHARS_MAX = 249
+_USER_CHARS_MAX = 4096
 
 
 class Path(NamedTuple):
@@ -130,7 +131,7 @@ class UserRule:
         for value in values_at(self._paths, entry, around):
             text = text_of(value)
             if text is not None and text not in self._no_values:
-                return text
+                return text if len(text) <= _USER_CHARS_MAX else None
         return self._otherwise
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import fastavro
+import msgspec
 
 from service.audit.decompress import ZstdError
 from service.audit.expected_schema import (
@@ -30,6 +31,7 @@ from service.audit.findings import Findings, Kind
 from service.audit.published_schema import PublishedSchema
 from service.audit.rows import AlteredRow, RowAudit, RowTally
 from service.core.model import PartitionKey, TopicPartition
+from service.core.reference import FieldCounts, encode_reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,7 +62,7 @@ class ObjectAudit:
 
     def __init__(
         self, table: SourceTable, schemas: dict[str, PublishedSchema], findings: Findings,
-        *, limits: SchemaSettings, parse: Parse,
+        *, limits: SchemaSettings, message_bytes_max: int, parse: Parse,
     ) -> None:  # fmt: skip
         self.rows = 0
         self._rows = RowAudit(table, findings)
@@ -68,9 +70,11 @@ class ObjectAudit:
         self._schemas = schemas
         self._findings = findings
         self._limits = limits
+        self._message_bytes_max = message_bytes_max
         self._parse = parse
         self._headers: dict[str, PublishedSchema] = {}
         self._expected: dict[frozenset[int], Type] = {}
+        self._over: dict[int, bool] = {}
 
     @property
     def altered(self) -> list[AlteredRow]:
@@ -172,21 +176,38 @@ class ObjectAudit:
             nulls = {name: (one.nulls, one.non_nulls) for name, one in reference.field_counts.items()}
             rows = {name: (tally.entries - tally.non_nulls[name], tally.non_nulls[name]) for name in schema.names}
             wrong = sorted(name for name in nulls.keys() | rows.keys() if nulls.get(name) != rows.get(name))
-            facts["field_counts"] = ({n: nulls.get(n) for n in wrong}, {n: rows.get(n) for n in wrong})
+            if nulls or not self._may_lack_counts(reference, rows):
+                facts["field_counts"] = ({n: nulls.get(n) for n in wrong}, {n: rows.get(n) for n in wrong})
         for name, (stated, found) in facts.items():
             if stated != found:
                 self._findings.add(Kind.REFERENCE, f"{where}: {name}: says {stated}, rows say {found}"[:400])
+
+    def _may_lack_counts(self, reference: Reference, counts: dict[str, tuple[int, int]]) -> bool:
+        """Tell whether a reference with its counts would be too large for a message."""
+        given = {name: FieldCounts(*count) for name, count in counts.items()}
+        schema = msgspec.structs.replace(reference.schema, text=None)
+        whole = msgspec.structs.replace(reference, schema=schema, field_counts=given)
+        return len(encode_reference(whole)) > self._message_bytes_max
 
     def _check_schema(self, reference: Reference, tally: RowTally, where: str) -> None:
         published = self._schemas.get(reference.schema.fingerprint)
         if published is None or not tally.types or not tally.all_in_source:
             return  # reported where the schema was fetched, or entries are unexpected or gone
         expected = self._expected_type(frozenset(tally.types))
-        limits = self._limits
-        if fields_of(expected) > limits.fields_max or 2 * characters_of(expected) > limits.bytes_max:
+        if self._is_over(expected) or any(map(self._is_entry_over, tally.types)):
             expected = without_subtrees(expected, published.type)
         for difference in schema_differences(expected, published.type):
             self._findings.add(Kind.SCHEMA, f"{where}: {difference}")
+
+    def _is_over(self, kind: Type) -> bool:
+        """Tell whether a type is over the limits of a schema, so that JSON may stand for its subtrees."""
+        return fields_of(kind) > self._limits.fields_max or 2 * characters_of(kind) > self._limits.bytes_max
+
+    def _is_entry_over(self, number: int) -> bool:
+        is_over = self._over.get(number)
+        if is_over is None:
+            is_over = self._over[number] = self._is_over(self._table.types.values[number])
+        return is_over
 
     def _expected_type(self, numbers: frozenset[int]) -> Type:
         expected = self._expected.get(numbers)

@@ -242,10 +242,10 @@ class Flusher:
         key = {schema.fingerprint: schema_key(rules.prefix, schema.fingerprint)}
         place = schema_place(uploaded.file, key, inline=inline)
         reference = reference_of(uploaded, batch, self._recorder.ledgers.by_tp, self._speaker, place)
+        if inline and len(encode_reference(reference)) > rules.message_bytes_max:
+            reference = msgspec.structs.replace(reference, schema=msgspec.structs.replace(reference.schema, text=None))
         if len(encode_reference(reference)) > rules.message_bytes_max:
-            reference = msgspec.structs.replace(
-                reference, schema=msgspec.structs.replace(reference.schema, text=None), field_counts={}
-            )
+            reference = msgspec.structs.replace(reference, field_counts={})
         return reference
 
     def _commit(
