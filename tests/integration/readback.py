@@ -187,7 +187,7 @@ def read_dead_letters(deployment: Deployment) -> list[Buried]:
 
 def _buried(message: Message) -> Buried:
     headers = list(message.headers() or ())
-    first = next(number for number, (name, _) in enumerate(headers) if name.startswith("lp-"))
+    first = max(number for number, (name, _) in enumerate(headers) if name == "lp-reason")  # a record may have its own
     ours = {name: (value or b"").decode() for name, value in headers[first:]}
     indexes = ours["lp-indexes"]
     return Buried(
