@@ -1,0 +1,154 @@
+"""Partitions that come and go while batches are open: flushed at the rebalance, read on without rereading."""
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka.cimpl import NewPartitions
+
+from deploy.local.s3_fault_rules import Action, Rule, slow_down
+from deploy.local.s3_faults import S3FaultProxy
+from tests.integration.flow import some_records
+from tests.integration.harness import Deployment
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+DATA = "/user="
+ALWAYS = 1_000_000
+NEVER = "600"
+PARTITIONS = 6
+QUICK = {"LOGP_FLUSH__INTERVAL_S": "0.5", "LOGP_KAFKA__SESSION_TIMEOUT_S": "4"}
+
+
+def _write(deployment: Deployment, count: int, *, first: int = 0) -> list[tuple[int, int]]:
+    return deployment.kafka.produce(deployment.source, some_records(count, partitions=PARTITIONS, first=first))
+
+
+def _wait_shares(deployment: Deployment, shares: dict[str, int]) -> None:
+    for name, share in shares.items():
+        deployment.wait_metric(name, "owned_topic_partitions", share)
+
+
+@pytest.mark.parametrize("protocol", ["cooperative-sticky", "consumer"])
+def test_worker_added_while_a_batch_is_open(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
+) -> None:
+    """The batch is flushed at the rebalance; nothing is taken from the client library twice, by nobody."""
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol, settings=QUICK) as deployment:
+        written = _write(deployment, 300)
+        deployment.start("w1", LOGP_FLUSH__INTERVAL_S=NEVER)
+        deployment.wait_metric("w1", "records_total", 300)
+        deployment.start("w2", LOGP_FLUSH__INTERVAL_S=NEVER)
+        _wait_shares(deployment, {"w1": 3, "w2": 3})
+        assert [flush.reason for flush in deployment.flush_records()] == ["revoked"]
+
+        written += _write(deployment, 300, first=300)
+        for name, records in {"w1": 300 + 150, "w2": 150}.items():
+            deployment.wait_metric(name, "records_total", records)
+        assert deployment.count("rewound") == deployment.count("records_refused") == 0
+        assert set(deployment.stop_all().values()) == {0}
+        deployment.wait_drained(written, timeout_s=5)
+        deployment.require_clean()
+
+
+@pytest.mark.parametrize("protocol", ["cooperative-sticky", "consumer"])
+def test_rebalance_during_a_flush(
+    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path, protocol: str
+) -> None:
+    """A worker joins while a flush by interval uploads: it commits, at once or with the new generation, once."""
+    with Deployment(
+        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, protocol=protocol, settings=QUICK
+    ) as deployment:
+        s3_faults.add(Rule(Action.DELAY, "PUT", DATA, times=4, delay_s=600))
+        written = _write(deployment, 120)
+        deployment.start("w1")
+        kafka.wait_for("uploads", lambda: s3_faults.done[Action.DELAY] == 4, timeout_s=60)
+        deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
+        kafka.wait_for("w2 is a member", lambda: deployment.get("w2", "/readyz")[0] == 200, timeout_s=60)
+        s3_faults.clear()
+        _wait_shares(deployment, {"w1": 3, "w2": 3})
+        if protocol == "cooperative-sticky":  # w1 has joined again in the background: its generation is another
+            deployment.require_event("commit_repeated", "w1")
+
+        assert deployment.count("batch_discarded") == 0
+        assert [flush.worker for flush in deployment.flush_records()] == ["w1"]
+        written += _write(deployment, 60, first=120)
+        deployment.wait_drained(written)
+        deployment.require_clean()
+
+
+@pytest.mark.parametrize("protocol", ["cooperative-sticky", "consumer"])
+def test_partitions_added_while_running(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
+) -> None:
+    """What was written before they were discovered is read, although the policy for a first start is the end."""
+    refresh = json.dumps({"topic.metadata.refresh.interval.ms": "1000"})
+    settings = QUICK | {"LOGP_KAFKA__CONSUMER_PROPERTIES": refresh, "LOGP_KAFKA__BOOTSTRAP": "end"}
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol, settings=settings) as deployment:
+        deployment.start("w1")
+        deployment.require_event("partitions_assigned", "w1")
+        written = _write(deployment, 60)
+        deployment.wait_drained(written)
+        deployment.kafka.admin.create_partitions([NewPartitions(deployment.source, 9)])[deployment.source].result(20)
+        kafka.wait_for("nine partitions", lambda: len(kafka.partitions(deployment.source)) == 9)
+        written += kafka.produce(deployment.source, some_records(90, partitions=9, first=60))
+        deployment.wait_drained(written)
+
+        starts = {}
+        for event in deployment.require_event("partitions_assigned", "w1"):
+            starts |= event["start_offsets"]
+        assert [starts[f"{deployment.source}-{number}"] for number in (6, 7, 8)] == [[0, "added"]] * 3
+        deployment.require_clean()
+
+
+def test_lost_while_paused_is_not_silent_afterwards(
+    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
+) -> None:
+    """Regression: librdkafka keeps a partition paused over its loss and its next assignment."""
+    with Deployment(
+        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=QUICK
+    ) as deployment:
+        s3_faults.add(slow_down(times=ALWAYS, key=DATA))
+        written = _write(deployment, 60)
+        worker = deployment.start("w1", LOGP_S3__ATTEMPTS="1", LOGP_KAFKA__SESSION_TIMEOUT_S="2")
+        deployment.require_event("paused", "w1", seconds=4)  # longer than the session: lost while paused
+        worker.pause()
+        kafka.wait_for("its session is over", lambda: not _members(deployment), timeout_s=30)
+        worker.resume()
+        deployment.require_event("partitions_lost", "w1")
+        s3_faults.clear()
+
+        deployment.wait_drained(written)
+        written += _write(deployment, 60, first=60)
+        deployment.wait_drained(written)
+        deployment.require_clean()
+
+
+def _members(deployment: Deployment) -> int:
+    (future,) = deployment.kafka.admin.describe_consumer_groups([deployment.group]).values()
+    return len(future.result(20).members)
+
+
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
+def test_partitions_taken_over_while_paused_are_read_afterwards(
+    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path, protocol: str
+) -> None:
+    """A worker that backs off gets the other's partitions: it takes nothing of them yet, and everything later."""
+    with Deployment(
+        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, protocol=protocol, settings=QUICK
+    ) as deployment:
+        deployment.start("w1", LOGP_S3__ATTEMPTS="1")
+        deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
+        _wait_shares(deployment, {"w1": 3, "w2": 3})
+        s3_faults.add(slow_down(times=ALWAYS, key=DATA))
+        written = _write(deployment, 60)
+        deployment.require_event("paused", "w1", times=2)
+        deployment.workers["w2"].terminate()
+        assert deployment.exit_code("w2") == 0
+        deployment.wait_metric("w1", "owned_topic_partitions", 6)
+        written += _write(deployment, 60, first=60)
+        s3_faults.clear()
+
+        deployment.wait_drained(written)
+        deployment.require_clean()
