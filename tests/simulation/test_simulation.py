@@ -37,8 +37,10 @@ def test_workers_under_faults_lose_and_double_nothing(
 def test_swarm_reaches_every_place_with_every_fault(style: Style, run_seed: Run) -> None:
     """A simulation that never gets there proves nothing: all places and kinds of faults occur, in every style."""
     happened: Counter[str] = Counter()
-    for seed in range(12):
-        happened += run_seed(seed, style=style, swarm=Swarm(at_kill=0.006)).happened
+    for seed in range(60):
+        happened += run_seed(seed, style=style, swarm=Swarm(at_kill=0.006, members=0.1)).happened
+        if happened.keys() >= PLACES | FAULTS:
+            break
     assert happened.keys() >= PLACES | FAULTS, (PLACES | FAULTS) - happened.keys()
 
 

@@ -1,0 +1,181 @@
+"""The uploader: acknowledged or not before the deadline; its threads hold nothing up."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+import pytest
+
+from service.core.deadline import Deadline
+from service.core.exchange import StoredObject
+from service.errors import StoreRefusedError, UploadError
+from service.runtime.uploader import KEYS_MAX, Upload, Uploader, bytes_upload
+from tests.fakes.clock import FakeClock
+from tests.fakes.spool import FakeSpool
+from tests.fakes.store import Bucket, FakeObjectStore, PutFault
+
+
+class Bench:
+    """An uploader with real threads over a fake store."""
+
+    def __init__(self, threads: int = 2) -> None:
+        self.clock = FakeClock()
+        self.bucket = Bucket()
+        self.store = FakeObjectStore(self.bucket, self.clock)
+        self.uploader = Uploader(self.store, FakeSpool(), threads=threads)
+
+    def deadline(self, seconds: float = 90.0) -> Deadline:
+        """Make a deadline on the fake clock."""
+        return Deadline.after(seconds, self.clock.now_s)
+
+
+def never() -> bool:
+    """No stop was asked for."""
+    return False
+
+
+@pytest.fixture
+def bench() -> Bench:
+    """Give a bench."""
+    return Bench()
+
+
+def thing(key: str = "key", body: bytes = b"body", *, shared: bool = False) -> Upload:
+    """Describe an upload."""
+    return bytes_upload(body, key, {}, shared=shared)
+
+
+def test_all_uploads_are_given_in_the_order_they_were_asked_for(bench: Bench) -> None:
+    """Whatever order they finish in."""
+    futures = [bench.uploader.submit(thing(f"key-{number}"), bench.deadline()) for number in range(20)]
+    stored = bench.uploader.await_all(futures, bench.deadline(), never)
+    assert [one.key for one in stored] == [f"key-{number}" for number in range(20)]
+    bench.uploader.close()
+
+
+def test_upload_whose_turn_comes_after_the_deadline_is_not_begun(bench: Bench) -> None:
+    """Time is not spent on what comes too late anyway."""
+    deadline = bench.deadline(10.0)
+    bench.clock.advance(11.0)
+    with pytest.raises(UploadError):
+        bench.uploader.await_all([bench.uploader.submit(thing(), deadline)], deadline, never)
+    assert bench.bucket.puts == []
+    bench.uploader.close()
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_key_taken_by_another_object_gives_another_key_unless_it_is_shared(bench: Bench, *, shared: bool) -> None:
+    """A data object goes to the next key; a schema's key follows from its content."""
+    bench.bucket.create("key", b"somebody else's", {})
+    (stored,) = bench.uploader.await_all(
+        [bench.uploader.submit(thing(shared=shared), bench.deadline())], bench.deadline(), never
+    )
+    assert stored.key == ("key" if shared else "key-1")
+    assert bench.bucket.objects["key"] == b"somebody else's"
+    bench.uploader.close()
+
+
+def test_lost_answer_is_found_again(bench: Bench) -> None:
+    """The object that has our key, length and checksum is ours."""
+    bench.store.script.append(PutFault.ANSWER_LOST)
+    (stored,) = bench.uploader.await_all([bench.uploader.submit(thing(), bench.deadline())], bench.deadline(), never)
+    assert stored.key == "key"
+    assert list(bench.bucket.objects) == ["key"]
+    bench.uploader.close()
+
+
+def test_keys_that_are_all_taken_end_in_a_discard(bench: Bench) -> None:
+    """There is an end to other keys."""
+    bench.store.may_read = False
+    for key in ("key", "key-1", "key-2"):
+        bench.bucket.create(key, b"x", {})
+    with pytest.raises(UploadError, match=str(KEYS_MAX)):
+        bench.uploader.await_all([bench.uploader.submit(thing(), bench.deadline())], bench.deadline(), never)
+    bench.uploader.close()
+
+
+def test_first_failure_is_the_one_that_is_raised_and_cancels_the_rest() -> None:
+    """What has not begun is not begun any more."""
+    bench = Bench(threads=1)
+    bench.store.script.append(PutFault.REFUSED)
+    gate = threading.Event()
+    first = Upload(lambda _n: "first", lambda: bytes(gate.wait(5)), b"", 0, {})
+    futures = [bench.uploader.submit(one, bench.deadline()) for one in (first, thing("second"), thing("third"))]
+    gate.set()
+    with pytest.raises((StoreRefusedError, UploadError)):
+        bench.uploader.await_all(futures, bench.deadline(), never)
+    bench.uploader.close()
+
+
+class HeldStore(FakeObjectStore):
+    """A store that never answers until it is told to."""
+
+    def __init__(self, bucket: Bucket, clock: FakeClock) -> None:
+        super().__init__(bucket, clock)
+        self.entered = threading.Event()
+        self.release = threading.Event()
+
+    def put(
+        self, key: str, body: bytes, *, sha256: bytes, crc32: int, metadata: Mapping[str, str], deadline: Deadline
+    ) -> StoredObject:
+        """Wait."""
+        self.entered.set()
+        self.release.wait(10)
+        return super().put(key, body, sha256=sha256, crc32=crc32, metadata=metadata, deadline=deadline)
+
+
+def held() -> tuple[Bench, HeldStore]:
+    """Give a bench whose only thread will be held."""
+    bench = Bench(threads=1)
+    store = HeldStore(bench.bucket, bench.clock)
+    bench.uploader = Uploader(store, FakeSpool(), threads=1)
+    return bench, store
+
+
+def _after_entering(store: HeldStore, then: Callable[[], None]) -> Callable[[], bool]:
+    def asked() -> bool:
+        store.entered.wait(5)
+        then()
+        return False
+
+    return asked
+
+
+def test_deadline_ends_the_wait_for_a_store_that_never_answers() -> None:
+    """The flush goes on to its discard; the thread is left behind and what it stores is an orphan."""
+    bench, store = held()
+    deadline = bench.deadline(10.0)
+    future = bench.uploader.submit(thing(), deadline)
+    asked = _after_entering(store, lambda: bench.clock.advance(5.0))
+    with pytest.raises(UploadError, match="1 of 1"):
+        bench.uploader.await_all([future], deadline, asked)
+    store.release.set()
+    bench.uploader.close()
+
+
+def test_second_stop_request_ends_the_wait() -> None:
+    """Abandoned is as safe as committed, and quicker."""
+    bench, store = held()
+    future = bench.uploader.submit(thing(), bench.deadline())
+    store.entered.wait(5)
+    with pytest.raises(UploadError, match="not acknowledged"):
+        bench.uploader.await_all([future], bench.deadline(), lambda: True)
+    store.release.set()
+    bench.uploader.close()
+
+
+def test_thread_that_is_held_does_not_hold_up_the_next_flush() -> None:
+    """The uploads of the next batch have threads of their own."""
+    bench, store = held()
+    stuck = bench.uploader.submit(thing("stuck"), bench.deadline())
+    store.entered.wait(5)
+    with pytest.raises(UploadError):
+        bench.uploader.await_all([stuck], bench.deadline(), lambda: True)
+    bench.uploader._store = bench.store
+    (stored,) = bench.uploader.await_all(
+        [bench.uploader.submit(thing("next"), bench.deadline())], bench.deadline(), never
+    )
+    assert stored.key == "next"
+    store.release.set()
+    bench.uploader.close()
