@@ -27,6 +27,7 @@ from service.core.schema_infer import fit_entry, infer_entry
 
 DECODED_ROWS_MAX = 16
 DECODED_BYTES_MAX = 16 * 1024
+DECODED_WEIGHT = 4  # what a decoded row takes in memory, in its bytes on the wire
 
 
 class FileBounds(NamedTuple):
@@ -132,8 +133,8 @@ class PartitionFile:
 
     @property
     def memory_bytes(self) -> int:
-        """Bytes of rows in memory; decoded rows are counted four times their size on the wire."""
-        return 4 * self._decoded_bytes + sum(len(segment.data) for segment in self._segments)
+        """Bytes of rows in memory; decoded rows are counted by DECODED_WEIGHT."""
+        return DECODED_WEIGHT * self._decoded_bytes + sum(len(segment.data) for segment in self._segments)
 
     @property
     def block_is_full(self) -> bool:

@@ -17,7 +17,7 @@ from service.core.dead_letter import DeadLetter, Reason
 from service.core.decode import Bad, Decoded, RecordDecoder
 from service.core.flush_policy import FlushLoad
 from service.core.model import PartitionKey, RootLink, SourceRecord
-from service.core.partition_file import FileBounds, PartitionFile, SchemaFullError
+from service.core.partition_file import DECODED_WEIGHT, FileBounds, PartitionFile, SchemaFullError
 from service.core.partition_key import Placed, Placer, Unplaceable
 from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_rest, encode_user
 from service.core.schema_infer import TooDeepError, TooManyFieldsError
@@ -143,7 +143,7 @@ class Recorder:
             except TooManyFieldsError as error:
                 bad.append(Bad(index, Reason.TOO_MANY_FIELDS, str(error)))
             else:
-                self._memory_bytes += wire_bytes
+                self._memory_bytes += DECODED_WEIGHT * (wire_bytes + len(meta))
                 if placed.fallback_time:
                     self.outcomes["record_timestamp"] += 1
         return bad
@@ -203,9 +203,14 @@ class Recorder:
             self._spool.append(file.number, block)
 
     def _relieve_memory(self) -> None:
-        """Bring rows to disk, largest files first, until half of the memory is free."""
+        """Bring rows to disk, largest files first, until half of the memory is free.
+
+        What was counted is the most it can be; nothing is done where it is well under the limit, counted anew.
+        """
         in_memory = sorted(self.files, key=lambda file: file.memory_bytes, reverse=True)
         total = sum(file.memory_bytes for file in in_memory)
+        if total <= self._rules.memory_bytes_max * 3 // 4:
+            in_memory = []
         for file in in_memory:
             if total <= self._rules.memory_bytes_max // 2:
                 break
