@@ -28,6 +28,7 @@ _INT_CHARS_MAX = 4300  # what int() converts
 
 JsonObject = dict[str, Any]
 Restore = Callable[[Any], Any]
+Parse = Callable[[str], Any]
 
 
 class Row(NamedTuple):
@@ -76,8 +77,9 @@ class Literal(str):
 # Objects.
 
 
-def read_objects(deployment: Deployment) -> Iterator[ReadObject]:
+def read_objects(deployment: Deployment, *, parse: Parse | None = None) -> Iterator[ReadObject]:
     """Read what the committed references name, a few at a time; their order is that of the references."""
+    parse = parse or parse_rounding
     references = deployment.references()
     with ThreadPoolExecutor(THREADS) as pool:
         ahead = THREADS * 4
@@ -87,7 +89,7 @@ def read_objects(deployment: Deployment) -> Iterator[ReadObject]:
             waiting[number] = None  # type: ignore[call-overload]  # frees the bytes
             if number + ahead < len(references):
                 waiting.append(pool.submit(_fetch, deployment, references[number + ahead]))
-            schema_text, codec, rows = read_container(data)
+            schema_text, codec, rows = read_container(data, parse)
             yield ReadObject(reference, schema_text, codec, rows)
 
 
@@ -97,11 +99,11 @@ def _fetch(deployment: Deployment, reference: Reference) -> bytes:
     return b"".join(data[start : start + length] for start, length in location.ranges)
 
 
-def read_container(data: bytes) -> tuple[str, str, list[Row]]:
-    """Read an Avro container file; returns schema text, codec and rows."""
+def read_container(data: bytes, parse: Parse) -> tuple[str, str, list[Row]]:
+    """Read an Avro container file, and JSON in it by `parse`; returns schema text, codec and rows."""
     reader = fastavro.reader(io.BytesIO(data))
     schema_text = reader.metadata["avro.schema"]
-    restore = _restorer_of(schema_text)
+    restore = _restorer_of(schema_text, parse)
     return schema_text, reader.codec, [_row(found, restore) for found in reader]
 
 
@@ -123,18 +125,18 @@ def _row(found: JsonObject, restore: Restore) -> Row:
 
 
 @lru_cache(maxsize=1000)
-def _restorer_of(schema_text: str) -> Restore:
+def _restorer_of(schema_text: str, parse: Parse) -> Restore:
     meta, *fields = json.loads(schema_text)["fields"]
     assert meta["name"] == META, "the first field of a row is _meta"
-    return _restore_record(fields)
+    return _restore_record(fields, parse)
 
 
-def _restore_record(fields: list[JsonObject]) -> Restore:
+def _restore_record(fields: list[JsonObject], parse: Parse) -> Restore:
     """Give a function from a record by Avro names to an object by original names."""
     changed: list[tuple[str, str, Restore | None]] = []
     for field in fields:
         name, original = field["name"], field.get("original-name", field["name"])
-        restore = _restore_nullable(field["type"], mark=field.get("mark"))
+        restore = _restore_nullable(field["type"], parse, mark=field.get("mark"))
         if restore is not None or name != original:
             changed.append((name, original, restore))
 
@@ -149,24 +151,24 @@ def _restore_record(fields: list[JsonObject]) -> Restore:
     return restore_record
 
 
-def _restore_nullable(union: Any, *, mark: str | None = None) -> Restore | None:
+def _restore_nullable(union: Any, parse: Parse, *, mark: str | None = None) -> Restore | None:
     """Give the function for a value that is present, None where it is as it was."""
     null, avro = union
     assert null == "null", f"an inferred type is a union with null, not {union!r}"
     if not isinstance(avro, dict):
-        return {"json": parse_rounding, "null": _refuse}.get(mark or "")
+        return {"json": parse, "null": _refuse}.get(mark or "")
     mark = avro.get("mark", mark)
     if mark in ("json", "null"):
         assert avro["type"] == "string", avro
-        return parse_rounding if mark == "json" else _refuse
+        return parse if mark == "json" else _refuse
     match avro["type"]:
         case "record":
-            return _restore_record(avro["fields"])
+            return _restore_record(avro["fields"], parse)
         case "array":
-            item = _restore_nullable(avro["items"])
+            item = _restore_nullable(avro["items"], parse)
             return None if item is None else lambda items: [None if one is None else item(one) for one in items]
         case "map":
-            value = _restore_nullable(avro["values"])
+            value = _restore_nullable(avro["values"], parse)
             return lambda found: {
                 name: one if value is None else value(one) for name, one in found.items() if one is not None
             }
@@ -210,9 +212,9 @@ def parse_rounding(text: str | bytes) -> Any:
     return json.loads(text, parse_float=_rounded, parse_int=_integer)
 
 
-def parse_exact(text: str | bytes) -> Any:
-    """Parse JSON; every number is exact."""
-    return json.loads(text, parse_float=_exact, parse_int=_integer)
+def parse_keeping(text: str | bytes) -> Any:
+    """Parse JSON; numbers that a double does not hold are exact."""
+    return json.loads(text, parse_float=_kept, parse_int=_integer)
 
 
 def _integer(text: str) -> int | Decimal:
@@ -222,6 +224,11 @@ def _integer(text: str) -> int | Decimal:
 def _rounded(text: str) -> float | Decimal | Literal:
     value = float(text)
     return _exact(text) if math.isinf(value) else value
+
+
+def _kept(text: str) -> float | Decimal | Literal:
+    value, number = float(text), _exact(text)
+    return value if number == Decimal(repr(value)) else number
 
 
 def _exact(text: str) -> Decimal | Literal:
