@@ -20,6 +20,7 @@ from service.core.model import SourceRecord, TopicPartition
 from service.errors import SourceError, StartPositionError
 
 _METADATA_MAGIC = b"CGMDv2:"
+_GENERATION = struct.Struct("<i")
 _SEEK_ATTEMPTS, _SEEK_PAUSE_S = 50, 0.1
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 
@@ -254,12 +255,19 @@ def parse_group_metadata(raw: bytes | None) -> Membership:
 
     Layout as written by librdkafka 2.x (rd_kafka_consumer_group_metadata_write); anything else proves nothing.
     """
-    if raw is None or not raw.startswith(_METADATA_MAGIC):
-        return Membership(-1, "", raw)
+    nothing = Membership(-1, "", raw)
     start = len(_METADATA_MAGIC)
-    (generation,) = struct.unpack_from("<i", raw, start)
-    fields = raw[start + 4 :].split(b"\0")
-    return Membership(generation, fields[1].decode() if len(fields) > 1 else "", raw)
+    if raw is None or not raw.startswith(_METADATA_MAGIC) or len(raw) < start + _GENERATION.size:
+        return nothing
+    (generation,) = _GENERATION.unpack_from(raw, start)
+    _, group_ends, rest = raw[start + _GENERATION.size :].partition(b"\0")
+    member_id, member_ends, _ = rest.partition(b"\0")
+    if not group_ends or not member_ends:
+        return nothing
+    try:
+        return Membership(generation, member_id.decode(), raw)
+    except UnicodeDecodeError:
+        return nothing
 
 
 def _value(tp: confluent_kafka.TopicPartition) -> TopicPartition:

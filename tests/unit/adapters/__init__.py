@@ -1,0 +1,1 @@
+"""Adapters over scripted client libraries."""

@@ -1,0 +1,260 @@
+"""Stand-ins for `confluent_kafka`'s classes: they keep the library's order of calls and raise what a script says."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
+
+
+def kafka_error(
+    code: int, *, fatal: bool = False, retriable: bool = False, abortable: bool = False, text: str = "scripted"
+) -> KafkaException:
+    """Make an exception as the library raises it."""
+    return KafkaException(KafkaError(code, text, fatal, retriable, abortable))
+
+
+class ScriptedProducer:
+    """A producer: one transaction at a time, `fails[call]` holds what the next calls of that name raise."""
+
+    made: list[ScriptedProducer]
+    fails: dict[str, deque[Exception | None]]
+    lost_reports: int
+    report_errors: deque[KafkaError]
+    full_queue: int
+
+    def __init__(self, options: dict[str, Any], **_kwargs: Any) -> None:
+        self.options = options
+        self.calls: list[str] = []
+        self.produced: list[dict[str, Any]] = []
+        self.offsets: dict[tuple[str, int], int] = {}
+        self.metadata: Any = None
+        self._reports: list[Callable[[KafkaError | None, object], None]] = []
+        self._is_open = False
+        type(self).made.append(self)
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        waiting = type(self).fails.get(name)
+        error = waiting.popleft() if waiting else None
+        if error is not None:
+            raise error
+
+    def init_transactions(self, _timeout: float) -> None:
+        """Init."""
+        self._call("init")
+
+    def begin_transaction(self) -> None:
+        """Begin; a second time on one producer is what may never happen."""
+        assert "begin" not in self.calls, "a producer has one transaction"
+        self._call("begin")
+        self._is_open = True
+
+    def produce(self, topic: str, *, on_delivery: Callable[[KafkaError | None, object], None], **message: Any) -> None:
+        """Queue a message."""
+        assert self._is_open
+        if type(self).full_queue:
+            type(self).full_queue -= 1
+            raise BufferError("Local: Queue full")
+        self._call("produce")
+        self.produced.append({"topic": topic, **message})
+        self._reports.append(on_delivery)
+
+    def poll(self, _timeout: float) -> int:
+        """Serve nothing."""
+        return 0
+
+    def flush(self, _timeout: float) -> int:
+        """Serve the delivery reports, but for those the script loses."""
+        self._call("flush")
+        reports, self._reports = self._reports, []
+        for report in reports[type(self).lost_reports :]:
+            errors = type(self).report_errors
+            report(errors.popleft() if errors else None, object())
+        return 0
+
+    def send_offsets_to_transaction(
+        self, positions: Iterable[confluent_kafka.TopicPartition], metadata: Any, _timeout: float
+    ) -> None:
+        """Send offsets."""
+        assert self._is_open
+        self._call("offsets")
+        self.offsets = {(one.topic, one.partition): one.offset for one in positions}
+        self.metadata = metadata
+
+    def commit_transaction(self, *arguments: Any) -> None:
+        """Commit; without a time-out of ours (TESTING T6)."""
+        assert not arguments, "any time-out but librdkafka's own risks its state"
+        self._call("commit")
+
+    def abort_transaction(self, _timeout: float) -> None:
+        """Abort."""
+        self._call("abort")
+
+
+def fresh_producer_class() -> type[ScriptedProducer]:
+    """Give a class with a script of its own."""
+    return type(
+        "Producer",
+        (ScriptedProducer,),
+        {"made": [], "fails": {}, "lost_reports": 0, "report_errors": deque(), "full_queue": 0},
+    )
+
+
+class ScriptedMessage:
+    """A message or an error, as `consume` gives them."""
+
+    def __init__(
+        self,
+        offset: int = 0,
+        *,
+        error: KafkaError | None = None,
+        timestamp: tuple[int, int] = (confluent_kafka.TIMESTAMP_CREATE_TIME, 7),
+        headers: list[tuple[str, bytes | None]] | None = None,
+        topic: str | None = "source",
+    ) -> None:
+        self._offset = offset
+        self._error = error
+        self._timestamp = timestamp
+        self._headers = headers
+        self._topic = topic
+
+    def error(self) -> KafkaError | None:
+        """Tell the error."""
+        return self._error
+
+    def topic(self) -> str | None:
+        """Tell the topic."""
+        return self._topic
+
+    def partition(self) -> int:
+        """Tell the partition."""
+        return 0
+
+    def offset(self) -> int:
+        """Tell the offset."""
+        return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        """Tell kind and milliseconds."""
+        return self._timestamp
+
+    def key(self) -> bytes:
+        """Tell the key."""
+        return b"key"
+
+    def value(self) -> bytes:
+        """Tell the value."""
+        return b"value"
+
+    def headers(self) -> list[tuple[str, bytes | None]] | None:
+        """Tell the headers."""
+        return self._headers
+
+
+class ScriptedConsumer:
+    """A consumer: paused stays paused over a new assignment, as in librdkafka (issues 1849, 5113)."""
+
+    made: list[ScriptedConsumer]
+
+    def __init__(self, options: dict[str, Any], **_kwargs: Any) -> None:
+        self.options = options
+        self.callbacks: dict[str, Callable[..., None]] = {}
+        self.batches: deque[list[ScriptedMessage] | Exception] = deque()
+        self.assigned: dict[tuple[str, int], int] = {}
+        self.paused: set[tuple[str, int]] = set()
+        self.seeks: list[tuple[int, int]] = []
+        self.seek_errors: deque[Exception] = deque()
+        self.answers: list[confluent_kafka.TopicPartition] | Exception = []
+        self.committed_now: list[confluent_kafka.TopicPartition] = []
+        self.commit_error: Exception | None = None
+        self.metadata: bytes | None = None
+        self.marks: tuple[int, int] | Exception | None = (0, 0)
+        self.calls: list[str] = []
+        type(self).made.append(self)
+
+    def subscribe(self, topics: list[str], **callbacks: Callable[..., None]) -> None:
+        """Keep the callbacks."""
+        self.topics = topics
+        self.callbacks = callbacks
+
+    def consume(self, _most: int, _timeout: float) -> list[ScriptedMessage]:
+        """Give the next batch."""
+        batch = self.batches.popleft() if self.batches else []
+        if isinstance(batch, Exception):
+            raise batch
+        return batch
+
+    def assign(self, positions: list[confluent_kafka.TopicPartition]) -> None:
+        """Replace the assignment."""
+        self.calls.append("assign")
+        self.assigned = {(one.topic, one.partition): one.offset for one in positions}
+
+    def incremental_assign(self, positions: list[confluent_kafka.TopicPartition]) -> None:
+        """Add to the assignment."""
+        self.calls.append("incremental_assign")
+        self.assigned |= {(one.topic, one.partition): one.offset for one in positions}
+
+    def unassign_for_test(self, *tps: tuple[str, int]) -> None:
+        """Do what the binding does after a revoke: forget positions, not what is paused."""
+        for tp in tps:
+            self.assigned.pop(tp, None)
+
+    def assignment(self) -> list[confluent_kafka.TopicPartition]:
+        """Give the assignment."""
+        return [confluent_kafka.TopicPartition(*tp) for tp in self.assigned]
+
+    def pause(self, positions: list[confluent_kafka.TopicPartition]) -> None:
+        """Pause."""
+        self.paused |= {(one.topic, one.partition) for one in positions}
+
+    def resume(self, positions: list[confluent_kafka.TopicPartition]) -> None:
+        """Resume."""
+        self.paused -= {(one.topic, one.partition) for one in positions}
+
+    def seek(self, position: confluent_kafka.TopicPartition) -> None:
+        """Seek."""
+        if self.seek_errors:
+            raise self.seek_errors.popleft()
+        self.seeks.append((position.partition, position.offset))
+
+    def committed(
+        self, asked: list[confluent_kafka.TopicPartition], *, timeout: float
+    ) -> list[confluent_kafka.TopicPartition]:
+        """Give what the script says."""
+        del asked, timeout
+        if isinstance(self.answers, Exception):
+            raise self.answers
+        return self.answers
+
+    def commit(self, *, offsets: list[confluent_kafka.TopicPartition], asynchronous: bool) -> None:
+        """Commit."""
+        assert not asynchronous
+        if self.commit_error is not None:
+            raise self.commit_error
+        self.committed_now = offsets
+
+    def get_watermark_offsets(
+        self, _position: confluent_kafka.TopicPartition, *, timeout: float = 0, cached: bool = False
+    ) -> tuple[int, int] | None:
+        """Give what the script says."""
+        del timeout, cached
+        if isinstance(self.marks, Exception):
+            raise self.marks
+        return self.marks
+
+    def consumer_group_metadata(self) -> bytes | None:
+        """Give what the script says."""
+        return self.metadata
+
+    def close(self) -> None:
+        """Leave."""
+        self.calls.append("close")
+
+
+def fresh_consumer_class() -> type[ScriptedConsumer]:
+    """Give a class that remembers its own instances."""
+    return type("Consumer", (ScriptedConsumer,), {"made": []})

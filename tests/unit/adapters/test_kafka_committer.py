@@ -1,0 +1,307 @@
+"""The committer: a new producer for every transaction, every message acknowledged, every error told apart."""
+
+from __future__ import annotations
+
+from collections import deque
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from service.adapters.kafka_committer import KafkaCommitter
+from service.core.deadline import Deadline
+from service.core.exchange import Membership, Message
+from service.errors import (
+    CommitAbortedError,
+    CommitUnknownError,
+    FencedError,
+    MembershipError,
+    SourceError,
+    StopError,
+)
+from tests.fakes.clock import FakeClock
+from tests.fakes.records import P0, P1
+from tests.unit.adapters.scripted_kafka import ScriptedProducer, fresh_producer_class, kafka_error
+
+MESSAGES = [Message("references", b"k", b"v1", [("h", b"x")]), Message("flushes", None, b"v2", [])]
+MEMBER = Membership(3, "member", b"raw bytes")
+
+
+class Bench:
+    """A committer over scripted producers."""
+
+    def __init__(self, producers: type[ScriptedProducer]) -> None:
+        self.producers = producers
+        self.clock = FakeClock()
+        self.committer = KafkaCommitter({"transactional.id": "id"}, init_budget_s=120.0, clock=self.clock)
+
+    @property
+    def made(self) -> list[ScriptedProducer]:
+        """All producers so far."""
+        return self.producers.made
+
+    def fail(self, call: str, *errors: Exception | None) -> None:
+        """Let the next calls fail."""
+        self.producers.fails.setdefault(call, deque()).extend(errors)
+
+    def commit(self, membership: Membership = MEMBER, seconds: float = 30.0) -> None:
+        """Commit two messages and two offsets."""
+        deadline = Deadline.after(seconds, self.clock.now_s)
+        self.committer.commit(MESSAGES, {P0: 5, P1: 9}, membership, deadline=deadline)
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """Give a bench."""
+    producers = fresh_producer_class()
+    monkeypatch.setattr(confluent_kafka, "Producer", producers)
+    return Bench(producers)
+
+
+def test_commit_is_one_transaction_in_this_order(bench: Bench) -> None:
+    """Init, begin, messages, all acknowledged, offsets with the metadata as it came, commit."""
+    bench.commit()
+    (producer,) = bench.made
+    assert producer.calls == ["init", "begin", "produce", "produce", "flush", "offsets", "commit"]
+    assert producer.offsets == {("source", 0): 5, ("source", 1): 9}
+    assert producer.metadata == b"raw bytes"
+    assert [one["topic"] for one in producer.produced] == ["references", "flushes"]
+    assert producer.produced[0]["headers"] == [("h", b"x")]
+
+
+def test_finding_2_every_transaction_has_a_producer_of_its_own(bench: Bench) -> None:
+    """A delayed EndTxn of one transaction finds another epoch when the next is open: InitProducerId came between."""
+    for _ in range(3):
+        bench.commit()
+        assert not bench.committer.is_ready
+    assert len(bench.made) == 3
+    assert all(one.calls[:2] == ["init", "begin"] for one in bench.made)
+
+
+@pytest.mark.parametrize("call", ["begin", "produce", "flush", "offsets", "commit"])
+def test_finding_2_producer_is_never_used_again_after_an_error(bench: Bench, call: str) -> None:
+    """Whatever failed, and however: the next transaction begins with a new epoch."""
+    bench.fail(call, kafka_error(KafkaError.TRANSACTION_COORDINATOR_FENCED, abortable=True))
+    with pytest.raises((CommitAbortedError, CommitUnknownError)):
+        bench.commit()
+    assert not bench.committer.is_ready
+    bench.commit()
+    assert len(bench.made) == 2
+
+
+@pytest.mark.parametrize("membership", [Membership(-1, "", b""), Membership(-1, "m", b""), Membership(4, "", b"")])
+def test_finding_3_metadata_that_proves_nothing_never_reaches_the_broker(bench: Bench, membership: Membership) -> None:
+    """Nothing is begun: the broker would take it from anybody."""
+    with pytest.raises(MembershipError):
+        bench.commit(membership)
+    assert bench.made == []
+
+
+@pytest.mark.parametrize("call", ["begin", "produce", "flush", "offsets"])
+@pytest.mark.parametrize(
+    "code", [KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError._TIMED_OUT, 9999]
+)
+def test_error_before_the_commit_aborts(bench: Bench, call: str, code: int) -> None:
+    """Nothing was asked for: abort, and say the code; an unknown one, too (TESTING T1)."""
+    bench.fail(call, kafka_error(code, abortable=True))
+    with pytest.raises(CommitAbortedError) as caught:
+        bench.commit()
+    assert caught.value.code == KafkaError(code).name()
+    assert bench.made[0].calls[-1] == "abort"
+    assert "commit" not in bench.made[0].calls
+
+
+def test_illegal_generation_has_the_name_that_the_flusher_looks_for(bench: Bench) -> None:
+    """The repetition with fresh metadata hangs on this name."""
+    bench.fail("offsets", kafka_error(KafkaError.ILLEGAL_GENERATION, abortable=True))
+    with pytest.raises(CommitAbortedError) as caught:
+        bench.commit()
+    assert caught.value.code == "ILLEGAL_GENERATION"
+
+
+@pytest.mark.parametrize("call", ["begin", "produce", "flush", "offsets"])
+def test_fatal_error_before_the_commit_is_told_apart(bench: Bench, call: str) -> None:
+    """Another process has our id, or the transaction has timed out: counted, and nothing more is asked."""
+    bench.fail(call, kafka_error(KafkaError._FENCED, fatal=True))
+    with pytest.raises(FencedError):
+        bench.commit()
+    assert "abort" not in bench.made[0].calls
+
+
+def test_abort_that_fails_is_left_to_the_next_init(bench: Bench) -> None:
+    """TESTING T5: no commit was asked for, so the next producer's init aborts."""
+    bench.fail("offsets", kafka_error(KafkaError.UNKNOWN_MEMBER_ID, abortable=True))
+    bench.fail("abort", kafka_error(KafkaError._STATE))
+    with pytest.raises(CommitAbortedError) as caught:
+        bench.commit()
+    assert caught.value.code == "UNKNOWN_MEMBER_ID"
+
+
+def test_commit_that_is_aborted_by_the_broker_is_aborted(bench: Bench) -> None:
+    """The error says that it needs an abort: it was not committed."""
+    bench.fail("commit", kafka_error(KafkaError.INVALID_PRODUCER_ID_MAPPING, abortable=True))
+    with pytest.raises(CommitAbortedError):
+        bench.commit()
+    assert bench.made[0].calls[-1] == "abort"
+
+
+def test_commit_that_is_retriable_is_called_again(bench: Bench) -> None:
+    """TESTING T1: the same call again, until it has an outcome."""
+    bench.fail("commit", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 3)
+    bench.commit()
+    assert bench.made[0].calls.count("commit") == 4
+
+
+def test_commit_that_stays_retriable_past_the_deadline_is_unknown(bench: Bench) -> None:
+    """Nobody knows what became of it; it is not aborted, since it may be committed."""
+    bench.fail("commit", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 3)
+    commit = bench.producers.commit_transaction
+
+    def slow(producer: ScriptedProducer) -> None:
+        bench.clock.advance(20.0)
+        commit(producer)
+
+    bench.producers.commit_transaction = slow  # type: ignore[assignment,method-assign]
+    with pytest.raises(CommitUnknownError) as caught:
+        bench.commit(seconds=30.0)
+    assert caught.value.code == "_TIMED_OUT"
+    assert "abort" not in bench.made[0].calls
+
+
+@pytest.mark.parametrize("retriable", [True, False])
+def test_fatal_commit_is_unknown_and_never_repeated(bench: Bench, *, retriable: bool) -> None:
+    """A commit that the broker has but the library calls failed comes as a fatal error (TESTING T3)."""
+    bench.fail("commit", kafka_error(KafkaError._FENCED, fatal=True, retriable=retriable))
+    with pytest.raises(CommitUnknownError):
+        bench.commit()
+    assert bench.made[0].calls.count("commit") == 1
+    assert "abort" not in bench.made[0].calls
+
+
+def test_any_other_error_of_the_commit_is_unknown(bench: Bench) -> None:
+    """What nobody has classified is treated as the worst."""
+    bench.fail("commit", kafka_error(9999))
+    with pytest.raises(CommitUnknownError):
+        bench.commit()
+
+
+@pytest.mark.parametrize("call", ["produce", "flush", "offsets", "commit"])
+def test_error_that_the_binding_wraps_is_judged_by_its_cause(bench: Bench, call: str) -> None:
+    """A fatal error and a delivery report in one call come as a SystemError."""
+    wrapped = SystemError("returned a result with an exception set")
+    wrapped.__cause__ = kafka_error(KafkaError._FENCED, fatal=True)
+    bench.fail(call, wrapped)
+    with pytest.raises(CommitUnknownError if call == "commit" else FencedError):
+        bench.commit()
+
+
+def test_message_without_delivery_report_is_never_committed(bench: Bench) -> None:
+    """TESTING T8: the acknowledgements are counted."""
+    bench.producers.lost_reports = 1
+    with pytest.raises(CommitAbortedError, match="1 of 2"):
+        bench.commit()
+    assert "offsets" not in bench.made[0].calls
+
+
+def test_message_that_is_not_delivered_aborts(bench: Bench) -> None:
+    """A local time-out of one message does not fail the transaction by itself."""
+    bench.producers.report_errors.append(KafkaError(KafkaError._MSG_TIMED_OUT))
+    with pytest.raises(CommitAbortedError) as caught:
+        bench.commit()
+    assert caught.value.code == "_MSG_TIMED_OUT"
+    assert "commit" not in bench.made[0].calls
+
+
+def test_full_queue_is_waited_for(bench: Bench) -> None:
+    """Thousands of references do not fit into the queue at once."""
+    bench.producers.full_queue = 3
+    bench.commit()
+    assert len(bench.made[0].produced) == 2
+
+
+def test_queue_that_stays_full_past_the_deadline_aborts(bench: Bench) -> None:
+    """Waiting has an end."""
+    bench.producers.full_queue = 10**6
+    with pytest.raises(CommitAbortedError) as caught:
+        bench.commit(seconds=0.0)
+    assert caught.value.code == "BUFFER_FULL"
+
+
+@pytest.mark.parametrize("call", ["produce", "offsets", "commit"])
+@pytest.mark.parametrize(
+    "code", [KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._AUTHENTICATION]
+)
+def test_missing_permission_stops_the_worker(bench: Bench, call: str, code: int) -> None:
+    """A permission does not come by trying again."""
+    bench.fail(call, kafka_error(code, abortable=True))
+    with pytest.raises(SourceError, match="not permitted"):
+        bench.commit()
+
+
+def test_message_too_large_for_its_topic_stops_the_worker(bench: Bench) -> None:
+    """TESTING T12: the same message would be made again for ever; a person has to look."""
+    bench.fail("produce", kafka_error(KafkaError.MSG_SIZE_TOO_LARGE))
+    with pytest.raises(SourceError, match="larger"):
+        bench.commit()
+
+
+def test_prepare_makes_one_producer_and_commit_uses_it(bench: Bench) -> None:
+    """What is ready is not made again."""
+    bench.committer.prepare()
+    bench.committer.prepare()
+    assert bench.committer.is_ready
+    bench.commit()
+    assert len(bench.made) == 1
+
+
+def test_prepare_waits_while_the_broker_ends_what_an_earlier_producer_left_open(bench: Bench) -> None:
+    """TESTING T7: CONCURRENT_TRANSACTIONS and time-outs are waited for."""
+    bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 4)
+    bench.committer.prepare()
+    assert bench.made[0].calls == ["init"] * 5
+
+
+def test_prepare_that_is_never_answered_stops_within_its_budget(bench: Bench) -> None:
+    """A worker that cannot get an epoch is no worker."""
+    init = bench.producers.init_transactions
+
+    def slow(producer: ScriptedProducer, timeout: float) -> None:
+        bench.clock.advance(timeout)
+        init(producer, timeout)
+
+    bench.producers.init_transactions = slow  # type: ignore[method-assign,assignment]
+    bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 100)
+    started_s = bench.clock.now_s()
+    with pytest.raises(StopError):
+        bench.committer.prepare()
+    assert bench.clock.now_s() - started_s == pytest.approx(120.0, abs=10.0)
+    assert not bench.committer.is_ready
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        kafka_error(KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
+        kafka_error(KafkaError.INVALID_TRANSACTION_TIMEOUT),
+        kafka_error(KafkaError._FENCED, fatal=True),
+    ],
+)
+def test_prepare_that_cannot_succeed_stops_at_once(bench: Bench, error: KafkaException) -> None:
+    """Waiting mends none of these."""
+    bench.fail("init", error)
+    with pytest.raises(StopError):
+        bench.committer.prepare()
+    assert bench.made[0].calls == ["init"]
+
+
+def test_offsets_are_never_missing(bench: Bench) -> None:
+    """W1, TESTING T13: without offsets the library would commit the messages alone, and say nothing."""
+    with pytest.raises(AssertionError, match="W1"):
+        bench.committer.commit(MESSAGES, {}, MEMBER, deadline=Deadline.after(30.0, bench.clock.now_s))
+
+
+def test_close_lets_the_producer_go(bench: Bench) -> None:
+    """Nothing is waited for: the next init ends what is open."""
+    bench.committer.prepare()
+    bench.committer.close()
+    assert not bench.committer.is_ready
