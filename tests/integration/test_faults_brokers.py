@@ -1,0 +1,198 @@
+"""Three brokers, of which one dies or hangs while records flow, and commits whose answer is lost.
+
+Each commit has exactly one outcome, and what comes out of a TopicPartition comes out in its order.
+"""
+
+import io
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import fastavro
+import pytest
+
+from deploy.local.kafka import KafkaCluster
+from deploy.local.tcp_proxy import API_END_TXN, CutMoment
+from tests.integration.flow import Flow
+from tests.integration.harness import Deployment
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+SETTINGS = {
+    "LOGP_FLUSH__INTERVAL_S": "1",
+    # What a broker that is gone or silent costs a client, short enough for a test.
+    "LOGP_KAFKA__CLIENT_PROPERTIES": '{"reconnect.backoff.max.ms": "1000"}',
+}
+SILENT_S = 10.0
+PARTITIONS = 6
+
+
+@pytest.fixture
+def deployment(
+    kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+) -> Iterator[Deployment]:
+    """A deployment on three brokers, whose workers reach them through the proxies."""
+    with Deployment(
+        kafka=cluster_helper,
+        s3=s3,
+        names=names,
+        root=tmp_path,
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        settings=SETTINGS,
+    ) as deployment:
+        yield deployment
+
+
+def _leader(deployment: Deployment, topic: str, partition: int) -> int:
+    """Give the index of the broker that leads a partition."""
+    return deployment.kafka.admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].leader - 1
+
+
+def _coordinator(deployment: Deployment, topic: str, name: str) -> int:
+    """Give the index of the broker that coordinates a group or a transactional id: Java's hash of its name decides."""
+    number = 0
+    for unit in name.encode("utf-16-be")[1::2]:  # the names are ASCII
+        number = (31 * number + unit) & 0xFFFFFFFF
+    signed = number - (1 << 32) if number >> 31 else number
+    return _leader(deployment, topic, abs(signed) % len(deployment.kafka.partitions(topic)))
+
+
+def _transactional_id(deployment: Deployment, worker: str) -> str:
+    return f"log-partitioner.{deployment.group}.{worker}"
+
+
+def _victim(deployment: Deployment, role: str) -> int:
+    if role == "leader of a source partition":
+        return _leader(deployment, deployment.source, 0)
+    if role == "transaction coordinator":
+        return _coordinator(deployment, "__transaction_state", _transactional_id(deployment, "w1"))
+    return _coordinator(deployment, "__consumer_offsets", deployment.group)
+
+
+def _require_order(deployment: Deployment) -> None:
+    """Offsets of a TopicPartition rise flush by flush, row by row in a file, and reference by reference of a key."""
+    place = {flush.batch_id: number for number, flush in enumerate(deployment.flush_records())}
+    reached: dict[tuple[str, int], int] = defaultdict(int)
+    for flush in deployment.flush_records():
+        for one in flush.topic_partitions:
+            assert one.first_offset == reached[one.topic, one.partition]
+            reached[one.topic, one.partition] = one.next_offset
+    last: dict[tuple[object, int], tuple[int, int]] = {}
+    batches: dict[object, int] = {}
+    for reference in deployment.references():
+        key = reference.partition
+        assert place[reference.batch_id] >= batches.get(key, 0)
+        batches[key] = place[reference.batch_id]
+        data = deployment.s3.read(deployment.bucket, reference.location.object)
+        for row in fastavro.reader(io.BytesIO(data)):
+            meta = row["_meta"]
+            now = (meta["offset"], meta["index"])
+            assert now > last.get((key, meta["partition"]), (-1, -1)), (reference.reference_id, meta)
+            last[key, meta["partition"]] = now
+
+
+@pytest.mark.parametrize("role", ["leader of a source partition", "transaction coordinator", "group coordinator"])
+def test_broker_killed(kafka_cluster: KafkaCluster, deployment: Deployment, role: str) -> None:
+    """Records written before, while it is gone, and after its return are all there, once and in order."""
+    with Flow(deployment) as flow:
+        for name in ("w1", "w2"):
+            deployment.start(name)
+        for name in ("w1", "w2"):
+            deployment.require_event("flush_committed", name)
+        victim = _victim(deployment, role)
+        kafka_cluster.kill(victim)
+        without = _records_committed(deployment)
+        deployment.kafka.wait_for(
+            "commits without it", lambda: _records_committed(deployment) > without + 200, timeout_s=90
+        )
+        kafka_cluster.restart(victim)
+        written = flow.stop()
+    deployment.wait_drained(written)
+
+    assert deployment.stop_all() == {"w1": 0, "w2": 0}
+    _require_order(deployment)
+    deployment.require_clean()
+
+
+def _records_committed(deployment: Deployment) -> int:
+    return sum(event["records"] for event in deployment.events() if event["event"] == "flush_committed")
+
+
+def test_broker_silent(kafka_cluster: KafkaCluster, deployment: Deployment) -> None:
+    """Ten seconds of SIGSTOP of the coordinator of w1's transactions: connections stay, nothing is answered."""
+    with Flow(deployment) as flow:
+        for name in ("w1", "w2"):
+            deployment.start(name)
+        for name in ("w1", "w2"):
+            deployment.require_event("flush_committed", name)
+        victim = _victim(deployment, "transaction coordinator")
+        kafka_cluster.pause(victim)
+        time.sleep(SILENT_S)
+        kafka_cluster.resume(victim)
+        written = flow.stop()
+    deployment.wait_drained(written)
+
+    assert deployment.stop_all() == {"w1": 0, "w2": 0}
+    _require_order(deployment)
+    deployment.require_clean()
+
+
+@pytest.mark.parametrize("moment", CutMoment, ids=["never-arrives", "answer-lost"])
+def test_commit_whose_connection_is_cut(kafka_cluster: KafkaCluster, deployment: Deployment, moment: CutMoment) -> None:
+    """The client library asks again: the batch is committed once, and the next one is not touched by the repetition."""
+    with Flow(deployment) as flow:
+        deployment.start("w1")
+        deployment.require_event("flush_committed", "w1")
+        proxy = kafka_cluster.proxies[_victim(deployment, "transaction coordinator")]
+        for _ in range(2):
+            before, committed = proxy.cuts_done, deployment.count("flush_committed")
+            proxy.cut_at(API_END_TXN, moment)
+            deployment.kafka.wait_for("a cut", lambda before=before: proxy.cuts_done > before)
+            deployment.require_event("flush_committed", "w1", times=committed + 2)
+        written = flow.stop()
+    deployment.wait_drained(written)
+
+    assert deployment.stop_all() == {"w1": 0}
+    assert deployment.count("flush_committed") == len(deployment.flush_records())
+    _require_order(deployment)
+    deployment.require_clean()
+
+
+@pytest.mark.parametrize("moment", CutMoment, ids=["never-arrives", "answer-lost"])
+def test_commit_whose_outcome_stays_unknown(
+    kafka_cluster: KafkaCluster, deployment: Deployment, moment: CutMoment
+) -> None:
+    """The coordinator is out of reach for longer than the commit may take; afterwards the broker tells the outcome.
+
+    Where the request had arrived, the batch was committed although the worker has discarded it: it goes on behind
+    it. Where it had not, the broker has aborted it, and its records are read again.
+    """
+    slowly = '{"reconnect.backoff.ms": "2000", "reconnect.backoff.max.ms": "4000"}'
+    with Flow(deployment) as flow:
+        deployment.start(
+            "w1",
+            LOGP_KAFKA__CLIENT_PROPERTIES=slowly,
+            LOGP_KAFKA__SESSION_TIMEOUT_S="45",  # the broker may be the group's coordinator, too
+            LOGP_FLUSH__COMMIT_BUDGET_S="5",
+        )
+        deployment.require_event("flush_committed", "w1")
+        proxy = kafka_cluster.proxies[_victim(deployment, "transaction coordinator")]
+        proxy.cut_at(API_END_TXN, moment)
+        deployment.kafka.wait_for("a cut", lambda: proxy.cuts_done > 0)
+        proxy.refuse()
+        proxy.cut()
+        (unknown,) = deployment.require_event("batch_discarded", "w1", cause="CommitUnknownError")
+        proxy.heal()
+        deployment.require_event("flush_committed", "w1", times=1 + deployment.count("flush_committed", "w1"))
+        written = flow.stop()
+    deployment.wait_drained(written)
+
+    assert deployment.stop_all() == {"w1": 0}
+    was_committed = unknown["batch_id"] in {flush.batch_id for flush in deployment.flush_records()}
+    assert was_committed == (moment is CutMoment.BEFORE_ANSWER)
+    rewound = deployment.require_event("rewound", "w1")
+    assert any(event["offset"] > event["first_offset"] for event in rewound) == was_committed
+    _require_order(deployment)
+    deployment.require_clean()
