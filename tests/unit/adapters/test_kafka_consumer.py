@@ -1,0 +1,292 @@
+"""The consumer adapter: starts where it is told, keeps nothing paused for ever, ends on what waiting cannot mend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError
+from structlog.testing import capture_logs
+
+from service.adapters import kafka_consumer
+from service.adapters.kafka_consumer import KafkaConsumer
+from service.core.model import TopicPartition
+from service.errors import SourceError, StartPositionError
+from tests.fakes.records import P0, P1
+from tests.unit.adapters.scripted_kafka import (
+    ScriptedConsumer,
+    ScriptedMessage,
+    fresh_consumer_class,
+    kafka_error,
+)
+
+S0, S1 = ("source", 0), ("source", 1)
+
+
+class Listener:
+    """Remembers what it hears; starts everything at 40."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, frozenset[TopicPartition]]] = []
+        self.starts: Mapping[TopicPartition, int] | None = None
+
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Hear."""
+        self.heard.append(("assigned", tps))
+        return dict.fromkeys(tps, 40) if self.starts is None else self.starts
+
+    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
+        """Hear."""
+        self.heard.append(("revoked", tps))
+
+    def on_lost(self, tps: frozenset[TopicPartition]) -> None:
+        """Hear."""
+        self.heard.append(("lost", tps))
+
+
+class Bench:
+    """The adapter over a scripted consumer."""
+
+    def __init__(self, consumers: type[ScriptedConsumer], *, incremental: bool) -> None:
+        self.adapter = KafkaConsumer({"group.id": "g"}, ["source"], incremental=incremental)
+        (self.library,) = consumers.made
+        self.listener = Listener()
+        self.adapter.subscribe(self.listener)
+
+    def assign(self, *tps: tuple[str, int]) -> None:
+        """Let the library call back."""
+        self.library.callbacks["on_assign"](self.library, [confluent_kafka.TopicPartition(*tp) for tp in tps])
+
+    def consume(self, *messages: ScriptedMessage) -> list[int]:
+        """Hand messages over; gives the offsets of what comes out."""
+        self.library.batches.append(list(messages))
+        return [one.offset for one in self.adapter.consume(records_max=10, timeout_s=0.2)]
+
+
+@pytest.fixture
+def consumers(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedConsumer]:
+    """Give the scripted class."""
+    made = fresh_consumer_class()
+    monkeypatch.setattr(confluent_kafka, "Consumer", made)
+    return made
+
+
+@pytest.fixture
+def bench(consumers: type[ScriptedConsumer]) -> Bench:
+    """Give a bench of incremental assignment."""
+    return Bench(consumers, incremental=True)
+
+
+def test_all_three_callbacks_are_registered(bench: Bench) -> None:
+    """Without on_lost, what is lost would come as revoked and be flushed (TESTING R2)."""
+    assert bench.library.callbacks.keys() == {"on_assign", "on_revoke", "on_lost"}
+    for name in ("on_revoke", "on_lost"):
+        bench.library.callbacks[name](bench.library, [confluent_kafka.TopicPartition("source", 0)])
+    assert bench.listener.heard == [("revoked", frozenset({P0})), ("lost", frozenset({P0}))]
+
+
+@pytest.mark.parametrize(("incremental", "call"), [(True, "incremental_assign"), (False, "assign")])
+def test_assignment_begins_at_the_offsets_that_the_listener_says(
+    consumers: type[ScriptedConsumer], *, incremental: bool, call: str
+) -> None:
+    """Never at a reset of the library's choice; with the call that the protocol wants (TESTING T15)."""
+    bench = Bench(consumers, incremental=incremental)
+    bench.assign(S0, S1)
+    assert bench.library.assigned == {S0: 40, S1: 40}
+    assert bench.library.calls == [call]
+
+
+def test_assignment_that_the_listener_refuses_is_empty(bench: Bench) -> None:
+    """After an error in the callback nothing is read: the loop is about to raise it."""
+    bench.listener.starts = {}
+    bench.assign(S0)
+    assert bench.library.assigned == {}
+
+
+def test_record_is_taken_over_as_it_is(bench: Bench) -> None:
+    """Key, value, offset, headers and time stamp; none is none."""
+    message = ScriptedMessage(7, headers=[("a", b"1"), ("a", None)])
+    bench.library.batches.append([message])
+    (record,) = bench.adapter.consume(records_max=10, timeout_s=0.2)
+    assert record == (P0, 7, 7, b"key", b"value", (("a", b"1"), ("a", None)))
+    assert bench.consume(ScriptedMessage(8)) == [8]
+
+
+@pytest.mark.parametrize("timestamp", [(confluent_kafka.TIMESTAMP_NOT_AVAILABLE, 0), (1, -1)])
+def test_record_without_time_stamp_has_none(bench: Bench, timestamp: tuple[int, int]) -> None:
+    """A record of an old producer is not from 1970."""
+    bench.library.batches.append([ScriptedMessage(timestamp=timestamp)])
+    (record,) = bench.adapter.consume(records_max=10, timeout_s=0.2)
+    assert record.timestamp_ms is None
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION]
+)
+def test_offset_out_of_range_stops_the_worker(bench: Bench, code: int) -> None:
+    """O1: a jump would lose records or double them, and nobody would know."""
+    with pytest.raises(StartPositionError, match="source-0"):
+        bench.consume(ScriptedMessage(error=KafkaError(code)))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED),
+        KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED),
+        KafkaError(KafkaError._AUTHENTICATION),
+        KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL),
+        KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced", True),  # noqa: FBT003
+    ],
+)
+def test_error_that_waiting_does_not_mend_stops_the_worker(bench: Bench, error: KafkaError) -> None:
+    """R13: a worker that is ready and does nothing is worse than one that ends."""
+    with pytest.raises(SourceError):
+        bench.consume(ScriptedMessage(1), ScriptedMessage(error=error, topic=None))
+
+
+@pytest.mark.parametrize(
+    "code", [KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._MAX_POLL_EXCEEDED, KafkaError._TIMED_OUT]
+)
+def test_error_that_the_library_mends_costs_no_record(bench: Bench, code: int) -> None:
+    """It is logged; the records beside it are handed on."""
+    with capture_logs() as logs:
+        offsets = bench.consume(ScriptedMessage(1), ScriptedMessage(error=KafkaError(code)), ScriptedMessage(2))
+    assert offsets == [1, 2]
+    assert [one["event"] for one in logs] == ["consumer_error"]
+
+
+def test_finding_4_exception_out_of_consume_is_a_stop(bench: Bench) -> None:
+    """Records were popped and are gone: nothing but an end is safe."""
+    bench.library.batches.append(kafka_error(KafkaError._FAIL))
+    with pytest.raises(SourceError):
+        bench.adapter.consume(records_max=10, timeout_s=0.2)
+
+
+def test_pause_holds_for_what_is_assigned_meanwhile(bench: Bench) -> None:
+    """Before its first fetch."""
+    bench.assign(S0)
+    bench.adapter.pause()
+    bench.assign(S1)
+    assert bench.library.paused == {S0, S1}
+    bench.adapter.resume()
+    assert bench.library.paused == set()
+
+
+def test_topic_partition_paused_lost_and_assigned_again_is_not_silent_for_ever(bench: Bench) -> None:
+    """It is kept paused by the library over loss and assignment (issues 1849, 5113)."""
+    bench.assign(S0, S1)
+    bench.adapter.pause()
+    bench.library.unassign_for_test(S1)
+    bench.adapter.resume()
+    assert bench.library.paused == {S1}
+    bench.assign(S1)
+    assert bench.library.paused == set()
+
+
+def test_topic_partition_paused_twice_over_an_assignment_is_resumed_in_the_end(bench: Bench) -> None:
+    """Paused, lost, resumed without it, paused again, assigned again, resumed."""
+    bench.assign(S0, S1)
+    bench.adapter.pause()
+    bench.library.unassign_for_test(S1)
+    bench.adapter.resume()
+    bench.adapter.pause()
+    bench.assign(S1)
+    assert bench.library.paused == {S0, S1}
+    bench.adapter.resume()
+    assert bench.library.paused == set()
+
+
+def test_pause_and_resume_are_not_repeated(bench: Bench) -> None:
+    """Each call purges what was fetched (TESTING R9)."""
+    bench.assign(S0)
+    bench.adapter.resume()
+    bench.adapter.pause()
+    bench.library.paused.clear()
+    bench.adapter.pause()
+    assert bench.library.paused == set()
+
+
+def test_committed_offsets_are_numbers_or_none(bench: Bench) -> None:
+    """-1001 stands for none."""
+    bench.library.answers = [
+        confluent_kafka.TopicPartition("source", 0, 5),
+        confluent_kafka.TopicPartition("source", 1, confluent_kafka.OFFSET_INVALID),
+    ]
+    assert bench.adapter.committed([P0, P1], timeout_s=1.0) == {P0: 5, P1: None}
+
+
+def test_committed_offsets_without_an_answer_stop_the_worker(bench: Bench) -> None:
+    """Where to go on is never guessed."""
+    bench.library.answers = kafka_error(KafkaError._TIMED_OUT)
+    with pytest.raises(SourceError):
+        bench.adapter.committed([P0], timeout_s=1.0)
+
+
+def test_start_positions_are_committed_at_once_and_heard(bench: Bench) -> None:
+    """Synchronously; a refusal is a stop."""
+    bench.adapter.commit_start({P0: 3})
+    assert [(one.partition, one.offset) for one in bench.library.committed_now] == [(0, 3)]
+    bench.library.commit_error = kafka_error(KafkaError.ILLEGAL_GENERATION)
+    with pytest.raises(SourceError, match="not committed"):
+        bench.adapter.commit_start({P0: 3})
+
+
+def test_seek_waits_for_what_was_assigned_a_moment_ago(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library refuses to seek what it does not fetch yet."""
+    monkeypatch.setattr(kafka_consumer, "_SEEK_PAUSE_S", 0.0)
+    bench.library.seek_errors.extend([kafka_error(KafkaError._STATE)] * 3)
+    bench.adapter.seek(P0, 12)
+    assert bench.library.seeks == [(0, 12)]
+
+
+@pytest.mark.parametrize("errors", [[KafkaError._UNKNOWN_PARTITION], [KafkaError._STATE] * 1000])
+def test_seek_that_does_not_succeed_stops_the_worker(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, errors: list[int]
+) -> None:
+    """Going on without it would leave a gap."""
+    monkeypatch.setattr(kafka_consumer, "_SEEK_PAUSE_S", 0.0)
+    bench.library.seek_errors.extend(kafka_error(code) for code in errors)
+    with pytest.raises(SourceError, match="cannot be sought"):
+        bench.adapter.seek(P0, 12)
+
+
+@pytest.mark.parametrize("marks", [None, kafka_error(KafkaError._TIMED_OUT)])
+def test_watermarks_without_an_answer_stop_the_worker(bench: Bench, marks: Exception | None) -> None:
+    """Neither guessed nor awaited for ever."""
+    bench.library.marks = marks
+    with pytest.raises(SourceError):
+        bench.adapter.watermarks(P0, timeout_s=1.0)
+
+
+def test_end_is_left_out_while_nobody_knows_it(bench: Bench) -> None:
+    """No fetch yet: no lag to report."""
+    bench.library.marks = (-1001, -1001)
+    assert bench.adapter.ends({P0: 0}) == {}
+    bench.library.marks = (0, 9)
+    assert bench.adapter.ends({P0: 5}) == {P0: 9}
+
+
+def test_end_of_which_only_markers_are_left_is_no_lag(bench: Bench) -> None:
+    """Everything up to the end was handed over: behind the last record lie only control records."""
+    bench.consume(ScriptedMessage(9, error=KafkaError(KafkaError._PARTITION_EOF)))
+    bench.library.marks = (0, 9)
+    assert bench.adapter.ends({P0: 5}) == {P0: 5}
+    bench.library.marks = (0, 11)
+    assert bench.adapter.ends({P0: 5}) == {P0: 11}
+
+
+def test_end_is_a_lag_again_after_a_rewind(bench: Bench) -> None:
+    """What was handed over once and discarded is still to be read."""
+    bench.assign(S0)
+    bench.consume(ScriptedMessage(9, error=KafkaError(KafkaError._PARTITION_EOF)))
+    bench.adapter.seek(P0, 2)
+    bench.library.marks = (0, 9)
+    assert bench.adapter.ends({P0: 2}) == {P0: 9}
+
+
+def test_close_leaves_the_group(bench: Bench) -> None:
+    """The library runs the callbacks."""
+    bench.adapter.close()
+    assert bench.library.calls == ["close"]
