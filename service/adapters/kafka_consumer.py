@@ -76,6 +76,8 @@ class KafkaConsumer:
             consumer.assign(positions)
         if not positions:
             return
+        for tp in starts:
+            self._reached.pop(tp, None)
         # librdkafka keeps a partition paused over loss and a new assignment (issues 1849, 5113): paused while owned,
         # lost, everything resumed, assigned again - and it would be silent for ever.
         if self._paused:
@@ -211,6 +213,7 @@ class KafkaConsumer:
                     raise SourceError(f"{tp} cannot be sought to {offset}: {problem.str()}") from error
                 time.sleep(_SEEK_PAUSE_S)
             else:
+                self._reached.pop(tp, None)  # what comes again is a lag again
                 return
 
     def pause(self) -> None:
