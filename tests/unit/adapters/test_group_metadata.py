@@ -51,7 +51,8 @@ def test_generation_whose_bytes_hold_a_nul_is_read() -> None:
     "raw",
     [
         None, b"", b"CGMDv1:xxxxgroup\0member\0", b"CGMDv2:", b"CGMDv2:\1\0", b"CGMDv2:\5\0\0\0",
-        b"CGMDv2:\5\0\0\0group",        b"CGMDv2:\5\0\0\0group\0member-without-end", b"CGMDv2:\5\0\0\0group\0\xff\xfe\0\1",
+        b"CGMDv2:\5\0\0\0group",
+        b"CGMDv2:\5\0\0\0group\0member-without-end", b"CGMDv2:\5\0\0\0group\0\xff\xfe\0\1",
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_no_proof(raw: bytes | None) -> None:
