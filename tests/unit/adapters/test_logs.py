@@ -1,0 +1,177 @@
+"""The log: JSON lines with an identity and a number; a hole in the numbers means a lost line."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from service.adapters import logs
+from service.adapters.kafka_log import client_logger
+
+
+@pytest.fixture(autouse=True)
+def defaults() -> Iterator[None]:
+    """Leave structlog as it was."""
+    yield
+    structlog.reset_defaults()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    """Read the lines."""
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def configured(level: str = "info", style: str = "json") -> io.StringIO:
+    """Configure into a buffer."""
+    stream = io.StringIO()
+    logs.configure(level=level, style=style, worker="w-1", boot="b00t", stream=stream)
+    return stream
+
+
+def test_every_line_says_who_speaks_when_and_how_many() -> None:
+    """What verify-logs merges all pods' lines by (DESIGN 9)."""
+    stream = configured()
+    structlog.get_logger().info("flush_committed", records=3)
+    (line,) = lines(stream)
+    assert line["event"] == "flush_committed"
+    assert line["records"] == 3
+    assert (line["worker"], line["boot"], line["seq"], line["level"]) == ("w-1", "b00t", 1, "info")
+    assert line.keys() >= {"ts", "mono", "pid"}
+    assert line["ts"].endswith("Z")
+
+
+def test_numbers_have_no_holes_where_a_level_is_left_out() -> None:
+    """Lines that are not written take no number."""
+    stream = configured(level="info")
+    log = structlog.get_logger()
+    for number in range(5):
+        log.debug("quiet")
+        log.info("loud", number=number)
+    assert [line["seq"] for line in lines(stream)] == [1, 2, 3, 4, 5]
+
+
+def test_numbers_are_in_the_order_of_the_lines_also_with_many_threads() -> None:
+    """Upload threads log as well: a reader that looks for holes may stop at the first number that is missing."""
+    stream = configured()
+    start = threading.Barrier(8)
+
+    def speak(thread: int) -> None:
+        log = structlog.get_logger()
+        start.wait()
+        for number in range(200):
+            log.info("spoke", thread=thread, number=number)
+
+    threads = [threading.Thread(target=speak, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [line["seq"] for line in lines(stream)] == list(range(1, 1601))
+
+
+class SlowValue:
+    """A value that takes long to write: meanwhile another thread logs, and overtakes if it can."""
+
+    def __init__(self, other: threading.Thread) -> None:
+        self.other = other
+
+    def __repr__(self) -> str:
+        self.other.start()
+        self.other.join(0.2)
+        return "slow"
+
+
+def test_line_that_is_slow_to_write_is_not_overtaken() -> None:
+    """The number is drawn and the line written as one step.
+
+    Or a process that is killed between the two, with another thread's line already written, has lost no line and
+    looks as if it had.
+    """
+    stream = configured()
+    other = threading.Thread(target=lambda: structlog.get_logger().info("second"))
+    structlog.get_logger().info("first", value=SlowValue(other))
+    other.join()
+    assert [(line["seq"], line["event"]) for line in lines(stream)] == [(1, "first"), (2, "second")]
+
+
+def test_value_that_json_does_not_know_costs_no_line() -> None:
+    """Logging raises nothing, whatever is logged: an exception in a callback is worse than an odd value."""
+    stream = configured()
+    log = structlog.get_logger()
+    log.info("odd", value=object(), raw=b"\xff", many={1, 2})
+    log.info("keys", value={b"bytes": 1})
+    circle: list[Any] = []
+    circle.append(circle)
+    log.info("circle", value=circle)
+    log.info("last")
+    assert [(line["seq"], line["event"]) for line in lines(stream)] == [
+        (1, "odd"),
+        (2, "keys"),
+        (3, "circle"),
+        (4, "last"),
+    ]
+
+
+def test_long_message_is_cut() -> None:
+    """Input may stand in an error's text."""
+    stream = configured()
+    structlog.get_logger().warning("consumer_error", message="x" * 10_000)
+    assert len(lines(stream)[0]["message"]) <= 300
+
+
+def test_exception_is_written_into_its_line() -> None:
+    """One line, with the traceback in it."""
+    stream = configured()
+    try:
+        raise ValueError("broken")  # noqa: TRY301 - here is where it is caught
+    except ValueError:
+        structlog.get_logger().exception("failed")
+    (line,) = lines(stream)
+    assert "ValueError: broken" in line["exception"]
+
+
+def test_field_named_like_part_of_the_identity_does_not_hide_it() -> None:
+    """Who speaks is said by the configuration, not by the line."""
+    stream = configured()
+    structlog.get_logger().info("x", worker="another", seq=99)
+    assert (lines(stream)[0]["worker"], lines(stream)[0]["seq"]) == ("w-1", 1)
+
+
+def test_console_style_is_for_people() -> None:
+    """No JSON; the event can be read."""
+    stream = configured(style="console")
+    structlog.get_logger().info("worker_started", group="g")
+    assert "worker_started" in stream.getvalue()
+    assert not stream.getvalue().startswith("{")
+
+
+def test_auto_style_is_json_where_nobody_looks() -> None:
+    """A container's output is no terminal."""
+    stream = configured(style="auto")
+    structlog.get_logger().info("x")
+    assert lines(stream)[0]["event"] == "x"
+
+
+def test_bound_context_stands_in_each_line() -> None:
+    """Context is bound once."""
+    stream = configured()
+    log = structlog.get_logger("flusher").bind(batch_id="b1")
+    log.info("one")
+    log.info("two")
+    assert [line["batch_id"] for line in lines(stream)] == ["b1", "b1"]
+
+
+def test_lines_of_the_client_library_go_the_same_way() -> None:
+    """Their lines have a number, too, and say which client."""
+    stream = configured()
+    logger, _ = client_logger("consumer")
+    logger.warning("FAIL: broker is down")
+    (line,) = lines(stream)
+    assert (line["event"], line["client"], line["level"]) == ("client_log", "consumer", "warning")
+    assert "broker is down" in line["line"]
