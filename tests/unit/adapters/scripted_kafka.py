@@ -32,6 +32,7 @@ class ScriptedProducer:
         self.produced: list[dict[str, Any]] = []
         self.offsets: dict[tuple[str, int], int] = {}
         self.metadata: Any = None
+        self.commit_timeouts: list[float] = []
         self._reports: list[Callable[[KafkaError | None, object], None]] = []
         self._is_open = False
         type(self).made.append(self)
@@ -85,9 +86,9 @@ class ScriptedProducer:
         self.offsets = {(one.topic, one.partition): one.offset for one in positions}
         self.metadata = metadata
 
-    def commit_transaction(self, *arguments: Any) -> None:
-        """Commit; without a time-out of ours (TESTING T6)."""
-        assert not arguments, "any time-out but librdkafka's own risks its state"
+    def commit_transaction(self, timeout: float = -1) -> None:
+        """Commit."""
+        self.commit_timeouts.append(timeout)
         self._call("commit")
 
     def abort_transaction(self, _timeout: float) -> None:

@@ -157,15 +157,16 @@ def test_commit_that_stays_retriable_past_the_deadline_is_unknown(bench: Bench) 
     bench.fail("commit", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 3)
     commit = bench.producers.commit_transaction
 
-    def slow(producer: ScriptedProducer) -> None:
+    def slow(producer: ScriptedProducer, timeout: float = -1) -> None:
         bench.clock.advance(20.0)
-        commit(producer)
+        commit(producer, timeout)
 
     bench.producers.commit_transaction = slow  # type: ignore[assignment,method-assign]
     with pytest.raises(CommitUnknownError) as caught:
         bench.commit(seconds=30.0)
     assert caught.value.code == "_TIMED_OUT"
     assert "abort" not in bench.made[0].calls
+    assert all(timeout <= 30.0 for timeout in bench.made[0].commit_timeouts)
 
 
 @pytest.mark.parametrize("retriable", [True, False])

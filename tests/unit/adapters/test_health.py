@@ -1,0 +1,71 @@
+"""Probes: live while the loop turns, ready while a member; one port for both and the metrics."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+
+import pytest
+
+from service.adapters.health import Health, HealthServer
+from tests.fakes.clock import FakeClock
+
+
+class Bench:
+    """A server on a free port of loopback."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.health = Health(self.clock, live_max_s=360.0)
+        self.server = HealthServer("127.0.0.1", 0, health=self.health, exposition=lambda: b"log_partitioner_x 1\n")
+        self.server.start()
+
+    def get(self, path: str) -> tuple[int, str]:
+        """Ask."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.server.port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    """Give a bench."""
+    made = Bench()
+    yield made
+    made.server.close()
+
+
+def test_live_while_the_loop_turns(bench: Bench) -> None:
+    """A flush may take its whole budget; a loop that stands longer is dead."""
+    bench.clock.advance(359.0)
+    assert bench.get("/livez")[0] == 200
+    bench.clock.advance(2.0)
+    status, why = bench.get("/livez")
+    assert (status, why) == (503, "last turn of the loop 361.0 s ago\n")
+    bench.health.beat()
+    assert bench.get("/livez")[0] == 200
+
+
+def test_ready_while_a_member_and_not_draining(bench: Bench) -> None:
+    """A worker that drains is alive, but takes no part any more."""
+    assert bench.get("/readyz") == (503, "not a member of the group yet\n")
+    bench.health.is_member = True
+    assert bench.get("/readyz")[0] == 200
+    bench.health.is_draining = True
+    assert bench.get("/readyz") == (503, "draining\n")
+    assert bench.get("/livez")[0] == 200
+
+
+def test_metrics_are_served(bench: Bench) -> None:
+    """Under the path and with the type that Prometheus expects."""
+    assert bench.get("/metrics") == (200, "log_partitioner_x 1\n")
+
+
+def test_query_does_not_matter_and_other_paths_are_not_there(bench: Bench) -> None:
+    """Some probes add a query."""
+    assert bench.get("/livez?verbose")[0] == 200
+    assert bench.get("/")[0] == 404

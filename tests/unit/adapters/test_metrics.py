@@ -1,0 +1,114 @@
+"""Metrics: names that Prometheus' linter accepts, closed labels, and no user in any of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from service.adapters.metrics import _COUNTERS, _GAUGES, _HISTOGRAMS, PrometheusMetrics
+from tests.fakes.metrics import RecordingMetrics
+
+ALL = {**_COUNTERS, **_GAUGES, **_HISTOGRAMS}
+# What `promtool check metrics` objects to, by its own rules (prometheus/client_golang, testutil/promlint).
+NOT_BASE_UNITS = (
+    "milliseconds", "ms", "minutes", "hours", "days", "kilobytes", "megabytes", "kb", "mb", "percent", "ratio_percent",
+)  # fmt: skip
+METRIC_TYPES = ("counter", "gauge", "histogram", "summary", "untyped")
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_name_keeps_the_rules_of_promlint(name: str) -> None:
+    """Snake case, base units, no type in the name, no reserved suffix."""
+    assert re.fullmatch(r"[a-z][a-z0-9_]*", name)
+    parts = name.split("_")
+    assert not set(parts) & set(NOT_BASE_UNITS)
+    assert not set(parts) & set(METRIC_TYPES)
+    assert not name.endswith(("_total", "_sum", "_count", "_bucket"))
+
+
+@pytest.mark.parametrize("name", sorted(name for name in ALL if "bytes" in name))
+def test_unit_stands_at_the_end(name: str) -> None:
+    """`_bytes` is a suffix, before the `_total` of counters."""
+    assert name.endswith("_bytes")
+
+
+@pytest.mark.parametrize("name", sorted(name for name in ALL if "seconds" in name and "since" not in name))
+def test_unit_of_time_stands_at_the_end(name: str) -> None:
+    """`_seconds` is a suffix, but where it is said since when (as in Prometheus' own `..._seconds_since_...`)."""
+    assert name.endswith("_seconds")
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_help_is_a_sentence(name: str) -> None:
+    """Whoever sees the metric reads what it is."""
+    text = ALL[name][0]
+    assert isinstance(text, str)
+    assert text.endswith(".")
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_labels_are_closed_sets_and_name_no_user(name: str) -> None:
+    """I11: nothing that comes from an entry; nothing without bound."""
+    allowed = {"cause", "outcome", "reason", "kind", "topic", "partition", "state", "worker", "boot", "version", "step"}
+    assert set(ALL[name][1]) <= allowed
+
+
+def test_exposition_is_read_by_a_parser_and_counters_end_in_total() -> None:
+    """What a scrape gets."""
+    metrics = PrometheusMetrics()
+    metrics.add("references", 3)
+    metrics.add("flushes", reason="interval", outcome="committed")
+    metrics.set("spool_bytes", 17)
+    metrics.observe("flush_step_seconds", 0.2, step="seal")
+    samples = {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(metrics.exposition().decode())
+        for sample in family.samples
+    }
+    assert samples["log_partitioner_references_total", ()] == 3
+    assert samples["log_partitioner_flushes_total", (("outcome", "committed"), ("reason", "interval"))] == 1
+    assert samples["log_partitioner_spool_bytes", ()] == 17
+    assert samples["log_partitioner_flush_step_seconds_count", (("step", "seal"),)] == 1
+
+
+def test_series_that_is_forgotten_is_gone() -> None:
+    """What another worker owns is not ours to report; forgetting twice is no error."""
+    metrics = PrometheusMetrics()
+    metrics.set("lag_records", 5, topic="source", partition="0")
+    metrics.set("lag_records", 6, topic="source", partition="1")
+    metrics.forget("lag_records", topic="source", partition="0")
+    metrics.forget("lag_records", topic="source", partition="0")
+    text = metrics.exposition().decode()
+    assert 'partition="0"' not in text
+    assert 'partition="1"' in text
+
+
+def test_gauge_is_read_back() -> None:
+    """The exposition computes an age from it."""
+    metrics = PrometheusMetrics()
+    metrics.set("last_commit_timestamp_seconds", 12.5)
+    assert metrics.value("last_commit_timestamp_seconds") == 12.5
+
+
+@pytest.mark.parametrize("metrics", [PrometheusMetrics(), RecordingMetrics()], ids=["real", "fake"])
+def test_undeclared_metric_or_label_is_an_error(metrics: PrometheusMetrics | RecordingMetrics) -> None:
+    """Every metric is declared in one file; a typo is not a new one. Holds for the fake, too."""
+    with pytest.raises(KeyError):
+        metrics.add("no_such_metric")
+    with pytest.raises((ValueError, AssertionError)):
+        metrics.add("flushes", reason="interval")
+    with pytest.raises((ValueError, AssertionError)):
+        metrics.add("flushes", reason="interval", outcome="committed", user="ann")
+
+
+@pytest.mark.parametrize("name", sorted(ALL))
+def test_declared_metric_is_used(name: str) -> None:
+    """A metric that nobody sets is a promise that nobody keeps."""
+    from pathlib import Path  # noqa: PLC0415
+
+    import service  # noqa: PLC0415
+
+    sources = [path for path in Path(service.__file__).parent.rglob("*.py") if path.name != "metrics.py"]
+    assert any(f'"{name}"' in path.read_text() for path in sources)
