@@ -37,15 +37,15 @@ class Scalar(Enum):
     STRING = "string"
     JSON = "json"
 
-    @property
-    def fields(self) -> int:
-        """How many fields a schema of this type has."""
-        return 0
+    fields: int
+    size: int
 
-    @property
-    def size(self) -> int:
-        """Bytes of schema text, estimated."""
-        return 40
+    def __init__(self, _text: str) -> None:
+        """Have no fields, and some bytes of schema text, as the types with parts do."""
+        self.fields = 0
+        self.size = 40
+
+    __hash__ = object.__hash__  # members are what they are compared by; Enum's own hashes the name, in Python
 
 
 class RecordType:
@@ -57,9 +57,12 @@ class RecordType:
 
     def __init__(self, by_name: dict[str, Type]) -> None:
         self.by_name = {name: by_name[name] for name in sorted(by_name)}
-        self.fields = sum(1 + child.fields for child in by_name.values())
-        # A name stands in the text at most three times (sanitised, original, record name), escaped to six bytes.
-        self.size = 80 + sum(60 + 4 * len(name) + child.size for name, child in by_name.items())
+        fields, size = len(by_name), 80
+        for name, child in by_name.items():
+            fields += child.fields
+            # A name stands in the text at most three times (sanitised, original, record name), escaped to six bytes.
+            size += 60 + 4 * len(name) + child.size
+        self.fields, self.size = fields, size
         self._hash = hash(tuple(self.by_name.items()))
 
     def __hash__(self) -> int:

@@ -258,9 +258,11 @@ class PartitionFile:
         return rows, out
 
     def _count_values(self, segment: _Segment) -> None:
-        for number, name in enumerate(segment.entry_type.by_name):
-            bit = 1 << number
-            self.non_nulls[name] += sum(count for mask, count in segment.masks.items() if not mask & bit)
+        counts = self.non_nulls
+        for mask, count in segment.masks.items():
+            for number, name in enumerate(segment.entry_type.by_name):
+                if not mask >> number & 1:
+                    counts[name] = counts.get(name, 0) + count
 
     def _rewrite(self, packed: bytes, entry_type: RecordType) -> bytes:
         rows, at = decode_long(packed, 0)
