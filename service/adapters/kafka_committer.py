@@ -29,6 +29,7 @@ from service.errors import (
 TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - librdkafka's own codes begin with an underscore
 _INIT_TRY_S = 10.0
 _ABORT_S = 10.0
+_COMMIT_TRY_S = 1.0
 _HOPELESS = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -146,10 +147,14 @@ class KafkaCommitter:
                 return
 
     def _end(self, producer: confluent_kafka.Producer, deadline: Deadline) -> None:
-        """Commit; the time-out is librdkafka's own, any other risks its state (TESTING T6)."""
+        """Commit, within the deadline.
+
+        Without a time-out librdkafka asks for as long as the coordinator is out of reach. With one its state may be
+        wrong afterwards (TESTING T6), which is no matter here: a producer is never used again.
+        """
         while True:
             try:
-                producer.commit_transaction()
+                producer.commit_transaction(max(_COMMIT_TRY_S, deadline.remaining_s()))
             except (KafkaException, SystemError) as error:
                 problem = _problem_of(error)
                 if problem is None:
