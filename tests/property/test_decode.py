@@ -1,0 +1,162 @@
+# ruff: noqa: FBT001 - booleans are drawn
+"""Bytes to entries: never an exception, nothing lost from the count, all entries can be written (DESIGN 3.1)."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import partial
+from typing import Any, Literal
+
+import msgspec
+import pytest
+from backports import zstd
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.core.decode import Decoded, InputRules, RecordDecoder
+from service.core.json_text import JsonDecoder, UndecodableError, split_array, split_object
+from tests.property.avro_reading import canonical
+from tests.strategies import json_values, names
+
+ENTRIES_MAX = 50
+json_entries = st.dictionaries(names, json_values(), max_size=4)
+json_texts = st.tuples(
+    st.lists(json_entries | json_values(), max_size=4), st.booleans(), st.sampled_from([None, 1])
+).map(lambda drawn: json.dumps(drawn[0], ensure_ascii=drawn[1], indent=drawn[2]).encode())
+BITS = [b'"', b"\\", b"[", b"]", b"{", b"}", b",", b":", b"\xff", b"\\ud800", b"NaN", b"\n", b"1e999999999999999999999",
+        b"-", b"\xef\xbb\xbf", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"tru", b"0" * 20, b"9" * 4400, b"\0"]  # fmt: skip
+compressions = st.sampled_from([bytes, gzip.compress, zstd.compress])
+formats = st.sampled_from(["json", "ndjson"])
+
+
+@st.composite
+def mutated(draw: st.DrawFn, texts: st.SearchStrategy[bytes]) -> bytes:
+    """Break a text in a few places."""
+    text = draw(texts)
+    for _ in range(draw(st.integers(1, 3))):
+        at = draw(st.integers(0, len(text)))
+        text = text[:at] + draw(st.sampled_from(BITS) | st.binary(max_size=3)) + text[at + draw(st.integers(0, 3)) :]
+    return text
+
+
+def decoder(form: Literal["json", "ndjson"] = "json", *, entries_field: str | None = None) -> RecordDecoder:
+    """Make a decoder with small limits."""
+    rules = InputRules(form, entries_field, record_bytes_max=20_000, entries_per_record_max=ENTRIES_MAX)
+    return RecordDecoder(rules, JsonDecoder(keep_inexact_text=True))
+
+
+def check(decoded: Decoded) -> None:
+    """W3 for one record: each index is an entry or bad, once; a whole record is one bad entry; all can be written."""
+    found = [index for index, _ in decoded.entries] + [bad.number for bad in decoded.bad]
+    if None in found:
+        assert found == [None]
+    else:
+        assert sorted(map(int, filter(lambda index: index is not None, found))) == list(range(len(found)))
+    assert len(found) <= ENTRIES_MAX
+    for _, entry in decoded.entries:
+        assert type(entry) is dict
+        msgspec.json.encode(entry)  # refuses what no UTF-8 can hold
+
+
+@given(formats, st.sampled_from([None, "entries", "a"]), st.binary(max_size=60))
+def test_decoding_arbitrary_bytes_never_raises_and_counts_everything(
+    form: Any, entries_field: str | None, value: bytes
+) -> None:
+    """Whatever a producer writes becomes entries and dead letters that add up (W3)."""
+    check(decoder(form, entries_field=entries_field).decode(value))
+
+
+@given(formats, st.sampled_from([None, "entries", "a"]), mutated(json_texts), compressions)
+def test_decoding_broken_json_never_raises_and_counts_everything(
+    form: Any, entries_field: str | None, text: bytes, compress: Any
+) -> None:
+    """Text that was JSON once becomes entries and dead letters that add up (W3)."""
+    check(decoder(form, entries_field=entries_field).decode(compress(text)))
+
+
+@given(mutated(st.tuples(json_texts, compressions).map(lambda drawn: drawn[1](drawn[0]))))
+def test_decoding_broken_compression_never_raises(value: bytes) -> None:
+    """A damaged gzip member or zstd frame is a dead letter, not the end of the worker."""
+    check(decoder().decode(value))
+
+
+@given(mutated(st.dictionaries(names, json_entries | st.lists(json_entries)).map(json.dumps).map(str.encode)))
+def test_decoding_a_broken_envelope_never_raises(text: bytes) -> None:
+    """An envelope with any of its members damaged becomes entries and dead letters that add up (W3)."""
+    check(decoder(entries_field="a").decode(text))
+
+
+@given(st.lists(json_entries, max_size=6), st.booleans(), compressions)
+def test_decoding_valid_records_gives_the_values_of_the_standard_library(
+    some: list[dict[str, Any]],
+    ascii_only: bool,
+    compress: Any,
+) -> None:
+    """Array, lines and envelope of the same entries decode to the same values, which are those of `json`."""
+    texts = [json.dumps(entry, ensure_ascii=ascii_only) for entry in some]
+    envelope = f'{{"v": 1, "entries": [{",".join(texts)}]}}'
+    for rules, text in (
+        (decoder(), f"[{','.join(texts)}]"),
+        (decoder("ndjson"), "\r\n".join(["", *texts])),
+        (decoder(entries_field="entries"), envelope),
+    ):
+        decoded = rules.decode(compress(text.encode()))
+        assert not decoded.bad
+        assert [index for index, _ in decoded.entries] == list(range(len(some)))
+        assert [_exact(entry) for _, entry in decoded.entries] == [_exact(json.loads(text)) for text in texts]
+
+
+def _exact(value: Any) -> Any:
+    return json.dumps(canonical(value), default=str, sort_keys=True)
+
+
+@pytest.mark.parametrize(
+    "bad", ["tru", "NaN", '{"a":}', '"\\ud800"', '{"a":1e}', '{"\\ud800":1}', "[1 2]", '{"a" 1}', ""]
+)
+@given(before=st.lists(json_entries, max_size=3), after=st.lists(json_entries, min_size=1, max_size=3))
+def test_one_bad_element_costs_its_neighbours_nothing(bad: str, before: list[Any], after: list[Any]) -> None:
+    """In an array, in lines, and in an envelope, all elements but the bad one decode as they do alone."""
+    texts = [*map(json.dumps, before), bad, *map(json.dumps, after)]
+    joined = ",".join(texts)
+    for rules, text in (
+        (decoder(), f"[{joined}]"),
+        (decoder("ndjson"), "\n".join(line or "x" for line in texts)),
+        (decoder(entries_field="e"), f'{{"e": [{joined}]}}'),
+    ):
+        decoded = rules.decode(text.encode())
+        assert [one.number for one in decoded.bad] == [len(before)]
+        expected = [(i, e) for i, e in enumerate([*before, None, *after]) if i != len(before)]
+        assert [(i, _exact(e)) for i, e in decoded.entries] == [(i, _exact(e)) for i, e in expected]
+
+
+@given(st.lists(json_values(), max_size=6), st.booleans(), st.sampled_from([None, 1, "\t"]))
+def test_split_array_of_valid_json_gives_the_texts_of_its_elements(
+    items: list[Any],
+    ascii_only: bool,
+    indent: Any,
+) -> None:
+    """Splitting agrees with parsing, whatever strings and brackets the elements hold."""
+    text = json.dumps(items, ensure_ascii=ascii_only, indent=indent)
+    assert [json.loads(part) for part in split_array(text.encode(), elements_max=6)] == json.loads(text)
+
+
+@given(st.dictionaries(names, json_values(), max_size=6), st.booleans())
+def test_split_object_of_valid_json_gives_the_texts_of_its_values(
+    value: dict[str, Any],
+    ascii_only: bool,
+) -> None:
+    """Splitting agrees with parsing, keys included."""
+    text = json.dumps(value, ensure_ascii=ascii_only).encode()
+    assert {name: json.loads(part) for name, part in split_object(text).items()} == value
+
+
+@given(mutated(json_texts), st.integers(0, 3))
+def test_split_of_anything_gives_parts_or_a_reason(text: bytes, elements_max: int) -> None:
+    """Splitting never raises anything but its own error, and never gives more parts than asked for."""
+    for split in (partial(split_array, elements_max=elements_max), split_object):
+        try:
+            parts = split(text)
+        except UndecodableError as error:
+            parts = [error.reason.value.encode()]
+        assert split is split_object or len(parts) <= max(elements_max, 1)

@@ -1,0 +1,165 @@
+"""Rows as bytes: the walking and the compiled encoder, against each other, inference and fastavro."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import fastavro
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.core.avro_schema import row_schema
+from service.core.lattice import RecordType, join_records
+from service.core.model import RootLink, SourceRecord, TopicPartition
+from service.core.row_decoder import decode_entry
+from service.core.row_encoder import WALKED_ENTRIES, EntryEncoder, Misfit, compile_encoder, walk_entry
+from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_rest, encode_user, skip_meta
+from service.core.schema_infer import TooDeepError, infer_entry
+from tests.property.avro_reading import canonical, entry_fields, to_datum
+from tests.strategies import LIMITS, entries_near, entry_types, texts
+
+META: dict[str, Any] = {
+    "user": "ann", "event_time": 1_714_557_600_000_000, "id": None, "topic": "app", "partition": 3, "offset": 2**40,
+    "index": 7, "timestamp": -1, "root": None,
+}  # fmt: skip
+META_BYTES = encode_meta(
+    user=encode_user("ann"),
+    event_time_us=1_714_557_600_000_000,
+    unique_id=encode_id(None),
+    origin=encode_origin(SourceRecord(TopicPartition("app", 3), 2**40, None, None, None, ())),
+    index=7,
+    rest=encode_rest(None, None),
+)
+types_and_entries = entry_types().flatmap(lambda kind: st.tuples(st.just(kind), entries_near(kind)))
+Outcome = tuple[str, bytes, int]
+
+
+def outcome(encode: Any, entry: dict[str, Any]) -> Outcome:
+    """Encode, and say what came of it."""
+    out = bytearray(b"before")
+    try:
+        mask = encode(entry, out)
+    except (Misfit, TooDeepError) as refused:
+        return type(refused).__name__, b"", 0
+    assert out.startswith(b"before")
+    return "encoded", bytes(out[6:]), mask
+
+
+def walked(kind: RecordType, entry: dict[str, Any]) -> Outcome:
+    """Encode by walking."""
+    return outcome(lambda value, out: walk_entry(kind, value, out, LIMITS), entry)
+
+
+@given(types_and_entries)
+def test_compiled_encoder_and_walking_one_agree_in_everything(drawn: tuple[RecordType, dict[str, Any]]) -> None:
+    """The compiled encoder writes the same bytes, gives the same mask and refuses the same entries."""
+    kind, entry = drawn
+    assert outcome(compile_encoder(kind, LIMITS), entry) == walked(kind, entry)
+
+
+@given(types_and_entries)
+def test_encoder_accepts_exactly_the_entries_its_type_holds(drawn: tuple[RecordType, dict[str, Any]]) -> None:
+    """An entry is encoded if and only if joining its type would change nothing: the steady state needs no inference."""
+    kind, entry = drawn
+    try:
+        inferred = infer_entry(entry, LIMITS)
+    except TooDeepError:
+        assert walked(kind, entry)[0] != "encoded"
+        return
+    held = join_records(kind, inferred, object_keys_max=LIMITS.object_keys_max) is kind
+    assert walked(kind, entry)[0] == ("encoded" if held else "Misfit")
+
+
+@given(types_and_entries)
+def test_encoded_row_is_what_fastavro_writes(drawn: tuple[RecordType, dict[str, Any]]) -> None:
+    """Byte for byte: fastavro with the published schema writes the same row."""
+    kind, entry = drawn
+    encoded = walked(kind, entry)
+    if encoded[0] != "encoded":
+        return
+    schema = json.loads(row_schema(kind).text)
+    expected = io.BytesIO()
+    fastavro.schemaless_writer(expected, schema, {"_meta": META, **to_datum(entry_fields(schema), entry)})
+    assert META_BYTES + encoded[1] == expected.getvalue()
+
+
+@given(types_and_entries)
+def test_null_mask_has_the_bits_of_fields_without_a_value(drawn: tuple[RecordType, dict[str, Any]]) -> None:
+    """Bit i says that the i-th field by name is null or absent."""
+    kind, entry = drawn
+    what, _, mask = walked(kind, entry)
+    if what == "encoded":
+        assert mask == sum(1 << n for n, name in enumerate(kind.by_name) if entry.get(name) is None)
+
+
+@given(types_and_entries)
+def test_decoded_row_is_equal_to_its_entry_and_encodes_the_same(drawn: tuple[RecordType, dict[str, Any]]) -> None:
+    """Decoding undoes encoding up to absent = null, and what was decoded gives the same bytes again."""
+    kind, entry = drawn
+    what, data, mask = walked(kind, entry)
+    if what != "encoded":
+        return
+    decoded, at = decode_entry(kind, data, 0)
+    assert at == len(data)
+    assert walked(kind, decoded)[1:] == (data, mask) or _drops_nulls(entry)
+    again, _ = decode_entry(kind, walked(kind, decoded)[1], 0)
+    assert _plain(again) == _plain(decoded)
+
+
+def _plain(value: Any) -> Any:
+    """Parse what is kept as JSON text, to compare it by value."""
+    if isinstance(value, dict):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return bytes(value) if type(value).__name__ == "Raw" else canonical(value)
+
+
+def _drops_nulls(value: Any) -> bool:
+    """Whether a null inside an object may be left out by decoding, which shortens maps and JSON."""
+    if isinstance(value, dict):
+        return any(item is None or _drops_nulls(item) for item in value.values())
+    return isinstance(value, list) and any(map(_drops_nulls, value))
+
+
+@given(types_and_entries)
+def test_entry_encoder_goes_over_to_the_compiled_one_unnoticed(drawn: tuple[RecordType, dict[str, Any]]) -> None:
+    """Before and after a type has shown that it stays, entries are encoded alike."""
+    kind, entry = drawn
+    encoder = EntryEncoder(kind, LIMITS)
+    expected = walked(kind, entry)
+    for _ in range(WALKED_ENTRIES + 2):
+        assert outcome(encoder.encode, entry) == expected
+    assert encoder.encode.__name__ == "encode"
+
+
+@given(
+    user=texts, time=st.integers(-(2**55), 2**55), unique_id=st.none() | texts, topic=texts,
+    numbers=st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1)),
+    timestamp=st.none() | st.integers(0, 2**50),
+    root=st.none() | st.builds(RootLink, texts, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
+)  # fmt: skip
+def test_meta_bytes_are_what_fastavro_reads_and_end_where_skipped(
+    user: str, time: int, unique_id: str | None, topic: str, numbers: tuple[int, int, int], timestamp: int | None,
+    root: RootLink | None,
+) -> None:  # fmt: skip
+    """`_meta` says who, when and where from, whatever these are; `skip_meta` finds its end."""
+    partition, offset, index = numbers
+    record = SourceRecord(TopicPartition(topic, partition), offset, timestamp, None, None, ())
+    data = encode_meta(
+        user=encode_user(user), event_time_us=time, unique_id=encode_id(unique_id), origin=encode_origin(record),
+        index=index, rest=encode_rest(timestamp, root),
+    )  # fmt: skip
+    schema = json.loads(row_schema(RecordType({})).text)["fields"][0]["type"]
+    for field in schema["fields"]:
+        if isinstance(field["type"], dict):
+            del field["type"]["logicalType"]  # plain numbers, also outside datetime's years
+    expected = {
+        "user": user, "event_time": time, "id": unique_id, "topic": topic, "partition": partition, "offset": offset,
+        "index": index, "timestamp": -1 if timestamp is None else timestamp,
+        "root": None if root is None else root._asdict(),
+    }  # fmt: skip
+    assert fastavro.schemaless_reader(io.BytesIO(data), schema, None) == expected
+    assert skip_meta(b"x" + data + b"y", 1) == 1 + len(data)

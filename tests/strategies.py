@@ -1,0 +1,107 @@
+"""Hypothesis strategies for what flows through core: JSON values, entries, types of the lattice, records.
+
+Names and bounds are few and small on purpose: fields have to meet, and limits have to be reached.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar, Type
+from service.core.schema_infer import INT64_MAX, INT64_MIN, LONG53_MAX
+
+LIMITS = Limits(depth_max=3, object_keys_max=3, json_depth_max=6)
+
+texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8)
+names = st.sampled_from(["a", "b", "c", "A", "a-b", "a_x2Db", "_meta", "1", "é", "x.y", ""]) | texts
+integers = st.sampled_from(
+    [0, 1, -1, LONG53_MAX, -LONG53_MAX, LONG53_MAX + 1, INT64_MAX, INT64_MIN, INT64_MAX + 1, INT64_MIN - 1, 10**40]
+) | st.integers(-(2**70), 2**70)
+floats = st.floats(allow_nan=False, allow_infinity=False)
+numbers_as_text = st.sampled_from([b"1e400", b"-1e999", b"0.1234567890123456789012345", b"1e-400"]).map(msgspec.Raw)
+scalars = st.none() | st.booleans() | integers | floats | texts | numbers_as_text
+
+
+def values(*, leaves: int = 12) -> st.SearchStrategy[Any]:
+    """Make any value that decoding yields."""
+    return st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=5),
+        max_leaves=leaves,
+    )
+
+
+def entries(*, leaves: int = 12) -> st.SearchStrategy[dict[str, Any]]:
+    """Make an entry of any shape."""
+    return st.dictionaries(names, values(leaves=leaves), max_size=5)
+
+
+json_scalars = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | floats | texts
+
+
+def json_values() -> st.SearchStrategy[Any]:
+    """Make what `json.dumps` writes and `json.loads` reads back."""
+    return st.recursive(
+        json_scalars,
+        lambda inner: st.lists(inner, max_size=4) | st.dictionaries(names, inner, max_size=4),
+        max_leaves=10,
+    )
+
+
+def types(limits: Limits = LIMITS, *, depth: int = 2) -> st.SearchStrategy[Type]:
+    """Make a type that can stand at `depth`: nothing with parts beyond the depth rule, no record with too many keys."""
+    plain: st.SearchStrategy[Type] = st.sampled_from(list(Scalar))
+    if depth > limits.depth_max:
+        return plain
+    inner = types(limits, depth=depth + 1)
+    return (
+        plain
+        | record_types(inner, keys_max=limits.object_keys_max)
+        | st.builds(ArrayType, inner)
+        | st.builds(MapType, inner)
+    )
+
+
+def record_types(inner: st.SearchStrategy[Type], *, keys_max: int) -> st.SearchStrategy[RecordType]:
+    """Make a record of such fields."""
+    return st.dictionaries(names, inner, max_size=keys_max).map(RecordType)
+
+
+def entry_types(limits: Limits = LIMITS) -> st.SearchStrategy[RecordType]:
+    """Make the type of an entry; its top level may have any number of keys."""
+    return record_types(types(limits), keys_max=6)
+
+
+@st.composite
+def entries_near(draw: st.DrawFn, record: RecordType) -> dict[str, Any]:
+    """Make an entry that fits a type, or nearly does."""
+    entry = {name: draw(_near(child)) for name, child in record.by_name.items() if draw(st.booleans())}
+    if draw(st.integers(0, 7)) == 0:
+        entry |= draw(entries(leaves=4))
+    return entry
+
+
+def _near(child: Type) -> st.SearchStrategy[Any]:
+    exact = _fitting(child)
+    return st.integers(0, 11).flatmap(lambda dice: values(leaves=3) if dice == 0 else st.none() if dice == 1 else exact)
+
+
+def _fitting(child: Type) -> st.SearchStrategy[Any]:
+    if isinstance(child, RecordType):
+        return entries_near(child)
+    if isinstance(child, ArrayType):
+        return st.lists(_near(child.item), max_size=3)
+    if isinstance(child, MapType):
+        return st.dictionaries(names, _near(child.value), max_size=6)
+    return {
+        Scalar.NULL: st.none(),
+        Scalar.BOOL: st.booleans(),
+        Scalar.LONG53: st.integers(-LONG53_MAX, LONG53_MAX),
+        Scalar.LONG64: st.integers(INT64_MIN, INT64_MAX),
+        Scalar.DOUBLE: floats | st.integers(-LONG53_MAX, LONG53_MAX),
+        Scalar.STRING: texts,
+        Scalar.JSON: values(leaves=6),
+    }[child]

@@ -1,0 +1,204 @@
+# ruff: noqa: FBT003 - events in a table are written by position
+"""Each arrow of the state diagram by a literal event; random walks are in tests/property."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from service.core import machine
+from service.core.flush_policy import FlushReason
+from service.core.machine import (
+    NOTHING,
+    After,
+    Assigned,
+    Discard,
+    Effect,
+    Event,
+    Failed,
+    Flush,
+    FlushCommitted,
+    FlushDiscarded,
+    FlushDue,
+    InvalidTransitionError,
+    Leave,
+    Lost,
+    Own,
+    Pause,
+    Phase,
+    Release,
+    Resume,
+    Revoked,
+    Rewind,
+    StopRequested,
+    Tick,
+    WorkerState,
+    check,
+    handle,
+)
+from service.core.model import TopicPartition
+
+A, B, C = (TopicPartition("app", number) for number in range(3))
+AB, ONLY_A, ONLY_C = frozenset({A, B}), frozenset({A}), frozenset({C})
+IDLE = WorkerState()
+CONSUMING = WorkerState(Phase.CONSUMING, generation=3, owned=AB)
+
+
+def flushing(**after: object) -> WorkerState:
+    """Make the state in which a flush is under way."""
+    return replace(CONSUMING, phase=Phase.FLUSHING, after=After(**after))  # type: ignore[arg-type]
+
+
+def step(state: WorkerState, event: Event) -> tuple[WorkerState, tuple[Effect, ...]]:
+    """Handle one event."""
+    return handle(state, event, backoff_max_s=30)
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "phase", "owned", "generation", "effects"),
+    [
+        (IDLE, Assigned(AB, False, 0), Phase.CONSUMING, AB, 1, (Own(AB),)),
+        (IDLE, Assigned(NOTHING, False, 0), Phase.IDLE, NOTHING, 1, ()),
+        (IDLE, Revoked(AB, False, 0), Phase.IDLE, NOTHING, 1, ()),
+        (IDLE, Lost(AB, 0), Phase.IDLE, NOTHING, 1, (Discard(),)),
+        (IDLE, StopRequested(False, 0), Phase.STOPPED, NOTHING, 0, (Leave(),)),
+        (CONSUMING, Assigned(frozenset({B, C}), False, 0), Phase.CONSUMING, AB | ONLY_C, 4, (Own(ONLY_C),)),
+        (CONSUMING, Assigned(ONLY_C, True, 0), Phase.FLUSHING, AB, 3, (Flush(FlushReason.ASSIGNED),)),
+        (CONSUMING, Revoked(ONLY_A, False, 0), Phase.CONSUMING, frozenset({B}), 4, (Release(ONLY_A),)),
+        (CONSUMING, Revoked(AB, False, 0), Phase.IDLE, NOTHING, 4, (Release(AB),)),
+        (CONSUMING, Revoked(ONLY_A, True, 0), Phase.FLUSHING, AB, 3, (Flush(FlushReason.REVOKED),)),
+        (CONSUMING, Revoked(ONLY_C, False, 0), Phase.CONSUMING, AB, 4, ()),
+        (CONSUMING, Lost(ONLY_A, 0), Phase.CONSUMING, frozenset({B}), 4,
+         (Discard(), Release(ONLY_A), Rewind(frozenset({B})))),
+        (CONSUMING, Lost(AB, 0), Phase.IDLE, NOTHING, 4, (Discard(), Release(AB))),
+        (CONSUMING, FlushDue(FlushReason.BYTES, 0), Phase.FLUSHING, AB, 3, (Flush(FlushReason.BYTES),)),
+        (CONSUMING, StopRequested(True, 0), Phase.FLUSHING, AB, 3, (Flush(FlushReason.STOPPING),)),
+        (CONSUMING, StopRequested(False, 0), Phase.STOPPED, AB, 3, (Leave(),)),
+        (CONSUMING, Failed(0), Phase.FAILED, AB, 3, (Discard(),)),
+        (flushing(), FlushCommitted(0), Phase.CONSUMING, AB, 3, ()),
+        (flushing(own=ONLY_C), FlushCommitted(0), Phase.CONSUMING, AB | ONLY_C, 4, (Own(ONLY_C),)),
+        (flushing(release=ONLY_A), FlushCommitted(0), Phase.CONSUMING, frozenset({B}), 4, (Release(ONLY_A),)),
+        (flushing(release=AB), FlushCommitted(0), Phase.IDLE, NOTHING, 4, (Release(AB),)),
+        (flushing(stop=True), FlushCommitted(0), Phase.STOPPED, AB, 3, (Leave(),)),
+        (flushing(), FlushDiscarded(False, 0), Phase.CONSUMING, AB, 3, (Discard(), Pause(1), Rewind(AB))),
+        (flushing(own=ONLY_C), FlushDiscarded(False, 0), Phase.CONSUMING, AB | ONLY_C, 4,
+         (Discard(), Pause(1), Rewind(AB), Own(ONLY_C))),
+        (flushing(release=ONLY_A), FlushDiscarded(False, 0), Phase.CONSUMING, frozenset({B}), 4,
+         (Discard(), Pause(1), Rewind(frozenset({B})), Release(ONLY_A))),
+        (flushing(release=AB), FlushDiscarded(True, 0), Phase.IDLE, NOTHING, 4, (Discard(), Pause(1), Release(AB))),
+        (flushing(stop=True), FlushDiscarded(True, 0), Phase.STOPPED, AB, 3, (Discard(), Leave())),
+        (flushing(release=AB), Failed(0), Phase.FAILED, AB, 3, (Discard(),)),
+    ],
+)  # fmt: skip
+def test_event_in_a_state_leads_to_the_next_with_its_effects(
+    state: WorkerState,
+    event: Event,
+    phase: Phase,
+    owned: frozenset[TopicPartition],
+    generation: int,
+    effects: tuple[Effect, ...],
+) -> None:
+    """The table of the control plane, row by row."""
+    new, done = step(state, event)
+    assert (new.phase, new.owned, new.generation, done) == (phase, owned, generation, effects)
+
+
+@pytest.mark.parametrize(
+    ("state", "event"),
+    [
+        (IDLE, FlushDue(FlushReason.BYTES, 0)),
+        (IDLE, Assigned(AB, True, 0)),
+        (IDLE, FlushCommitted(0)),
+        (IDLE, FlushDiscarded(True, 0)),
+        (CONSUMING, FlushCommitted(0)),
+        (CONSUMING, FlushDiscarded(False, 0)),
+        (flushing(), FlushDue(FlushReason.BYTES, 0)),
+        (flushing(), Assigned(AB, False, 0)),
+        (flushing(), Revoked(AB, False, 0)),
+        (flushing(), Lost(AB, 0)),
+        (flushing(), StopRequested(True, 0)),
+        (flushing(), Tick(0)),
+    ],
+)
+def test_event_that_cannot_happen_in_a_state_is_a_bug(state: WorkerState, event: Event) -> None:
+    """W7, W8: while FLUSHING nothing else happens, because one thread does both; an empty batch is never flushed."""
+    with pytest.raises(InvalidTransitionError):
+        step(state, event)
+
+
+@pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.FAILED])
+def test_final_state_only_releases(phase: Phase) -> None:
+    """W6: closing the consumer still revokes; nothing is flushed, owned or left again."""
+    state = replace(CONSUMING, phase=phase)
+    for event in (Assigned(ONLY_C, True, 0), StopRequested(True, 0), Tick(0), Failed(0), FlushCommitted(0),
+                  FlushDiscarded(True, 0), FlushDue(FlushReason.BYTES, 0), Revoked(ONLY_C, True, 0)):  # fmt: skip
+        assert step(state, event) == (state, ())
+    new, effects = step(state, Revoked(ONLY_A, True, 0))
+    assert (new.owned, effects) == (frozenset({B}), (Release(ONLY_A),))
+    assert step(new, Lost(AB, 0))[1] == (Release(frozenset({B})),)
+
+
+def test_pauses_grow_with_discards_in_a_row_and_end_with_a_commit() -> None:
+    """1, 2, 4 ... seconds up to the setting; a commit begins anew."""
+    state, pauses = CONSUMING, []
+    for n in range(8):
+        state, _ = step(state, FlushDue(FlushReason.BYTES, n))
+        state, effects = step(state, FlushDiscarded(False, n))
+        pauses += [effect.seconds for effect in effects if isinstance(effect, Pause)]
+    assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
+    state, _ = step(state, FlushDue(FlushReason.BYTES, 9))
+    state, _ = step(state, FlushCommitted(9))
+    state, _ = step(state, FlushDue(FlushReason.BYTES, 10))
+    assert Pause(1) in step(state, FlushDiscarded(False, 10))[1]
+
+
+def test_pause_ends_at_the_first_tick_after_its_time() -> None:
+    """Polling goes on meanwhile, also through a rebalance."""
+    state, _ = step(flushing(), FlushDiscarded(False, 100))
+    assert state.paused_until_s == 101
+    assert step(state, Tick(100.9)) == (state, ())
+    state, _ = step(state, Revoked(AB, False, 100.9))
+    state, effects = step(state, Tick(101))
+    assert (state.paused_until_s, effects) == (None, (Resume(),))
+    assert step(state, Tick(102)) == (state, ())
+
+
+@pytest.mark.parametrize(
+    ("failures", "phase"),
+    [
+        ([(True, 0), (True, 100), (True, 299)], Phase.FAILED),
+        ([(True, 0), (True, 100), (True, 300)], Phase.CONSUMING),
+        ([(True, 0), (False, 100), (True, 200), (False, 250)], Phase.CONSUMING),
+        ([(True, 0), (False, 100), (True, 200), (True, 250)], Phase.FAILED),
+        ([(False, n) for n in range(20)], Phase.CONSUMING),
+    ],
+)
+def test_three_failures_in_five_minutes_end_the_process(failures: list[tuple[bool, float]], phase: Phase) -> None:
+    """Fatal and unknown outcomes count, ordinary discards do not, old ones are forgotten (DESIGN 4.2)."""
+    state = CONSUMING
+    for counts, at_s in failures:
+        state, _ = step(state, FlushDue(FlushReason.INTERVAL, at_s))
+        state, effects = step(state, FlushDiscarded(counts, at_s))
+    assert state.phase is phase
+    assert (Leave() in effects) == (phase is Phase.FAILED)
+
+
+@pytest.mark.parametrize(
+    ("state", "message"),
+    [
+        (replace(CONSUMING, after=After(stop=True)), "waits in"),
+        (replace(IDLE, owned=AB), "idle, but owns"),
+        (replace(CONSUMING, owned=NOTHING), "owns nothing"),
+        (flushing(own=ONLY_A), "assigned twice"),
+    ],
+)
+def test_state_that_contradicts_itself_is_noticed(state: WorkerState, message: str) -> None:
+    """What holds in every state is asserted after every event."""
+    with pytest.raises(AssertionError, match=re.escape(message)):
+        check(state)
+
+
+def test_every_phase_has_successors_and_final_ones_only_themselves() -> None:
+    """The table names all phases."""
+    assert machine.SUCCESSORS.keys() == set(Phase)
+    assert all(machine.SUCCESSORS[phase] == {phase} for phase in (Phase.STOPPED, Phase.FAILED))

@@ -1,0 +1,25 @@
+"""Object keys as downstream tools see them (DESIGN 3.4)."""
+
+from service.core.model import PartitionKey
+from service.core.object_key import data_key, dead_letter_key, schema_key
+
+
+def test_data_key_names_partition_batch_and_number() -> None:
+    """Hive-style directories that any tool understands."""
+    key = PartitionKey("ann/../x", "2024-05-01", 7)
+    expected = "logs/user=ann%2F%2E%2E%2Fx/date=2024-05-01/hour=07/b1-3.avro"
+    assert data_key("logs", key, batch_id="b1", number=3) == expected
+
+
+def test_data_key_of_another_attempt_differs() -> None:
+    """No object is ever overwritten: an attempt that may have left something gets another key."""
+    keys = {
+        data_key("logs", PartitionKey("ann", "2024-05-01", 7), batch_id="b1", number=3, attempt=n) for n in range(4)
+    }
+    assert len(keys) == 4
+
+
+def test_keys_of_schemas_and_dead_letters_lie_beside_the_users() -> None:
+    """Neither can be taken for a user's directory."""
+    assert schema_key("logs", "ab12") == "logs/_schemas/ab12.avsc"
+    assert dead_letter_key("logs", batch_id="b1", number=2) == "logs/_dead-letters/b1-2"
