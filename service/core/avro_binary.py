@@ -52,5 +52,10 @@ def encode_string(value: str) -> bytes:
 
 def decode_string(data: bytes, at: int) -> tuple[str, int]:
     """Decode a string at `at`; returns the value and the position behind it."""
-    length, at = decode_long(data, at)
+    length = data[at]
+    at += 1
+    if length < _CONTINUES:
+        length >>= 1  # it is never negative
+    else:
+        length, at = decode_long(data, at - 1)
     return data[at : at + length].decode(), at + length

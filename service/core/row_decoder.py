@@ -6,6 +6,7 @@ null fields are left out (DESIGN 3.2: absent = null).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -18,10 +19,12 @@ def decode_entry(record: RecordType, data: bytes, at: int) -> tuple[dict[str, An
     """Decode the fields of a record at `at`; returns the entry and the position behind it."""
     entry: dict[str, Any] = {}
     for name, child in record.by_name.items():
-        if data[at]:
-            entry[name], at = _decode_present(child, data, at + 1)
-        else:
+        if not data[at]:
             at += 1
+        elif child is Scalar.STRING:  # most are
+            entry[name], at = decode_string(data, at + 1)
+        else:
+            entry[name], at = _decode_present(child, data, at + 1)
     return entry, at
 
 
@@ -31,7 +34,7 @@ def _decode_nullable(child: Type, data: bytes, at: int) -> tuple[Any, int]:
 
 def _decode_present(child: Type, data: bytes, at: int) -> tuple[Any, int]:
     if isinstance(child, Scalar):
-        return _decode_scalar(child, data, at)
+        return _SCALARS[child](data, at)
     if isinstance(child, RecordType):
         return decode_entry(child, data, at) if child.by_name else ({}, at + 1)
     if isinstance(child, ArrayType):
@@ -53,18 +56,25 @@ def _decode_map(child: MapType, data: bytes, at: int) -> tuple[dict[str, Any], i
     return values, at + 1 if count else at
 
 
-def _decode_scalar(scalar: Scalar, data: bytes, at: int) -> tuple[Any, int]:
-    match scalar:
-        case Scalar.LONG53 | Scalar.LONG64:
-            return decode_long(data, at)
-        case Scalar.DOUBLE:
-            return decode_double(data, at)
-        case Scalar.BOOL:
-            return data[at] == 1, at + 1
-        case Scalar.STRING:
-            return decode_string(data, at)
-        case Scalar.JSON:
-            length, at = decode_long(data, at)
-            return msgspec.Raw(data[at : at + length]), at + length
-        case Scalar.NULL:
-            raise AssertionError("a null-typed value is always written as null")
+def _decode_json(data: bytes, at: int) -> tuple[msgspec.Raw, int]:
+    length, at = decode_long(data, at)
+    return msgspec.Raw(data[at : at + length]), at + length
+
+
+def _decode_bool(data: bytes, at: int) -> tuple[bool, int]:
+    return data[at] == 1, at + 1
+
+
+def _decode_null(_data: bytes, _at: int) -> tuple[None, int]:
+    raise AssertionError("a null-typed value is always written as null")
+
+
+_SCALARS: dict[Scalar, Callable[[bytes, int], tuple[Any, int]]] = {
+    Scalar.NULL: _decode_null,
+    Scalar.BOOL: _decode_bool,
+    Scalar.LONG53: decode_long,
+    Scalar.LONG64: decode_long,
+    Scalar.DOUBLE: decode_double,
+    Scalar.STRING: decode_string,
+    Scalar.JSON: _decode_json,
+}
