@@ -1,0 +1,410 @@
+# ruff: noqa: E501 - a rule is a line
+"""Settings: sources, refusals, rules between them, secrets, and what librdkafka is told (DESIGN 4.7, W10)."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service import cli, config
+from service.adapters.kafka_options import (
+    PINNED_CONSUMER,
+    PINNED_PRODUCER,
+    REFUSED,
+    SECRET,
+    consumer_options,
+    producer_options,
+)
+from service.config import Settings, load
+from service.errors import SettingsError
+
+MINIMAL = {
+    "LOGP_KAFKA__BOOTSTRAP_SERVERS": "kafka:9092",
+    "LOGP_KAFKA__SOURCE_TOPICS": '["app"]',
+    "LOGP_S3__BUCKET": "logs",
+}
+CANARY = "canary-7f3a"
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """Take every setting of ours out of the environment, and put in what has no default."""
+    for name in [name for name in os.environ if name.upper().startswith(config.PREFIX)]:
+        monkeypatch.delenv(name)
+    for name, value in MINIMAL.items():
+        monkeypatch.setenv(name, value)
+    return monkeypatch
+
+
+def problems(**overrides: dict[str, Any]) -> list[str]:
+    """Load with some sections overridden; returns what is wrong."""
+    kafka = {"bootstrap_servers": "kafka:9092", "source_topics": ["app"], **overrides.pop("kafka", {})}
+    s3 = {"bucket": "logs", **overrides.pop("s3", {})}
+    try:
+        load(kafka=kafka, s3=s3, **overrides)
+    except SettingsError as error:
+        return error.problems
+    return []
+
+
+# Sources.
+
+
+def test_minimal_environment_is_enough() -> None:
+    """Brokers, source topics and bucket have no default; everything else does, and the defaults agree."""
+    settings = load()
+    assert settings.kafka.source_topics == ("app",)
+    assert settings.flush.interval_s == 30
+
+
+def test_sources_win_in_their_order(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Arguments before environment before file before secret files before defaults."""
+    file = tmp_path / "settings.toml"
+    file.write_text('[flush]\ninterval_s = 20\nentries_max = 20\nfiles_max = 20\n[log]\nlevel = "debug"\n')
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    (secrets / "logp_flush__files_max").write_text("10")
+    (secrets / "logp_http__port").write_text("10\n")
+    environment.setenv("LOGP_CONFIG_FILE", str(file))
+    environment.setenv("LOGP_SECRETS_DIR", str(secrets))
+    environment.setenv("LOGP_FLUSH__ENTRIES_MAX", "30")
+    environment.setenv("logp_worker", "lower-case-too")
+    settings = load(log={"level": "error"})
+    assert settings.log.level == "error"
+    assert settings.flush.entries_max == 30
+    assert (settings.flush.interval_s, settings.flush.files_max) == (20, 20)
+    assert settings.http.port == 10
+    assert settings.worker == "lower-case-too"
+
+
+@pytest.mark.parametrize("linked", [False, True])
+def test_secret_files_hold_nested_settings(environment: pytest.MonkeyPatch, tmp_path: Path, linked: bool) -> None:  # noqa: FBT001 - a case
+    """One file a secret, named by its setting; also behind the links of a Kubernetes volume."""
+    directory = tmp_path / "..2026_01_01" if linked else tmp_path
+    directory.mkdir(exist_ok=True)
+    contents = {
+        "logp_s3__access_key": "AK",
+        "logp_s3__secret_key": f"{CANARY}\n",
+        "logp_kafka__secret_properties": f'{{"sasl.password": "{CANARY}"}}',
+    }
+    for name, text in contents.items():
+        (directory / name).write_text(text)
+        if linked:
+            (tmp_path / "..data").unlink(missing_ok=True)
+            (tmp_path / "..data").symlink_to(directory.name)
+            (tmp_path / name).symlink_to(f"..data/{name}")
+    environment.setenv("LOGP_SECRETS_DIR", str(tmp_path))
+    settings = load()
+    assert settings.s3.access_key is not None
+    assert settings.s3.secret_key is not None
+    assert settings.s3.access_key.get_secret_value() == "AK"
+    assert settings.s3.secret_key.get_secret_value() == CANARY
+    assert settings.kafka.secret_properties["sasl.password"].get_secret_value() == CANARY
+
+
+def test_sources_that_are_named_but_absent_are_refused(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A slip in a path is not a silent default."""
+    environment.setenv("LOGP_CONFIG_FILE", str(tmp_path / "no.toml"))
+    environment.setenv("LOGP_SECRETS_DIR", str(tmp_path / "none"))
+    with pytest.raises(SettingsError) as refused:
+        load()
+    file, directory = refused.value.problems
+    assert file.startswith("LOGP_CONFIG_FILE names no file")
+    assert directory.startswith("LOGP_SECRETS_DIR names no directory")
+
+
+def test_file_that_is_not_toml_or_names_no_setting_is_refused(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The message says where."""
+    file = tmp_path / "settings.toml"
+    environment.setenv("LOGP_CONFIG_FILE", str(file))
+    file.write_text("[flush\n")
+    with pytest.raises(SettingsError, match=r"LOGP_CONFIG_FILE is not TOML.*line 1"):
+        load()
+    file.write_text("[flush]\ninterval = 1\n[colour]\nred = 1\n")
+    with pytest.raises(SettingsError) as refused:
+        load()
+    assert [problem.partition(" ")[0] for problem in refused.value.problems] == ["flush.interval", "colour"]
+
+
+# Refusals.
+
+
+def test_all_problems_are_named_at_once(environment: pytest.MonkeyPatch) -> None:
+    """Types, ranges, unknown names and what is missing, in one go."""
+    environment.delenv("LOGP_S3__BUCKET")
+    environment.setenv("LOGP_FLUSH__BYTES_MAX", "many")
+    environment.setenv("LOGP_FLUSH__INTERVAL_S", "-1")
+    environment.setenv("LOGP_FLUSH__INTERVALL_S", "1")
+    environment.setenv("LOGP_PARTITION__ZONE", "Mars/Olympus")
+    environment.setenv("LOGP_FLUSCH__INTERVAL_S", "1")
+    environment.setenv("LOGP_WORKER__NAME", "w")
+    with pytest.raises(SettingsError) as refused:
+        load()
+    text = str(refused.value)
+    for name in ("LOGP_S3", "LOGP_FLUSH__BYTES_MAX", "LOGP_FLUSH__INTERVAL_S", "LOGP_FLUSH__INTERVALL_S",
+                 "LOGP_PARTITION__ZONE", "LOGP_FLUSCH__INTERVAL_S", "LOGP_WORKER__NAME"):  # fmt: skip
+        assert name in text
+    assert "Mars/Olympus" in text
+    assert len(refused.value.problems) == 7
+
+
+def test_all_rules_that_are_broken_are_named_at_once() -> None:
+    """Rules between settings are checked together, too."""
+    found = problems(
+        kafka={"references_topic": "app", "flushes_topic": "app"},
+        spool={"block_bytes": 2, "object_bytes_max": 1},
+        user={"paths": ["a..b"]},
+        s3={"access_key": "AK"},
+    )
+    assert len(found) == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "example"),
+    [("LOGP_KAFKA__SOURCE_TOPICS", '["a", "b"]'), ("LOGP_KAFKA__SECRET_PROPERTIES", '{"name": "value"}'),
+     ("LOGP_USER__PATHS", '["a", "b"]')],
+)  # fmt: skip
+def test_list_or_object_that_is_not_json_is_named_with_an_example(
+    environment: pytest.MonkeyPatch, name: str, example: str
+) -> None:
+    """Pydantic alone names neither the variable nor the form; the value is not repeated, it may be a secret."""
+    environment.setenv(name, f"app,{CANARY}")
+    environment.setenv("LOGP_TYPO", "1")
+    with pytest.raises(SettingsError) as refused:
+        load()
+    assert set(refused.value.problems) == {f"{name} is not JSON, such as {example}", "LOGP_TYPO names no setting"}
+
+
+def test_variables_of_tests_are_nobodys_business(environment: pytest.MonkeyPatch) -> None:
+    """LOGP_TEST_ names belong to the test stack."""
+    environment.setenv("LOGP_TEST_KAFKA", "x")
+    load()
+
+
+def test_settings_cannot_be_changed() -> None:
+    """What was checked at start stays."""
+    settings = load()
+    with pytest.raises(ValueError, match="frozen"):
+        settings.flush.interval_s = 1  # type: ignore[misc]
+    with pytest.raises(ValueError, match="frozen"):
+        settings.worker = "x"  # type: ignore[misc]
+
+
+# Rules between settings: an accepting and a rejecting case each.
+
+SLOW = {"max_poll_interval_s": 400}
+RULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
+    ("or the group takes the partitions away",
+     {"flush": {"revoke_budget_s": 239}}, {"flush": {"revoke_budget_s": 240}}),
+    ("flush.upload_deadline_s",
+     {"flush": {"upload_deadline_s": 209}}, {"flush": {"upload_deadline_s": 210}}),
+    ("a worker may have to wait",
+     {"kafka": {"transaction_timeout_s": 30, "max_poll_interval_s": 151}, "http": {"live_max_s": 999}},
+     {"kafka": {"transaction_timeout_s": 60, "max_poll_interval_s": 120},
+      "flush": {"revoke_budget_s": 31, "upload_deadline_s": 29}}),
+    ("or a revoke has no time to upload",
+     {"flush": {"commit_budget_s": 30, "revoke_budget_s": 31}}, {"flush": {"commit_budget_s": 30, "revoke_budget_s": 30}}),
+    ("the broker aborts the transaction before",
+     {"flush": {"commit_budget_s": 60}}, {"flush": {"commit_budget_s": 61}}),
+    ("exceeds what brokers allow",
+     {"kafka": {"transaction_timeout_s": 900, "max_poll_interval_s": 9999}, "http": {"live_max_s": 9999}},
+     {"kafka": {"transaction_timeout_s": 901, "max_poll_interval_s": 9999}, "http": {"live_max_s": 9999}}),
+    ("must fit into flush.upload_deadline_s",
+     {"s3": {"connect_timeout_s": 10, "read_timeout_s": 80}}, {"s3": {"connect_timeout_s": 10, "read_timeout_s": 81}}),
+    ("kafka.session_timeout_s",
+     {"kafka": {"session_timeout_s": 299}}, {"kafka": {"session_timeout_s": 300}}),
+    ("or a slow flush is killed",
+     {"http": {"live_max_s": 181}}, {"http": {"live_max_s": 180}}),
+    ("spool.bytes_max",
+     {"flush": {"bytes_max": 10}, "spool": {"bytes_max": 20}}, {"flush": {"bytes_max": 10}, "spool": {"bytes_max": 19}}),
+    ("spool.block_bytes",
+     {"spool": {"block_bytes": 10, "object_bytes_max": 10}}, {"spool": {"block_bytes": 11, "object_bytes_max": 10}}),
+    ("input.json_depth_max",
+     {"input": {"json_depth_max": 16}}, {"input": {"json_depth_max": 15}}),
+    ("is named for more than one",
+     {"kafka": {"flushes_topic": "f", "references_topic": "r"}}, {"kafka": {"flushes_topic": "x", "references_topic": "x"}}),
+    ("is read and written",
+     {"kafka": {"dead_letters_topic": "other"}}, {"kafka": {"dead_letters_topic": "app"}}),
+    ("user.paths",
+     {"user": {"paths": ["a.b", "header:x", "key"]}}, {"user": {"paths": ["a.b", "header:"]}}),
+    ("time.paths",
+     {"time": {"paths": []}}, {"time": {"paths": [""]}}),
+    ("id.paths",
+     {"id": {"paths": [r"a\.b"]}}, {"id": {"paths": ["a."]}}),
+    ("time.earliest",
+     {"time": {"earliest": "2020-01-01"}}, {"time": {"earliest": "last year"}}),
+    ("user.missing_name",
+     {"user": {"missing": "name", "missing_name": "nobody"}}, {"user": {"missing": "name", "missing_name": "-"}}),
+    ("sasl.mechanism PLAIN of the consumer",
+     {"kafka": {"consumer_properties": {"sasl.mechanism": "PLAIN"}, "client_properties": {"security.protocol": "SASL_SSL"}}},
+     {"kafka": {"consumer_properties": {"sasl.mechanism": "PLAIN"}, "client_properties": {"security.protocol": "SASL_PLAINTEXT"}}}),
+    ("sasl.mechanism PLAIN of the producer",
+     {"kafka": {"client_properties": {"sasl.mechanisms": "SCRAM-SHA-512"}}},
+     {"kafka": {"producer_properties": {"sasl.mechanisms": "PLAIN"}}}),
+    ("belongs in kafka.secret_properties",
+     {"kafka": {"secret_properties": {"sasl.password": "x"}}}, {"kafka": {"client_properties": {"sasl.password": "x"}}}),
+    ("belong together",
+     {"s3": {"access_key": "a", "secret_key": "b"}}, {"s3": {"secret_key": "b"}}),
+    ("s3.endpoint_url",
+     {"s3": {"endpoint_url": "https://store:9000/a@b"}}, {"s3": {"endpoint_url": "https://user:pass@store:9000"}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "accepted", "rejected"), RULES, ids=[rule[0] for rule in RULES])
+def test_rule_between_settings_accepts_up_to_its_bound_and_rejects_beyond(
+    message: str, accepted: dict[str, Any], rejected: dict[str, Any]
+) -> None:
+    """W10 and its like: the sentence names the settings, with the numbers in them."""
+    assert problems(**accepted) == []
+    assert any(message in problem for problem in problems(**rejected))
+
+
+def test_session_timeout_of_the_consumer_protocol_is_the_brokers() -> None:
+    """KIP-848 has no session time-out on this side."""
+    assert problems(kafka={"group_protocol": "consumer", "session_timeout_s": 300}) == []
+
+
+def test_every_default_that_a_rule_names_is_accepted() -> None:
+    """The defaults break no rule."""
+    assert problems() == []
+
+
+# Properties of librdkafka that settings may not touch.
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED))
+@pytest.mark.parametrize(
+    "place", ["client_properties", "consumer_properties", "producer_properties", "secret_properties"]
+)
+def test_property_that_would_break_the_promise_is_refused_in_every_place(place: str, name: str) -> None:
+    """By every name that librdkafka knows it under; the sentence says why."""
+    found = problems(kafka={place: {name: "no"}})
+    assert any(name in problem and REFUSED[name] in problem for problem in found)
+
+
+@pytest.mark.parametrize("name", sorted(SECRET))
+def test_secret_property_is_taken_where_it_is_not_shown_only(name: str) -> None:
+    """check-config prints the other places."""
+    for place in ("client_properties", "consumer_properties", "producer_properties"):
+        assert any("secret_properties" in problem for problem in problems(kafka={place: {name: "x"}}))
+    assert problems(kafka={"secret_properties": {name: "x"}}) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("ssl.endpoint.identification.algorithm", "https"), ("enable.ssl.certificate.verification", "true"),
+     ("security.protocol", "SASL_SSL"), ("ssl.ca.location", "/ca.pem"), ("fetch.max.bytes", "1000")],
+)  # fmt: skip
+def test_property_that_breaks_nothing_passes(name: str, value: str) -> None:
+    """Transport and tuning are the operator's."""
+    assert problems(kafka={"client_properties": {name: value}}) == []
+
+
+def settings_of(**kafka: Any) -> Settings:
+    """Make settings with some Kafka ones."""
+    return load(kafka={"bootstrap_servers": "kafka:9092", "source_topics": ["app"], **kafka})
+
+
+def test_consumer_is_told_what_the_promise_needs() -> None:
+    """Everything explicitly, nothing left to a default (TESTING 1.6, O09)."""
+    kafka = settings_of(
+        client_properties={"security.protocol": "SASL_SSL"},
+        consumer_properties={"fetch.max.bytes": "1000"},
+        producer_properties={"linger.ms": "7"},
+        secret_properties={"sasl.password": CANARY},
+    ).kafka
+    options = consumer_options(kafka, worker="w1")
+    assert options.items() >= PINNED_CONSUMER.items()
+    assert options["isolation.level"] == "read_committed"
+    assert options["enable.auto.commit"] is False
+    assert options["auto.offset.reset"] == "error"
+    assert options["max.poll.interval.ms"] == 300_000
+    assert (options["session.timeout.ms"], options["heartbeat.interval.ms"]) == (30_000, 3_000)
+    assert options["partition.assignment.strategy"] == "cooperative-sticky"
+    assert (options["security.protocol"], options["fetch.max.bytes"]) == ("SASL_SSL", "1000")
+    assert options["sasl.password"] == CANARY
+    assert "linger.ms" not in options
+
+
+def test_consumer_protocol_is_told_nothing_that_it_refuses() -> None:
+    """KIP-848 refuses session time-out, heartbeat interval and assignment strategy."""
+    options = consumer_options(settings_of(group_protocol="consumer").kafka, worker="w1")
+    assert options["group.protocol"] == "consumer"
+    assert not options.keys() & {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
+
+
+def test_producer_is_told_what_the_promise_needs() -> None:
+    """Idempotent, transactional, on all in-sync replicas; tuning passes, the transactional id does not."""
+    settings = settings_of(producer_properties={"linger.ms": "7"}, consumer_properties={"fetch.max.bytes": "1"})
+    options = producer_options(settings.kafka, worker="w1", transactional_id=settings.transactional_id)
+    assert options.items() >= (PINNED_PRODUCER | {"linger.ms": "7"}).items()
+    assert (options["enable.idempotence"], options["acks"]) == (True, "all")
+    assert options["transaction.timeout.ms"] == 60_000
+    assert options["transactional.id"] == f"log-partitioner.log-partitioner.{settings.worker}"
+    assert "fetch.max.bytes" not in options
+
+
+# The commands.
+
+
+def test_check_config_prints_effective_settings_and_no_secret(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """I11: a canary in every secret setting is in no output."""
+    environment.setenv("LOGP_S3__ACCESS_KEY", CANARY)
+    environment.setenv("LOGP_S3__SECRET_KEY", CANARY)
+    environment.setenv("LOGP_KAFKA__SECRET_PROPERTIES", json.dumps(dict.fromkeys(SECRET, CANARY)))
+    environment.setenv("LOGP_FLUSH__INTERVAL_S", "17")
+    assert cli.main(["check-config"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["flush"]["interval_s"] == 17
+    assert CANARY not in out + err
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"LOGP_S3__SECRET_KEY": CANARY},
+        {"LOGP_KAFKA__SECRET_PROPERTIES": f'{{"sasl.password": {CANARY}'},
+        {"LOGP_KAFKA__SECRET_PROPERTIES": f'["{CANARY}"]'},
+        {"LOGP_KAFKA__SECRET_PROPERTIES": f'{{"sasl.password": {{"x": "{CANARY}"}}}}'},
+        {"LOGP_KAFKA__SECRET_PROPERTIES": f'{{"acks": "{CANARY}"}}'},
+        {"LOGP_KAFKA__CLIENT_PROPERTIES": f'{{"sasl.password": "{CANARY}"}}'},
+        {"LOGP_S3__ENDPOINT_URL": f"https://user:{CANARY}@store"},
+        {"LOGP_S3__ACCESS_KEY": CANARY, "LOGP_S3__SECRET_KEYS": CANARY},
+    ],
+)
+def test_check_config_refuses_without_repeating_what_may_be_a_secret(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], values: dict[str, str]
+) -> None:
+    """I11: one line a problem, exit code 2, and the value in none of them."""
+    for name, value in values.items():
+        environment.setenv(name, value)
+    assert cli.main(["check-config"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(line.startswith("settings: ") for line in err.splitlines())
+    assert CANARY not in err
+
+
+def test_secrets_are_hidden_in_every_text_form_of_the_settings() -> None:
+    """I11: neither a log line nor a traceback that formats the settings shows a secret."""
+    settings = load(
+        kafka={"bootstrap_servers": "k", "source_topics": ["app"], "secret_properties": {"sasl.password": CANARY}},
+        s3={"bucket": "b", "access_key": CANARY, "secret_key": CANARY},
+    )
+    for text in (repr(settings), str(settings), settings.model_dump_json(), repr(settings.model_dump())):
+        assert CANARY not in text
+
+
+def test_config_schema_describes_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
+    """Every setting has a sentence, which becomes the chart's comment."""
+    assert cli.main(["config-schema"]) == 0
+    schema = json.loads(capsys.readouterr().out)
+    for name, section in schema["$defs"].items():
+        undescribed = [field for field, spec in section["properties"].items() if "description" not in spec]
+        assert undescribed == [], name
