@@ -1,0 +1,130 @@
+"""A tiny S3 on loopback: PUT and HEAD with `If-None-Match`, checksums, and faults by script.
+
+Only what `adapters.object_store` asks for; so that its way through boto3 is tested without a server to install.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import socket
+import threading
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote
+
+OK = 200
+CUT_BEFORE, CUT_AFTER, NO_ETAG = "cut before storing", "cut after storing", "an answer without ETag"
+Fault = tuple[int, str] | str
+"""(status, S3 error code), or one of the three above."""
+
+
+@dataclass
+class HttpS3:
+    """What lies in it, what is asked of it, and what it answers next."""
+
+    objects: dict[str, tuple[bytes, dict[str, str]]] = field(default_factory=dict)
+    faults: deque[Fault] = field(default_factory=deque)
+    head_status: int = 200
+    requests: list[tuple[str, str]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    url: str = ""
+
+    def read(self, key: str) -> bytes | None:
+        """Give the bytes of an object."""
+        found = self.objects.get(key)
+        return found[0] if found else None
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    store: HttpS3
+
+    def _key(self) -> str:
+        return unquote(self.path.partition("?")[0]).lstrip("/").partition("/")[2]
+
+    def do_HEAD(self) -> None:
+        """Tell about an object, or the bucket."""
+        key, status = self._key(), self.store.head_status
+        self.store.requests.append(("HEAD", key))
+        found = self.store.objects.get(key) if key else (b"", {})
+        if status != OK or found is None:
+            self._answer(status if status != OK else 404)
+        else:
+            body, metadata = found
+            self._answer(OK, {"ETag": _etag(body), "Content-Length": str(len(body)), **metadata})
+
+    def do_PUT(self) -> None:
+        """Store an object, or do what the script says."""
+        key = self._key()
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        self.store.requests.append(("PUT", key))
+        self.store.headers.append(headers)
+        body = self.rfile.read(int(headers["content-length"]))
+        fault = self.store.faults.popleft() if self.store.faults else None
+        if isinstance(fault, tuple):
+            self._error(*fault)
+        elif fault == CUT_BEFORE:
+            self._cut()
+        elif headers.get("if-none-match") == "*" and key in self.store.objects:
+            self._error(412, "PreconditionFailed")
+        elif not _is_intact(body, headers):
+            self._error(400, "BadDigest")
+        else:
+            metadata = {name: value for name, value in headers.items() if name.startswith("x-amz-meta-")}
+            self.store.objects[key] = (body, metadata)
+            if fault == CUT_AFTER:
+                self._cut()
+            else:
+                self._answer(OK, {} if fault == NO_ETAG else {"ETag": _etag(body)})
+
+    def _cut(self) -> None:
+        self.close_connection = True
+        self.connection.shutdown(socket.SHUT_RDWR)
+
+    def _error(self, status: int, code: str) -> None:
+        text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>scripted</Message></Error>".encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def _answer(self, status: int, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Length": "0", **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
+        """Say nothing."""
+
+
+@contextmanager
+def serve() -> Iterator[HttpS3]:
+    """Serve on a free port."""
+    store = HttpS3()
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"store": store}))
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    store.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield store
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _etag(body: bytes) -> str:
+    return f'"{hashlib.md5(body, usedforsecurity=False).hexdigest()}"'
+
+
+def _is_intact(body: bytes, headers: dict[str, str]) -> bool:
+    sha256, crc32 = headers.get("x-amz-checksum-sha256"), headers.get("x-amz-checksum-crc32")
+    if sha256 is not None and base64.b64decode(sha256) != hashlib.sha256(body).digest():
+        return False
+    return crc32 is None or base64.b64decode(crc32) == zlib.crc32(body).to_bytes(4, "big")

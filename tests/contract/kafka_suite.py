@@ -1,0 +1,321 @@
+"""What every consumer and committer do; subclass and give it a `kafka` fixture (see FakeKafka in test_kafka.py).
+
+Nothing here knows how a group hands out TopicPartitions: everything waits for what it needs, within limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Protocol
+
+import pytest
+
+from service.core.deadline import Deadline
+from service.core.exchange import Membership, Message
+from service.core.model import SourceRecord, TopicPartition
+from service.errors import CommitAbortedError, FencedError, MembershipError
+from service.runtime.ports import Committer, Consumer
+
+
+class Kafka(Protocol):
+    """A source topic of two TopicPartitions and a group of this test's own, and the announcements' topic."""
+
+    tps: tuple[TopicPartition, TopicPartition]
+    announcements: str
+
+    def append(self, tp: TopicPartition, *values: bytes) -> None:
+        """Append records to the source."""
+        ...
+
+    def consumer(self) -> Consumer:
+        """Make a consumer of the group."""
+        ...
+
+    def committer(self, transactional_id: str) -> Committer:
+        """Make a committer."""
+        ...
+
+    def announced(self) -> list[bytes | None]:
+        """Read all values that a read_committed reader of the announcements gets."""
+        ...
+
+    def now_s(self) -> float:
+        """The clock for deadlines."""
+        ...
+
+
+class Listener:
+    """Starts everything where the group has committed, or at 0; remembers what it heard."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.owned: set[TopicPartition] = set()
+        self.heard: list[str] = []
+        self._consumer = consumer
+
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Own."""
+        self.heard.append("assigned")
+        self.owned |= tps
+        return {tp: offset or 0 for tp, offset in self._consumer.committed(tps, timeout_s=30.0).items()}
+
+    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
+        """Give back."""
+        self.heard.append("revoked")
+        self.owned -= tps
+
+    def on_lost(self, tps: frozenset[TopicPartition]) -> None:
+        """Forget."""
+        self.heard.append("lost")
+        self.owned -= tps
+
+
+class Reading:
+    """A consumer that takes part, and what it was handed over so far."""
+
+    def __init__(self, kafka: Kafka) -> None:
+        self.consumer = kafka.consumer()
+        self.listener = Listener(self.consumer)
+        self.consumer.subscribe(self.listener)
+        self.records: list[SourceRecord] = []
+
+    def turn(self) -> None:
+        """Consume once."""
+        self.records += self.consumer.consume(records_max=100, timeout_s=0.2)
+
+    def until(self, done: Callable[[], bool], *others: Reading) -> None:
+        """Consume until something holds."""
+        for _ in range(300):
+            if done():
+                return
+            for one in (self, *others):
+                one.turn()
+        raise AssertionError("not within 300 turns")
+
+    def offsets(self, tp: TopicPartition) -> list[int]:
+        """Give the offsets handed over of one TopicPartition."""
+        return [record.offset for record in self.records if record.tp == tp]
+
+
+@pytest.fixture
+def reading(kafka: Kafka) -> Iterable[Reading]:
+    """Give a consumer that owns everything; it is closed in the end."""
+    made = Reading(kafka)
+    made.until(lambda: made.listener.owned == set(kafka.tps))
+    yield made
+    made.consumer.close()
+
+
+class ConsumerContract:
+    """Positions move with what is handed over; a start is where the listener says."""
+
+    def test_records_come_in_the_order_of_their_offsets(self, kafka: Kafka, reading: Reading) -> None:
+        """Each once, per TopicPartition in order, with what was written."""
+        first, second = kafka.tps
+        kafka.append(first, b"a", b"b")
+        kafka.append(second, b"c")
+        reading.until(lambda: len(reading.records) >= 3)
+        assert reading.offsets(first) == [0, 1]
+        assert reading.offsets(second) == [0]
+        assert [record.value for record in reading.records if record.tp == first] == [b"a", b"b"]
+
+    def test_start_is_where_the_listener_says(self, kafka: Kafka) -> None:
+        """The committed offset; no reset of the client's own."""
+        first, second = kafka.tps
+        kafka.append(first, b"a", b"b", b"c")
+        kafka.append(second, b"d")
+        one = Reading(kafka)
+        one.until(lambda: one.listener.owned == set(kafka.tps))
+        one.consumer.commit_start({first: 2, second: 0})
+        one.consumer.close()
+        other = Reading(kafka)
+        other.until(lambda: len(other.records) >= 2)
+        assert other.offsets(first) == [2]
+        other.consumer.close()
+
+    def test_seek_gives_records_again_and_none_of_before(self, kafka: Kafka, reading: Reading) -> None:
+        """Whatever was fetched before the seek is never handed over after it."""
+        first, _ = kafka.tps
+        kafka.append(first, *(b"%d" % number for number in range(20)))
+        reading.until(lambda: len(reading.offsets(first)) == 20)
+        reading.records.clear()
+        reading.consumer.seek(first, 5)
+        kafka.append(first, b"last")
+        reading.until(lambda: 20 in reading.offsets(first))
+        assert reading.offsets(first) == list(range(5, 21))
+
+    def test_paused_hands_nothing_over_and_goes_on_where_it_was(self, kafka: Kafka, reading: Reading) -> None:
+        """Also after a seek while paused."""
+        first, _ = kafka.tps
+        kafka.append(first, b"a", b"b")
+        reading.until(lambda: len(reading.offsets(first)) == 2)
+        reading.consumer.pause()
+        kafka.append(first, b"c")
+        for _ in range(10):
+            reading.turn()
+        assert reading.offsets(first) == [0, 1]
+        reading.consumer.seek(first, 1)
+        reading.consumer.resume()
+        reading.until(lambda: len(reading.offsets(first)) >= 4)
+        assert reading.offsets(first) == [0, 1, 1, 2]
+
+    def test_topic_partition_assigned_while_paused_is_read_after_resume(self, kafka: Kafka) -> None:
+        """Not before, and not never."""
+        first, second = kafka.tps
+        one = Reading(kafka)
+        one.until(lambda: one.listener.owned == set(kafka.tps))
+        other = Reading(kafka)
+        one.until(lambda: len(one.listener.owned) == len(other.listener.owned) == 1, other)
+        one.consumer.pause()
+        other.consumer.close()
+        one.until(lambda: one.listener.owned == set(kafka.tps))
+        kafka.append(first, b"a")
+        kafka.append(second, b"b")
+        one.records.clear()
+        for _ in range(10):
+            one.turn()
+        assert one.records == []
+        one.consumer.resume()
+        one.until(lambda: len(one.records) >= 2)
+        one.consumer.close()
+
+    def test_second_member_gets_its_share(self, kafka: Kafka, reading: Reading) -> None:
+        """Nobody owns what another owns."""
+        other = Reading(kafka)
+        reading.until(lambda: len(reading.listener.owned) == len(other.listener.owned) == 1, other)
+        assert not reading.listener.owned & other.listener.owned
+        assert "lost" not in reading.listener.heard
+        other.consumer.close()
+
+    def test_membership_proves_only_what_is(self, kafka: Kafka) -> None:
+        """Before the first join and after the close there is nothing that a broker would check."""
+        one = Reading(kafka)
+        assert not kafka.consumer().membership().is_proof
+        one.until(lambda: bool(one.listener.owned))
+        assert one.consumer.membership().is_proof
+        one.consumer.close()
+
+    def test_committed_offset_that_is_none_is_none(self, kafka: Kafka, reading: Reading) -> None:
+        """And a committed one is what was committed."""
+        first, second = kafka.tps
+        assert reading.consumer.committed([first, second], timeout_s=30.0) == {first: None, second: None}
+        reading.consumer.commit_start({first: 3})
+        assert reading.consumer.committed([first, second], timeout_s=30.0) == {first: 3, second: None}
+
+    def test_topic_is_described(self, kafka: Kafka, reading: Reading) -> None:
+        """Its TopicPartitions, and where each begins and ends."""
+        first, second = kafka.tps
+        kafka.append(first, b"a", b"b")
+        assert reading.consumer.partitions_of(first.topic, timeout_s=30.0) == [first, second]
+        assert reading.consumer.watermarks(first, timeout_s=30.0) == (0, 2)
+
+    def test_close_gives_everything_back(self, kafka: Kafka) -> None:
+        """Through the callback, before it returns."""
+        one = Reading(kafka)
+        one.until(lambda: one.listener.owned == set(kafka.tps))
+        one.consumer.close()
+        assert one.listener.owned == set()
+        assert one.listener.heard[-1] == "revoked"
+
+
+class CommitterContract:
+    """Messages and offsets become visible together, or neither; the broker fences by member and epoch only."""
+
+    def commit(
+        self,
+        kafka: Kafka,
+        committer: Committer,
+        membership: Membership,
+        offsets: Mapping[TopicPartition, int],
+        value: bytes = b"announced",
+    ) -> None:
+        """Commit one message and offsets."""
+        message = Message(kafka.announcements, b"key", value, [("header", b"value")])
+        committer.commit([message], offsets, membership, deadline=Deadline.after(30.0, kafka.now_s))
+
+    def test_messages_and_offsets_are_there_together(self, kafka: Kafka, reading: Reading) -> None:
+        """After the commit, for readers of committed data."""
+        first, _ = kafka.tps
+        committer = kafka.committer("one")
+        self.commit(kafka, committer, reading.consumer.membership(), {first: 7})
+        assert kafka.announced() == [b"announced"]
+        assert reading.consumer.committed([first], timeout_s=30.0) == {first: 7}
+        assert not committer.is_ready
+        committer.close()
+
+    def test_producer_that_is_ready_is_used_and_then_another_is(self, kafka: Kafka, reading: Reading) -> None:
+        """Three transactions, each with its own."""
+        first, _ = kafka.tps
+        committer = kafka.committer("one")
+        for offset in (1, 2, 3):
+            committer.prepare()
+            assert committer.is_ready
+            self.commit(kafka, committer, reading.consumer.membership(), {first: offset}, b"%d" % offset)
+        assert kafka.announced() == [b"1", b"2", b"3"]
+        committer.close()
+
+    @pytest.mark.parametrize("membership", [Membership(-1, "", b""), Membership(-1, "x", b""), Membership(3, "", b"")])
+    def test_finding_3_empty_metadata_is_refused_here_since_the_broker_does_not(
+        self, kafka: Kafka, reading: Reading, membership: Membership
+    ) -> None:
+        """Nothing becomes visible."""
+        first, _ = kafka.tps
+        committer = kafka.committer("one")
+        with pytest.raises(MembershipError):
+            self.commit(kafka, committer, membership, {first: 7})
+        assert kafka.announced() == []
+        assert reading.consumer.committed([first], timeout_s=30.0) == {first: None}
+        committer.close()
+
+    def test_metadata_of_before_a_rebalance_is_refused_by_the_broker(self, kafka: Kafka, reading: Reading) -> None:
+        """ILLEGAL_GENERATION: aborted, nothing visible; the next transaction with fresh metadata is committed."""
+        first, _ = kafka.tps
+        stale = reading.consumer.membership()
+        other = Reading(kafka)
+        reading.until(lambda: len(reading.listener.owned) == len(other.listener.owned) == 1, other)
+        committer = kafka.committer("one")
+        with pytest.raises(CommitAbortedError) as caught:
+            self.commit(kafka, committer, stale, {first: 7}, b"stale")
+        assert caught.value.code == "ILLEGAL_GENERATION"
+        assert kafka.announced() == []
+        self.commit(kafka, committer, reading.consumer.membership(), {first: 7}, b"fresh")
+        assert kafka.announced() == [b"fresh"]
+        committer.close()
+        other.consumer.close()
+
+    def test_metadata_of_a_member_that_has_left_is_refused_by_the_broker(self, kafka: Kafka, reading: Reading) -> None:
+        """UNKNOWN_MEMBER_ID, or its generation: aborted."""
+        first, _ = kafka.tps
+        other = Reading(kafka)
+        reading.until(lambda: len(other.listener.owned) == 1, other)
+        left = other.consumer.membership()
+        other.consumer.close()
+        reading.until(lambda: reading.listener.owned == set(kafka.tps))
+        committer = kafka.committer("one")
+        with pytest.raises(CommitAbortedError):
+            self.commit(kafka, committer, left, {first: 7})
+        assert kafka.announced() == []
+        committer.close()
+
+    def test_finding_3_broker_does_not_check_who_owns_what_is_committed(self, kafka: Kafka, reading: Reading) -> None:
+        """Why the filter on ownership is a matter of safety: a member may commit what another one owns."""
+        other = Reading(kafka)
+        reading.until(lambda: len(reading.listener.owned) == len(other.listener.owned) == 1, other)
+        (not_ours,) = other.listener.owned
+        committer = kafka.committer("one")
+        self.commit(kafka, committer, reading.consumer.membership(), {not_ours: 7})
+        assert reading.consumer.committed([not_ours], timeout_s=30.0) == {not_ours: 7}
+        committer.close()
+        other.consumer.close()
+
+    def test_finding_2_second_committer_of_one_id_fences_the_first(self, kafka: Kafka, reading: Reading) -> None:
+        """The first's producer is dead for good; nothing of its transaction is visible; its next one works."""
+        first, _ = kafka.tps
+        one, two = kafka.committer("same"), kafka.committer("same")
+        one.prepare()
+        two.prepare()
+        with pytest.raises((FencedError, CommitAbortedError)):
+            self.commit(kafka, one, reading.consumer.membership(), {first: 7}, b"fenced")
+        self.commit(kafka, one, reading.consumer.membership(), {first: 8}, b"again")
+        assert kafka.announced() == [b"again"]
+        one.close()
+        two.close()

@@ -1,0 +1,233 @@
+"""The object store's contract, for the fake and for boto3 against a tiny S3 on loopback; and S3's faults."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from service.adapters import object_store
+from service.adapters.object_store import S3Store
+from service.config import S3Settings
+from service.core.exchange import StoredObject
+from service.errors import KeyTakenError, StoreRefusedError, UploadError
+from tests.contract.http_s3 import CUT_AFTER, CUT_BEFORE, NO_ETAG, Fault, HttpS3, serve
+from tests.contract.store_suite import ObjectStoreContract, Place, Reader
+from tests.fakes.clock import FakeClock
+from tests.fakes.store import Bucket, FakeObjectStore
+
+_prefixes = count()
+
+
+def reader_of(bucket: Bucket) -> Reader:
+    """Read from a fake bucket."""
+
+    def read(key: str) -> bytes | None:
+        return bucket.objects.get(key)
+
+    return read
+
+
+class TestFakeObjectStore(ObjectStoreContract):
+    """The fake."""
+
+    @pytest.fixture
+    def place(self) -> Place:
+        """Give a place."""
+        bucket, clock = Bucket(), FakeClock()
+        return Place(FakeObjectStore(bucket, clock), "logs", clock, reader_of(bucket))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[HttpS3]:
+    """Give one server for all tests of this file."""
+    with serve() as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Repeat at once: what is tested is whether, not when."""
+    monkeypatch.setattr(object_store, "_BACKOFF_FIRST_S", 0.0)
+
+
+def settings(server: HttpS3, **more: object) -> S3Settings:
+    """Give settings for the server."""
+    return S3Settings(
+        bucket="bucket",
+        endpoint_url=server.url,
+        access_key=SecretStr("key"),
+        secret_key=SecretStr("secret"),
+        upload_threads=4,
+        **more,
+    )
+
+
+@pytest.fixture
+def place(server: HttpS3) -> Iterator[Place]:
+    """Give a place on the server, under a prefix of this test's own."""
+    server.faults.clear()
+    server.requests.clear()
+    server.headers.clear()
+    server.head_status = 200
+    yield Place(S3Store(settings(server)), f"logs-{next(_prefixes)}", FakeClock(), server.read)
+    assert not server.faults, "every fault was met"
+
+
+class TestS3Store(ObjectStoreContract):
+    """The real adapter, through boto3."""
+
+
+RETRIABLE: list[Fault] = [
+    (500, "InternalError"), (502, "BadGateway"), (503, "SlowDown"), (503, "ServiceUnavailable"), (504, "Timeout"),
+    (429, "TooManyRequests"), (400, "RequestTimeout"), (409, "ConditionalRequestConflict"), (409, "OperationAborted"),
+    (403, "RequestTimeTooSkewed"), (400, "ExpiredToken"), (400, "BadDigest"), CUT_BEFORE,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", RETRIABLE, ids=str)
+def test_fault_that_passes_is_repeated(place: Place, server: HttpS3, fault: Fault) -> None:
+    """Each of S3's passing faults, twice; boto3 itself repeats nothing."""
+    server.faults.extend([fault, fault])
+    place.put("one.avro", b"body")
+    assert place.read(place.key("one.avro")) == b"body"
+    assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "fault", [(403, "AccessDenied"), (404, "NoSuchBucket"), (403, "SignatureDoesNotMatch"), (400, "InvalidRequest")]
+)
+def test_fault_that_stays_stops_the_worker_at_once(place: Place, server: HttpS3, fault: Fault) -> None:
+    """No permission, no bucket: repeating it mends nothing."""
+    server.faults.append(fault)
+    with pytest.raises(StoreRefusedError, match=str(fault[1])):
+        place.put("one.avro", b"body")
+    assert len(server.requests) == 1
+
+
+def test_fault_that_does_not_pass_ends_in_a_discard_after_all_attempts(place: Place, server: HttpS3) -> None:
+    """The last problem stands in the error, with the key."""
+    server.faults.extend([(503, "SlowDown")] * 5)
+    with pytest.raises(UploadError, match="503 SlowDown") as caught:
+        place.put("one.avro", b"body")
+    assert caught.value.object_key == place.key("one.avro")
+    assert len(server.requests) == 5
+
+
+def test_finding_9_lost_answer_becomes_a_taken_key_that_is_found_to_be_ours(place: Place, server: HttpS3) -> None:
+    """S5: stored, the answer lost, the repetition gets 412: compared by length and checksum, it is ours."""
+    import hashlib  # noqa: PLC0415
+
+    server.faults.append(CUT_AFTER)
+    with pytest.raises(KeyTakenError):
+        place.put("one.avro", b"body")
+    found = place.store.find(place.key("one.avro"), sha256=hashlib.sha256(b"body").digest(), size=4)
+    assert isinstance(found, StoredObject)
+    assert [method for method, _ in server.requests] == ["PUT", "PUT", "HEAD"]
+
+
+def test_answer_without_etag_is_no_acknowledgement(place: Place, server: HttpS3) -> None:
+    """W4: it is asked again, and what is there already is compared."""
+    server.faults.append(NO_ETAG)
+    with pytest.raises(KeyTakenError):
+        place.put("one.avro", b"body")
+
+
+@pytest.mark.parametrize("status", [403, 404, 500])
+def test_find_without_permission_or_answer_finds_nothing(place: Place, server: HttpS3, status: int) -> None:
+    """What we may not look at is not provably ours: another key, then."""
+    place.put("one.avro", b"body")
+    server.head_status = status
+    assert place.store.find(place.key("one.avro"), sha256=b"", size=4) is None
+
+
+def test_deadline_ends_the_repetitions(place: Place, server: HttpS3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wall clock bounds what boto3's own time-outs do not."""
+    server.faults.extend([(503, "SlowDown")] * 2)
+    monkeypatch.setattr(time, "sleep", lambda _seconds: place.clock.advance(50.0))
+    with pytest.raises(UploadError):
+        place.put("one.avro", b"body", seconds=90.0)
+    assert len(server.requests) == 2
+
+
+def test_wait_before_a_repetition_never_passes_the_deadline(
+    place: Place, server: HttpS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Backing off is part of the budget."""
+    waits: list[float] = []
+    monkeypatch.setattr(object_store, "_backoff_s", lambda _attempt: 1000.0)
+    monkeypatch.setattr(time, "sleep", waits.append)
+    server.faults.extend([(503, "SlowDown")])
+    place.put("one.avro", b"body", seconds=7.0)
+    assert waits == [pytest.approx(7.0)]
+
+
+@pytest.mark.parametrize(
+    ("checksum", "header"), [("sha256", "x-amz-checksum-sha256"), ("crc32", "x-amz-checksum-crc32")]
+)
+def test_put_is_conditional_and_carries_one_checksum(place: Place, server: HttpS3, checksum: str, header: str) -> None:
+    """By setting: for stores that know only one."""
+    place._replace(store=S3Store(settings(server, checksum=checksum))).put("one.avro", b"body")
+    (sent,) = server.headers
+    assert sent["if-none-match"] == "*"
+    assert [name for name in sent if name.startswith("x-amz-checksum-")] == [header]
+    assert sent["x-amz-meta-lp-batch-id"] == "b"
+
+
+def test_put_is_unconditional_where_a_store_does_not_know_conditions(place: Place, server: HttpS3) -> None:
+    """By setting; keys are unique all the same."""
+    place._replace(store=S3Store(settings(server, conditional=False))).put("one.avro", b"body")
+    assert "if-none-match" not in server.headers[0]
+
+
+def test_body_is_sent_as_it_is(place: Place, server: HttpS3) -> None:
+    """No chunked signing around it: other stores store the chunks (TESTING S4)."""
+    place.put("one.avro", b"body")
+    assert "content-encoding" not in server.headers[0]
+    assert server.headers[0]["content-length"] == "4"
+
+
+@pytest.mark.parametrize(("status", "refused"), [(404, True), (403, False), (500, False), (200, False)])
+def test_check_at_the_start_refuses_a_bucket_that_is_not_there(server: HttpS3, status: int, *, refused: bool) -> None:
+    """A missing bucket is a wrong setting; who may not look may still write; a store that is down comes back."""
+    server.head_status = status
+    store = S3Store(settings(server))
+    with capture_logs() as logs:
+        if refused:
+            with pytest.raises(StoreRefusedError):
+                store.check()
+        else:
+            store.check()
+    assert bool(logs) == (status in (403, 500))
+    server.head_status = 200
+
+
+def test_check_of_a_store_that_is_down_lets_the_worker_start() -> None:
+    """It waits with back-off, like everything else."""
+    with serve() as gone:
+        store = S3Store(settings(gone, connect_timeout_s=1))
+    with capture_logs() as logs:
+        store.check()
+    assert logs[0]["event"] == "bucket_not_checked"
+
+
+def test_bucket_name_that_cannot_be_one_is_refused(server: HttpS3) -> None:
+    """boto3 refuses it before anything is sent: no repetition mends it."""
+    store = S3Store(S3Settings(bucket="not a bucket", endpoint_url=server.url, region="us-east-1"))
+    with pytest.raises(StoreRefusedError):
+        store.check()
+    clock = FakeClock()
+    with pytest.raises(StoreRefusedError):
+        Place(store, "logs", clock, server.read).put("one.avro", b"body")
+
+
+def test_backoff_grows_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Doubled from the first, never beyond the last, with jitter over all of it."""
+    monkeypatch.setattr(object_store, "_BACKOFF_FIRST_S", 0.1)
+    monkeypatch.setattr(random, "uniform", lambda _low, high: high)
+    assert [object_store._backoff_s(attempt) for attempt in (0, 1, 3, 20)] == [0.1, 0.2, 0.8, 5.0]
