@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 import structlog
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError
+from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ParamValidationError
 
 from service.config import S3Settings
 from service.core.deadline import Deadline
@@ -59,6 +59,8 @@ class S3Store:
             if _status(error) == _NOT_FOUND:
                 raise StoreRefusedError(f"no bucket {self._settings.bucket}") from error
             self._log.warning("bucket_not_checked", status=_status(error), code=_code(error))
+        except ParamValidationError as error:
+            raise StoreRefusedError(f"bucket {self._settings.bucket}: {error}") from error
         except BotoCoreError as error:
             self._log.warning("bucket_not_checked", message=str(error))
 
@@ -94,6 +96,8 @@ class S3Store:
                     raise KeyTakenError(key) from error
                 self._refuse_hopeless(error)
                 problem = f"{_status(error)} {_code(error)}"
+            except ParamValidationError as error:  # not sent: a bucket's name that is none
+                raise StoreRefusedError(f"{key}: {error}") from error
             except (BotoCoreError, HTTPClientError) as error:
                 problem = f"{type(error).__name__}: {error}"
             self._log.warning("upload_repeated", key=key, attempt=attempt + 1, problem=problem[:300])

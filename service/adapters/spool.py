@@ -122,7 +122,8 @@ class DiskSpool:
         return data
 
     def clear(self) -> None:
-        """Delete all files; what cannot be deleted now is tried again next time, its name is never used again."""
+        """Delete all files; what cannot be deleted still counts and is tried again, its name is never used again."""
+        left = 0
         for directory in (self._open, self._sealed):
             try:
                 shutil.rmtree(directory)
@@ -130,13 +131,21 @@ class DiskSpool:
                 pass
             except OSError as error:
                 self._log.warning("spool_not_cleared", message=str(error))
+                left += _bytes_in(directory)
             try:
                 directory.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise SpoolError(f"{directory}: {error}") from error
-        self._bytes = 0
+        self._bytes = left
 
     def _take(self, size: int) -> None:
         self._bytes += size
         if self._bytes > self._bytes_max:
             raise SpoolError(f"W9: {self._bytes} bytes in the spool, the limit is {self._bytes_max}")
+
+
+def _bytes_in(directory: Path) -> int:
+    try:
+        return sum(path.stat().st_size for path in directory.iterdir())
+    except OSError:
+        return 0
