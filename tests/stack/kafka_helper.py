@@ -146,7 +146,7 @@ class KafkaHelper:
             records: list[Message] = []
             deadline = time.monotonic() + _TIMEOUT_S
             while reading:
-                for message in consumer.consume(1000, timeout=0.5):
+                for message in consumer.consume(1000, timeout=0.05):
                     error = message.error()
                     if error is None:
                         records.append(message)
