@@ -30,6 +30,8 @@ PROTOCOLS = ("range", "cooperative-sticky", "consumer")
 DRAIN_S = 90.0
 EVENT_S = 60.0
 _COORDINATOR_S = 30.0
+# A broker keeps a fetch of nothing for half a second by default: most of what a short test or audit would take.
+CONSUMER_PROPERTIES = {"fetch.wait.max.ms": "50"}
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -86,6 +88,7 @@ class Deployment:
             "LOGP_KAFKA__REFERENCES_TOPIC": self.references_topic,
             "LOGP_KAFKA__FLUSHES_TOPIC": self.flushes_topic,
             "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.dead_letters_topic,
+            "LOGP_KAFKA__CONSUMER_PROPERTIES": json.dumps(CONSUMER_PROPERTIES),
             "LOGP_KAFKA__SESSION_TIMEOUT_S": "6",
             "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "60",
             "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "10",

@@ -9,7 +9,7 @@ from confluent_kafka.cimpl import NewPartitions
 from deploy.local.s3_fault_rules import Action, Rule, slow_down
 from deploy.local.s3_faults import S3FaultProxy
 from tests.integration.flow import some_records
-from tests.integration.harness import Deployment
+from tests.integration.harness import CONSUMER_PROPERTIES, Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -83,7 +83,7 @@ def test_partitions_added_while_running(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
 ) -> None:
     """What was written before they were discovered is read, although the policy for a first start is the end."""
-    refresh = json.dumps({"topic.metadata.refresh.interval.ms": "1000"})
+    refresh = json.dumps(CONSUMER_PROPERTIES | {"topic.metadata.refresh.interval.ms": "1000"})
     settings = QUICK | {"LOGP_KAFKA__CONSUMER_PROPERTIES": refresh, "LOGP_KAFKA__BOOTSTRAP": "end"}
     with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol, settings=settings) as deployment:
         deployment.start("w1")
@@ -92,7 +92,8 @@ def test_partitions_added_while_running(
         deployment.wait_drained(written)
         deployment.kafka.admin.create_partitions([NewPartitions(deployment.source, 9)])[deployment.source].result(20)
         kafka.wait_for("nine partitions", lambda: len(kafka.partitions(deployment.source)) == 9)
-        written += kafka.produce(deployment.source, some_records(90, partitions=9, first=60))
+        stranger = KafkaHelper(kafka.bootstrap_servers, provider=kafka.provider)  # knows the new ones at once
+        written += stranger.produce(deployment.source, some_records(90, partitions=9, first=60))
         deployment.wait_drained(written)
 
         starts = {}

@@ -54,6 +54,18 @@ class KafkaHelper:
         """A client for everything this helper has no method for."""
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, **_IMPATIENT})
 
+    @cached_property
+    def _producer(self) -> Producer:
+        """One for all: a new idempotent producer needs a second until it writes."""
+        return Producer(
+            {
+                "bootstrap.servers": self.bootstrap_servers,
+                "enable.idempotence": True,
+                "request.timeout.ms": 4000,
+                **_IMPATIENT,
+            }
+        )
+
     def create_topic(self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
         """Create a topic and return its name."""
         topic = NewTopic(
@@ -69,14 +81,7 @@ class KafkaHelper:
         """Write records; return (partition, offset) of each, in the order given."""
         written: dict[int, tuple[int, int]] = {}
         failed: list[KafkaError] = []
-        producer = Producer(
-            {
-                "bootstrap.servers": self.bootstrap_servers,
-                "enable.idempotence": True,
-                "request.timeout.ms": 4000,
-                **_IMPATIENT,
-            }
-        )
+        producer = self._producer
         for index, record in enumerate(records):
             producer.produce(
                 topic,
@@ -137,6 +142,7 @@ class KafkaHelper:
                 "enable.partition.eof": True,
                 "isolation.level": isolation_level,
                 "auto.offset.reset": "error",
+                "fetch.wait.max.ms": 50,  # the end of an empty partition is told by a fetch of nothing
                 **_IMPATIENT,
             }
         )
