@@ -16,8 +16,7 @@ try:
     from deploy.local.errors import StackError
 except ModuleNotFoundError as missing:
     sys.exit(
-        f"demo: the Python package {missing.name} is missing: use `make demo`, "
-        "or `make setup` and .venv/bin/python."
+        f"demo: the Python package {missing.name} is missing: use `make demo`, or `make setup` and .venv/bin/python."
     )
 
 

@@ -91,8 +91,7 @@ class Users:
         least = settings.rates.awkward_user * sum(weights) / len(AWKWARD_USERS)
         awkward = set(AWKWARD_USERS)
         weights = [
-            max(weight, least) if user in awkward else weight
-            for user, weight in zip(pool, weights, strict=True)
+            max(weight, least) if user in awkward else weight for user, weight in zip(pool, weights, strict=True)
         ]
         self._picks = _pick_forever(rng, pool, list(accumulate(weights)))
 
@@ -178,9 +177,7 @@ def shift_event_time(rng: Random, settings: GeneratorSettings, timestamp_ms: int
 
 
 def _iso(at_us: int, zone: timezone) -> str:
-    return (
-        datetime.fromtimestamp(at_us // 1_000_000, tz=zone).replace(microsecond=at_us % 1_000_000).isoformat()
-    )
+    return datetime.fromtimestamp(at_us // 1_000_000, tz=zone).replace(microsecond=at_us % 1_000_000).isoformat()
 
 
 TIME_SHAPES: tuple[Callable[[int], object], ...] = (

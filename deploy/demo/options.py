@@ -103,9 +103,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="logs to replay (.ndjson, .log; .gz, .zst); else generated",
     )
-    add(
-        "--user-path", nargs="+", metavar="PATH", help="where entries have their user, as in LOGP_USER__PATHS"
-    )
+    add("--user-path", nargs="+", metavar="PATH", help="where entries have their user, as in LOGP_USER__PATHS")
     add("--time-path", nargs="+", metavar="PATH", help="where entries have their event time")
     add("--id-path", nargs="+", metavar="PATH", help="where entries have their unique id")
     add(

@@ -115,9 +115,7 @@ class Story:
                 "nobody may see those"
             )
         if self._fleet.restarts:
-            self._screen.tell(
-                f"workers that ended by themselves and were started again: {self._fleet.restarts}"
-            )
+            self._screen.tell(f"workers that ended by themselves and were started again: {self._fleet.restarts}")
 
     def _look(self, stage: str) -> None:
         """Take in what has happened, mend what has broken, and show it."""

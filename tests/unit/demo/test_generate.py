@@ -169,8 +169,7 @@ def test_generate_odd_keys_and_containers(entries: list[dict[str, object]]) -> N
     assert any(entry.get("labels") == {} and entry.get("items") == [] for entry in entries)
     assert any(entry.get("labels") == {"a": 1} for entry in entries)
     assert any(
-        "tree" in entry and str(entry["tree"]).count("[") + str(entry["tree"]).count("{") >= 40
-        for entry in entries
+        "tree" in entry and str(entry["tree"]).count("[") + str(entry["tree"]).count("{") >= 40 for entry in entries
     )
 
 

@@ -18,9 +18,7 @@ TEXT = b'{"a":1}\n{"a":  2}\r\n\nnot json \xff\n{"a":3}\n{"a":4}'
     ("name", "pack"),
     [("a.ndjson", bytes), ("a.log", bytes), ("a.ndjson.gz", gzip.compress), ("a.ndjson.zst", zstd.compress)],
 )
-def test_read_lines_any_compression_gives_the_lines(
-    tmp_path: Path, name: str, pack: Callable[[bytes], bytes]
-) -> None:
+def test_read_lines_any_compression_gives_the_lines(tmp_path: Path, name: str, pack: Callable[[bytes], bytes]) -> None:
     """Lines come without their ends and without blank ones, else byte for byte."""
     path = tmp_path / name
     path.write_bytes(pack(TEXT))
