@@ -7,21 +7,29 @@ Stands apart from the worker's code and from the audit's: it knows the published
 import io
 import json
 import math
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import fastavro
+import urllib3
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from confluent_kafka import Message
 
-from service.core.reference import Reference
+from deploy.local.s3 import S3Endpoint
+from service.core.reference import Location, Reference
 from tests.integration.harness import Deployment
 
 META = "_meta"
 THREADS = 4
+AHEAD = 4 * THREADS
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _INT_CHARS_MAX = 4300  # what int() converts
@@ -81,22 +89,32 @@ def read_objects(deployment: Deployment, *, parse: Parse | None = None) -> Itera
     """Read what the committed references name, a few at a time; their order is that of the references."""
     parse = parse or parse_rounding
     references = deployment.references()
+    objects = _Objects(deployment.s3.endpoint)
     with ThreadPoolExecutor(THREADS) as pool:
-        ahead = THREADS * 4
-        waiting = [pool.submit(_fetch, deployment, reference) for reference in references[:ahead]]
+        waiting = deque(pool.submit(objects.read, reference.location) for reference in references[:AHEAD])
         for number, reference in enumerate(references):
-            data = waiting[number].result()
-            waiting[number] = None  # type: ignore[call-overload]  # frees the bytes
-            if number + ahead < len(references):
-                waiting.append(pool.submit(_fetch, deployment, references[number + ahead]))
+            data = waiting.popleft().result()
+            if number + AHEAD < len(references):
+                waiting.append(pool.submit(objects.read, references[number + AHEAD].location))
             schema_text, codec, rows = read_container(data, parse)
             yield ReadObject(reference, schema_text, codec, rows)
 
 
-def _fetch(deployment: Deployment, reference: Reference) -> bytes:
-    location = reference.location
-    data = deployment.s3.read(location.bucket, location.object)
-    return b"".join(data[start : start + length] for start, length in location.ranges)
+class _Objects:
+    """Reads objects with less than half of the work that boto3 makes of it: some logs become 18,000 of them."""
+
+    def __init__(self, endpoint: S3Endpoint) -> None:
+        self._url = endpoint.url
+        self._pool = urllib3.PoolManager(maxsize=THREADS)
+        self._auth = S3SigV4Auth(Credentials(endpoint.access_key, endpoint.secret_key), "s3", endpoint.region)
+
+    def read(self, location: Location) -> bytes:
+        """Read the byte ranges of a reference."""
+        request = AWSRequest("GET", f"{self._url}/{quote(location.bucket)}/{quote(location.object)}")
+        self._auth.add_auth(request)
+        answer = self._pool.request("GET", request.url, headers=dict(request.headers))
+        assert answer.status == 200, f"{location.object}: {answer.status} {answer.data[:200]!r}"
+        return b"".join(answer.data[start : start + length] for start, length in location.ranges)
 
 
 def read_container(data: bytes, parse: Parse) -> tuple[str, str, list[Row]]:
