@@ -642,7 +642,7 @@ def test_new_keys_without_end_bound_each_schema(outcome: Outcome) -> None:
     assert x["type"][1]["type"] == "map"
 
 
-def test_worker_never_stopped_and_kept_within_memory(outcome: Outcome) -> None:
+def test_worker_never_stopped(outcome: Outcome) -> None:
     """One start, no error, no discarded batch, however hostile the records are."""
     events = outcome.deployment.events(WORKER)
     assert [event["event"] for event in events].count("worker_started") == 1
