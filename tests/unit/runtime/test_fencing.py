@@ -1,0 +1,67 @@
+"""Fencing by epoch: what a delayed request of one transaction can do to the next (TESTING 0.2, C13)."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.core.flush_policy import FlushReason
+from tests.fakes.broker import BrokerError
+from tests.fakes.check import InvariantError
+from tests.fakes.committer import FakeCommitter
+from tests.fakes.records import P0
+from tests.fakes.rig import Rig
+from tests.fakes.worker import FakeWorker, Parts
+
+
+class KeepsItsProducer(FakeCommitter):
+    """One producer for all transactions, as everybody does whose broker has KIP-890."""
+
+    _kept: int | None = None
+
+    def prepare(self) -> None:
+        """Begin an epoch once."""
+        if self._kept is None:
+            super().prepare()
+            self._kept = self._epoch
+        self._epoch = self._kept
+
+
+def flush_with_a_delayed_end(parts: Parts) -> tuple[Rig, FakeWorker, list[str]]:
+    """Flush twice; the EndTxn of the first arrives a second time while the second is half written."""
+    rig = Rig()
+    worker = rig.owning(parts=parts)
+    said: list[str] = []
+    epoch = worker.committer._epoch
+    assert epoch is not None
+    rig.fill(P0, 2)
+    rig.turn_until(lambda: worker.recorder.covers)
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    rig.fill(P0, 2)
+    rig.turn_until(lambda: worker.recorder.covers)
+
+    def arrive(name: str) -> None:
+        if name == "produced" and not said:
+            try:
+                rig.broker.end("logs.a", epoch, commit=True)
+            except BrokerError as error:
+                said.append(error.code)
+            else:
+                said.append("torn")
+
+    worker.committer._point = arrive
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    return rig, worker, said
+
+
+def test_finding_2_delayed_end_of_one_transaction_cannot_end_the_next() -> None:
+    """It carries the epoch of a producer that is no more: fenced, and the next transaction is whole."""
+    rig, _, said = flush_with_a_delayed_end(Parts())
+    assert said == ["_FENCED"]
+    assert rig.committed()[P0] == 4
+    rig.check()
+
+
+def test_finding_2_one_producer_for_all_would_be_torn() -> None:
+    """What the new producer is for: with the same epoch, references are committed without their offsets."""
+    with pytest.raises(InvariantError, match="I3|I4"):
+        flush_with_a_delayed_end(Parts(committer=KeepsItsProducer))
