@@ -42,8 +42,8 @@ class KafkaConsumer:
     """A member of the consumer group; used by the loop thread only."""
 
     def __init__(self, options: Mapping[str, Any], topics: Iterable[str], *, incremental: bool) -> None:
-        logger, handler = client_logger("consumer")
-        self._consumer = confluent_kafka.Consumer({**options, "error_cb": handler.on_error}, logger=logger)
+        self._options = options
+        self._consumer = _make(options)
         self._topics = list(topics)
         self._incremental = incremental
         self._paused = False
@@ -159,15 +159,21 @@ class KafkaConsumer:
         return {_value(answer): answer.offset if answer.offset >= 0 else None for answer in answers}
 
     def partitions_of(self, topic: str, *, timeout_s: float) -> list[TopicPartition]:
-        """Ask for all TopicPartitions of a topic.
+        """Ask for all TopicPartitions of a topic; by a client of its own, since this is asked inside a callback.
+
+        There `list_topics` takes away what the binding needs at the next callback of the same client, be it a line of
+        its log: the process aborts (CallState_get: Assertion `cs != NULL' failed).
 
         Raises:
             SourceError: no answer in time, or no such topic.
         """
+        stranger = _make(self._options)
         try:
-            found = self._consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+            found = stranger.list_topics(topic, timeout=timeout_s).topics[topic]
         except KafkaException as error:
             raise SourceError(f"no metadata of topic {topic}: {error.args[0].str()}") from error
+        finally:
+            stranger.close()
         if found.error is not None:
             raise SourceError(f"topic {topic}: {found.error.str()}")
         return [TopicPartition(topic, number) for number in sorted(found.partitions)]
@@ -251,6 +257,11 @@ class KafkaConsumer:
     def close(self) -> None:
         """Leave the group; runs the callbacks."""
         self._consumer.close()
+
+
+def _make(options: Mapping[str, Any]) -> confluent_kafka.Consumer:
+    logger, handler = client_logger("consumer")
+    return confluent_kafka.Consumer({**options, "error_cb": handler.on_error}, logger=logger)
 
 
 def parse_group_metadata(raw: bytes | None) -> Membership:
