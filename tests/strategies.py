@@ -15,7 +15,9 @@ from service.core.schema_infer import INT64_MAX, INT64_MIN, LONG53_MAX
 
 LIMITS = Limits(depth_max=3, object_keys_max=3, json_depth_max=6)
 
-texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8)
+texts = st.text(alphabet=st.characters(exclude_categories=["Cs"]), max_size=8) | st.sampled_from(
+    ["", " a\n", "\0", "{}", "1"]
+)
 names = st.sampled_from(["a", "b", "c", "A", "a-b", "a_x2Db", "_meta", "1", "é", "x.y", ""]) | texts
 integers = st.sampled_from(
     [0, 1, -1, LONG53_MAX, -LONG53_MAX, LONG53_MAX + 1, INT64_MAX, INT64_MIN, INT64_MAX + 1, INT64_MIN - 1, 10**40]
