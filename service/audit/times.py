@@ -16,7 +16,7 @@ EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_DATE_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}.*", re.ASCII | re.DOTALL)
+_DATE_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}.*", re.ASCII | re.DOTALL)
 _NUMERIC = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 # What Decimal holds exactly by default, and more than any calendar needs.
 _DIGITS_MAX = 28

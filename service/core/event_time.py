@@ -10,12 +10,15 @@ from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
 from typing import Any, Literal, NamedTuple
 
+import msgspec
+
 EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 EARLIEST_US = -62_135_510_400_000_000  # 0001-01-02 and
 LATEST_US = 253_402_214_400_000_000  # 9999-12-31, so that every zone can name the hour
-_NUMBER = re.compile(r"[+-]?\d{1,20}(\.\d{1,20})?\Z", re.ASCII)
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?\Z", re.ASCII)
+_NUMBER_CHARS_MAX = 28  # what Decimal multiplies exactly, and more than any calendar needs
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
 # Decided by magnitude: seconds until the year 5138, milliseconds until then, microseconds until then.
 _MAGNITUDES: tuple[tuple[float, EpochUnit], ...] = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
@@ -39,6 +42,8 @@ def parse_event_time(value: Any, rules: TimeRules) -> int | None:
         return _parse_text(value, rules)
     if kind is int or kind is float:
         return _from_epoch(value, rules.epoch_unit)
+    if kind is msgspec.Raw and bytes(value).lstrip(b"-").isdigit():  # an integer of more digits than Python takes
+        return LATEST_US
     return None
 
 
@@ -59,6 +64,8 @@ def _parse_text(text: str, rules: TimeRules) -> int | None:
             moment = moment.replace(tzinfo=rules.zone)
         return _micros(moment)
     if _NUMBER.match(text):
+        if len(text) > _NUMBER_CHARS_MAX:
+            return LATEST_US  # a time, but an absurd one
         return _from_epoch(Decimal(text) if "." in text else int(text), rules.epoch_unit)
     return None
 

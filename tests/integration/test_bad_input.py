@@ -311,14 +311,26 @@ def _times() -> Iterator[Case]:
         *("2024-03-04", "yesterday", "", "T", "2024-06-30T23:59:60Z", "2024-03-04T25:00:00Z", "-1", "1e9", "NaN"),
         *("99999999999999999999", "9" * 5000, "\u0661\u0667\u0660\u0669\u0665\u0662\u0668\u0667\u0666\u0667"),
         *(0, -1, -62_135_596_800, -(10**18), 253_402_300_800, 10**17 * 9, 10**30, 10**400, 1e300, -1e300, 0.5),
+        *(" 2024-03-04T05:06:07Z", "1709528767.12345678901234567890", "1709528767 "),
         *(True, None, {}, [], ["2024-03-04T05:06:07Z"], STAMP_MS + day_ms + 1, (STAMP_MS + 400 * day_ms) * 1000),
     ):
         where = {"time_us": STAMP_MS * 1000, "place": _place_of(STAMP_MS * 1000)}
         yield alive(f"absurd time: {time_text!r:.40}", {"user": "absurd times", "time": time_text}, **where)
+    for name, text in (
+        ("integer", b"7" * 5000),
+        ("text", b'"%b"' % (b"7" * 5000)),
+        ("long fraction", b'"17095.%b"' % (b"1" * 30)),
+    ):
+        value = b'{"user":"absurd times","time":%b,"timestamp":"%b"}' % (text, TIME.encode())
+        where = {"time_us": STAMP_MS * 1000, "place": _place_of(STAMP_MS * 1000)}
+        yield alive(f"absurd time before a good one: {name}", value, **where)
+    yield alive("no time before a good one", {"user": "times", "time": "soon", "timestamp": TIME})
+    yield alive("1e400 before a good time", b'{"user":"times","time":1e400,"timestamp":"%b"}' % TIME.encode())
     for time_text, time_us in (
         ("2000-01-01T00:00:00Z", 946_684_800_000_000),
         ("2024-03-04T05:06:07", TIME_US),
         ("2024-03-04 05:06:07", TIME_US),
+        ("2024-03-04t05:06:07Z", TIME_US),
         ("2024-03-04T05:06Z", TIME_US - 7_000_000),
         ("2024-03-04T19:06:07+14:00", TIME_US),
         ("2024-03-03T17:06:07-1200", TIME_US),

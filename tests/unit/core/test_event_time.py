@@ -100,7 +100,7 @@ def test_epoch_is_read_by_its_unit_or_by_its_magnitude(value: Any, unit: EpochUn
     "value",
     [None, True, False, "", " ", "yesterday", "2024-05-01", "12:00:00", "2024-13-01T00:00:00Z", "2024-02-30T00:00:00Z",
      "2024-05-01T25:00:00Z", "2024-05-01T12:00:60Z", "2024-05-01T12:00:00+99:00", "01/May/2024:12:00:00 +0000", "1e9",
-     "\u0662\u0660\u0662\u0664-05-01T12:00:00Z", "\u0665", "NaN", "inf", "1.", ".5", "--5", "1" * 21, [], {},
+     "\u0662\u0660\u0662\u0664-05-01T12:00:00Z", "\u0665", "NaN", "inf", "1.", ".5", "--5", [], {},
      "2024-05-01T12:00:00Z\ud800",
      ["2024-05-01T12:00:00Z"], {"$date": 1}, " 1714564800", "2024-05-01T12:00:00Z "],
 )  # fmt: skip
@@ -110,7 +110,7 @@ def test_value_that_is_no_time_is_none(value: Any) -> None:
 
 
 @pytest.mark.parametrize("unit", ["auto", "s", "ms", "us", "ns"])
-@pytest.mark.parametrize("value", [1e308, -1e308, 1.7e303, 10**4299, -(10**4299), "9" * 20 + "." + "9" * 20])
+@pytest.mark.parametrize("value", [1e308, -1e308, 1.7e303, 10**4299, -(10**4299), "9" * 20 + "." + "9" * 20, "1" * 21])
 def test_number_of_any_size_in_any_unit_does_not_raise(value: Any, unit: EpochUnit) -> None:
     """What is far beyond any calendar is absurd or no time, never an exception."""
     time_us = parse_event_time(value, rules(unit))
