@@ -209,6 +209,13 @@ class Deployment:
                     raise
                 time.sleep(0.2)
 
+    def require_nobody_failed(self) -> None:
+        """Fail at once where all workers have ended and one did so by itself: nothing will change any more."""
+        ended = [one for one in self.workers.values() if not one.is_alive()]
+        for one in ended:
+            if len(ended) == len(self.workers) and one.exit_code not in (0, -9):
+                raise AssertionError(f"{one.name} ended with {one.exit_code}:\n{one.last_lines()}")
+
     def committed(self) -> int:
         """Sum of the committed offsets."""
         return sum(self.committed_offsets().values())
@@ -220,6 +227,7 @@ class Deployment:
             last[partition] = max(offset, last.get(partition, -1))
 
         def is_drained() -> bool:
+            self.require_nobody_failed()
             committed = self.committed_offsets()
             return all(committed.get(partition, 0) > offset for partition, offset in last.items())
 

@@ -13,7 +13,7 @@ import fastavro
 import pytest
 
 from deploy.local.kafka import KafkaCluster
-from deploy.local.tcp_proxy import API_END_TXN, CutMoment
+from deploy.local.tcp_proxy import API_END_TXN, CutMoment, TcpProxy
 from tests.integration.flow import Flow
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
@@ -73,18 +73,14 @@ def _victim(deployment: Deployment, role: str) -> int:
 
 def _require_order(deployment: Deployment) -> None:
     """Offsets of a TopicPartition rise flush by flush, row by row in a file, and reference by reference of a key."""
-    place = {flush.batch_id: number for number, flush in enumerate(deployment.flush_records())}
     reached: dict[tuple[str, int], int] = defaultdict(int)
     for flush in deployment.flush_records():
         for one in flush.topic_partitions:
             assert one.first_offset == reached[one.topic, one.partition]
             reached[one.topic, one.partition] = one.next_offset
     last: dict[tuple[object, int], tuple[int, int]] = {}
-    batches: dict[object, int] = {}
     for reference in deployment.references():
         key = reference.partition
-        assert place[reference.batch_id] >= batches.get(key, 0)
-        batches[key] = place[reference.batch_id]
         data = deployment.s3.read(deployment.bucket, reference.location.object)
         for row in fastavro.reader(io.BytesIO(data)):
             meta = row["_meta"]
@@ -93,21 +89,23 @@ def _require_order(deployment: Deployment) -> None:
             last[key, meta["partition"]] = now
 
 
-@pytest.mark.parametrize("role", ["leader of a source partition", "transaction coordinator", "group coordinator"])
-def test_broker_killed(kafka_cluster: KafkaCluster, deployment: Deployment, role: str) -> None:
-    """Records written before, while it is gone, and after its return are all there, once and in order."""
+def test_brokers_killed_one_after_the_other(kafka_cluster: KafkaCluster, deployment: Deployment) -> None:
+    """Whatever they led: records written before, while one is gone, and after its return are there, once, in order."""
     with Flow(deployment) as flow:
         for name in ("w1", "w2"):
             deployment.start(name)
         for name in ("w1", "w2"):
             deployment.require_event("flush_committed", name)
-        victim = _victim(deployment, role)
-        kafka_cluster.kill(victim)
-        without = _records_committed(deployment)
-        deployment.kafka.wait_for(
-            "commits without it", lambda: _records_committed(deployment) > without + 200, timeout_s=90
-        )
-        kafka_cluster.restart(victim)
+        for role in ("leader of a source partition", "transaction coordinator", "group coordinator"):
+            victim = _victim(deployment, role)
+            kafka_cluster.kill(victim)
+            without = _records_committed(deployment)
+            deployment.kafka.wait_for(
+                f"commits without the {role}",
+                lambda without=without: _records_committed(deployment) > without + 200,
+                timeout_s=60,
+            )
+            kafka_cluster.restart(victim)
         written = flow.stop()
     deployment.wait_drained(written)
 
@@ -139,18 +137,15 @@ def test_broker_silent(kafka_cluster: KafkaCluster, deployment: Deployment) -> N
     deployment.require_clean()
 
 
-@pytest.mark.parametrize("moment", CutMoment, ids=["never-arrives", "answer-lost"])
-def test_commit_whose_connection_is_cut(kafka_cluster: KafkaCluster, deployment: Deployment, moment: CutMoment) -> None:
+def test_commit_whose_connection_is_cut(kafka_cluster: KafkaCluster, deployment: Deployment) -> None:
     """The client library asks again: the batch is committed once, and the next one is not touched by the repetition."""
     with Flow(deployment) as flow:
         deployment.start("w1")
         deployment.require_event("flush_committed", "w1")
         proxy = kafka_cluster.proxies[_victim(deployment, "transaction coordinator")]
-        for _ in range(2):
-            before, committed = proxy.cuts_done, deployment.count("flush_committed")
-            proxy.cut_at(API_END_TXN, moment)
-            deployment.kafka.wait_for("a cut", lambda before=before: proxy.cuts_done > before)
-            deployment.require_event("flush_committed", "w1", times=committed + 2)
+        for moment in [*CutMoment, *CutMoment]:
+            _wait_cut(deployment, proxy, moment)
+            deployment.require_event("flush_committed", "w1", times=deployment.count("flush_committed") + 2)
         written = flow.stop()
     deployment.wait_drained(written)
 
@@ -160,10 +155,14 @@ def test_commit_whose_connection_is_cut(kafka_cluster: KafkaCluster, deployment:
     deployment.require_clean()
 
 
-@pytest.mark.parametrize("moment", CutMoment, ids=["never-arrives", "answer-lost"])
-def test_commit_whose_outcome_stays_unknown(
-    kafka_cluster: KafkaCluster, deployment: Deployment, moment: CutMoment
-) -> None:
+def _wait_cut(deployment: Deployment, proxy: TcpProxy, moment: CutMoment) -> None:
+    """Cut the next EndTxn and return at once when it is done."""
+    done = proxy.cuts_done
+    proxy.cut_at(API_END_TXN, moment)
+    deployment.kafka.wait_for("a cut", lambda: proxy.cuts_done > done)
+
+
+def test_commit_whose_outcome_stays_unknown(kafka_cluster: KafkaCluster, deployment: Deployment) -> None:
     """The coordinator is out of reach for longer than the commit may take; afterwards the broker tells the outcome.
 
     Where the request had arrived, the batch was committed although the worker has discarded it: it goes on behind
@@ -175,24 +174,25 @@ def test_commit_whose_outcome_stays_unknown(
             "w1",
             LOGP_KAFKA__CLIENT_PROPERTIES=slowly,
             LOGP_KAFKA__SESSION_TIMEOUT_S="45",  # the broker may be the group's coordinator, too
-            LOGP_FLUSH__COMMIT_BUDGET_S="5",
+            LOGP_FLUSH__COMMIT_BUDGET_S="4",
         )
         deployment.require_event("flush_committed", "w1")
         proxy = kafka_cluster.proxies[_victim(deployment, "transaction coordinator")]
-        proxy.cut_at(API_END_TXN, moment)
-        deployment.kafka.wait_for("a cut", lambda: proxy.cuts_done > 0)
-        proxy.refuse()
-        proxy.cut()
-        (unknown,) = deployment.require_event("batch_discarded", "w1", cause="CommitUnknownError")
-        proxy.heal()
-        deployment.require_event("flush_committed", "w1", times=1 + deployment.count("flush_committed", "w1"))
+        for number, moment in enumerate(CutMoment, 1):
+            _wait_cut(deployment, proxy, moment)
+            proxy.refuse()
+            proxy.cut()
+            unknown = deployment.require_event("batch_discarded", "w1", times=number, cause="CommitUnknownError")[-1]
+            rewound = deployment.count("rewound", "w1")
+            proxy.heal()
+            deployment.require_event("flush_committed", "w1", times=1 + deployment.count("flush_committed", "w1"))
+            was_committed = unknown["batch_id"] in {flush.batch_id for flush in deployment.flush_records()}
+            assert was_committed == (moment is CutMoment.BEFORE_ANSWER)
+            moved = [one["offset"] > one["first_offset"] for one in deployment.require_event("rewound", "w1")[rewound:]]
+            assert any(moved) == was_committed
         written = flow.stop()
     deployment.wait_drained(written)
 
     assert deployment.stop_all() == {"w1": 0}
-    was_committed = unknown["batch_id"] in {flush.batch_id for flush in deployment.flush_records()}
-    assert was_committed == (moment is CutMoment.BEFORE_ANSWER)
-    rewound = deployment.require_event("rewound", "w1")
-    assert any(event["offset"] > event["first_offset"] for event in rewound) == was_committed
     _require_order(deployment)
     deployment.require_clean()

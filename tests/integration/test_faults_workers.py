@@ -71,13 +71,10 @@ def test_all_killed_at_once(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_
         deployment.require_clean()
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_rolling_restart_rereads_nothing(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
-) -> None:
+def test_rolling_restart_rereads_nothing(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
     """Each worker flushes before it leaves, so that its successors start where it has stopped."""
     settings = QUICK | {"LOGP_FLUSH__INTERVAL_S": NEVER}
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol, settings=settings) as deployment:
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=settings) as deployment:
         with Flow(deployment) as flow:
             workers = ["w1", "w2"]
             for name in workers:

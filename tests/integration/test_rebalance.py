@@ -103,7 +103,7 @@ def test_partitions_added_while_running(
         deployment.require_clean()
 
 
-@pytest.mark.parametrize("protocol", ["cooperative-sticky", "consumer"])
+@pytest.mark.parametrize("protocol", ["consumer"])
 def test_revoked_while_paused_is_not_silent_when_it_comes_back(
     kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path, protocol: str
 ) -> None:
@@ -136,7 +136,7 @@ def test_revoked_while_paused_is_not_silent_when_it_comes_back(
         deployment.require_clean()
 
 
-@pytest.mark.parametrize("protocol", ["range", "consumer"])
+@pytest.mark.parametrize("protocol", ["range"])
 def test_partitions_taken_over_while_paused_are_read_afterwards(
     kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path, protocol: str
 ) -> None:

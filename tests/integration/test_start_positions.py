@@ -32,6 +32,19 @@ def test_beginning_reads_what_was_there(kafka: KafkaHelper, s3: S3Helper, names:
         deployment.require_clean()
 
 
+def test_client_library_talks_at_the_first_start(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+) -> None:
+    """Regression: a line of its log, after questions asked inside the assignment callback, aborted the process."""
+    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__CLIENT_PROPERTIES='{"debug": "cgrp"}') as deployment:
+        written = kafka.produce(deployment.source, some_records(10, partitions=TWO))
+        deployment.start("w1")
+        deployment.wait_drained(written)
+
+        assert deployment.stop_all() == {"w1": 0}
+        deployment.require_clean()
+
+
 def test_end_reads_what_comes_afterwards(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
     """Also after a restart, and also where nothing came at first: the position is committed, not looked up again."""
     with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__BOOTSTRAP="end") as deployment:

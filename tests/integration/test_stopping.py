@@ -4,8 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from deploy.local.s3_fault_rules import Action, Rule
 from deploy.local.s3_faults import S3FaultProxy
 from tests.integration.flow import some_records
@@ -122,10 +120,9 @@ def test_settings_that_contradict_are_all_named(kafka: KafkaHelper, s3: S3Helper
     assert s3.endpoint.secret_key not in done.stderr
 
 
-@pytest.mark.parametrize("protocol", ["range", "consumer"])
-def test_two_stop_at_once(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str) -> None:
+def test_two_stop_at_once(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
     """Each flushes its own batch although the other's leaving makes a rebalance meanwhile."""
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol) as deployment:
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol="consumer") as deployment:
         for name in ("w1", "w2"):
             deployment.start(name, LOGP_FLUSH__INTERVAL_S=NEVER)
         for name in ("w1", "w2"):

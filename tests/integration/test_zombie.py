@@ -36,8 +36,6 @@ SETTINGS = {
     [
         pytest.param("range", False, id="range-at-once"),
         pytest.param("cooperative-sticky", False, id="cooperative-sticky-at-once"),
-        pytest.param("cooperative-sticky", True, id="cooperative-sticky-after-hearing-of-it"),
-        pytest.param("consumer", False, id="consumer-at-once"),
         pytest.param("consumer", True, id="consumer-after-hearing-of-it"),
     ],
 )
