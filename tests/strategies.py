@@ -8,10 +8,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar, Type
 from service.core.schema_infer import INT64_MAX, INT64_MIN, LONG53_MAX
+
+
+def times_as_many(factor: int) -> settings:
+    """Take more examples than the profile says, for a test that is cheap or looks for something rare."""
+    return settings(max_examples=factor * settings.default.max_examples)
+
 
 LIMITS = Limits(depth_max=3, object_keys_max=3, json_depth_max=6)
 

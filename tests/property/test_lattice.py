@@ -15,7 +15,7 @@ from service.core.lattice import ArrayType, MapType, RecordType, Scalar, Type, j
 from service.core.names import avro_names
 from service.core.schema_infer import TooDeepError, fit_entry, infer, infer_entry
 from tests.property.avro_reading import depth_of
-from tests.strategies import LIMITS, entries, entry_types, types, values
+from tests.strategies import LIMITS, entries, entry_types, names, scalars, times_as_many, types, values
 
 KEYS_MAX = LIMITS.object_keys_max
 pairs = st.tuples(types(), types())
@@ -108,7 +108,8 @@ def _check_exact(kind: Type, found: list[Any]) -> None:
         assert present
 
 
-@given(st.lists(values(leaves=5), max_size=6))
+@times_as_many(4)
+@given(st.lists(values(leaves=5), max_size=6) | st.lists(st.dictionaries(names, scalars, max_size=2), max_size=4))
 def test_inferred_type_of_a_list_is_the_join_of_its_items(items: list[Any]) -> None:
     """Inferring many values together gives what joining them one by one gives, or refuses what one alone refuses."""
     try:
@@ -123,9 +124,12 @@ def test_inferred_type_of_a_list_is_the_join_of_its_items(items: list[Any]) -> N
     assert together == expected
 
 
-@given(values(leaves=15))
-def test_inference_refuses_exactly_what_nests_too_deep(value: Any) -> None:
+@times_as_many(2)
+@given(values(leaves=8), st.text(alphabet="[{", max_size=8), st.lists(values(leaves=2), max_size=1))
+def test_inference_refuses_exactly_what_nests_too_deep(value: Any, around: str, beside: list[Any]) -> None:
     """An entry is refused if and only if it nests deeper than json_depth_max, wherever it does."""
+    for bracket in around:
+        value = [*beside, value] if bracket == "[" else {"x": value, **{f"b{n}": one for n, one in enumerate(beside)}}
     try:
         infer_entry({"x": value}, LIMITS)
         refused = False

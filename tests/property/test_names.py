@@ -39,6 +39,7 @@ def test_name_of_one_key_alone_is_icebergs(original: str) -> None:
 
 
 @given(sets_of_names)
+@example({"a", "A", "a_2", "A_2", "a_3"})
 def test_name_that_collides_with_nobody_is_the_sanitised_one(originals: set[str]) -> None:
     """A number is added to those that collide only, and the first of them in code-point order keeps the plain name."""
     names = avro_names(originals)

@@ -18,7 +18,7 @@ from service.core.row_encoder import WALKED_ENTRIES, EntryEncoder, Misfit, compi
 from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_rest, encode_user, skip_meta
 from service.core.schema_infer import TooDeepError, infer_entry
 from tests.property.avro_reading import canonical, entry_fields, to_datum
-from tests.strategies import LIMITS, entries_near, entry_types, texts
+from tests.strategies import LIMITS, entries_near, entry_types, texts, times_as_many
 
 META: dict[str, Any] = {
     "user": "ann", "event_time": 1_714_557_600_000_000, "id": None, "topic": "app", "partition": 3, "offset": 2**40,
@@ -52,6 +52,7 @@ def walked(kind: RecordType, entry: dict[str, Any]) -> Outcome:
     return outcome(lambda value, out: walk_entry(kind, value, out, LIMITS), entry)
 
 
+@times_as_many(4)
 @given(types_and_entries)
 def test_compiled_encoder_and_walking_one_agree_in_everything(drawn: tuple[RecordType, dict[str, Any]]) -> None:
     """The compiled encoder writes the same bytes, gives the same mask and refuses the same entries."""
@@ -59,6 +60,7 @@ def test_compiled_encoder_and_walking_one_agree_in_everything(drawn: tuple[Recor
     assert outcome(compile_encoder(kind, LIMITS), entry) == walked(kind, entry)
 
 
+@times_as_many(3)
 @given(types_and_entries)
 def test_encoder_accepts_exactly_the_entries_its_type_holds(drawn: tuple[RecordType, dict[str, Any]]) -> None:
     """An entry is encoded if and only if joining its type would change nothing: the steady state needs no inference."""
