@@ -25,7 +25,7 @@ json_texts = st.tuples(
     st.lists(json_entries | json_values(), max_size=4), st.booleans(), st.sampled_from([None, 1])
 ).map(lambda drawn: json.dumps(drawn[0], ensure_ascii=drawn[1], indent=drawn[2]).encode())
 BITS = [b'"', b"\\", b"[", b"]", b"{", b"}", b",", b":", b"\xff", b"\\ud800", b"NaN", b"\n", b"1e999999999999999999999",
-        b"-", b"\xef\xbb\xbf", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"tru", b"0" * 20, b"9" * 4400, b"\0"]  # fmt: skip
+        b"-", b"\xef\xbb\xbf", b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"yes", b"0" * 20, b"9" * 4400, b"\0"]  # fmt: skip
 compressions = st.sampled_from([bytes, gzip.compress, zstd.compress])
 formats = st.sampled_from(["json", "ndjson"])
 
@@ -112,7 +112,7 @@ def _exact(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "bad", ["tru", "NaN", '{"a":}', '"\\ud800"', '{"a":1e}', '{"\\ud800":1}', "[1 2]", '{"a" 1}', ""]
+    "bad", ["yes", "NaN", '{"a":}', '"\\ud800"', '{"a":1e}', '{"\\ud800":1}', "[1 2]", '{"a" 1}', ""]
 )
 @given(before=st.lists(json_entries, max_size=3), after=st.lists(json_entries, min_size=1, max_size=3))
 def test_one_bad_element_costs_its_neighbours_nothing(bad: str, before: list[Any], after: list[Any]) -> None:

@@ -121,7 +121,7 @@ def test_text_that_is_no_value_of_ours_is_refused_with_its_reason(text: bytes, r
         (b"[,]", [b"", b""]),
         (b"[1,]", [b"1", b""]),
         (b"[1,,2]", [b"1", b"", b"2"]),
-        (b"[tru, NaN]", [b"tru", b" NaN"]),
+        (b"[yes, NaN]", [b"yes", b" NaN"]),
         (b'["a\nb"]', [b'"a\nb"']),
     ],
 )

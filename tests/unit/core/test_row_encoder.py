@@ -35,6 +35,7 @@ def encoded(make: Any, kind: Any, value: Any) -> bytes:
         (T.NULL, None, b"\0"),
         (T.STRING, None, b"\0"),
         (T.STRING, "é", b"\2\4\xc3\xa9"),
+        (T.STRING, " a\n\0", b"\2\x08 a\n\0"),
         (T.BOOL, True, b"\2\1"),
         (T.BOOL, False, b"\2\0"),
         (T.LONG53, -1, b"\2\1"),
