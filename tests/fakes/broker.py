@@ -8,7 +8,7 @@ that a member owns what it commits.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -29,8 +29,10 @@ class BrokerError(Exception):
 class Group(Protocol):
     """What the broker asks its group coordinator."""
 
-    def validate(self, generation: int, member_id: str, *, transactional: bool) -> None:
-        """Raise BrokerError unless this member may commit offsets."""
+    def validate(
+        self, generation: int, member_id: str, tps: Collection[TopicPartition], *, transactional: bool
+    ) -> None:
+        """Raise BrokerError unless this member may commit offsets of these."""
         ...
 
 
@@ -91,7 +93,7 @@ class FakeBroker:
 
     def commit(self, offsets: Mapping[TopicPartition, int], *, generation: int, member_id: str) -> None:
         """Commit offsets of a member at once."""
-        self._validate(generation, member_id, transactional=False)
+        self._validate(generation, member_id, offsets, transactional=False)
         for tp, offset in offsets.items():
             self._appended += 1
             self._offsets[tp] = (self._appended, offset)
@@ -137,7 +139,7 @@ class FakeBroker:
     ) -> None:
         """Add offsets to the transaction; ownership is not looked at."""
         transaction = self._require_open(transactional_id, epoch)
-        self._validate(generation, member_id, transactional=True)
+        self._validate(generation, member_id, offsets, transactional=True)
         for tp, offset in offsets.items():
             self._appended += 1
             transaction.offsets[tp] = (self._appended, offset)
@@ -172,9 +174,11 @@ class FakeBroker:
         """Append messages outside any transaction: everybody sees them."""
         self.transactions.append(Committed("", list(messages), {}, {}))
 
-    def _validate(self, generation: int, member_id: str, *, transactional: bool) -> None:
+    def _validate(
+        self, generation: int, member_id: str, tps: Collection[TopicPartition], *, transactional: bool
+    ) -> None:
         if self.group is not None:
-            self.group.validate(generation, member_id, transactional=transactional)
+            self.group.validate(generation, member_id, tps, transactional=transactional)
 
     def _abort(self, producer: _Producer) -> None:
         if producer.open is not None:

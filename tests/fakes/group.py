@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from service.core.exchange import Clock
 from service.core.model import TopicPartition
@@ -105,8 +105,11 @@ class ClassicGroup:
         if self._preparing_since_s is not None and all(member.joined for member in self.members.values()):
             self._begin_generation()
 
-    def validate(self, generation: int, member_id: str, *, transactional: bool) -> None:
-        """Raise BrokerError unless this member may commit; the group's validation is all there is."""
+    def validate(
+        self, generation: int, member_id: str, tps: Collection[TopicPartition], *, transactional: bool
+    ) -> None:
+        """Raise BrokerError unless this member may commit; nobody looks at what."""
+        del tps
         self.tick()
         if generation < 0 and not self.members:
             return
@@ -142,6 +145,7 @@ class _Member848:
     seen_at_s: float
     epoch: int = 0
     held: TopicPartitions = NONE
+    since: dict[TopicPartition, int] = field(default_factory=dict)
 
 
 class ConsumerGroup:
@@ -149,6 +153,7 @@ class ConsumerGroup:
 
     def __init__(self, clock: Clock, tps: Iterable[TopicPartition], *, session_s: float = 45.0) -> None:
         self.epoch = 0
+        self.is_lenient = True
         self.members: dict[str, _Member848] = {}
         self._target: dict[str, TopicPartitions] = {}
         self._clock = clock
@@ -169,12 +174,14 @@ class ConsumerGroup:
         member.seen_at_s = self._clock.now_s()
         if owned is not None:
             member.held = owned
+            member.since = {tp: since for tp, since in member.since.items() if tp in owned}
         target = self._target[member_id]
         if not member.held <= target:
             return member.epoch, member.held & target
         member.epoch = self.epoch
         if owned is not None:
             taken = frozenset().union(*(other.held for one, other in self.members.items() if one != member_id))
+            member.since |= dict.fromkeys(target - taken - member.held, member.epoch)
             member.held |= target - taken
         return member.epoch, member.held
 
@@ -192,16 +199,27 @@ class ConsumerGroup:
         if gone:
             self._retarget()
 
-    def validate(self, generation: int, member_id: str, *, transactional: bool) -> None:
-        """Raise BrokerError unless id and epoch are those of a member; brokers before KIP-1251 look no further."""
+    def validate(
+        self, generation: int, member_id: str, tps: Collection[TopicPartition], *, transactional: bool
+    ) -> None:
+        """Raise BrokerError unless id and epoch are those of a member.
+
+        With the current epoch nobody looks at what is committed. With an older one only what the member has owned
+        since then passes, where the broker knows that (KIP-1251, Kafka 4.3), nothing elsewhere.
+        """
         del transactional
         self.tick()
         if generation < 0 and not self.members:
             return
-        if member_id not in self.members:
+        member = self.members.get(member_id)
+        if member is None:
             raise BrokerError("UNKNOWN_MEMBER_ID")
-        if generation != self.members[member_id].epoch:
-            raise BrokerError("ILLEGAL_GENERATION")  # STALE_MEMBER_EPOCH, as older requests get it
+        if generation == member.epoch:
+            return
+        owned_since = (member.since.get(tp, member.epoch + 1) for tp in tps)
+        if self.is_lenient and generation < member.epoch and all(since <= generation for since in owned_since):
+            return
+        raise BrokerError("ILLEGAL_GENERATION")  # STALE_MEMBER_EPOCH, as older requests get it
 
     def _retarget(self) -> None:
         self.epoch += 1

@@ -224,6 +224,12 @@ def test_committed_offsets_without_an_answer_stop_the_worker(bench: Bench) -> No
         bench.adapter.committed([P0], timeout_s=1.0)
 
 
+def test_committed_offsets_of_nothing_are_not_asked_for(bench: Bench) -> None:
+    """An empty assignment while the consumer is being closed would wait for its whole time-out."""
+    bench.library.answers = kafka_error(KafkaError._TIMED_OUT)
+    assert bench.adapter.committed([], timeout_s=30.0) == {}
+
+
 def test_start_positions_are_committed_at_once_and_heard(bench: Bench) -> None:
     """Synchronously; a refusal is a stop."""
     bench.adapter.commit_start({P0: 3})

@@ -63,5 +63,5 @@ def test_finding_2_delayed_end_of_one_transaction_cannot_end_the_next() -> None:
 
 def test_finding_2_one_producer_for_all_would_be_torn() -> None:
     """What the new producer is for: with the same epoch, references are committed without their offsets."""
-    with pytest.raises(InvariantError, match="I3|I4"):
+    with pytest.raises(InvariantError, match=r"I3|I4"):
         flush_with_a_delayed_end(Parts(committer=KeepsItsProducer))

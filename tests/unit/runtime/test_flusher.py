@@ -22,6 +22,7 @@ from service.errors import (
     UploadError,
 )
 from tests.fakes.committer import Outcome
+from tests.fakes.group import ConsumerGroup
 from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.rig import COOPERATIVE, KIP848, Rig
 from tests.fakes.store import PutFault
@@ -426,6 +427,8 @@ def test_metadata_is_that_of_the_moment_the_batch_is_closed() -> None:
 def test_epoch_that_moves_during_the_upload_costs_one_repetition() -> None:
     """KIP-848: a third member joins while we upload; our epoch moves without a callback, our TopicPartition stays."""
     rig = Rig(KIP848)
+    assert isinstance(rig.group, ConsumerGroup)
+    rig.group.is_lenient = False
     first, second = rig.worker("a"), rig.worker("b")
     rig.turn_until(lambda: bool(first.controller.state.owned) and bool(second.controller.state.owned))
     rig.fill(P0, 2)

@@ -1,0 +1,134 @@
+"""The contract suites of the ports (tests/contract) against the real Kafka and the real S3: the fakes pass the same."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.local.s3 import S3Endpoint
+from service.adapters.clock import SystemClock
+from service.adapters.kafka_committer import KafkaCommitter
+from service.adapters.kafka_consumer import KafkaConsumer
+from service.adapters.kafka_options import consumer_options, producer_options
+from service.adapters.object_store import S3Store
+from service.config import KafkaSettings, S3Settings
+from service.core.model import TopicPartition
+from service.runtime.ports import Committer, Consumer
+from tests.contract import kafka_suite
+from tests.contract.kafka_suite import CommitterContract, ConsumerContract
+from tests.contract.store_suite import ObjectStoreContract, Place
+from tests.fakes.clock import FakeClock
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+reading = kafka_suite.reading
+STYLES = {
+    "range": {"assignment_strategy": "range"},
+    "cooperative-sticky": {"assignment_strategy": "cooperative-sticky"},
+    "consumer": {"group_protocol": "consumer"},
+}
+
+
+class RealKafka:
+    """Topics and a group of one test, through the real adapters."""
+
+    def __init__(self, helper: KafkaHelper, names: Names, style: str) -> None:
+        self._helper = helper
+        source = helper.create_topic(names.topic("source"), partitions=2)
+        self.announcements = helper.create_topic(names.topic("announcements"))
+        self.tps = (TopicPartition(source, 0), TopicPartition(source, 1))
+        self._settings = KafkaSettings(
+            bootstrap_servers=helper.bootstrap_servers,
+            group_id=names.group(),
+            source_topics=(source,),
+            session_timeout_s=10,
+            consumer_properties={"fetch.wait.max.ms": "50"},
+            **STYLES[style],
+        )
+        self._is_incremental = style != "range"
+        self._numbers = itertools.count()
+        self._consumers: list[KafkaConsumer] = []
+
+    def append(self, tp: TopicPartition, *values: bytes) -> None:
+        """Append records."""
+        self._helper.produce(tp.topic, (ToProduce(value=value, partition=tp.partition) for value in values))
+
+    def consumer(self) -> Consumer:
+        """Make a consumer."""
+        options = consumer_options(self._settings, worker=f"w{next(self._numbers)}")
+        made = KafkaConsumer(options, self._settings.source_topics, incremental=self._is_incremental)
+        self._consumers.append(made)
+        return made
+
+    def committer(self, transactional_id: str) -> Committer:
+        """Make a committer."""
+        full_id = f"{self._settings.group_id}.{transactional_id}"
+        options = producer_options(self._settings, worker="w", transactional_id=full_id)
+        return KafkaCommitter(options, init_budget_s=60.0, clock=SystemClock())
+
+    def announced(self) -> list[bytes | None]:
+        """Read what is committed."""
+        return [message.value() for message in self._helper.read_committed(self.announcements)]
+
+    def now_s(self) -> float:
+        """The real clock."""
+        return time.monotonic()
+
+    def close(self) -> None:
+        """Close what a failed test left open."""
+        for consumer in self._consumers:
+            consumer.close()
+
+
+@pytest.fixture(params=STYLES)
+def style(request: pytest.FixtureRequest) -> str:
+    """Give a way of handing out TopicPartitions; not a parameter of `kafka`: the broker would start anew for each."""
+    chosen: str = request.param
+    return chosen
+
+
+@pytest.fixture
+def kafka(style: str, kafka: KafkaHelper, names: Names) -> Iterator[RealKafka]:
+    """Give a Kafka of this test's own."""
+    made = RealKafka(kafka, names, style)
+    yield made
+    made.close()
+
+
+class TestKafkaConsumer(ConsumerContract):
+    """The real consumer."""
+
+
+class TestKafkaCommitter(CommitterContract):
+    """The real committer."""
+
+
+@pytest.fixture
+def place(s3: S3Helper, names: Names) -> Place:
+    """Give a place in the real store."""
+    endpoint: S3Endpoint = s3.endpoint
+    bucket = s3.create_bucket(names.bucket())
+    settings = S3Settings(
+        bucket=bucket,
+        endpoint_url=endpoint.url,
+        region=endpoint.region,
+        access_key=endpoint.access_key,
+        secret_key=endpoint.secret_key,
+    )
+
+    def read(key: str) -> bytes | None:
+        listed = s3.client.list_objects_v2(Bucket=bucket, Prefix=key).get("Contents", [])
+        if not any(one["Key"] == key for one in listed):
+            return None
+        body: bytes = s3.client.get_object(Bucket=bucket, Key=key)["Body"].read()
+        return body
+
+    return Place(S3Store(settings), "logs", FakeClock(), read)
+
+
+class TestS3Store(ObjectStoreContract):
+    """The real store."""
