@@ -149,6 +149,8 @@ class KafkaConsumer:
             SourceError: no answer in time.
         """
         asked = [confluent_kafka.TopicPartition(*tp) for tp in tps]
+        if not asked:  # the library would wait for an answer that does not come while it is being closed
+            return {}
         try:
             answers = self._consumer.committed(asked, timeout=timeout_s)
         except KafkaException as error:
