@@ -14,6 +14,7 @@ from deploy.demo.writer import Produced, ProduceError, ProduceSettings, TopicWri
 
 _ENTRIES_PER_S_MAX = 4000.0  # two cores run the brokers, S3 and the workers at the same time
 _TRANSACTIONAL_SHARE = 0.05
+_ABORTED_SHARE = 0.3
 
 
 class SourceThread:
@@ -30,6 +31,8 @@ class SourceThread:
                 topic=SOURCE,
                 entries_per_s=self.entries_per_s,
                 transactional_share=_TRANSACTIONAL_SHARE,
+                # Whoever replays logs wants to find all of them again.
+                aborted_share=0.0 if options.input else _ABORTED_SHARE,
                 seed=options.seed,
             )
         )
