@@ -44,6 +44,7 @@ class KafkaConsumer:
     def __init__(self, options: Mapping[str, Any], topics: Iterable[str], *, incremental: bool) -> None:
         self._options = options
         self._consumer = _make(options)
+        self._stranger: confluent_kafka.Consumer | None = None
         self._topics = list(topics)
         self._incremental = incremental
         self._paused = False
@@ -67,6 +68,7 @@ class KafkaConsumer:
         )
 
     def _assign(self, consumer: Any, starts: Mapping[TopicPartition, int]) -> None:
+        self._close_stranger()
         positions = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in starts.items()]
         for tp in starts:
             self._reached.pop(tp, None)
@@ -169,25 +171,24 @@ class KafkaConsumer:
         Raises:
             SourceError: no answer in time, or no such topic.
         """
-        stranger = _make(self._options)
+        self._stranger = self._stranger or _make(self._options)
         try:
-            found = stranger.list_topics(topic, timeout=timeout_s).topics[topic]
+            found = self._stranger.list_topics(topic, timeout=timeout_s).topics[topic]
         except KafkaException as error:
             raise SourceError(f"no metadata of topic {topic}: {error.args[0].str()}") from error
-        finally:
-            stranger.close()
         if found.error is not None:
             raise SourceError(f"topic {topic}: {found.error.str()}")
         return [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
     def watermarks(self, tp: TopicPartition, *, timeout_s: float) -> tuple[int, int]:
-        """Ask for the first offset and the end.
+        """Ask for the first offset and the end; whoever was asked for the partitions knows those just added, too.
 
         Raises:
             SourceError: no answer in time.
         """
+        client = self._stranger or self._consumer
         try:
-            first, end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), timeout=timeout_s)
+            first, end = client.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), timeout=timeout_s)
         except (KafkaException, TypeError) as error:
             raise SourceError(f"no watermarks of {tp}: {error}") from error
         return first, end
@@ -258,7 +259,13 @@ class KafkaConsumer:
 
     def close(self) -> None:
         """Leave the group; runs the callbacks."""
+        self._close_stranger()
         self._consumer.close()
+
+    def _close_stranger(self) -> None:
+        stranger, self._stranger = self._stranger, None
+        if stranger is not None:
+            stranger.close()
 
 
 def _make(options: Mapping[str, Any]) -> confluent_kafka.Consumer:
