@@ -23,7 +23,7 @@ from service.audit.flushes import (
     later_batches,
     ranges_of,
 )
-from service.audit.judge import Judge, value_digest
+from service.audit.judge import Judge
 from service.audit.objects import ObjectAudit, Position, check_schema_object, understand_schema
 from service.audit.reconcile import account, check_order, first_records
 from service.audit.report import Report
@@ -217,7 +217,7 @@ class Audit:
     def _check_dead_letters(self) -> DeadLetterAudit:
         def read_stored(key: str) -> bytes | None:
             stored = self._fetch.one(Address(self._settings.s3.bucket, key, None))
-            return None if stored is None else value_digest(stored.data)
+            return None if stored is None else stored.data
 
         audit = DeadLetterAudit(self._table, self._findings, read_stored=read_stored)
         for letter in self._announced.dead_letters:

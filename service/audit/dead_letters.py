@@ -9,9 +9,12 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from service.audit.findings import Findings, Kind
-from service.audit.judge import record_digest
+from service.audit.judge import record_digest, value_digest
 from service.audit.source_table import RecordAt, SourceColumns, SourceTable, see
+from service.core.dead_letter import RECORD_SUFFIX, decode_stored_record
 
 if TYPE_CHECKING:
     from service.audit.announced import SeenDeadLetter
@@ -22,7 +25,7 @@ ReadStored = Callable[[str], bytes | None]
 class DeadLetterAudit:
     """Checks dead letters one by one and counts them by reason.
 
-    `read_stored` gives the digest of the value that was stored as an object, None if there is no such object.
+    `read_stored` gives what was stored as an object - the value, or by its suffix the whole record - or None.
     """
 
     def __init__(self, table: SourceTable, findings: Findings, *, read_stored: ReadStored) -> None:
@@ -54,14 +57,23 @@ class DeadLetterAudit:
         self._check_entries(letter, record, columns, where)
 
     def _check_payload(self, letter: SeenDeadLetter, record: RecordAt, where: str) -> None:
-        value = letter.value_digest
-        if letter.says.object_key is not None:
-            stored = self._read_stored(letter.says.object_key)
+        value, key, headers = letter.value_digest, letter.key, letter.headers
+        object_key = letter.says.object_key
+        if object_key is not None:
+            stored = self._read_stored(object_key)
             if stored is None:
-                self._findings.add(Kind.OBJECT, f"{where}: no object {letter.says.object_key}")
+                self._findings.add(Kind.OBJECT, f"{where}: no object {object_key}")
                 return
-            value = stored
-        if record_digest(value=value, key=letter.key, headers=letter.headers) != record.digest:
+            if object_key.endswith(RECORD_SUFFIX):
+                try:
+                    whole = decode_stored_record(stored)
+                except msgspec.DecodeError as error:
+                    self._findings.add(Kind.DEAD_LETTER, f"{where}: {object_key} is no record: {error}")
+                    return
+                value, key, headers = value_digest(whole.value), whole.key, tuple(whole.headers)
+            else:
+                value = value_digest(stored)
+        if record_digest(value=value, key=key, headers=headers) != record.digest:
             self._findings.add(Kind.DEAD_LETTER, f"{where}: value, key or headers are not those of the record")
 
     def _check_entries(self, letter: SeenDeadLetter, record: RecordAt, columns: SourceColumns, where: str) -> None:

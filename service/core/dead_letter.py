@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from enum import StrEnum
 from typing import NamedTuple
 
+import msgspec
+
 from service.core.model import Headers, SourceRecord
 
 ALL = "all"
@@ -24,6 +26,8 @@ HEADER_INDEXES = "lp-indexes"
 HEADER_BATCH = "lp-batch-id"
 HEADER_OBJECT = "lp-object"
 MESSAGE_CHARS_MAX = 256
+
+RECORD_SUFFIX = ".record.json"
 
 
 class Reason(StrEnum):
@@ -70,6 +74,18 @@ class DeadLetterHeaders(NamedTuple):
     indexes: tuple[int, ...] | None
     batch_id: str
     object_key: str | None
+
+
+class StoredRecord(msgspec.Struct, frozen=True):
+    """A record whose key or headers are too large for any message; bytes are base64 in its JSON."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, bytes | None]]
+
+
+encode_stored_record = msgspec.json.Encoder().encode
+decode_stored_record = msgspec.json.Decoder(StoredRecord).decode
 
 
 def headers_of(letter: DeadLetter, *, batch_id: str, object_key: str | None = None) -> list[tuple[str, bytes | None]]:

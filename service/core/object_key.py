@@ -2,11 +2,13 @@
 
 {prefix}/user={u}/date=YYYY-MM-DD/hour=HH/{batch id}-{n}[-{attempt}].avro    the rows of one PartitionKey
 {prefix}/_schemas/{fingerprint}.avsc                                          one distinct schema
-{prefix}/_dead-letters/{batch id}-{n}                                         a record too large for its topic
+{prefix}/_dead-letters/{batch id}-{n}                                         a value too large for its topic
+{prefix}/_dead-letters/{batch id}-{n}.record.json                             the same with key and headers
 """
 
 from __future__ import annotations
 
+from service.core.dead_letter import RECORD_SUFFIX
 from service.core.model import PartitionKey
 from service.core.partition_key import encode_user
 
@@ -23,5 +25,10 @@ def schema_key(prefix: str, fingerprint: str) -> str:
 
 
 def dead_letter_key(prefix: str, *, batch_id: str, number: int) -> str:
-    """Name the object of a record that its dead-letter topic cannot take."""
+    """Name the object of a value that its dead-letter topic cannot take."""
     return f"{prefix}/_dead-letters/{batch_id}-{number}"
+
+
+def stored_record_key(prefix: str, *, batch_id: str, number: int) -> str:
+    """Name the object of a record whose key or headers its dead-letter topic cannot take."""
+    return dead_letter_key(prefix, batch_id=batch_id, number=number) + RECORD_SUFFIX

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from service.core.avro_schema import RowSchema, row_schema
 from service.core.batch import Batch, Ledger
-from service.core.dead_letter import DeadLetter, headers_of
+from service.core.dead_letter import RECORD_SUFFIX, DeadLetter, headers_of
 from service.core.exchange import Message, SealedFile, StoredObject
 from service.core.flush_policy import FlushReason
 from service.core.model import TopicPartition
@@ -186,7 +186,9 @@ def flush_message(flush_record: FlushRecord, speaker: Speaker, *, at_ms: int) ->
 
 
 def dead_letter_message(letter: DeadLetter, speaker: Speaker, *, batch_id: str, object_key: str | None) -> Message:
-    """Wrap a dead letter: key, value and headers of the record untouched; no value where it is stored apart."""
+    """Wrap a dead letter: key, value and headers of the record untouched, but for what is stored apart."""
+    if object_key is not None and object_key.endswith(RECORD_SUFFIX):
+        letter = letter._replace(record=letter.record._replace(key=None, headers=()))
     headers = headers_of(letter, batch_id=batch_id, object_key=object_key)
     value = letter.record.value if object_key is None else None
     return Message(speaker.dead_letters_topic, letter.record.key, value, headers)

@@ -15,12 +15,13 @@ import structlog
 
 from service.core.avro_schema import row_schema
 from service.core.batch import Batch
+from service.core.dead_letter import StoredRecord, encode_stored_record
 from service.core.deadline import Deadline
 from service.core.exchange import Clock, Membership, Message, SealedFile, StoredObject
 from service.core.flush_policy import FlushCost, FlushReason
 from service.core.lattice import Scalar
 from service.core.model import TopicPartition
-from service.core.object_key import data_key, dead_letter_key, schema_key
+from service.core.object_key import data_key, dead_letter_key, schema_key, stored_record_key
 from service.core.partition_file import PartitionFile
 from service.core.reference import Reference, encode_reference
 from service.errors import CommitAbortedError, MembershipError, UploadError
@@ -189,10 +190,7 @@ class Flusher:
             key = schema_key(self._rules.prefix, schema.fingerprint)
             others.append(bytes_upload(schema.text.encode(), key, {}, shared=True))
         letters = self._oversized_letters(batch)
-        for number in letters:
-            key = dead_letter_key(self._rules.prefix, batch_id=batch.batch_id, number=number)
-            value = batch.dead_letters[number].record.value or b""
-            others.append(bytes_upload(value, key, {"lp-batch-id": batch.batch_id}, shared=False))
+        others += [self._letter_upload(batch, number) for number in letters]
         futures = [*pending, *(self._uploader.submit(upload, deadline) for upload in others)]
         stored = self._uploader.await_all(futures, deadline, self._abandoned)
         self._remember(schema.fingerprint for schema in new)
@@ -205,6 +203,17 @@ class Flusher:
         limit = self._rules.message_bytes_max - DEAD_LETTER_HEADERS_BYTES
         sizes = (letter.record.size + INDEX_BYTES * letter.entries for letter in batch.dead_letters)
         return [number for number, size in enumerate(sizes) if size > limit]
+
+    def _letter_upload(self, batch: Batch, number: int) -> Upload:
+        """Store the value apart; where key and headers alone are too large, the whole record."""
+        record = batch.dead_letters[number].record
+        prefix, batch_id, metadata = self._rules.prefix, batch.batch_id, {"lp-batch-id": batch.batch_id}
+        if record._replace(value=None).size <= self._rules.message_bytes_max // 2:
+            key = dead_letter_key(prefix, batch_id=batch_id, number=number)
+            return bytes_upload(record.value or b"", key, metadata, shared=False)
+        key = stored_record_key(prefix, batch_id=batch_id, number=number)
+        body = encode_stored_record(StoredRecord(record.key, record.value, list(record.headers)))
+        return bytes_upload(body, key, metadata, shared=False)
 
     def _remember(self, fingerprints: object) -> None:
         self._known_schemas.update(dict.fromkeys(fingerprints))  # type: ignore[call-overload]

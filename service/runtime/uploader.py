@@ -142,6 +142,10 @@ def bytes_upload(body: bytes, key: str, metadata: Mapping[str, str], *, shared: 
     """Describe the upload of bytes in memory; another attempt gets another key unless the key is shared."""
 
     def key_of(attempt: int) -> str:
-        return key if shared or not attempt else f"{key}-{attempt}"
+        if shared or not attempt:
+            return key
+        directory, slash, name = key.rpartition("/")
+        stem, dot, suffix = name.partition(".")
+        return f"{directory}{slash}{stem}-{attempt}{dot}{suffix}"
 
     return Upload(key_of, lambda: body, hashlib.sha256(body).digest(), zlib.crc32(body), metadata, shared)

@@ -27,7 +27,7 @@ def test_worker_generated_logs_everything_accounted_for(
     with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path) as deployment:
         written = kafka.produce(deployment.source, _generated(20_000, seed=7))
         deployment.start("w1", LOGP_FLUSH__INTERVAL_S="600")
-        kafka.wait_for("an open batch", lambda: _metric(deployment, "w1", "batch_entries") > 15_000, timeout_s=60)
+        kafka.wait_for("an open batch", lambda: _metric(deployment, "w1", "batch_entries") > 15_000, timeout_s=120)
 
         assert deployment.committed() == 0
         assert deployment.stop_all() == {"w1": 0}
@@ -88,4 +88,22 @@ def test_references_name_the_entries_they_hold(kafka: KafkaHelper, s3: S3Helper,
         assert reference.location.object.startswith("logs/user=Anna%2F%C3%9Cnal/date=2026-03-04/hour=05/")
         assert reference.entries == 3
         assert len(s3.read(deployment.bucket, reference.location.object)) == reference.location.size
+        deployment.require_clean()
+
+
+def test_dead_letter_of_a_record_with_a_huge_key_is_stored_whole(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+) -> None:
+    """No record is too large to be buried: key, value and headers lie in the object, and the worker goes on."""
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=1) as deployment:
+        good = ToProduce(value=b'{"user": "u", "time": "2026-03-04T05:06:07Z"}')
+        huge = ToProduce(value=b"{", key=b"k" * 700_000, headers={"h": b"x" * 1000})
+        written = kafka.produce(deployment.source, [good, huge, good])
+        deployment.start("w1", LOGP_KAFKA__MESSAGE_BYTES_MAX="200000")
+        deployment.wait_drained(written)
+        deployment.stop_all()
+
+        (letter,) = deployment.dead_letters()
+        assert letter.key() is None
+        assert sum(reference.entries for reference in deployment.references()) == 2
         deployment.require_clean()
