@@ -52,7 +52,7 @@ test: setup  ## all tests: lint, types, unit, property, contract, simulation, in
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 test-unit: setup  ## only the tests that need nothing but Python
-	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation tests/test_architecture.py $(PYTEST_ARGS)
 
 test-integration: setup  ## only the tests on real Kafka and S3
 	$(BIN)/python -m pytest tests/integration tests/stack $(PYTEST_ARGS)

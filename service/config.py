@@ -180,7 +180,7 @@ class SchemaSettings(Section):
         500, ge=1, description="Distinct keys of one nested object; beyond it the object is a map."
     )
     fields_max: PositiveInt = Field(
-        4000, description="Fields of one schema, nested ones too; beyond it the file is sealed."
+        1000, description="Fields of one schema, nested ones too; beyond it the file is sealed."
     )
     bytes_max: PositiveInt = Field(
         512 * 1024, description="Estimated bytes of one schema text; beyond it the file is sealed."

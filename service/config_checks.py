@@ -15,7 +15,6 @@ from service.config import ANSWER_MARGIN_S, Settings
 from service.core.locate import compile_path
 
 BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
-HEARTBEATS_PER_SESSION = 3
 
 
 def find_problems(settings: Settings) -> list[str]:
