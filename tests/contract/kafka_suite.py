@@ -13,7 +13,7 @@ import pytest
 from service.core.deadline import Deadline
 from service.core.exchange import Membership, Message
 from service.core.model import SourceRecord, TopicPartition
-from service.errors import CommitAbortedError, FencedError, MembershipError
+from service.errors import CommitAbortedError, FencedError, MembershipError, SourceError
 from service.runtime.ports import Committer, Consumer
 
 
@@ -200,6 +200,14 @@ class ConsumerContract:
         assert reading.consumer.committed([first, second], timeout_s=30.0) == {first: None, second: None}
         reading.consumer.commit_start({first: 3})
         assert reading.consumer.committed([first, second], timeout_s=30.0) == {first: 3, second: None}
+
+    def test_start_position_of_nobody_is_refused_here_since_the_broker_does_not(self, kafka: Kafka) -> None:
+        """Into an empty group a commit without generation and member id is taken from anybody (TESTING 0.3)."""
+        first, _ = kafka.tps
+        nobody = kafka.consumer()
+        with pytest.raises(SourceError):
+            nobody.commit_start({first: 3})
+        assert nobody.committed([first], timeout_s=30.0) == {first: None}
 
     def test_topic_is_described(self, kafka: Kafka, reading: Reading) -> None:
         """Its TopicPartitions, and where each begins and ends."""

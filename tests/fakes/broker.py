@@ -69,6 +69,8 @@ class FakeBroker:
         self.aborted = 0
         self.starts: dict[TopicPartition, int] = {}
         """Where the group began, by the first commit or by an administrator."""
+        self.set_back: list[str] = []
+        """Commits outside transactions that lowered an offset: what they uncover is read twice."""
         self.on_committed: Callable[[Committed], None] = lambda _committed: None
         self._timeout_s = transaction_timeout_s
         self._producers: dict[str, _Producer] = {}
@@ -95,6 +97,8 @@ class FakeBroker:
         """Commit offsets of a member at once."""
         self._validate(generation, member_id, offsets, transactional=False)
         for tp, offset in offsets.items():
+            if offset < (self.committed_offset(tp) or 0):
+                self.set_back.append(f"{tp} from {self.committed_offset(tp)} to {offset}")
             self._appended += 1
             self._offsets[tp] = (self._appended, offset)
             self.starts.setdefault(tp, offset)

@@ -73,8 +73,8 @@ def _check_totals(flush: FlushRecord, references: list[Reference], letters: int)
 
 def check_all(broker: FakeBroker, bucket: Bucket) -> None:
     """Check I1 to I5 over everything that was ever committed."""
-    check_entries(broker, bucket)
     check_offsets(broker)
+    check_entries(broker, bucket)
 
 
 def check_entries(broker: FakeBroker, bucket: Bucket) -> None:
@@ -119,7 +119,9 @@ def _entries_of(reference: Reference, bucket: Bucket) -> list[EntryId]:
 
 
 def check_offsets(broker: FakeBroker) -> None:
-    """I3 ranges of flush records join without gap or overlap; I4 they end at the committed offset."""
+    """I3 ranges of flush records join without gap or overlap; I4 they end at the committed offset, never set back."""
+    if broker.set_back:
+        raise InvariantError(f"I4: committed offsets were set back: {broker.set_back[:3]}")
     ranges: dict[TopicPartition, list[tuple[int, int]]] = {}
     for message in broker.messages(FLUSHES):
         for part in decode_flush_record(message.value or b"").topic_partitions:

@@ -142,7 +142,10 @@ class FakeConsumer:
         self._point("commit_start")
         if not offsets:
             return
-        generation, member_id, _ = self.member.membership()
+        membership = self.member.membership()
+        if not membership.is_proof:
+            raise SourceError("start positions are not committed: no longer a member of the group")
+        generation, member_id, _ = membership
         try:
             self._broker.commit(offsets, generation=generation, member_id=member_id)
         except BrokerError as error:

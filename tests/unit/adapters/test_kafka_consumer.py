@@ -22,6 +22,7 @@ from tests.unit.adapters.scripted_kafka import (
 )
 
 S0, S1 = ("source", 0), ("source", 1)
+MEMBER = b"CGMDv2:\5\0\0\0group\0member\0\1"
 
 
 class Listener:
@@ -232,11 +233,21 @@ def test_committed_offsets_of_nothing_are_not_asked_for(bench: Bench) -> None:
 
 def test_start_positions_are_committed_at_once_and_heard(bench: Bench) -> None:
     """Synchronously; a refusal is a stop."""
+    bench.library.metadata = MEMBER
     bench.adapter.commit_start({P0: 3})
     assert [(one.partition, one.offset) for one in bench.library.committed_now] == [(0, 3)]
     bench.library.commit_error = kafka_error(KafkaError.ILLEGAL_GENERATION)
     with pytest.raises(SourceError, match="not committed"):
         bench.adapter.commit_start({P0: 3})
+
+
+@pytest.mark.parametrize("metadata", [None, b"CGMDv2:\xff\xff\xff\xffg\0\0\1", b"CGMDv2:\0\0\0\0g\0member\0\1"])
+def test_finding_3_start_positions_of_nobody_are_never_sent(bench: Bench, metadata: bytes | None) -> None:
+    """Into an empty group the broker would take them, over whatever was committed meanwhile."""
+    bench.library.metadata = metadata
+    with pytest.raises(SourceError, match="no longer a member"):
+        bench.adapter.commit_start({P0: 3})
+    assert bench.library.committed_now == []
 
 
 def test_seek_waits_for_what_was_assigned_a_moment_ago(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

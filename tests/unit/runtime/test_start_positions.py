@@ -150,6 +150,62 @@ def test_first_start_of_two_workers_never_sets_a_commit_back(style: str, policy:
     rig.drain()
 
 
+@pytest.mark.parametrize("policy", ["beginning", "end", "fail"])
+@pytest.mark.parametrize("asked", [1, 2, 3])
+def test_offset_committed_while_a_start_position_is_looked_for_is_taken(policy: Bootstrap, asked: int) -> None:
+    """Others may have owned it, flushed and gone while we were stopped: their commit is where to go on."""
+    rig = Rig()
+    rig.fill(P0, 9)
+    worker = member_of(rig)
+    questions: list[str] = []
+
+    def commit_meanwhile(name: str) -> None:
+        questions.append(name)
+        if questions.count("committed") == asked and name == "committed":
+            rig.broker.reset({P0: 7, P1: 0})
+
+    worker.consumer._point = commit_meanwhile
+    try:
+        found = start_positions(worker.consumer, [P0], bootstrap=policy, timeout_s=80.0)
+    except StartPositionError:
+        assert policy == "fail"
+        assert asked == 3
+        return
+    if questions.count("committed") >= asked:
+        assert found == {P0: StartPosition(7, "committed")}
+        assert rig.committed()[P0] == 7
+    assert not rig.broker.set_back
+
+
+@pytest.mark.parametrize("policy", ["beginning", "end"])
+@pytest.mark.parametrize("where", ["watermarks", "commit_start"])
+def test_finding_3_worker_that_was_put_out_commits_no_start_position(policy: Bootstrap, where: str) -> None:
+    """Into an empty group the broker takes a commit from nobody: stopped past its session, a worker has to notice.
+
+    A looks for start positions and is stopped. B takes over, reads, commits, and dies; the group is empty. A goes on,
+    without generation and member id, and commits the beginning over everything that B had done.
+    """
+    rig = Rig()
+    rig.fill(P0, 9)
+    worker = member_of(rig)
+
+    def be_stopped(name: str) -> None:
+        if name == where and rig.broker.committed_offset(P0) is None:
+            rig.pass_time(60.0, except_for=worker)
+            rig.broker.reset({P0: 7, P1: 0})
+            worker.consumer.member.background()
+
+    worker.consumer._point = be_stopped
+    if where == "watermarks" and policy == "end":  # asks again after them
+        found = start_positions(worker.consumer, [P0], bootstrap=policy, timeout_s=80.0)
+        assert found == {P0: StartPosition(7, "committed")}
+    else:
+        with pytest.raises(SourceError, match="not committed"):
+            start_positions(worker.consumer, [P0], bootstrap=policy, timeout_s=80.0)
+    assert rig.committed()[P0] == 7
+    assert not rig.broker.set_back
+
+
 def test_finding_7_read_committed_is_what_makes_start_positions_stable() -> None:
     """The source consumer's isolation level decides whether offsets are stable: any other value is refused."""
     from service.adapters.kafka_options import PINNED_CONSUMER, refused  # noqa: PLC0415
