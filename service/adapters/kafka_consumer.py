@@ -197,8 +197,10 @@ class KafkaConsumer:
         """Commit start positions, outside any transaction, as the current member.
 
         Raises:
-            SourceError: the broker refused.
+            SourceError: the broker refused, or would not: into an empty group it takes a commit from nobody.
         """
+        if not self.membership().is_proof:
+            raise SourceError("start positions are not committed: no longer a member of the group")
         positions = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
         try:
             self._consumer.commit(offsets=positions, asynchronous=False)

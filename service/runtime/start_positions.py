@@ -59,12 +59,12 @@ def _bootstrap_topic(
     if is_new and bootstrap == "end":
         return _commit_ends(consumer, everything, timeout_s=timeout_s)
     source: Literal["bootstrap", "added"] = "bootstrap" if is_new else "added"
-    found = {}
-    for tp in ours:
-        first, _ = consumer.watermarks(tp, timeout_s=timeout_s)
-        found[tp] = StartPosition(first, source)
-    consumer.commit_start({tp: position.offset for tp, position in found.items()})
-    return found
+    # Asked a second time: others may have owned ours, flushed and gone, where we were stopped in between.
+    found = {tp: StartPosition(offset, "committed") for tp in ours if (offset := committed[tp]) is not None}
+    starts = {tp: consumer.watermarks(tp, timeout_s=timeout_s)[0] for tp in ours if tp not in found}
+    if starts:
+        consumer.commit_start(starts)
+    return found | {tp: StartPosition(first, source) for tp, first in starts.items()}
 
 
 def _commit_ends(
