@@ -708,7 +708,7 @@ def test_message_that_its_topic_refuses_stops_the_worker_with_a_reason(
         assert not deployment.dead_letters()
 
 
-WIDE = entry_of("wide", **{f"a field with a long name {number}": number for number in range(2000)})
+WIDE = entry_of("wide", **{f"a field with a long name {number}": number for number in range(900)})
 UNFIT = random.Random(1).randbytes(400_000)  # no JSON, and no compression makes it fit
 
 
