@@ -29,6 +29,7 @@ from tests.simulation.swarm import Style, Swarm, choose
 SESSION_S = 30.0
 WORKERS_MAX = 4
 NESTED_MAX = 3
+RECORDS_MAX = 1500
 TRACE_MAX = 120
 PUT_FAULTS = (
     PutFault.NOT_STORED, PutFault.ANSWER_LOST, PutFault.ANSWER_LOST_LATE, PutFault.TAKEN, PutFault.SLOW,
@@ -293,8 +294,10 @@ class World:
             raise KilledError
 
     def produce(self) -> None:
-        """Append some records, good and bad, and holes."""
+        """Append some records, good and bad, and holes; not without end: others let more happen than they read."""
         random = self.random
+        if sum(log.end for log in self.broker.logs.values()) >= RECORDS_MAX:
+            return
         for _ in range(random.randint(1, 5)):
             log = self.broker.logs[random.choice(list(self.broker.logs))]
             dice = random.random()
