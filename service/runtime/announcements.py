@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from service.core.avro_schema import RowSchema, row_schema
+from service.core.avro_schema import RowSchema
 from service.core.batch import Batch, Ledger
 from service.core.dead_letter import RECORD_SUFFIX, DeadLetter, headers_of
 from service.core.exchange import Message, SealedFile, StoredObject
@@ -206,9 +206,3 @@ def _cloud_event(event_type: str, event_id: str, speaker: Speaker, at_ms: int) -
         "content-type": CONTENT_TYPE,
     }
     return [(name, value.encode()) for name, value in attributes.items()]
-
-
-def schema_place(file: PartitionFile, key_of: Mapping[str, str], *, inline: bool) -> SchemaPlace:
-    """Find where the schema of a file lies; `key_of` maps fingerprints to keys."""
-    schema = row_schema(file.entry_type)
-    return SchemaPlace(schema, key_of[schema.fingerprint], inline)

@@ -74,7 +74,7 @@ class Worker:
         server.start()
         cleanup.callback(server.close)
         self.http_port = server.port
-        self._started_at_ms = self._last_commit_at_ms = self.clock.wall_ms()
+        self._started_at_ms = self.clock.wall_ms()
         self._build(cleanup)
 
     def run(self) -> None:

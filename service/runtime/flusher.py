@@ -26,6 +26,7 @@ from service.core.partition_file import PartitionFile
 from service.core.reference import Reference, encode_reference
 from service.errors import CommitAbortedError, MembershipError, UploadError
 from service.runtime.announcements import (
+    SchemaPlace,
     Speaker,
     Uploaded,
     dead_letter_message,
@@ -33,7 +34,6 @@ from service.runtime.announcements import (
     flush_record_of,
     reference_message,
     reference_of,
-    schema_place,
 )
 from service.runtime.ports import Committer, Metrics, Spool
 from service.runtime.recorder import Recorder
@@ -248,8 +248,7 @@ class Flusher:
         schema = row_schema(uploaded.file.entry_type)
         inline = rules.inline == "inline" or (rules.inline == "auto" and references <= rules.inline_references_max)
         inline = inline and len(schema.text) <= rules.inline_bytes_max
-        key = {schema.fingerprint: schema_key(rules.prefix, schema.fingerprint)}
-        place = schema_place(uploaded.file, key, inline=inline)
+        place = SchemaPlace(schema, schema_key(rules.prefix, schema.fingerprint), inline)
         reference = reference_of(uploaded, batch, self._recorder.ledgers.by_tp, self._speaker, place)
         if inline and len(encode_reference(reference)) > rules.message_bytes_max:
             reference = msgspec.structs.replace(reference, schema=msgspec.structs.replace(reference.schema, text=None))
