@@ -7,6 +7,7 @@ SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PROCESSES ?= 2
 
 .PHONY: help
 help:  ## list the targets
@@ -23,11 +24,16 @@ $(VENV)/.installed: requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+.PHONY: pipeline-jars
+pipeline-jars: setup  ## fetch the jars of the Spark session (140 MB, once; needs Maven)
+	@$(BIN)/python -m deploy.pipeline_jars
+
 .PHONY: lock
 lock: setup  ## write the lock files anew
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --group dev pyproject.toml -o requirements-dev.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --extra pipeline pyproject.toml -o requirements-pipeline.lock
+	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --extra pipeline --group dev pyproject.toml -o requirements-dev.lock
 
 ##@ See it work
 .PHONY: demo
@@ -47,9 +53,10 @@ down: setup  ## stop what `make up` started
 
 ##@ Tests
 .PHONY: test test-unit test-integration soak
-test: setup  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
+# Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
+test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope $(PYTEST_ARGS)
 
 test-unit: setup  ## only the tests that need nothing but Python
 	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation tests/test_architecture.py $(PYTEST_ARGS)
@@ -67,7 +74,7 @@ lint: setup  ## ruff, import rules, spelling
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
-	$(BIN)/codespell service deploy tests docs README.md
+	$(BIN)/codespell service pipeline deploy tests docs README.md
 
 fmt: setup  ## format the code
 	$(BIN)/ruff format .

@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None, *, home: Path = HOME) -> int:
                 stopped = stack_home.down(wipe=chosen.wipe)
                 print(f"Stopped {stopped} processes." if stopped else "Nothing was running.")
             case "lock":
-                print(f"Wrote {write_lock(home / 'jars')}.")
+                print(f"Wrote {write_lock()}.")
             case command:
                 return _tell(stack_home, command)
     except StackError as error:

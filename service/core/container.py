@@ -20,7 +20,7 @@ else:
 
 Codec = Literal["zstandard", "deflate", "null"]
 SYNC_BYTES = 16
-_MAGIC = b"Obj\x01"
+MAGIC = b"Obj\x01"
 _ZSTD_LEVEL = 3
 _DEFLATE_LEVEL = 6
 
@@ -29,7 +29,7 @@ def header(schema_text: str, *, codec: Codec, sync: bytes, metadata: Mapping[str
     """Write the header; `metadata` are our own keys beside Avro's two."""
     assert len(sync) == SYNC_BYTES, f"a sync marker has {SYNC_BYTES} bytes, not {len(sync)}"
     entries = {"avro.schema": schema_text, "avro.codec": codec, **metadata}
-    out = bytearray(_MAGIC)
+    out = bytearray(MAGIC)
     out += encode_long(len(entries))
     for name, value in entries.items():
         out += encode_string(name)

@@ -1,0 +1,34 @@
+"""`python -m deploy.pipeline_jars [lock]`: fetch the jars of the Spark session, or write their lock list anew."""
+
+import sys
+from pathlib import Path
+
+from deploy.local.errors import StackError
+from deploy.maven import JarSet
+from pipeline import jars
+
+_PIPELINE = Path(__file__).parents[1] / "pipeline"
+_JARS = JarSet(_PIPELINE / "pom.xml", jars.LOCK)
+
+
+def ensure_pipeline_jars(repository: Path) -> Path:
+    """Give the directory of the jars, fetched the first time (140 MB).
+
+    Raises:
+        StackError: they cannot be had.
+    """
+    return _JARS.ensure(repository / jars.DIRECTORY / jars.version())
+
+
+def main(arguments: list[str]) -> int:
+    """Run the command; gives the exit code."""
+    try:
+        print(_JARS.write_lock() if arguments == ["lock"] else ensure_pipeline_jars(_PIPELINE.parent))
+    except StackError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

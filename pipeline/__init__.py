@@ -1,0 +1,15 @@
+"""Everything behind the references, on Spark: table, audit, compaction, backfill, activity of users.
+
+    cli.py            python -m pipeline JOB
+    config.py         settings of the jobs, beside those of the worker
+    session.py        the Spark session; the only place with Spark options
+
+The way of the data into the table:
+
+    jobs/materialize.py   references topic -> micro-batches
+    references.py         which of them are new, and the schemas they name
+    objects.py            S3: the bytes that a reference points to
+    rows.py               those bytes -> rows of the table, in Arrow
+    columns.py            published schemas -> columns
+    table.py              Iceberg: created, widened, appended to by compare-and-swap
+"""

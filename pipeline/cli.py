@@ -1,0 +1,54 @@
+"""The command line of the jobs: options, exit codes, where log lines go."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+
+import structlog
+
+from pipeline.config import load_all
+from pipeline.errors import PipelineError
+from service.errors import SettingsError
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one job; gives the exit code: 0 done, 1 findings (audit), 2 it could not be done or told."""
+    options = _parser().parse_args(arguments)
+    _configure_logs()
+    try:
+        settings = load_all()
+        from pipeline.jobs import materialize  # noqa: PLC0415 - PySpark takes a second to import
+
+        materialize.run(settings, continuous=options.continuous)
+    except SettingsError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except PipelineError as error:
+        sys.stderr.write(f"{options.job}: {error}\n")
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m pipeline", description="What comes after the worker, on Spark.")
+    jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
+    materialize = jobs.add_parser("materialize", help="bring the table up to date with the references topic")
+    materialize.add_argument("--continuous", action="store_true", help="go on until stopped")
+    return parser
+
+
+def _configure_logs() -> None:
+    is_terminal = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer(sort_keys=True),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )

@@ -1,0 +1,250 @@
+"""Published schemas of files -> columns of the table: names, types, and how values get there (DESIGN 3.3, 8).
+
+A value's column depends on its path and the type that its file gives it, on nothing else: not on other files, not on
+their order. What Iceberg cannot widen stands in columns beside each other, and no column is ever renamed or retyped.
+
+    record            name                    a struct; the columns of its fields stand in it
+    long53, long64    name__long              bigint
+    double            name__double
+    string, boolean   name__string, name__boolean
+    array of T        name__array_T           T by these rules, without the name: `tags__array_string`
+    map to T          name__map_T             `labels__map_long`, `spans__array_record`
+    json              name__json              JSON text
+    untyped           name__json              `{}`, `[]`, `[null]`, an object of nulls: its JSON text
+    null in all       no column               absent = null (DESIGN 3.2)
+
+Names are the original ones; `escape` keeps them apart from each other and from what SQL, Iceberg and the rules above
+use. `path_of` reads a column's name back.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache, reduce
+from typing import Any, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from pyspark.sql import types as T
+
+from service.core.avro_schema import META, ORIGINAL_NAME, type_of
+from service.core.lattice import ArrayType, RecordType, Scalar, Type
+
+REFERENCE = "_reference"
+RESERVED = (META, REFERENCE)
+JSON = "json"
+RECORD = "record"
+
+_SEPARATOR = "__"
+_UNESCAPED = re.compile(r"[A-Za-z0-9_@-]")
+_SCALARS: dict[Scalar, tuple[str, T.DataType]] = {
+    Scalar.BOOL: ("boolean", T.BooleanType()),
+    Scalar.LONG53: ("long", T.LongType()),
+    Scalar.LONG64: ("long", T.LongType()),
+    Scalar.DOUBLE: ("double", T.DoubleType()),
+    Scalar.STRING: ("string", T.StringType()),
+    Scalar.JSON: (JSON, T.StringType()),
+}
+META_TYPE = T.StructType(
+    [
+        T.StructField("user", T.StringType()),
+        T.StructField("event_time", T.TimestampType()),
+        T.StructField("id", T.StringType()),
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("index", T.IntegerType()),
+        T.StructField("timestamp", T.TimestampType()),
+        T.StructField(
+            "root",
+            T.StructType(
+                [
+                    T.StructField("topic", T.StringType()),
+                    T.StructField("partition", T.IntegerType()),
+                    T.StructField("offset", T.LongType()),
+                ]
+            ),
+        ),
+    ]
+)
+FIXED_FIELDS = [T.StructField(META, META_TYPE), T.StructField(REFERENCE, T.StringType())]
+
+Avro = Any  # nested JSON
+Convert = Callable[[Any], Any]
+
+
+class Column(NamedTuple):
+    """Where the values of one position go.
+
+    `kind` is what the name ends in, `record` for records, which keep theirs. `convert` makes the table's value of
+    one that is not null; None where it stays as it is.
+    """
+
+    kind: str
+    type: T.DataType
+    convert: Convert | None
+
+
+class FieldPlan(NamedTuple):
+    """One field of a file: its Avro name, its column's name, and how a value that is not null is converted."""
+
+    avro_name: str
+    column: str
+    convert: Convert | None
+
+
+class FilePlan(NamedTuple):
+    """How rows of one published schema become rows of the table. `columns` are the entry's own."""
+
+    fields: tuple[FieldPlan, ...]
+    columns: T.StructType
+
+
+@lru_cache(maxsize=4096)
+def plan_of(schema_text: str) -> FilePlan:
+    """Understand a published schema.
+
+    Raises:
+        ValueError: it is not a row schema of this product.
+    """
+    schema = json.loads(schema_text)
+    return FilePlan(*_plan_record(type_of(schema), schema["fields"][1:], reserved=RESERVED))
+
+
+def lacks(present: T.DataType, wanted: T.DataType) -> bool:
+    """Tell whether something of `wanted` is not in `present`; types of one name never differ otherwise."""
+    return union(present, wanted) is not present
+
+
+def union_of(columns: Iterable[T.StructType]) -> T.StructType:
+    """Give the columns of all of these."""
+    return reduce(_union_of_structs, columns, T.StructType())
+
+
+def union(one: T.DataType, other: T.DataType) -> T.DataType:
+    """Give the type that has the fields of both, new ones behind; `one` itself where `other` adds nothing."""
+    if isinstance(one, T.StructType) and isinstance(other, T.StructType):
+        return _union_of_structs(one, other)
+    if isinstance(one, T.ArrayType) and isinstance(other, T.ArrayType):
+        element = union(one.elementType, other.elementType)
+        return one if element is one.elementType else T.ArrayType(element)
+    if isinstance(one, T.MapType) and isinstance(other, T.MapType):
+        value = union(one.valueType, other.valueType)
+        return one if value is one.valueType else T.MapType(T.StringType(), value)
+    assert one == other, f"a column's name says its type, yet one is {one} and {other}"
+    return one
+
+
+def _union_of_structs(one: T.StructType, other: T.StructType) -> T.StructType:
+    present = {field.name: field for field in one}
+    grown = False
+    for field in other:
+        known = present.get(field.name)
+        if known is None:
+            present[field.name] = field
+            grown = True
+            continue
+        kind = union(known.dataType, field.dataType)
+        if kind is not known.dataType:
+            present[field.name] = T.StructField(field.name, kind)
+            grown = True
+    return T.StructType(list(present.values())) if grown else one
+
+
+def escape(name: str, *, reserved: tuple[str, ...] = ()) -> str:
+    """Write an original name so that it can be (part of) a column's name; injective, `unescape` undoes it.
+
+    Letters, digits, `_`, `-` and `@` stay, the second of two `_` and everything else is %XX of its UTF-8 bytes;
+    the empty name is `%`.
+    """
+    if not name:
+        return "%"
+    escaped = "".join(_escape_character(name, at) for at in range(len(name)))
+    return f"%{ord(name[0]):02X}{escaped[1:]}" if name.lower() in reserved else escaped
+
+
+def _escape_character(name: str, at: int) -> str:
+    character = name[at]
+    is_plain = _UNESCAPED.fullmatch(character) is not None and name[at - 1 : at + 1] != _SEPARATOR
+    return character if is_plain else "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
+
+
+def unescape(escaped: str) -> str:
+    """Undo `escape`."""
+    return "" if escaped == "%" else unquote_to_bytes(escaped).decode("utf-8", "surrogatepass")
+
+
+def column_name(name: str, kind: str, *, reserved: tuple[str, ...] = ()) -> str:
+    """Name the column of a field with this original name and kind."""
+    escaped = escape(name, reserved=reserved)
+    return escaped if kind == RECORD else f"{escaped}{_SEPARATOR}{kind}"
+
+
+def parse_column_name(column: str) -> tuple[str, str]:
+    """Read a column's name back: the field's original name and the kind."""
+    escaped, separator, kind = column.rpartition(_SEPARATOR)
+    return (unescape(escaped), kind) if separator else (unescape(column), RECORD)
+
+
+def _plan_record(
+    record: RecordType, avro_fields: list[Avro], *, reserved: tuple[str, ...] = ()
+) -> tuple[tuple[FieldPlan, ...], T.StructType]:
+    plans, columns = [], []
+    for field in avro_fields:
+        avro_name, avro = field["name"], field["type"]
+        name = field.get(ORIGINAL_NAME, avro_name)
+        column = _column_of(record.by_name[name], avro)
+        if column is not None:
+            named = column_name(name, column.kind, reserved=reserved)
+            plans.append(FieldPlan(avro_name, named, column.convert))
+            columns.append(T.StructField(named, column.type))
+    return tuple(plans), T.StructType(columns)
+
+
+def _column_of(child: Type, union: Avro) -> Column | None:
+    """Give the column of a position, `["null", T]`; None where there is nothing but null."""
+    if isinstance(child, Scalar):
+        return None if child is Scalar.NULL else Column(*_SCALARS[child], None)
+    avro = union[1]
+    if isinstance(child, RecordType):
+        fields, columns = _plan_record(child, avro["fields"] if child.by_name else [])
+        return Column(RECORD, columns, _record_converter(fields)) if fields else _untyped(lambda _: "{}")
+    if isinstance(child, ArrayType):
+        inner = _column_of(child.item, avro["items"])
+        if inner is not None:
+            return Column(f"array_{inner.kind}", T.ArrayType(inner.type), _array_converter(inner.convert))
+    else:
+        inner = _column_of(child.value, avro["values"])
+        if inner is not None:
+            return Column(f"map_{inner.kind}", T.MapType(T.StringType(), inner.type), _map_converter(inner.convert))
+    return _untyped(json.dumps)
+
+
+def _untyped(convert: Convert) -> Column:
+    return Column(JSON, T.StringType(), convert)
+
+
+def _record_converter(fields: tuple[FieldPlan, ...]) -> Convert:
+    def convert(row: dict[str, Any]) -> dict[str, Any]:
+        found = {}
+        for avro_name, column, convert_value in fields:
+            value = row[avro_name]
+            if value is not None:
+                found[column] = value if convert_value is None else convert_value(value)
+        return found
+
+    return convert
+
+
+def _array_converter(convert: Convert | None) -> Convert | None:
+    if convert is None:
+        return None
+    return lambda values: [None if value is None else convert(value) for value in values]
+
+
+def _map_converter(convert: Convert | None) -> Convert:
+    # Arrow takes the pairs of a map, not a dict.
+    if convert is None:
+        return lambda values: list(values.items())
+    return lambda values: [(key, None if value is None else convert(value)) for key, value in values.items()]

@@ -1,0 +1,120 @@
+"""Settings of the jobs (`PIPELINE_`, nested by `__`); brokers, topics, bucket and input rules are the worker's.
+
+The worker's settings (`LOGP_`, see `service.config`) say where its topics and objects are; a job needs the same
+environment as a worker, and what stands here beside it.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from service.config import Settings, load
+from service.errors import SettingsError
+
+PREFIX = "PIPELINE_"
+
+PositiveInt = Annotated[int, Field(gt=0)]
+PositiveSeconds = Annotated[float, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A frozen group of settings; an unknown name is an error, not a silence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class SparkSettings(Section):
+    """The session."""
+
+    master: str = Field("local[*]", description="Spark master; k8s://... or what spark-submit gives on a cluster.")
+    driver_memory: str = Field("2g", description="Heap of the driver, in local mode of everything.")
+    jars_directory: Path | None = Field(
+        None,
+        description="Directory of the jars in pipeline/jars.lock; by default where `make pipeline-jars` puts them.",
+    )
+    properties: dict[str, str] = Field({}, description="Further Spark properties (JSON object); they win over ours.")
+
+
+class CatalogSettings(Section):
+    """Where Iceberg keeps what the table's newest state is, and its files."""
+
+    type: Literal["sqlite", "postgres", "rest"] = Field("sqlite", description="Kind of catalogue.")
+    uri: str = Field(
+        ".local/catalog.db",
+        description="sqlite: a file (one machine only); postgres: host:port/database; rest: the URL.",
+    )
+    warehouse: str | None = Field(
+        None,
+        description="Location of tables, s3://bucket/prefix or a directory; by default _tables in the worker's bucket.",
+    )
+    user: str | None = Field(None, description="User of the Postgres catalogue.")
+    password: SecretStr | None = Field(None, description="Password of the Postgres catalogue.")
+    properties: dict[str, str] = Field({}, description="Further Iceberg catalogue properties (JSON object).")
+
+
+class TableSettings(Section):
+    """The table of all entries."""
+
+    name: str = Field("logs.entries", pattern=r"^\w+\.\w+$", description="Namespace and name.")
+    user_buckets: PositiveInt = Field(8, description="Buckets of users in the partition of an hour; fixed at creation.")
+    columns_max: PositiveInt = Field(
+        5000, description="Columns, nested ones too, beyond which a new field stops the job rather than grow the table."
+    )
+
+
+class MaterializeSettings(Section):
+    """References to table."""
+
+    references_max: PositiveInt = Field(1000, description="References in one micro-batch.")
+    interval_s: PositiveSeconds = Field(60, description="Seconds between micro-batches where it runs continuously.")
+    rows_per_batch: PositiveInt = Field(8192, description="Rows in one Arrow batch.")
+    download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
+    checkpoint_directory: Path | None = Field(
+        None, description="Scratch directory of the streaming query; nothing in it is needed after a restart."
+    )
+
+
+class PipelineSettings(BaseSettings):
+    """All settings of the jobs that are not the worker's."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid")
+
+    spark: SparkSettings = SparkSettings()
+    catalog: CatalogSettings = CatalogSettings()
+    table: TableSettings = TableSettings()
+    materialize: MaterializeSettings = MaterializeSettings()
+
+
+class JobSettings(Section):
+    """What a job is given: its own settings, and the worker's."""
+
+    worker: Settings
+    pipeline: PipelineSettings
+
+    @property
+    def warehouse(self) -> str:
+        """Where Iceberg puts tables."""
+        return self.pipeline.catalog.warehouse or f"s3://{self.worker.s3.bucket}/_tables"
+
+
+def load_all() -> JobSettings:
+    """Read everything from the environment.
+
+    Raises:
+        SettingsError: with everything that is wrong.
+    """
+    try:
+        pipeline = PipelineSettings()
+    except ValidationError as error:
+        raise SettingsError([_sentence(problem) for problem in error.errors()]) from error
+    return JobSettings(worker=load(), pipeline=pipeline)
+
+
+def _sentence(problem: object) -> str:
+    assert isinstance(problem, dict), "pydantic describes problems as dicts"
+    path = "__".join(str(part) for part in problem["loc"])
+    return f"{PREFIX}{path.upper()}: {problem['msg']}"

@@ -1,0 +1,28 @@
+"""What can go wrong in a job, in words for a person; `cli` prints them and gives the exit code.
+
+PipelineError
+    BrokerError        Kafka does not answer, a topic is not there
+    ObjectError        an object is absent, altered or unreadable
+    TableError         the table is of another version or of another references topic, has no room for a column
+    OvertakenError     another driver has committed in our place: this one stops
+"""
+
+
+class PipelineError(Exception):
+    """A job cannot go on; the message says why."""
+
+
+class BrokerError(PipelineError):
+    """Kafka does not answer, or a topic is not there."""
+
+
+class ObjectError(PipelineError):
+    """An object is absent, altered, or not what its reference says."""
+
+
+class TableError(PipelineError):
+    """The table is not one that this job may write to."""
+
+
+class OvertakenError(PipelineError):
+    """Another driver has committed to the table since this one has read it."""

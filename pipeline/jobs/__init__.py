@@ -1,0 +1,1 @@
+"""The jobs: each file wires one, and decides nothing."""

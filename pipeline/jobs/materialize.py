@@ -1,0 +1,206 @@
+"""References topic -> table, exactly once (DESIGN 8).
+
+The table itself says how far it has come, so the query's own checkpoint is scratch: every start begins at the table's
+offsets with a new one. Each micro-batch is one commit of rows and offsets together.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import structlog
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pipeline.columns import plan_of, union_of
+from pipeline.errors import PipelineError
+from pipeline.kafka import Ends, partition_ends, spark_options
+from pipeline.objects import Objects
+from pipeline.references import MessageAt, SchemaTexts, decode, share_out
+from pipeline.rows import RowGatherer
+from pipeline.session import open_session
+from pipeline.table import Offsets, Position, Table
+from service.core.reference import Reference, decode_reference, encode_reference
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.config import JobSettings, MaterializeSettings
+    from service.config import S3Settings
+
+_MESSAGE_COLUMNS = ("partition", "offset", "value")
+
+
+def run(settings: JobSettings, *, continuous: bool) -> None:
+    """Bring the table up to date; with `continuous` go on until stopped.
+
+    Blocks until everything there was at the start is in the table.
+
+    Raises:
+        PipelineError: see `pipeline.errors`.
+    """
+    Materialize(open_session(settings, name="materialize"), settings).run(continuous=continuous)
+
+
+class Materialize:
+    """One driver's run."""
+
+    def __init__(self, spark: SparkSession, settings: JobSettings) -> None:
+        self._spark = spark
+        self._worker = settings.worker
+        self._settings = settings.pipeline.materialize
+        self._topic = settings.worker.kafka.references_topic
+        run_id = uuid.uuid4().hex[:12]
+        self._table = Table(spark, settings.pipeline.table, topic=self._topic, branch=f"materialize_{run_id}")
+        self._objects = Objects(settings.worker.s3, threads=self._settings.download_threads)
+        self._schema_texts = SchemaTexts(self._objects)
+        self._log = structlog.get_logger("materialize").bind(run=run_id)
+        self._position = Position({}, None)
+        self._failure: BaseException | None = None
+
+    def run(self, *, continuous: bool) -> None:
+        """Materialise until everything is in the table, or for ever.
+
+        Raises:
+            PipelineError: it cannot go on; nothing is half done.
+        """
+        ends = partition_ends(self._worker.kafka, self._topic)
+        self._table.ensure()
+        self._position = self._table.position()
+        require_unbroken(self._position.offsets, ends, self._topic)
+        self._log.info("materialize_started", offsets=self._position.offsets, columns=len(self._table.schema()))
+        with tempfile.TemporaryDirectory(prefix="checkpoint-", dir=self._settings.checkpoint_directory) as checkpoint:
+            writer = self._messages(list(ends)).writeStream.foreachBatch(self._take)
+            writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())
+            if continuous:
+                writer = writer.trigger(processingTime=f"{self._settings.interval_s} seconds")
+            else:
+                writer = writer.trigger(availableNow=True)
+            query = writer.start()
+            try:
+                query.awaitTermination()
+            except Exception:
+                if self._failure is not None:
+                    raise self._failure from None
+                raise
+            finally:
+                query.stop()
+                self._table.drop_branch()
+        self._log.info("materialize_ended", offsets=self._position.offsets)
+
+    def _messages(self, partitions: list[int]) -> DataFrame:
+        """Read the references topic from the table's offsets on; partitions added later begin at their beginning."""
+        from_the_beginning = -2
+        starts = {str(number): self._position.offsets.get(number, from_the_beginning) for number in partitions}
+        return (
+            self._spark.readStream.format("kafka")
+            .options(**spark_options(self._worker.kafka, self._topic))
+            .option("startingOffsets", json.dumps({self._topic: starts}))
+            .option("maxOffsetsPerTrigger", self._settings.references_max)
+            .load()
+            .select(*_MESSAGE_COLUMNS)
+        )
+
+    def _take(self, messages: DataFrame, _batch_id: int) -> None:
+        try:
+            self._commit([MessageAt(row.partition, row.offset, bytes(row.value)) for row in messages.collect()])
+        except Exception as error:
+            self._failure = error  # Spark would hand on its text only
+            raise
+
+    def _commit(self, messages: list[MessageAt]) -> None:
+        """Outline: read references -> leave out what the table holds -> widen -> read rows -> one commit."""
+        if not messages:
+            return
+        begun = time.monotonic()
+        offsets = advance(self._position.offsets, messages)
+        references = decode(messages)
+        held = self._table.holds(references)
+        new = [reference for reference in references if reference.reference_id not in held]
+        texts = self._schema_texts.of(new)
+        schema = self._table.widen(union_of(plan_of(text).columns for text in texts.values()))
+        rows = self._read(new, schema)
+        entries = sum(reference.entries for reference in new)
+        self._position = self._table.append(rows, base=self._position, offsets=offsets, entries=entries)
+        self._log.info(
+            "references_materialized",
+            references=len(new),
+            held_already=len(held),
+            entries=entries,
+            schemas=len(texts),
+            offsets=offsets,
+            seconds=round(time.monotonic() - begun, 3),
+        )
+
+    def _read(self, references: list[Reference], schema: T.StructType) -> DataFrame:
+        """Give the rows of these references; they are read where the frame is written."""
+        shares = share_out(references, tasks=self._spark.sparkContext.defaultParallelism)
+        encoded = [[encode_reference(reference) for reference in share] for share in shares]
+        read = partial(
+            read_shares,
+            encoded=encoded,
+            schema=to_arrow_schema(schema),
+            s3=self._worker.s3,
+            settings=self._settings,
+        )
+        return self._spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(read, schema)
+
+
+def read_shares(
+    numbers: Iterable[pa.RecordBatch],
+    *,
+    encoded: list[list[bytes]],
+    schema: pa.Schema,
+    s3: S3Settings,
+    settings: MaterializeSettings,
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of the shares with these numbers; runs on an executor.
+
+    Raises:
+        ObjectError: an object is absent, altered or unreadable.
+    """
+    objects = Objects(s3, threads=settings.download_threads)
+    for batch in numbers:
+        for number in batch.column(0).to_pylist():
+            references = [decode_reference(value) for value in encoded[number]]
+            gatherer = RowGatherer(schema, rows_per_batch=settings.rows_per_batch)
+            contents = objects.read_ahead(reference.location for reference in references)
+            for reference, content in zip(references, contents, strict=True):
+                yield from gatherer.add_file(content, reference)
+            if not gatherer.is_empty:
+                yield gatherer.take()
+
+
+def advance(offsets: Offsets, messages: Iterable[MessageAt]) -> Offsets:
+    """Move offsets past these messages; what lies between them is invisible: markers and aborted messages."""
+    advanced = dict(offsets)
+    for message in messages:
+        advanced[message.partition] = max(advanced.get(message.partition, 0), message.offset + 1)
+    return advanced
+
+
+def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> None:
+    """Refuse to go on where references are gone that the table does not hold, or the topic is another one.
+
+    Raises:
+        PipelineError: it names the partitions.
+    """
+    gone = [number for number, end in ends.items() if offsets.get(number, end.first) < end.first]
+    if gone:
+        raise PipelineError(
+            f"references of {topic} were deleted before the table had them: partitions {gone} begin at "
+            f"{[ends[number].first for number in gone]}, the table is at {[offsets[number] for number in gone]}"
+        )
+    ahead = [number for number, offset in offsets.items() if number not in ends or offset > ends[number].next]
+    if ahead:
+        raise PipelineError(
+            f"the table is ahead of {topic} in partitions {ahead}: it is not the topic that the table was made from"
+        )

@@ -1,0 +1,101 @@
+"""Kafka from the driver: where a topic's partitions begin and end, and Spark's options for reading it.
+
+The pipeline's only user of confluent_kafka beside the publisher; records themselves are read by Spark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from pipeline.errors import BrokerError
+
+if TYPE_CHECKING:
+    from service.config import KafkaSettings
+
+_ANSWER_S = 20.0
+
+
+class Ends(NamedTuple):
+    """First offset there is, and the next one to be written that a read_committed reader may see."""
+
+    first: int
+    next: int
+
+
+def partition_ends(settings: KafkaSettings, topic: str) -> dict[int, Ends]:
+    """Ask where the partitions of a topic begin and end; blocks for up to 20 s a partition.
+
+    Raises:
+        BrokerError: no broker answers, or there is no such topic.
+    """
+    options = {"group.id": "log-partitioner-pipeline", "enable.auto.commit": False}
+    consumer = Consumer(client_options(settings) | options)
+    try:
+        metadata = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]
+        if metadata.error is not None:
+            raise BrokerError(f"topic {topic} of {settings.bootstrap_servers}: {metadata.error.str()}")
+        return {
+            partition: Ends(*consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_ANSWER_S))
+            for partition in sorted(metadata.partitions)
+        }
+    except KafkaException as error:
+        raise BrokerError(f"{settings.bootstrap_servers} does not answer: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+
+
+def client_options(settings: KafkaSettings) -> dict[str, str | int | float | bool]:
+    """Give librdkafka's options of any client: the worker's own."""
+    secrets = {name: value.get_secret_value() for name, value in settings.secret_properties.items()}
+    return {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "isolation.level": "read_committed",
+        "log_level": 2,
+        **settings.client_properties,
+        **secrets,
+    }
+
+
+_JAAS_LOGIN = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+def spark_options(settings: KafkaSettings, topic: str) -> dict[str, str]:
+    """Give the options of Spark's Kafka source: committed records only, and loss is an error.
+
+    Raises:
+        BrokerError: librdkafka's options say something that cannot be said to the Java client.
+    """
+    options = {
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        "kafka.isolation.level": "read_committed",
+        "subscribe": topic,
+        "failOnDataLoss": "true",
+    }
+    return options | {f"kafka.{name}": value for name, value in _java_properties(settings).items()}
+
+
+def _java_properties(settings: KafkaSettings) -> dict[str, str]:
+    """Say the security of librdkafka's options in the words of the Java client."""
+    secrets = {name: value.get_secret_value() for name, value in settings.secret_properties.items()}
+    given = {**settings.client_properties, **secrets}
+    java: dict[str, str] = {}
+    for name in ("security.protocol", "client.id"):
+        if name in given:
+            java[name] = given[name]
+    if "ssl.ca.location" in given:
+        java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": given["ssl.ca.location"]}
+    mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))
+    if mechanism is not None:
+        login = _JAAS_LOGIN.get(mechanism)
+        if login is None:
+            raise BrokerError(f"sasl.mechanism {mechanism} is not known here; give spark.kafka properties instead")
+        user, password = (given.get(f"sasl.{name}", "").replace('"', '\\"') for name in ("username", "password"))
+        java["sasl.mechanism"] = mechanism
+        java["sasl.jaas.config"] = f'{login} required username="{user}" password="{password}";'
+    return java

@@ -1,0 +1,126 @@
+"""S3, read only: the bytes that references point to. The pipeline's only user of boto3; runs on driver and executors.
+
+Nothing is listed here: what is read is named by a reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING
+
+import boto3
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from pipeline.errors import ObjectError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from service.config import S3Settings
+    from service.core.reference import Location
+
+_NOT_FOUND = ("404", "NoSuchKey", "NotFound")
+
+
+class Objects:
+    """Reads objects of any bucket of one S3; safe to use from many threads."""
+
+    def __init__(self, settings: S3Settings, *, threads: int) -> None:
+        self._client = _client(settings, threads)
+        self._threads = threads
+
+    def read(self, location: Location) -> bytes:
+        """Read what a reference points to: its byte ranges, one after the other.
+
+        Raises:
+            ObjectError: it is not there, is not the object that was referenced, or S3 does not answer.
+        """
+        ranges = location.ranges
+        if len(ranges) == 1 and ranges[0] == (0, location.size):
+            return self._get(location.bucket, location.object, etag=location.etag, size=location.size)
+        return b"".join(
+            self._get(location.bucket, location.object, etag=location.etag, size=length, start=start)
+            for start, length in ranges
+        )
+
+    def read_text(self, bucket: str, key: str) -> str:
+        """Read a whole object of text.
+
+        Raises:
+            ObjectError: it is not there, or S3 does not answer.
+        """
+        return self._get(bucket, key).decode()
+
+    def read_ahead(self, locations: Iterable[Location]) -> Iterator[bytes]:
+        """Read many, in their order, at most twice `threads` ahead of what was taken.
+
+        Raises:
+            ObjectError: as `read`.
+        """
+        source = iter(locations)
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="objects") as pool:
+            waiting = [pool.submit(self.read, location) for location in islice(source, 2 * self._threads)]
+            waiting.reverse()
+            while waiting:
+                content = waiting.pop().result()
+                waiting[:0] = [pool.submit(self.read, location) for location in islice(source, 1)]
+                yield content
+
+    def _get(
+        self, bucket: str, key: str, *, etag: str | None = None, size: int | None = None, start: int | None = None
+    ) -> bytes:
+        conditions: dict[str, str] = {}
+        if etag is not None:
+            conditions["IfMatch"] = etag
+        if start is not None and size is not None:
+            conditions["Range"] = f"bytes={start}-{start + size - 1}"
+        name = f"s3://{bucket}/{key}"
+        try:
+            content: bytes = self._client.get_object(Bucket=bucket, Key=key, **conditions)["Body"].read()  # type: ignore[arg-type]
+        except ClientError as error:
+            code = error.response.get("Error", {}).get("Code", "")
+            if code in _NOT_FOUND:
+                raise ObjectError(f"{name} is referenced and not there") from error
+            if code in ("412", "PreconditionFailed"):
+                raise ObjectError(f"{name} is not the object that was referenced: its etag is not {etag}") from error
+            raise ObjectError(f"{name}: {error}") from error
+        except BotoCoreError as error:
+            raise ObjectError(f"{name}: {error}") from error
+        if size is not None and len(content) != size:
+            raise ObjectError(f"{name} gave {len(content)} bytes where its reference says {size}")
+        return content
+
+
+@lru_cache(maxsize=4)
+def _client_of(
+    endpoint_url: str | None, region: str, keys: tuple[str, str] | None, timeouts: tuple[float, float], threads: int
+) -> S3Client:
+    access_key, secret_key = keys or (None, None)
+    return boto3.client(
+        "s3",
+        endpoint_url=endpoint_url,
+        region_name=region,
+        aws_access_key_id=access_key,
+        aws_secret_access_key=secret_key,
+        config=Config(
+            connect_timeout=timeouts[0],
+            read_timeout=timeouts[1],
+            max_pool_connections=threads,
+            retries={"mode": "standard", "total_max_attempts": 5},
+            s3={"addressing_style": "path"} if endpoint_url else {},
+            response_checksum_validation="when_required",
+        ),
+    )
+
+
+def _client(settings: S3Settings, threads: int) -> S3Client:
+    """Give a client; one per process and settings, since making one costs more than reading a hundred objects."""
+    keys = None
+    if settings.access_key is not None and settings.secret_key is not None:
+        keys = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()
+    timeouts = settings.connect_timeout_s, settings.read_timeout_s
+    return _client_of(settings.endpoint_url, settings.region, keys, timeouts, threads)

@@ -1,0 +1,85 @@
+"""References as they come from their topic: decoded, told apart, and shared out for reading.
+
+Owns which references of a micro-batch are new and how many go into one task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from pipeline.errors import PipelineError
+from service.core.reference import Reference, decode_reference
+
+if TYPE_CHECKING:
+    from pipeline.objects import Objects
+
+# A file costs about as much to open as this many bytes of it cost to read.
+_OPEN_BYTES = 64 * 1024
+
+
+class MessageAt(NamedTuple):
+    """A message of the references topic."""
+
+    partition: int
+    offset: int
+    value: bytes
+
+
+def decode(messages: Iterable[MessageAt]) -> list[Reference]:
+    """Decode references, each id once: one that was announced twice stands for the same rows.
+
+    Raises:
+        PipelineError: a message is no reference of a known version.
+    """
+    references: dict[str, Reference] = {}
+    for message in messages:
+        try:
+            reference = decode_reference(message.value)
+        except msgspec.DecodeError as error:
+            where = f"partition {message.partition} offset {message.offset} of the references topic"
+            raise PipelineError(f"{where} is no reference that this code knows: {error}") from error
+        references.setdefault(reference.reference_id, reference)
+    return list(references.values())
+
+
+class SchemaTexts:
+    """Schemas by fingerprint: from the references that carry them, else from their objects, each once."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._texts: dict[str, str] = {}
+
+    def of(self, references: Iterable[Reference]) -> dict[str, str]:
+        """Give the schema text of every fingerprint that the references name.
+
+        Raises:
+            ObjectError: a schema's object cannot be read.
+        """
+        found: dict[str, str] = {}
+        for reference in references:
+            schema = reference.schema
+            if schema.fingerprint in found:
+                continue
+            text = schema.text or self._texts.get(schema.fingerprint)
+            if text is None:
+                text = self._objects.read_text(reference.location.bucket, schema.object)
+            found[schema.fingerprint] = self._texts[schema.fingerprint] = text
+        return found
+
+
+def share_out(references: Iterable[Reference], *, tasks: int) -> list[list[Reference]]:
+    """Share references out to tasks of about the same work, the largest first; no share is empty."""
+    shares: list[tuple[int, list[Reference]]] = [(0, []) for _ in range(tasks)]
+    for reference in sorted(references, key=_work, reverse=True):
+        at = min(range(tasks), key=lambda number: shares[number][0])
+        work, share = shares[at]
+        share.append(reference)
+        shares[at] = work + _work(reference), share
+    return [share for _, share in shares if share]
+
+
+def _work(reference: Reference) -> int:
+    return _OPEN_BYTES + sum(length for _, length in reference.location.ranges)

@@ -1,0 +1,162 @@
+"""Bytes of a file -> rows of the table, as Arrow record batches. Runs on the executors.
+
+Rows of many small files are gathered column by column: a batch costs by the columns of the table once, a row by the
+fields that it has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, cast
+
+import fastavro
+import pyarrow as pa
+
+from pipeline.columns import REFERENCE, plan_of
+from pipeline.errors import ObjectError
+from service.core.avro_binary import decode_long, decode_string, encode_long
+from service.core.avro_schema import META
+from service.core.container import MAGIC, SYNC_BYTES, Codec, decompress
+from service.core.reference import Reference
+
+Row = dict[str, Any]
+
+
+class RowGatherer:
+    """Gathers rows until there are enough for a record batch."""
+
+    def __init__(self, schema: pa.Schema, *, rows_per_batch: int) -> None:
+        self._schema = schema
+        self._rows_per_batch = rows_per_batch
+        self._columns: dict[str, list[Any]] = {}
+        self._rows = 0
+
+    def add_file(self, content: bytes, reference: Reference) -> Iterator[pa.RecordBatch]:
+        """Take the rows of the file that a reference points to; yields a batch whenever one is full.
+
+        Raises:
+            ObjectError: it is not the Avro file that the reference describes.
+        """
+        where = f"s3://{reference.location.bucket}/{reference.location.object}"
+        rows, schema_text = read_rows(content, where)
+        reference_id = reference.reference_id
+        if len(rows) != reference.entries:
+            raise ObjectError(f"{where} holds {len(rows)} entries, reference {reference_id} says {reference.entries}")
+        if fingerprint_of(schema_text) != reference.schema.fingerprint:
+            raise ObjectError(f"{where} was not written with the schema that reference {reference_id} names")
+        plan = plan_of(schema_text)
+        for begin in range(0, len(rows), self._rows_per_batch):
+            some = rows[begin : begin + self._rows_per_batch]
+            self._gather(META, [_meta(row[META]) for row in some])
+            self._gather(REFERENCE, [reference_id] * len(some))
+            for avro_name, column, convert in plan.fields:
+                values = [row[avro_name] for row in some]
+                if convert is not None:
+                    values = [None if value is None else convert(value) for value in values]
+                self._gather(column, values)
+            self._rows += len(some)
+            if self._rows >= self._rows_per_batch:
+                yield self.take()
+
+    def _gather(self, column: str, values: list[Any]) -> None:
+        gathered = self._columns.get(column)
+        if gathered is None:
+            gathered = self._columns[column] = []
+        gathered.extend([None] * (self._rows - len(gathered)))
+        gathered.extend(values)
+
+    def take(self) -> pa.RecordBatch:
+        """Make a batch of what was gathered."""
+        arrays = []
+        for field in self._schema:
+            gathered = self._columns.get(field.name)
+            if gathered is None:
+                arrays.append(pa.nulls(self._rows, field.type))
+            else:
+                gathered.extend([None] * (self._rows - len(gathered)))
+                arrays.append(pa.array(gathered, field.type))
+        unknown = self._columns.keys() - set(self._schema.names)
+        assert not unknown, f"the table was widened for every schema of the batch, yet has no {sorted(unknown)[:3]}"
+        self._columns, self._rows = {}, 0
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to take."""
+        return self._rows == 0
+
+
+def _meta(meta: Row) -> Row:
+    meta["timestamp"] *= 1000  # from milliseconds to the table's microseconds
+    return meta
+
+
+def read_rows(content: bytes, where: str) -> tuple[list[Row], str]:
+    """Read an Avro file: rows by Avro names, times as integers, and the text of the schema they were written with.
+
+    Raises:
+        ObjectError: it is no Avro file, or broken.
+    """
+    try:
+        schema_text, codec, at = read_header(content)
+        rows: list[Row] = []
+        while at < len(content) - SYNC_BYTES:
+            count, at = decode_long(content, at)
+            length, at = decode_long(content, at)
+            rows += _read_block(count, decompress(content[at : at + length], codec), schema_text)
+            at = _skip_sync(content, at + length)
+    except Exception as error:  # fastavro raises whatever the bytes lead it to
+        raise ObjectError(f"{where} is not an Avro file that can be read: {error!r}") from error
+    return rows, schema_text
+
+
+def read_header(content: bytes) -> tuple[str, Codec, int]:
+    """Read the header of a container file: schema text, codec, and where the first block begins.
+
+    Raises:
+        ValueError: it is none.
+    """
+    if not content.startswith(MAGIC):
+        raise ValueError("it does not begin with Avro's four bytes")
+    metadata, at = {}, len(MAGIC)
+    while count := content[at]:
+        count, at = decode_long(content, at)
+        for _ in range(count):
+            name, at = decode_string(content, at)
+            metadata[name], at = decode_string(content, at)
+    return metadata["avro.schema"], cast("Codec", metadata["avro.codec"]), at + 1 + SYNC_BYTES
+
+
+def _skip_sync(content: bytes, at: int) -> int:
+    end = at + SYNC_BYTES
+    if content[at:end] != content[-SYNC_BYTES:]:
+        raise ValueError("a block does not end where it says")
+    return end
+
+
+def _read_block(count: int, data: bytes, schema_text: str) -> list[Row]:
+    """Decode the rows of a block in one call: with a count before and a zero behind it, a block is an Avro array."""
+    array = io.BytesIO(b"".join((encode_long(count), data, b"\0")))
+    return cast("list[Row]", fastavro.schemaless_reader(array, _array_schema(schema_text), None))
+
+
+@lru_cache(maxsize=4096)
+def fingerprint_of(schema_text: str) -> str:
+    """Give the fingerprint of a schema: the SHA-256 of its text (DESIGN 3.5)."""
+    return hashlib.sha256(schema_text.encode()).hexdigest()
+
+
+@lru_cache(maxsize=4096)
+def _array_schema(schema_text: str) -> Any:
+    """Parse a schema, without logical types: a datetime costs more than the row around it, and has a smaller range."""
+    return fastavro.parse_schema({"type": "array", "items": _plain(json.loads(schema_text))})
+
+
+def _plain(avro: Any) -> Any:
+    if isinstance(avro, dict):
+        return {key: _plain(value) for key, value in avro.items() if key != "logicalType"}
+    return [_plain(item) for item in avro] if isinstance(avro, list) else avro

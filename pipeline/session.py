@@ -1,0 +1,99 @@
+"""The Spark session, with Iceberg's catalogue in it. The only place with Spark options."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pyspark.sql import SparkSession
+
+from pipeline.jars import find_jars
+
+if TYPE_CHECKING:
+    from pipeline.config import CatalogSettings, JobSettings
+
+CATALOG = "lake"
+_SQLITE_BUSY_MS = 30_000
+
+
+def open_session(settings: JobSettings, *, name: str) -> SparkSession:
+    """Start a session (seconds), or give the one that runs.
+
+    Raises:
+        PipelineError: the jars are not there.
+    """
+    spark = settings.pipeline.spark
+    # The Python of the executors is this one, wherever PATH points to.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.appName(f"log-partitioner {name}").master(spark.master)
+    for key, value in {**_properties(settings), **catalog_options(settings), **spark.properties}.items():
+        builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("FATAL")  # errors reach us as exceptions; their Java traces help nobody
+    return session
+
+
+def _properties(settings: JobSettings) -> dict[str, str]:
+    return {
+        "spark.driver.memory": settings.pipeline.spark.driver_memory,
+        "spark.jars": ",".join(str(jar) for jar in find_jars(settings.pipeline.spark.jars_directory)),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.session.timeZone": "UTC",
+        # Columns of the table are original names: `V` and `v` are two.
+        "spark.sql.caseSensitive": "true",
+        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.shuffle.partitions": "8",
+    }
+
+
+def catalog_options(settings: JobSettings) -> dict[str, str]:
+    """Give the options of the catalogue; they count for one session and may differ from those of another."""
+    catalog = f"spark.sql.catalog.{CATALOG}"
+    return {
+        catalog: "org.apache.iceberg.spark.SparkCatalog",
+        # What other drivers committed is seen at once.
+        f"{catalog}.cache-enabled": "false",
+        **{f"{catalog}.{key}": value for key, value in catalog_properties(settings).items()},
+    }
+
+
+def catalog_properties(settings: JobSettings) -> dict[str, str]:
+    """Give Iceberg's own properties of the catalogue, as any engine on the JVM takes them."""
+    catalog = settings.pipeline.catalog
+    properties = {"warehouse": settings.warehouse, **_type_properties(catalog)}
+    if settings.warehouse.startswith("s3://"):
+        s3 = settings.worker.s3
+        properties["io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"
+        properties["client.region"] = s3.region
+        if s3.endpoint_url is not None:
+            properties["s3.endpoint"] = s3.endpoint_url
+            properties["s3.path-style-access"] = "true"
+        if s3.access_key is not None and s3.secret_key is not None:
+            properties["s3.access-key-id"] = s3.access_key.get_secret_value()
+            properties["s3.secret-access-key"] = s3.secret_key.get_secret_value()
+    return {**properties, **catalog.properties}
+
+
+def _type_properties(catalog: CatalogSettings) -> dict[str, str]:
+    if catalog.type == "rest":
+        return {"type": "rest", "uri": catalog.uri}
+    if catalog.type == "sqlite":
+        file = Path(catalog.uri).absolute()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return {
+            "type": "jdbc",
+            "jdbc.schema-version": "V1",
+            "uri": f"jdbc:sqlite:file:{file}?busy_timeout={_SQLITE_BUSY_MS}",
+        }
+    properties = {"type": "jdbc", "jdbc.schema-version": "V1", "uri": f"jdbc:postgresql://{catalog.uri}"}
+    if catalog.user is not None:
+        properties["jdbc.user"] = catalog.user
+    if catalog.password is not None:
+        properties["jdbc.password"] = catalog.password.get_secret_value()
+    return properties

@@ -1,0 +1,209 @@
+"""The Iceberg table of all entries: created, widened, appended to by compare-and-swap (DESIGN 8).
+
+Every snapshot that materialize makes says, in its summary, up to which offsets of the references topic the table
+holds everything. An append takes place on a branch of its driver's own, whose head was the table's head when the
+offsets were read; then the table is moved forward to it, which Iceberg refuses unless the table's head is still an
+ancestor. So a driver that comes back late can never add to what its successor has done.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pipeline.columns import FIXED_FIELDS, REFERENCE, lacks
+from pipeline.errors import OvertakenError, TableError
+from pipeline.session import CATALOG
+from service.core.avro_schema import META
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.config import TableSettings
+    from service.core.reference import Reference
+
+FORMAT = "1"
+PROPERTY_FORMAT = "log-partitioner.format"
+PROPERTY_TOPIC = "log-partitioner.references-topic"
+SUMMARY_OFFSETS = "log-partitioner.references-offsets"
+SUMMARY_ENTRIES = "log-partitioner.entries"
+_MAIN = "main"
+_ATTEMPTS = 10
+
+Offsets = dict[int, int]
+"""Next offset by partition of the references topic."""
+
+
+class Position(NamedTuple):
+    """What the table holds: up to which offsets, as of which snapshot (None: it is empty)."""
+
+    offsets: Offsets
+    snapshot_id: int | None
+
+
+class Table:
+    """The table, through one Spark session. `branch` is this driver's own."""
+
+    def __init__(self, spark: SparkSession, settings: TableSettings, *, topic: str, branch: str) -> None:
+        self.name = f"{CATALOG}.{settings.name}"
+        self._spark = spark
+        self._settings = settings
+        self._topic = topic
+        self._branch = branch
+
+    # Its form.
+
+    def ensure(self) -> None:
+        """Create the table where it is not there.
+
+        Raises:
+            TableError: there is one, of another format or of another references topic.
+        """
+        namespace = self.name.rpartition(".")[0]
+        self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {namespace}")
+        if not self._spark.catalog.tableExists(self.name):
+            fields = ", ".join(f"`{field.name}` {field.dataType.simpleString()}" for field in FIXED_FIELDS)
+            self._spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {self.name} ({fields}) USING iceberg "
+                f"PARTITIONED BY (hours({META}.event_time), bucket({self._settings.user_buckets}, {META}.user)) "
+                f"TBLPROPERTIES ('format-version' = '2', '{PROPERTY_FORMAT}' = '{FORMAT}', "
+                f"'{PROPERTY_TOPIC}' = '{self._topic}', 'write.parquet.compression-codec' = 'zstd', "
+                "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
+            )
+            # A branch needs a snapshot to begin at.
+            self._spark.createDataFrame([], self.schema()).writeTo(self.name).append()
+        properties = dict(self._java().properties())
+        if properties.get(PROPERTY_FORMAT) != FORMAT:
+            found = properties.get(PROPERTY_FORMAT, "none")
+            raise TableError(f"table {self.name} is of format {found}, this code writes {FORMAT}")
+        if properties.get(PROPERTY_TOPIC) != self._topic:
+            raise TableError(
+                f"table {self.name} holds the references of topic {properties.get(PROPERTY_TOPIC)}, not {self._topic}"
+            )
+
+    def schema(self) -> T.StructType:
+        """Give the columns as they are now."""
+        return self._spark.table(self.name).schema
+
+    def widen(self, wanted: T.StructType) -> T.StructType:
+        """Add the columns and nested fields that are not there yet, in one commit; give the columns then.
+
+        Adding is the same for any order and any number of drivers: a column's name says its type.
+        """
+        if lacks(self.schema(), wanted):
+            update = self._java().updateSchema().caseSensitive(True)  # noqa: FBT003 - Java knows no names
+            update.unionByNameWith(self._java_schema(wanted)).commit()
+        return self.schema()
+
+    def _java_schema(self, columns: T.StructType) -> Any:
+        parsed = self._spark._jsparkSession.parseDataType(columns.json())  # noqa: SLF001 - py4j is the way in
+        return self._jvm().org.apache.iceberg.spark.SparkSchemaUtil.convert(parsed)
+
+    # What it holds.
+
+    def position(self) -> Position:
+        """Read up to which offsets the table holds everything: the newest that its history says."""
+        table = self._java()
+        head = table.currentSnapshot()
+        snapshot = head
+        while snapshot is not None:
+            text = snapshot.summary().get(SUMMARY_OFFSETS)
+            if text is not None:
+                return Position(_parse_offsets(text), head.snapshotId())
+            parent = snapshot.parentId()
+            snapshot = None if parent is None else table.snapshot(parent)
+        return Position({}, None if head is None else head.snapshotId())
+
+    def holds(self, references: list[Reference]) -> set[str]:
+        """Say which of these references the table has rows of, by id; reads only the hours that they are of."""
+        if not references:
+            return set()
+        earliest = min(reference.event_time_min_us for reference in references)
+        latest = max(reference.event_time_max_us for reference in references)
+        found = (
+            self._spark.table(self.name)
+            .where(F.col(f"{META}.event_time").between(_moment(earliest), _moment(latest)))
+            .where(F.col(REFERENCE).isin([reference.reference_id for reference in references]))
+            .select(REFERENCE)
+            .distinct()
+        )
+        return {row[0] for row in found.collect()}
+
+    # Commits.
+
+    def append(self, rows: DataFrame, *, base: Position, offsets: Offsets, entries: int) -> Position:
+        """Append rows and move the table's offsets from those of `base` to `offsets`, both in one commit.
+
+        Where something else was committed meanwhile (a compaction), the rows are written again on top of it.
+
+        Raises:
+            OvertakenError: the table's offsets are no longer those of `base`.
+            TableError: something else is committed again and again.
+        """
+        for _ in range(_ATTEMPTS):
+            head = self._take_head(base)
+            (
+                rows.writeTo(f"{self.name}.branch_{self._branch}")
+                .option(f"snapshot-property.{SUMMARY_OFFSETS}", _format_offsets(offsets))
+                .option(f"snapshot-property.{SUMMARY_ENTRIES}", entries)
+                .append()
+            )
+            if self._move_forward(head):
+                return self.position()
+        raise TableError(f"{self.name} was changed by others during each of {_ATTEMPTS} attempts to append to it")
+
+    def _take_head(self, base: Position) -> int | None:
+        """Put the driver's branch where the table is, which must still hold what `base` says."""
+        position = self.position()
+        if position.offsets != base.offsets:
+            raise OvertakenError(
+                f"{self.name} holds the references up to {position.offsets}, this driver started from {base.offsets}: "
+                "another driver has gone on"
+            )
+        self._spark.sql(
+            f"ALTER TABLE {self.name} CREATE OR REPLACE BRANCH `{self._branch}` AS OF VERSION {position.snapshot_id}"
+        )
+        return position.snapshot_id
+
+    def _move_forward(self, head: int | None) -> bool:
+        """Make the branch's head the table's; False where the table is no longer at `head`."""
+        try:
+            self._spark.sql(f"CALL {CATALOG}.system.fast_forward('{self._settings.name}', '{_MAIN}', '{self._branch}')")
+        except (PySparkException, Py4JJavaError):
+            table = self._java()
+            now = table.currentSnapshot().snapshotId()
+            if now == table.refs().get(self._branch).snapshotId():
+                return True  # the answer was lost, not the commit
+            if now == head:
+                raise
+            return False
+        return True
+
+    def drop_branch(self) -> None:
+        """Forget the driver's branch."""
+        self._spark.sql(f"ALTER TABLE {self.name} DROP BRANCH IF EXISTS `{self._branch}`")
+
+    def _java(self) -> Any:
+        session = self._spark._jsparkSession  # noqa: SLF001 - py4j is the way in
+        return self._jvm().org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, self.name)
+
+    def _jvm(self) -> Any:
+        return self._spark._jvm  # noqa: SLF001 - py4j is the way in
+
+
+def _moment(time_us: int) -> Column:
+    return F.timestamp_micros(F.lit(time_us))
+
+
+def _format_offsets(offsets: Offsets) -> str:
+    return json.dumps({str(partition): offset for partition, offset in sorted(offsets.items())})
+
+
+def _parse_offsets(text: str) -> Offsets:
+    return {int(partition): offset for partition, offset in json.loads(text).items()}

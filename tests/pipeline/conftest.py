@@ -1,0 +1,99 @@
+"""Fixtures of the pipeline's tests: one Spark in this process, a session with a catalogue of its own for each test.
+
+Jobs that must be killed run as processes of their own (`Lake.start`), as on a cluster.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from deploy.local.processes import ServerProcess
+from deploy.pipeline_jars import ensure_pipeline_jars
+from pipeline.config import JobSettings, load_all
+from pipeline.session import catalog_options, open_session
+from tests.integration.harness import REPOSITORY, Deployment
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs servers."""
+    for item in items:
+        if item.path.is_relative_to(_HERE) and {"kafka", "s3"} & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.integration)
+
+
+class Lake:
+    """The pipeline beside one deployment of the worker: settings, a session, jobs as processes."""
+
+    def __init__(self, deployment: Deployment, root: Path, spark: SparkSession, **settings: str) -> None:
+        self.deployment = deployment
+        self.root = root
+        self.variables = deployment.environment() | pipeline_variables(root) | settings
+        self.settings = settings_of(self.variables)
+        self.spark = spark.newSession()
+        for key, value in catalog_options(self.settings).items():
+            self.spark.conf.set(key, value)
+
+    def start(self, name: str, *arguments: str, program: tuple[str, ...] = ("-m", "pipeline")) -> ServerProcess:
+        """Start a job as a process of its own; its log is `root/name.log`."""
+        command = [sys.executable, *program, *arguments]
+        return ServerProcess(name, command, log=self.root / f"{name}.log", env=self.variables)
+
+    @property
+    def table(self) -> str:
+        """The table's name in the session."""
+        return f"lake.{self.settings.pipeline.table.name}"
+
+
+def pipeline_variables(root: Path) -> dict[str, str]:
+    """Give the pipeline's own settings for a test."""
+    return {
+        "PIPELINE_CATALOG__URI": str(root / "catalog.db"),
+        "PIPELINE_SPARK__MASTER": "local[2]",
+        "PIPELINE_SPARK__DRIVER_MEMORY": "1g",
+        "PIPELINE_SPARK__JARS_DIRECTORY": str(ensure_pipeline_jars(REPOSITORY)),
+        "PIPELINE_SPARK__PROPERTIES": '{"spark.sql.shuffle.partitions": "2"}',
+        "PIPELINE_TABLE__USER_BUCKETS": "2",
+    }
+
+
+def settings_of(variables: dict[str, str]) -> JobSettings:
+    """Read settings from these variables instead of the process's own."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith(("LOGP_", "PIPELINE_")):
+                patch.delenv(name)
+        for name, value in variables.items():
+            if name.startswith(("LOGP_", "PIPELINE_")):
+                patch.setenv(name, value)
+        return load_all()
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark in this process, for the whole run; take a `lake` to have a catalogue."""
+    root = tmp_path_factory.mktemp("spark")
+    worker = {
+        "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "LOGP_KAFKA__SOURCE_TOPICS": '["none"]',
+        "LOGP_S3__BUCKET": "none",
+        "PIPELINE_CATALOG__WAREHOUSE": str(root / "warehouse"),
+    }
+    session = open_session(settings_of(worker | pipeline_variables(root)), name="tests")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def lake_of(spark: SparkSession, tmp_path: Path) -> Callable[..., Lake]:
+    """Make the pipeline beside a deployment."""
+
+    def make(deployment: Deployment, **settings: str) -> Lake:
+        return Lake(deployment, tmp_path, spark, **settings)
+
+    return make
