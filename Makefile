@@ -64,9 +64,9 @@ test-unit: setup  ## only the tests that need nothing but Python
 test-integration: setup  ## only the tests on real Kafka and S3
 	$(BIN)/python -m pytest tests/integration tests/stack $(PYTEST_ARGS)
 
-soak: setup  ## twenty rounds of random faults over 500,000 entries in each group protocol
+soak: setup  ## twenty rounds of random faults over 500,000 visible entries in each group protocol
 	for protocol in range cooperative-sticky consumer; do \
-	  $(BIN)/python -m deploy.demo --rounds 20 --entries 500000 --protocol $$protocol $(ARGS) || exit 1; done
+	  $(BIN)/python -m deploy.demo --rounds 20 --entries 520000 --protocol $$protocol $(ARGS) || exit 1; done
 
 ##@ Checks
 .PHONY: lint fmt type

@@ -13,6 +13,9 @@ their order. What Iceberg cannot widen stands in columns beside each other, and 
     untyped           name__json              `{}`, `[]`, `[null]`, an object of nulls: its JSON text
     null in all       no column               absent = null (DESIGN 3.2)
 
+A table has at most so many columns as its settings say. Fields beyond stand together in `_rest`, an object as JSON
+text: a hostile client can fill the table's columns, but neither grow it without bound nor lose a value of anybody.
+
 Names are the original ones; `escape` keeps them apart from each other and from what SQL, Iceberg and the rules above
 use. `path_of` reads a column's name back.
 """
@@ -21,7 +24,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache, reduce
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
@@ -32,7 +35,8 @@ from service.core.avro_schema import META, ORIGINAL_NAME, type_of
 from service.core.lattice import ArrayType, RecordType, Scalar, Type
 
 REFERENCE = "_reference"
-RESERVED = (META, REFERENCE)
+REST = "_rest"
+RESERVED = (META, REFERENCE, REST)
 JSON = "json"
 RECORD = "record"
 
@@ -68,7 +72,11 @@ META_TYPE = T.StructType(
         ),
     ]
 )
-FIXED_FIELDS = [T.StructField(META, META_TYPE), T.StructField(REFERENCE, T.StringType())]
+FIXED_FIELDS = [
+    T.StructField(META, META_TYPE),
+    T.StructField(REFERENCE, T.StringType()),
+    T.StructField(REST, T.StringType()),
+]
 
 Avro = Any  # nested JSON
 Convert = Callable[[Any], Any]
@@ -95,10 +103,28 @@ class FieldPlan(NamedTuple):
 
 
 class FilePlan(NamedTuple):
-    """How rows of one published schema become rows of the table. `columns` are the entry's own."""
+    """How rows of one published schema become rows of the table.
+
+    `columns` are the entry's own; `rest` are the fields that go to the column of that name instead.
+    """
 
     fields: tuple[FieldPlan, ...]
     columns: T.StructType
+    rest: tuple[FieldPlan, ...] = ()
+
+    def fit(self, columns: T.StructType) -> FilePlan:
+        """Give the plan for a table with no more than these columns."""
+        present = {field.name: field.dataType for field in columns}
+        fitting = {
+            field.name
+            for field in self.columns
+            if field.name in present and not lacks(present[field.name], field.dataType)
+        }
+        return FilePlan(
+            fields=tuple(field for field in self.fields if field.column in fitting),
+            columns=T.StructType([field for field in self.columns if field.name in fitting]),
+            rest=tuple(field for field in self.fields if field.column not in fitting),
+        )
 
 
 @lru_cache(maxsize=4096)
@@ -110,6 +136,41 @@ def plan_of(schema_text: str) -> FilePlan:
     """
     schema = json.loads(schema_text)
     return FilePlan(*_plan_record(type_of(schema), schema["fields"][1:], reserved=RESERVED))
+
+
+def project(present: T.DataType, wanted: T.DataType) -> T.DataType:
+    """Give what is in both, in the order of `present`."""
+    if isinstance(present, T.StructType) and isinstance(wanted, T.StructType):
+        types = {field.name: field.dataType for field in wanted}
+        kept = [field for field in present if field.name in types]
+        return T.StructType([T.StructField(field.name, project(field.dataType, types[field.name])) for field in kept])
+    if isinstance(present, T.ArrayType) and isinstance(wanted, T.ArrayType):
+        return T.ArrayType(project(present.elementType, wanted.elementType))
+    if isinstance(present, T.MapType) and isinstance(wanted, T.MapType):
+        return T.MapType(T.StringType(), project(present.valueType, wanted.valueType))
+    return present
+
+
+def admit(present: T.StructType, wanted: T.StructType, *, weights: Mapping[str, int], columns_max: int) -> T.StructType:
+    """Give `present`, grown by what of `wanted` there is room for.
+
+    Fields of the entry are admitted whole or not at all, the most frequent first; `weights` are entries by column.
+    """
+    admitted = present
+    for field in sorted(wanted, key=lambda field: (-weights.get(field.name, 0), field.name)):
+        grown = _union_of_structs(admitted, T.StructType([field]))
+        if grown is admitted or leaves(grown) <= columns_max:
+            admitted = grown
+    return admitted
+
+
+def leaves(kind: T.DataType) -> int:
+    """Count the columns that a type is stored as."""
+    if isinstance(kind, T.StructType):
+        return sum(leaves(field.dataType) for field in kind)
+    if isinstance(kind, T.ArrayType):
+        return leaves(kind.elementType)
+    return 1 + leaves(kind.valueType) if isinstance(kind, T.MapType) else 1
 
 
 def lacks(present: T.DataType, wanted: T.DataType) -> bool:

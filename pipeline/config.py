@@ -61,8 +61,8 @@ class TableSettings(Section):
 
     name: str = Field("logs.entries", pattern=r"^\w+\.\w+$", description="Namespace and name.")
     user_buckets: PositiveInt = Field(8, description="Buckets of users in the partition of an hour; fixed at creation.")
-    columns_max: PositiveInt = Field(
-        5000, description="Columns, nested ones too, beyond which a new field stops the job rather than grow the table."
+    columns_max: int = Field(
+        1000, ge=20, description="Columns, nested ones too; fields beyond stand together as JSON text in one column."
     )
 
 

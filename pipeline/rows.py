@@ -15,9 +15,11 @@ from typing import Any, cast
 
 import fastavro
 import pyarrow as pa
+from pyspark.sql.pandas.types import from_arrow_schema
 
-from pipeline.columns import REFERENCE, plan_of
+from pipeline.columns import REFERENCE, REST, FieldPlan, FilePlan, parse_column_name, plan_of
 from pipeline.errors import ObjectError
+from pipeline.table_rows import write_object
 from service.core.avro_binary import decode_long, decode_string, encode_long
 from service.core.avro_schema import META
 from service.core.container import MAGIC, SYNC_BYTES, Codec, decompress
@@ -31,6 +33,8 @@ class RowGatherer:
 
     def __init__(self, schema: pa.Schema, *, rows_per_batch: int) -> None:
         self._schema = schema
+        self._columns_of_table = from_arrow_schema(schema)
+        self._plans: dict[str, FilePlan] = {}
         self._rows_per_batch = rows_per_batch
         self._columns: dict[str, list[Any]] = {}
         self._rows = 0
@@ -48,7 +52,9 @@ class RowGatherer:
             raise ObjectError(f"{where} holds {len(rows)} entries, reference {reference_id} says {reference.entries}")
         if fingerprint_of(schema_text) != reference.schema.fingerprint:
             raise ObjectError(f"{where} was not written with the schema that reference {reference_id} names")
-        plan = plan_of(schema_text)
+        plan = self._plans.get(schema_text)
+        if plan is None:
+            plan = self._plans[schema_text] = plan_of(schema_text).fit(self._columns_of_table)
         for begin in range(0, len(rows), self._rows_per_batch):
             some = rows[begin : begin + self._rows_per_batch]
             self._gather(META, [_meta(row[META]) for row in some])
@@ -58,6 +64,8 @@ class RowGatherer:
                 if convert is not None:
                     values = [None if value is None else convert(value) for value in values]
                 self._gather(column, values)
+            if plan.rest:
+                self._gather(REST, [_rest_of(row, plan.rest) for row in some])
             self._rows += len(some)
             if self._rows >= self._rows_per_batch:
                 yield self.take()
@@ -79,8 +87,6 @@ class RowGatherer:
             else:
                 gathered.extend([None] * (self._rows - len(gathered)))
                 arrays.append(pa.array(gathered, field.type))
-        unknown = self._columns.keys() - set(self._schema.names)
-        assert not unknown, f"the table was widened for every schema of the batch, yet has no {sorted(unknown)[:3]}"
         self._columns, self._rows = {}, 0
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
@@ -88,6 +94,16 @@ class RowGatherer:
     def is_empty(self) -> bool:
         """Whether there is nothing to take."""
         return self._rows == 0
+
+
+def _rest_of(row: Row, fields: tuple[FieldPlan, ...]) -> str | None:
+    """Write the fields for which the table has no column as one object."""
+    members = []
+    for avro_name, column, convert in fields:
+        value = row[avro_name]
+        if value is not None:
+            members.append((*parse_column_name(column), value if convert is None else convert(value)))
+    return write_object(members) if members else None
 
 
 def _meta(meta: Row) -> Row:

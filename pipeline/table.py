@@ -9,7 +9,8 @@ ancestor. So a driver that comes back late can never add to what its successor h
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -17,7 +18,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pipeline.columns import FIXED_FIELDS, REFERENCE, lacks
+from pipeline.columns import FIXED_FIELDS, REFERENCE, admit, project
 from pipeline.errors import OvertakenError, TableError
 from pipeline.session import CATALOG
 from service.core.avro_schema import META
@@ -73,7 +74,8 @@ class Table:
                 f"CREATE TABLE IF NOT EXISTS {self.name} ({fields}) USING iceberg "
                 f"PARTITIONED BY (hours({META}.event_time), bucket({self._settings.user_buckets}, {META}.user)) "
                 f"TBLPROPERTIES ('format-version' = '2', '{PROPERTY_FORMAT}' = '{FORMAT}', "
-                f"'{PROPERTY_TOPIC}' = '{self._topic}', 'write.parquet.compression-codec' = 'zstd', "
+                f"'{PROPERTY_TOPIC}' = '{self._topic}', 'write.spark.accept-any-schema' = 'true', "
+                "'write.parquet.compression-codec' = 'zstd', "
                 "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
             )
             # A branch needs a snapshot to begin at.
@@ -91,15 +93,19 @@ class Table:
         """Give the columns as they are now."""
         return self._spark.table(self.name).schema
 
-    def widen(self, wanted: T.StructType) -> T.StructType:
-        """Add the columns and nested fields that are not there yet, in one commit; give the columns then.
+    def widen(self, wanted: T.StructType, *, weights: Mapping[str, int]) -> T.StructType:
+        """Add the columns and nested fields that are not there yet, in one commit; give what the table has of them.
 
-        Adding is the same for any order and any number of drivers: a column's name says its type.
+        Adding is the same for any order and any number of drivers, since a column's name says its type; what there
+        is no room for is not added. `weights` say how many entries have a column.
         """
-        if lacks(self.schema(), wanted):
+        present = self.schema()
+        admitted = admit(present, wanted, weights=weights, columns_max=self._settings.columns_max)
+        if admitted is not present:
             update = self._java().updateSchema().caseSensitive(True)  # noqa: FBT003 - Java knows no names
-            update.unionByNameWith(self._java_schema(wanted)).commit()
-        return self.schema()
+            update.unionByNameWith(self._java_schema(admitted)).commit()
+        asked = T.StructType([*FIXED_FIELDS, *wanted])
+        return cast("T.StructType", project(self.schema(), asked))
 
     def _java_schema(self, columns: T.StructType) -> Any:
         parsed = self._spark._jsparkSession.parseDataType(columns.json())  # noqa: SLF001 - py4j is the way in

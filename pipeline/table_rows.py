@@ -1,4 +1,4 @@
-"""A row of the table -> the entry that it came from, under its original names: the way back through `columns`.
+"""A row of the table -> the entry that it came from, under its original names; a value -> JSON text, for `_rest`.
 
 For who reads the table and wants entries: the audit, a person with a notebook. Values of one name that stand in several
 columns are one value, since a row fills only one of them.
@@ -6,11 +6,11 @@ columns are one value, since a row fills only one of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from pipeline.columns import JSON, RECORD, REFERENCE, parse_column_name
-from service.core.avro_schema import META
+from pipeline.columns import JSON, RECORD, RESERVED, REST, parse_column_name
 
 Entry = dict[str, Any]
 ParseJson = Callable[[str], Any]
@@ -23,7 +23,34 @@ def restore(row: dict[str, Any], parse: ParseJson) -> Entry:
 
     `parse` reads JSON text. Records whose fields are all null come back as `{}`.
     """
-    return _restore_record({column: value for column, value in row.items() if column not in (META, REFERENCE)}, parse)
+    entry = _restore_record({column: value for column, value in row.items() if column not in RESERVED}, parse)
+    rest = row.get(REST)
+    return entry if rest is None else entry | parse(rest)
+
+
+def write_json(kind: str, value: Any) -> str:
+    """Write a value of a column of this kind as the JSON text of the entry's value."""
+    if value is None:
+        return "null"
+    if kind == JSON:
+        return str(value)
+    if kind == RECORD:
+        return write_object((*parse_column_name(column), item) for column, item in value.items())
+    if kind.startswith(_ARRAY):
+        return f"[{','.join(write_json(kind[len(_ARRAY) :], item) for item in value)}]"
+    if kind.startswith(_MAP):
+        return write_object((key, kind[len(_MAP) :], item) for key, item in value)
+    return json.dumps(value, ensure_ascii=False)
+
+
+def write_object(members: Iterable[tuple[str, str, Any]]) -> str:
+    """Write an object of (original name, kind, value) as JSON text; nulls are left out."""
+    texts = [
+        f"{json.dumps(name, ensure_ascii=False)}:{write_json(kind, value)}"
+        for name, kind, value in members
+        if value is not None
+    ]
+    return f"{{{','.join(texts)}}}"
 
 
 def _restore_record(columns: dict[str, Any], parse: ParseJson) -> Entry:

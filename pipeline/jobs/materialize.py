@@ -10,6 +10,7 @@ import json
 import tempfile
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -126,7 +127,11 @@ class Materialize:
         held = self._table.holds(references)
         new = [reference for reference in references if reference.reference_id not in held]
         texts = self._schema_texts.of(new)
-        schema = self._table.widen(union_of(plan_of(text).columns for text in texts.values()))
+        weights: Counter[str] = Counter()
+        for reference in new:
+            weights.update(dict.fromkeys(plan_of(texts[reference.schema.fingerprint]).columns.names, reference.entries))
+        wanted = union_of(plan_of(text).columns for text in texts.values())
+        schema = self._table.widen(wanted, weights=weights)
         rows = self._read(new, schema)
         entries = sum(reference.entries for reference in new)
         self._position = self._table.append(rows, base=self._position, offsets=offsets, entries=entries)
