@@ -1,0 +1,307 @@
+"""What one audit came to: typed, versioned, and its JSON form; `encode` and `decode` are a pair.
+
+Everything that shows an audit (the terminal, the history, metrics, the report) is made from this and from nothing
+else. Its size is bounded: examples, flushes, hours and TopicPartitions have limits, and say so where one was reached.
+
+Times: `*_ms` and `*_us` count from 1970 in UTC, a window is [from, until) by the Kafka timestamps of source records.
+Dates and hours are those of the worker's partition zone; `record_hours` are hours of UTC.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+import msgspec
+
+RESULT_VERSION = 1
+
+
+class ExitCode(IntEnum):
+    """What the audit says by its exit code."""
+
+    CLEAN = 0
+    FINDINGS = 1
+    COULD_NOT_TELL = 2
+
+
+class Verdict(StrEnum):
+    """The same in words; also that of an hour."""
+
+    CLEAN = "clean"
+    FINDINGS = "findings"
+    COULD_NOT_TELL = "could_not_tell"
+
+
+class Kind(StrEnum):
+    """Kinds of findings; the comment says what one of it is, and so what its count counts."""
+
+    MISSING = "missing"  # an entry that must be in a file is in no file and no dead letter
+    DUPLICATED = "duplicated"  # a surplus place of an entry: once too often in files and dead letters
+    UNEXPECTED = "unexpected"  # a row of an entry that the source does not have, or that must be dead
+    MISPLACED = "misplaced"  # a row under a wrong user, date or hour, by its reference or its `_meta`
+    ALTERED = "altered"  # a row with values that are not those of the source
+    META = "meta"  # a row whose `_meta` has a wrong event time (in the right hour), id, timestamp or root
+    ID_MISMATCH = "id_mismatch"  # a unique id in other numbers than in the source, though positions agree
+    DEAD_LETTER_MISSING = "dead_letter_missing"  # an entry that must be dead is in no dead letter and no file
+    DEAD_LETTER_DUPLICATED = "dead_letter_duplicated"  # a surplus dead letter of an entry
+    DEAD_LETTER_UNEXPECTED = "dead_letter_unexpected"  # a dead letter of an entry without fault, or of none
+    DEAD_LETTER_WRONG = "dead_letter_wrong"  # an entry's dead letter with a wrong reason, index, bytes or headers
+    REFERENCE_MISSING = "reference_missing"  # a reference that a flush record counts, and that is not there
+    REFERENCE_DUPLICATED = "reference_duplicated"  # a surplus message with the same reference id
+    REFERENCE_WRONG = "reference_wrong"  # a statement of a reference: counts, ranges, times, schema, version
+    OBJECT_MISSING = "object_missing"  # an object (data, or that of a dead letter) that is referenced and not there
+    OBJECT_ALTERED = "object_altered"  # an object whose size, checksum or etag is not the reference's
+    OBJECT_UNREADABLE = "object_unreadable"  # an object with the right bytes that is no Avro file of this product
+    OBJECT_UNREFERENCED = "object_unreferenced"  # an object under the prefix that nothing committed names
+    FLUSH_GAP = "flush_gap"  # a hole between flush records, or between them and the committed offset
+    FLUSH_OVERLAP = "flush_overlap"  # offsets of a TopicPartition that two flush records cover
+    FLUSH_WRONG = "flush_wrong"  # a statement of a flush record that source or references do not bear out
+    TABLE_MISSING = "table_missing"  # an entry in a file that the table has taken, and not in the table
+    TABLE_DUPLICATED = "table_duplicated"  # a surplus row of an entry in the table, beyond those in files
+    TABLE_UNEXPECTED = "table_unexpected"  # a row of the table of an entry that the source does not have or is dead
+    TABLE_ALTERED = "table_altered"  # a row of the table with values or `_meta` neither of the source nor of a file
+
+
+class Example(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One finding. Everything but the text is None where it is not known or makes no sense for its kind.
+
+    `user`, `date` and `hour` are where the entry belongs; where it stands instead is in the text.
+    """
+
+    text: str
+    count: int = 1
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    index: int | None = None
+    timestamp_ms: int | None = None
+    user: str | None = None
+    date: str | None = None
+    hour: int | None = None
+    reference_id: str | None = None
+    object: str | None = None
+    batch_id: str | None = None
+    worker: str | None = None
+
+
+class Finding(msgspec.Struct, frozen=True, kw_only=True):
+    """All findings of one kind: how many, and the first examples in the order of the source."""
+
+    kind: Kind
+    count: int
+    examples: list[Example]
+
+
+class Window(msgspec.Struct, frozen=True, kw_only=True):
+    """What was asked for; None at both ends: everything that the worker answers for.
+
+    `padding_s` is by how much record timestamps may be out of order: so much more of the source is read.
+    """
+
+    from_ms: int | None
+    until_ms: int | None
+    padding_s: float
+
+
+class Coverage(msgspec.Struct, frozen=True, kw_only=True):
+    """One TopicPartition of the source: what there is, and which of its offsets were audited.
+
+    Everything in [first_offset, next_offset) was compared; with a window it is the window with its padding, and
+    [window_first_offset, window_next_offset) are the offsets from its first record on to the first after it.
+    `retained_offset` is the first that Kafka still has, `end_offset` the end of what is committed there,
+    `committed_offset` the group's (None: none). records and entries are those in the window.
+    """
+
+    topic: str
+    partition: int
+    retained_offset: int
+    end_offset: int
+    committed_offset: int | None
+    first_offset: int
+    next_offset: int
+    window_first_offset: int
+    window_next_offset: int
+    records: int = 0
+    entries: int = 0
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True):
+    """What was seen of the window.
+
+    entries = living + dead by the source. in_files and in_dead_letters count entries found there, each once; rows
+    counts all rows read from files, in_table all rows of the window in the table (None: not asked for).
+    references, objects, object_bytes and flushes are of all that reach into the window. replays_discarded is what
+    flush records say.
+    """
+
+    records: int = 0
+    entries: int = 0
+    living: int = 0
+    dead: int = 0
+    in_files: int = 0
+    in_dead_letters: int = 0
+    rows: int = 0
+    in_table: int | None = None
+    references: int = 0
+    objects: int = 0
+    object_bytes: int = 0
+    flushes: int = 0
+    replays_discarded: int = 0
+    objects_listed: int | None = None
+
+
+class Ids(msgspec.Struct, frozen=True, kw_only=True):
+    """Unique ids, where the settings say where they stand: source and files compared by id alone.
+
+    `in_source` and `in_files` count living entries and rows with an id; `missing` and `surplus` add up by how much
+    ids occur less or more often in files; `repeated_in_source` counts ids that the source itself has more than once.
+    """
+
+    in_source: int
+    in_files: int
+    missing: int
+    surplus: int
+    repeated_in_source: int
+    examples: list[str]
+
+
+class Hour(msgspec.Struct, frozen=True, kw_only=True):
+    """One date and hour of event time: what the source has for it, what was found, what is wrong with it.
+
+    `expected` living entries belong here, of which `in_files` and `in_dead_letters` were found (anywhere). The five
+    counts after them are findings of these entries; `findings` has all kinds, by name. `files`, `bytes` and `users`
+    are those of the references of this hour.
+    `is_whole`: every committed reference of the hour lies wholly in what was audited, so the verdict is of the hour
+    and not of a part of it.
+    """
+
+    date: str
+    hour: int
+    verdict: Verdict
+    is_whole: bool
+    expected: int = 0
+    in_files: int = 0
+    in_dead_letters: int = 0
+    missing: int = 0
+    duplicated: int = 0
+    unexpected: int = 0
+    misplaced: int = 0
+    altered: int = 0
+    findings: dict[str, int] = {}
+    files: int = 0
+    bytes: int = 0
+    users: int = 0
+
+
+class RecordHour(msgspec.Struct, frozen=True, kw_only=True):
+    """One hour (UTC) of record timestamps: source against output. `begins_ms` None: records without a timestamp."""
+
+    begins_ms: int | None
+    records: int
+    entries: int
+    in_files: int
+    in_dead_letters: int
+    missing: int
+    duplicated: int
+
+
+class FlushedRange(msgspec.Struct, frozen=True, kw_only=True):
+    """What one flush covers of one TopicPartition; `timestamp_max_ms` is the newest record's."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    entries: int
+    dead_letters: int
+    timestamp_max_ms: int | None
+
+
+class Flush(msgspec.Struct, frozen=True, kw_only=True):
+    """One flush record that reaches into the window; ended_at_ms - timestamp_max_ms is its lag."""
+
+    batch_id: str
+    worker: str
+    boot: str
+    seq: int
+    generation: int
+    reason: str
+    started_at_ms: int
+    ended_at_ms: int
+    entries: int
+    entries_in_files: int
+    dead_letters: int
+    references: int
+    bytes: int
+    ranges: list[FlushedRange]
+
+
+class Result(msgspec.Struct, frozen=True, kw_only=True):
+    """One audit.
+
+    `could_not_tell` are the reasons why something stays unsaid, `notes` what a reader should know besides.
+    `dead_letters` are entries by reason. `references_offsets` is up to which offset of each partition of the
+    references topic everything was taken into account, `table_offsets` up to which the table holds it (None: the
+    table was not asked for). `findings` has only kinds that were found, in the order of `Kind`.
+    `flushes` and `hours` are the newest where there were more than the limit: `flushes_left_out`, `hours_left_out`.
+    `durations_s` are seconds by step, in their order; they add up to about `seconds`.
+    """
+
+    version: int = RESULT_VERSION
+    run_id: str
+    started_at_ms: int
+    seconds: float
+    places: dict[str, str]
+    window: Window
+    coverage: list[Coverage]
+    counts: Counts
+    findings: list[Finding]
+    could_not_tell: list[str]
+    notes: list[str]
+    ids: Ids | None
+    dead_letters: dict[str, int]
+    hours: list[Hour]
+    record_hours: list[RecordHour]
+    flushes: list[Flush]
+    references_offsets: dict[int, int]
+    table_offsets: dict[int, int] | None = None
+    hours_left_out: int = 0
+    flushes_left_out: int = 0
+    durations_s: dict[str, float] = {}
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """Findings outweigh doubts: what was found wrong stays wrong."""
+        if self.findings:
+            return ExitCode.FINDINGS
+        return ExitCode.COULD_NOT_TELL if self.could_not_tell else ExitCode.CLEAN
+
+    @property
+    def verdict(self) -> Verdict:
+        """The exit code in words."""
+        return {
+            ExitCode.CLEAN: Verdict.CLEAN,
+            ExitCode.FINDINGS: Verdict.FINDINGS,
+            ExitCode.COULD_NOT_TELL: Verdict.COULD_NOT_TELL,
+        }[self.exit_code]
+
+
+_decoder = msgspec.json.Decoder(Result)
+
+
+def encode(result: Result) -> bytes:
+    """Write a result as indented JSON; verdict and exit code stand in front."""
+    document = {"verdict": result.verdict, "exit_code": int(result.exit_code), **msgspec.to_builtins(result)}
+    return msgspec.json.format(msgspec.json.encode(document)) + b"\n"
+
+
+def decode(text: bytes) -> Result:
+    """Read a result; verdict and exit code follow from the rest.
+
+    Raises:
+        msgspec.DecodeError: it is none, or of a version that this code does not know.
+    """
+    result = _decoder.decode(text)
+    if result.version != RESULT_VERSION:
+        raise msgspec.ValidationError(f"version {result.version} of an audit's result is not {RESULT_VERSION}")
+    return result
