@@ -9,7 +9,7 @@ The path of the data:
 5. and becomes a row under a schema that grows     core/partition_file.py       PartitionFile.append
    (steps 3-5 are called from                      runtime/recorder.py          Recorder.record)
 6. files are sealed and uploaded                   runtime/flusher.py           Flusher.flush
-7. references, flush record, dead letters          runtime/announcements.py
+7. references, flush record, dead letters          core/announcements.py
 8. and offsets are committed at once               adapters/kafka_committer.py  KafkaCommitter.commit
 
 When that happens is decided by core/machine.py and performed by runtime/controller.py; runtime/app.py puts

@@ -7,10 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from datetime import datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import structlog
 
@@ -24,17 +22,14 @@ from service.adapters.metrics import PrometheusMetrics
 from service.adapters.object_store import S3Store
 from service.adapters.spool import DiskSpool
 from service.config import ANSWER_MARGIN_S, Settings
+from service.core.announcements import Speaker
 from service.core.chain import root_of
-from service.core.decode import InputRules, RecordDecoder
-from service.core.event_time import TimeRules
 from service.core.flush_policy import FlushBounds
 from service.core.json_text import JsonDecoder
-from service.core.lattice import Limits
 from service.core.machine import Phase
-from service.core.partition_file import FileBounds
-from service.core.partition_key import KeyRules, Placer, encode_user
+from service.core.partition_key import Placer, encode_user
 from service.errors import SpoolError, StopError
-from service.runtime.announcements import Speaker
+from service.rules import file_bounds, json_decoder, key_rules, record_decoder
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
@@ -113,8 +108,8 @@ class Worker:
             raise StopError(f"no spool: {error}") from error
         store = S3Store(settings.s3)
         store.check()
-        json_decoder = JsonDecoder(keep_inexact_text=settings.input.inexact_numbers == "text")
-        recorder = Recorder(_recorder_rules(settings, json_decoder), spool)
+        decoder = json_decoder(settings)
+        recorder = Recorder(_recorder_rules(settings, decoder), spool)
         uploader = Uploader(store, spool, threads=settings.s3.upload_threads)
         cleanup.callback(uploader.close)
         self._consumer = KafkaConsumer(
@@ -162,7 +157,7 @@ class Worker:
             stop=self._stop,
             beat=self._beat,
         )
-        self._json = json_decoder
+        self._json = decoder
 
     def _beat(self) -> None:
         """Tell the probes that the loop turned, and what it is."""
@@ -191,46 +186,15 @@ def batch_ids(boot: str) -> Callable[[], str]:
     return new
 
 
-def _recorder_rules(settings: Settings, json_decoder: JsonDecoder) -> RecorderRules:
-    source, schema, spool = settings.input, settings.record_schema, settings.spool
-    rules = InputRules(source.format, source.entries_field, source.record_bytes_max, source.entries_per_record_max)
-    header = source.chain_header
+def _recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
+    header = settings.input.chain_header
     return RecorderRules(
-        decoder=RecordDecoder(rules, json_decoder),
+        decoder=record_decoder(settings, decoder),
         placer=Placer(key_rules(settings)),
-        bounds=FileBounds(
-            limits=Limits(schema.depth_max, schema.object_keys_max, source.json_depth_max),
-            fields_max=schema.fields_max,
-            schema_bytes_max=schema.bytes_max,
-            block_bytes=spool.block_bytes,
-            object_bytes_max=spool.object_bytes_max,
-        ),
-        codec=spool.codec,
-        memory_bytes_max=spool.memory_bytes_max,
+        bounds=file_bounds(settings),
+        codec=settings.spool.codec,
+        memory_bytes_max=settings.spool.memory_bytes_max,
         root_of=lambda record: root_of(record, header) if record.headers else None,
-    )
-
-
-def key_rules(settings: Settings) -> KeyRules:
-    """Turn settings into the rules of placing entries."""
-    user, times = settings.user, settings.time
-    earliest = datetime.fromisoformat(times.earliest)
-    if earliest.tzinfo is None:
-        earliest = earliest.replace(tzinfo=ZoneInfo(times.zone))
-    return KeyRules(
-        user_paths=user.paths,
-        no_users=frozenset(user.no_values),
-        missing_user=user.missing_name if user.missing == "name" else None,
-        time_paths=times.paths,
-        time=TimeRules(
-            epoch_unit=times.epoch_unit,
-            zone=ZoneInfo(times.zone),
-            earliest_us=round(earliest.timestamp()) * 1_000_000,
-            future_max_us=round(times.future_max_s * 1_000_000),
-        ),
-        missing_time=times.missing,
-        id_paths=settings.id.paths,
-        zone=ZoneInfo(settings.partition.zone),
     )
 
 

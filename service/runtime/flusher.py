@@ -10,39 +10,38 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import NamedTuple
 
-import msgspec
 import structlog
 
+from service.core.announcements import (
+    SchemaPlace,
+    Speaker,
+    Uploaded,
+    dead_letter_message,
+    fitting_reference,
+    flush_message,
+    flush_record_of,
+    is_oversized,
+    object_metadata,
+    reference_message,
+    stored_letter,
+)
 from service.core.avro_schema import row_schema
 from service.core.batch import Batch
-from service.core.dead_letter import StoredRecord, encode_stored_record
 from service.core.deadline import Deadline
 from service.core.exchange import Clock, Membership, Message, SealedFile, StoredObject
 from service.core.flush_policy import FlushCost, FlushReason
 from service.core.lattice import Scalar
 from service.core.model import TopicPartition
-from service.core.object_key import data_key, dead_letter_key, schema_key, stored_record_key
+from service.core.object_key import data_key, schema_key
 from service.core.partition_file import PartitionFile
-from service.core.reference import Reference, encode_reference
+from service.core.reference import Reference
 from service.errors import CommitAbortedError, MembershipError, UploadError
-from service.runtime.announcements import (
-    SchemaPlace,
-    Speaker,
-    Uploaded,
-    dead_letter_message,
-    flush_message,
-    flush_record_of,
-    reference_message,
-    reference_of,
-)
 from service.runtime.ports import Committer, Metrics, Spool
 from service.runtime.recorder import Recorder
 from service.runtime.uploader import Upload, Uploader, bytes_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
-DEAD_LETTER_HEADERS_BYTES = 4096  # room for ours, see core.dead_letter, but for the indexes
-INDEX_BYTES = 6  # of one among 100,000, with its comma
 
 
 class FlushRules(NamedTuple):
@@ -160,7 +159,7 @@ class Flusher:
         """Seal file by file; each is uploaded while the next is sealed."""
         sealed_files, futures = [], []
         for number, file in enumerate(files):
-            metadata = self._metadata_of(file, batch)
+            metadata = object_metadata(file, batch_id=batch.batch_id)
             sealed = self._spool.seal(file.number, file.seal(self._spool.reader(file.number), metadata=metadata))
             key_of = _keys_of(self._rules.prefix, file, batch_id=batch.batch_id, number=number)
             upload = self._uploader.file_upload(sealed, key_of, metadata)
@@ -169,10 +168,6 @@ class Flusher:
             if deadline.has_passed() and len(futures) < len(files):
                 raise UploadError(f"{len(files) - len(futures)} files are not sealed in time", object_key="")
         return sealed_files, futures
-
-    def _metadata_of(self, file: PartitionFile, batch: Batch) -> dict[str, str]:
-        ranges = ",".join(f"{tp}:{span.min_offset}-{span.max_offset}" for tp, span in sorted(file.origins.items()))
-        return {"lp-batch-id": batch.batch_id, "lp-entries": str(file.rows), "lp-sources": ranges[:1024]}
 
     def _await_uploads(
         self,
@@ -200,20 +195,19 @@ class Flusher:
         return uploaded, {number: thing.key for number, thing in zip(letters, letter_objects, strict=True)}
 
     def _oversized_letters(self, batch: Batch) -> list[int]:
-        limit = self._rules.message_bytes_max - DEAD_LETTER_HEADERS_BYTES
-        sizes = (letter.record.size + INDEX_BYTES * letter.entries for letter in batch.dead_letters)
-        return [number for number, size in enumerate(sizes) if size > limit]
+        limit = self._rules.message_bytes_max
+        return [n for n, letter in enumerate(batch.dead_letters) if is_oversized(letter, message_bytes_max=limit)]
 
     def _letter_upload(self, batch: Batch, number: int) -> Upload:
-        """Store the value apart; where key and headers alone are too large, the whole record."""
-        record = batch.dead_letters[number].record
-        prefix, batch_id, metadata = self._rules.prefix, batch.batch_id, {"lp-batch-id": batch.batch_id}
-        if record._replace(value=None).size <= self._rules.message_bytes_max // 2:
-            key = dead_letter_key(prefix, batch_id=batch_id, number=number)
-            return bytes_upload(record.value or b"", key, metadata, shared=False)
-        key = stored_record_key(prefix, batch_id=batch_id, number=number)
-        body = encode_stored_record(StoredRecord(record.key, record.value, list(record.headers)))
-        return bytes_upload(body, key, metadata, shared=False)
+        rules, record = self._rules, batch.dead_letters[number].record
+        key, body = stored_letter(
+            record,
+            prefix=rules.prefix,
+            batch_id=batch.batch_id,
+            number=number,
+            message_bytes_max=rules.message_bytes_max,
+        )
+        return bytes_upload(body, key, {"lp-batch-id": batch.batch_id}, shared=False)
 
     def _remember(self, fingerprints: object) -> None:
         self._known_schemas.update(dict.fromkeys(fingerprints))  # type: ignore[call-overload]
@@ -243,18 +237,13 @@ class Flusher:
         return messages, references
 
     def _reference(self, uploaded: Uploaded, batch: Batch, references: int) -> Reference:
-        """Write a reference that fits into its topic: without schema text, then without counts, if it must be."""
         rules = self._rules
         schema = row_schema(uploaded.file.entry_type)
         inline = rules.inline == "inline" or (rules.inline == "auto" and references <= rules.inline_references_max)
         inline = inline and len(schema.text) <= rules.inline_bytes_max
         place = SchemaPlace(schema, schema_key(rules.prefix, schema.fingerprint), inline)
-        reference = reference_of(uploaded, batch, self._recorder.ledgers.by_tp, self._speaker, place)
-        if inline and len(encode_reference(reference)) > rules.message_bytes_max:
-            reference = msgspec.structs.replace(reference, schema=msgspec.structs.replace(reference.schema, text=None))
-        if len(encode_reference(reference)) > rules.message_bytes_max:
-            reference = msgspec.structs.replace(reference, field_counts={})
-        return reference
+        ledgers, limit = self._recorder.ledgers.by_tp, rules.message_bytes_max
+        return fitting_reference(uploaded, batch, ledgers, self._speaker, place, message_bytes_max=limit)
 
     def _commit(
         self,

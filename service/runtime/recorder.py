@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from service.core.announcements import dead_letters_of
 from service.core.batch import Batch, Ledger, Ledgers
 from service.core.container import SYNC_BYTES, Codec
-from service.core.dead_letter import DeadLetter, Reason
+from service.core.dead_letter import Reason
 from service.core.decode import Bad, Decoded, RecordDecoder
 from service.core.flush_policy import FlushLoad
 from service.core.model import PartitionKey, RootLink, SourceRecord
@@ -219,13 +220,7 @@ class Recorder:
         self._memory_bytes = total
 
     def _bury(self, record: SourceRecord, bad: Iterable[Bad], batch: Batch, ledger: Ledger) -> None:
-        """Make one dead letter per reason."""
-        by_reason: dict[Reason, list[Bad]] = {}
-        for one in bad:
-            by_reason.setdefault(one.reason, []).append(one)
-        for reason, some in by_reason.items():
-            indexes = tuple(sorted(one.number for one in some if one.number is not None))
-            letter = DeadLetter(record, reason, some[0].message, indexes or None)
+        for letter in dead_letters_of(record, bad):
             batch.dead_letters.append(letter)
             ledger.dead_letters += letter.entries
-            self.outcomes[reason.value] += letter.entries
+            self.outcomes[letter.reason.value] += letter.entries

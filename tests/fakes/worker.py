@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import NamedTuple
 
+from service.core.announcements import Speaker
 from service.core.decode import InputRules, RecordDecoder
 from service.core.event_time import TimeRules
 from service.core.flush_policy import FlushBounds
@@ -14,7 +15,6 @@ from service.core.json_text import JsonDecoder
 from service.core.lattice import Limits
 from service.core.partition_file import FileBounds
 from service.core.partition_key import KeyRules, Placer
-from service.runtime.announcements import Speaker
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules

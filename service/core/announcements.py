@@ -1,6 +1,6 @@
 """What one flush says: a reference per file, a flush record, the dead letters - as messages (DESIGN 3.5-3.7).
 
-Pure but for nothing: values in, messages out; `runtime.flusher` decides when.
+Values in, messages out; `runtime.flusher` decides when, and so does the backfill for what it publishes itself.
 """
 
 from __future__ import annotations
@@ -9,12 +9,23 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
+import msgspec
+
 from service.core.avro_schema import RowSchema
 from service.core.batch import Batch, Ledger
-from service.core.dead_letter import RECORD_SUFFIX, DeadLetter, headers_of
+from service.core.dead_letter import (
+    RECORD_SUFFIX,
+    DeadLetter,
+    Reason,
+    StoredRecord,
+    encode_stored_record,
+    headers_of,
+)
+from service.core.decode import Bad
 from service.core.exchange import Message, SealedFile, StoredObject
 from service.core.flush_policy import FlushReason
-from service.core.model import TopicPartition
+from service.core.model import SourceRecord, TopicPartition
+from service.core.object_key import dead_letter_key, stored_record_key
 from service.core.partition_file import PartitionFile
 from service.core.reference import (
     CONTENT_TYPE,
@@ -35,6 +46,8 @@ from service.core.reference import (
 
 REFERENCE_TYPE = "log-partitioner.reference.v1"
 FLUSH_TYPE = "log-partitioner.flush.v1"
+DEAD_LETTER_HEADERS_BYTES = 4096  # room for ours, see core.dead_letter, but for the indexes
+INDEX_BYTES = 6  # of one among 100,000, with its comma
 
 
 class Speaker(NamedTuple):
@@ -116,6 +129,30 @@ def reference_of(
     )
 
 
+def fitting_reference(
+    uploaded: Uploaded,
+    batch: Batch,
+    ledgers: Mapping[TopicPartition, Ledger],
+    speaker: Speaker,
+    place: SchemaPlace,
+    *,
+    message_bytes_max: int,
+) -> Reference:
+    """Write a reference that fits into its topic: without schema text, then without counts, if it must be."""
+    reference = reference_of(uploaded, batch, ledgers, speaker, place)
+    if place.inline and len(encode_reference(reference)) > message_bytes_max:
+        reference = msgspec.structs.replace(reference, schema=msgspec.structs.replace(reference.schema, text=None))
+    if len(encode_reference(reference)) > message_bytes_max:
+        reference = msgspec.structs.replace(reference, field_counts={})
+    return reference
+
+
+def object_metadata(file: PartitionFile, *, batch_id: str) -> dict[str, str]:
+    """Say what a file holds, in the words of Avro's and the object's own metadata (DESIGN 3.4)."""
+    ranges = ",".join(f"{tp}:{span.min_offset}-{span.max_offset}" for tp, span in sorted(file.origins.items()))
+    return {"lp-batch-id": batch_id, "lp-entries": str(file.rows), "lp-sources": ranges[:1024]}
+
+
 def flush_record_of(
     batch: Batch,
     ledgers: Mapping[TopicPartition, Ledger],
@@ -183,6 +220,36 @@ def flush_message(flush_record: FlushRecord, speaker: Speaker, *, at_ms: int) ->
     """Wrap a flush record; the key is the worker."""
     headers = _cloud_event(FLUSH_TYPE, flush_record.batch_id, speaker, at_ms)
     return Message(speaker.flushes_topic, speaker.worker.encode(), encode_flush_record(flush_record), headers)
+
+
+def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter]:
+    """Make one dead letter per reason of what is bad in a record."""
+    by_reason: dict[Reason, list[Bad]] = {}
+    for one in bad:
+        by_reason.setdefault(one.reason, []).append(one)
+    letters = []
+    for reason, some in by_reason.items():
+        indexes = tuple(sorted(one.number for one in some if one.number is not None))
+        letters.append(DeadLetter(record, reason, some[0].message, indexes or None))
+    return letters
+
+
+def is_oversized(letter: DeadLetter, *, message_bytes_max: int) -> bool:
+    """Tell whether a dead letter does not fit into its topic, so that its record has to be an object."""
+    return letter.record.size + INDEX_BYTES * letter.entries > message_bytes_max - DEAD_LETTER_HEADERS_BYTES
+
+
+def stored_letter(
+    record: SourceRecord, *, prefix: str, batch_id: str, number: int, message_bytes_max: int
+) -> tuple[str, bytes]:
+    """Give key and body of the object of an oversized dead letter.
+
+    It holds the value; where key and headers alone are too large, the whole record.
+    """
+    if record._replace(value=None).size <= message_bytes_max // 2:
+        return dead_letter_key(prefix, batch_id=batch_id, number=number), record.value or b""
+    body = encode_stored_record(StoredRecord(record.key, record.value, list(record.headers)))
+    return stored_record_key(prefix, batch_id=batch_id, number=number), body
 
 
 def dead_letter_message(letter: DeadLetter, speaker: Speaker, *, batch_id: str, object_key: str | None) -> Message:

@@ -1,0 +1,64 @@
+"""Settings -> the rules that core works by: one translation for the worker and for whatever repeats its work.
+
+Owns nothing but the mapping; what the settings mean stands in `service.config`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from service.config import Settings
+from service.core.decode import InputRules, RecordDecoder
+from service.core.event_time import TimeRules
+from service.core.json_text import JsonDecoder
+from service.core.lattice import Limits
+from service.core.partition_file import FileBounds
+from service.core.partition_key import KeyRules
+
+
+def json_decoder(settings: Settings) -> JsonDecoder:
+    """Make the decoder of JSON text."""
+    return JsonDecoder(keep_inexact_text=settings.input.inexact_numbers == "text")
+
+
+def record_decoder(settings: Settings, decoder: JsonDecoder) -> RecordDecoder:
+    """Make the decoder of records around one of JSON text."""
+    source = settings.input
+    rules = InputRules(source.format, source.entries_field, source.record_bytes_max, source.entries_per_record_max)
+    return RecordDecoder(rules, decoder)
+
+
+def file_bounds(settings: Settings) -> FileBounds:
+    """Turn settings into what one file may hold."""
+    schema, spool = settings.record_schema, settings.spool
+    return FileBounds(
+        limits=Limits(schema.depth_max, schema.object_keys_max, settings.input.json_depth_max),
+        fields_max=schema.fields_max,
+        schema_bytes_max=schema.bytes_max,
+        block_bytes=spool.block_bytes,
+        object_bytes_max=spool.object_bytes_max,
+    )
+
+
+def key_rules(settings: Settings) -> KeyRules:
+    """Turn settings into the rules of placing entries."""
+    user, times = settings.user, settings.time
+    earliest = datetime.fromisoformat(times.earliest)
+    if earliest.tzinfo is None:
+        earliest = earliest.replace(tzinfo=ZoneInfo(times.zone))
+    return KeyRules(
+        user_paths=user.paths,
+        no_users=frozenset(user.no_values),
+        missing_user=user.missing_name if user.missing == "name" else None,
+        time_paths=times.paths,
+        time=TimeRules(
+            epoch_unit=times.epoch_unit,
+            zone=ZoneInfo(times.zone),
+            earliest_us=round(earliest.timestamp()) * 1_000_000,
+            future_max_us=round(times.future_max_s * 1_000_000),
+        ),
+        missing_time=times.missing,
+        id_paths=settings.id.paths,
+        zone=ZoneInfo(settings.partition.zone),
+    )
