@@ -1,56 +1,94 @@
 """References into the table: every entry once, every value under its original name, whatever conflicts."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+from pyspark.sql import types as T
+
 from pipeline.jobs.materialize import Materialize
-from pipeline.table_rows import restore
 from service.audit.equal import canonical
-from service.audit.json_text import parse_rounding
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake
+from tests.pipeline.readback import Places, read_by_pyiceberg, read_table, without_empty
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
-Places = dict[tuple[int, int, int], Any]
-
 # One user, one hour each: every value of `x` meets every other, in one file and in files of their own.
 CONFLICTING: list[Any] = [
-    1, 2**53 + 1, -(2**63), 2**64, 0.5, 1e300, True, "text", "", {}, {"a": 1}, {"a": "one"}, {"a": {}}, {"a": {"b": []}},
-    [], [None], [1, 2], ["a"], [1, "a"], [{}], [{"k": 1}, {"k": "v"}], [[1], []], [[]], {"a.b": 1, "A.b": 2}, {"": 0},
-    {"__": 1, "a__long": 2, "%": 3, "é": 4, "with space": 5, "`": 6, '"': 7},
-]  # fmt: skip
-NAMES = {"_meta": 1, "_reference": "mine", "_META": {"user": "me"}, "v": 1, "V": 2, "a b": 3, "a_x20b": 4, "x__long": 5}
+    *[1, 2**53 + 1, -(2**63), 2**64, 0.5, 1e300, True, "text", "", {}, {"a": 1}, {"a": "one"}, {"a": {}}],
+    *[{"a": {"b": []}}, [], [None], [1, 2], ["a"], [1, "a"], [{}], [{"k": 1}, {"k": "v"}], [[1], []], [[]]],
+    *[{"a.b": 1, "A.b": 2}, {"": 0}, {"__": 1, "a__long": 2, "%": 3, "é": 4, "a space": 5, "`": 6, '"': 7, "\\": 8}],
+    *[{"deep": {"deeper": [{"deepest": {"": [{}]}}]}}, [{"a": None}, {"b": {"c": None}}]],
+]
+NAMES = {"_meta": 1, "_reference": "mine", "_META": {"user": "me"}, "_rest": {"a": 1}, "v": 1, "V": 2}
+SIMILAR = {"a b": 3, "a_x20b": 4, "x__long": 5, "x": 6, "x__array_long": [7], "__": 8, "_": 9, "": 10, "日本": 11}
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param({}, id="at-once"),
+        pytest.param({"PIPELINE_MATERIALIZE__REFERENCES_MAX": "7"}, id="bit-by-bit"),
+        pytest.param({"PIPELINE_TABLE__COLUMNS_MAX": "20"}, id="few-columns"),
+    ],
+)
 def test_values_that_conflict_are_all_in_the_table(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, lake_of: Callable[..., Lake]
+    settings: dict[str, str], conflicting: tuple[Deployment, Places], lake_of: Callable[..., Lake]
 ) -> None:
     """Types that meet in one file and across files, odd names, empty containers: every entry comes back equal."""
-    entries = [{"user": "one", "time": "2026-03-04T05:06:07Z", "x": value} for value in CONFLICTING]
-    entries += [{"user": f"user-{at}", "time": "2026-03-04T05:06:07Z", "x": x} for at, x in enumerate(CONFLICTING)]
-    entries += [{"user": "names", "time": "2026-03-04T06:00:00Z", **NAMES}]
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path) as deployment:
-        written = run_through(
-            deployment,
-            [ToProduce(value=json.dumps(entry).encode(), partition=at % 6) for at, entry in enumerate(entries)],
-        )
-        lake = lake_of(deployment)
+    deployment, expected = conflicting
+    lake = lake_of(deployment, **settings)
+    Materialize(lake.spark, lake.settings).run(continuous=False)
+    assert read_table(lake) == expected
+    assert without_empty_values(read_by_pyiceberg(lake)) == without_empty_values(expected)
+    rest = lake.spark.table(lake.table).where("_rest IS NOT NULL").count()
+    assert (rest > 0) == ("PIPELINE_TABLE__COLUMNS_MAX" in settings)
+
+
+def test_columns_do_not_depend_on_the_order(
+    conflicting: tuple[Deployment, Places], lake_of: Callable[..., Lake], tmp_path: Path
+) -> None:
+    """Whatever comes together and in whichever order: the same columns of the same types."""
+    deployment, _ = conflicting
+    found = []
+    for references in ("100", "5"):
+        catalog = str(tmp_path / f"catalog-{references}.db")
+        lake = lake_of(deployment, PIPELINE_CATALOG__URI=catalog, PIPELINE_MATERIALIZE__REFERENCES_MAX=references)
         Materialize(lake.spark, lake.settings).run(continuous=False)
-        expected = {(*place, 0): canonical(entry) for place, entry in zip(written, entries, strict=True)}
-        assert read_table(lake) == expected
+        found.append(sorted_columns(lake.spark.table(lake.table).schema))
+    assert found[0] == found[1]
 
 
-def read_table(lake: Lake) -> Places:
-    """Read every entry of the table by (partition, offset, index); one that is there twice fails."""
-    found: Places = {}
-    for row in lake.spark.table(lake.table).collect():
-        meta = row["_meta"]
-        place = (meta["partition"], meta["offset"], meta["index"])
-        assert place not in found, f"{place} is in the table twice"
-        found[place] = canonical(restore(row.asDict(recursive=True), parse_rounding))
-    return found
+@pytest.fixture(scope="module")
+def conflicting(
+    kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Deployment, Places]]:
+    """One worker's work on entries that conflict, and what the table must then hold."""
+    hour = {"time": "2026-03-04T05:06:07Z"}
+    entries: list[dict[str, Any]] = [{"user": "one", **hour, "x": value} for value in CONFLICTING]
+    entries += [{"user": f"user-{at}", **hour, "x": value} for at, value in enumerate(CONFLICTING)]
+    entries += [{"user": "names", **hour, **NAMES}, {"user": "similar", **hour, **SIMILAR}]
+    records = [ToProduce(value=json.dumps(entry).encode(), partition=at % 6) for at, entry in enumerate(entries)]
+    root = tmp_path_factory.mktemp("conflicting")
+    with Deployment(kafka=kafka, s3=s3, names=Names("conflicting"), root=root) as deployment:
+        written = run_through(deployment, records)
+        yield deployment, {(*place, 0): canonical(entry) for place, entry in zip(written, entries, strict=True)}
+
+
+def without_empty_values(places: Places) -> Places:
+    """Make entries comparable with what PyIceberg reads."""
+    return {place: without_empty(entry) for place, entry in places.items()}
+
+
+def sorted_columns(kind: T.DataType) -> Any:
+    """Give a type without the order of its fields."""
+    if isinstance(kind, T.StructType):
+        return sorted((field.name, sorted_columns(field.dataType)) for field in kind)
+    if isinstance(kind, T.ArrayType):
+        return ("array", sorted_columns(kind.elementType))
+    return ("map", sorted_columns(kind.valueType)) if isinstance(kind, T.MapType) else kind.simpleString()

@@ -1,0 +1,62 @@
+"""The table as a test wants it: entries by where they stood in the source, each once."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from pyiceberg.catalog.sql import SqlCatalog
+
+from pipeline.session import CATALOG
+from pipeline.table_rows import restore
+from service.audit.equal import canonical
+from service.audit.json_text import parse_rounding
+from tests.pipeline.conftest import Lake
+
+Places = dict[tuple[int, int, int], Any]
+"""Entries in canonical form by (partition, offset, index)."""
+
+
+def read_table(lake: Lake) -> Places:
+    """Read every entry of the table through Spark; one that is there twice fails."""
+    return _places(row.asDict(recursive=True) for row in lake.spark.table(lake.table).collect())
+
+
+def read_by_pyiceberg(lake: Lake) -> Places:
+    """Read the same with an engine that shares nothing with Spark but the catalogue and the files."""
+    s3 = lake.deployment.s3.endpoint
+    catalog = SqlCatalog(
+        CATALOG,
+        uri=f"sqlite:///{lake.settings.pipeline.catalog.uri}",
+        **{
+            "s3.endpoint": s3.url,
+            "s3.access-key-id": s3.access_key,
+            "s3.secret-access-key": s3.secret_key,
+            "s3.region": s3.region,
+        },
+    )
+    try:
+        table = catalog.load_table(lake.settings.pipeline.table.name)
+        return _places(without_empty(row) for row in table.scan().to_arrow().to_pylist())
+    finally:
+        catalog.close()
+
+
+def without_empty(value: Any) -> Any:
+    """Leave out empty arrays and objects, wherever they are.
+
+    PyIceberg reads an absent array or map of records as an empty one (apache/iceberg-python#3833), so what it reads
+    can only be compared like this.
+    """
+    if isinstance(value, dict):
+        members = {key: without_empty(item) for key, item in value.items()}
+        return {key: item for key, item in members.items() if item not in ([], {}, None)}
+    return [without_empty(item) for item in value] if isinstance(value, list) else value
+
+
+def _places(rows: Iterable[dict[str, Any]]) -> Places:
+    found: Places = {}
+    for row in rows:
+        meta = row["_meta"]
+        place = (meta["partition"], meta["offset"], meta["index"])
+        assert place not in found, f"{place} is in the table twice"
+        found[place] = canonical(restore(row, parse_rounding))
+    return found
