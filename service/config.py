@@ -66,6 +66,9 @@ class KafkaSettings(Section):
     references_topic: str = Field("references", description="Topic that gets one reference per PartitionKey and flush.")
     flushes_topic: str = Field("flushes", description="Topic that gets one flush record per flush.")
     dead_letters_topic: str = Field("dead-letters", description="Topic that gets what cannot be partitioned.")
+    backfills_topic: str = Field(
+        "backfills", description="Topic that gets the run records of backfills; the worker does not use it."
+    )
     bootstrap: Literal["beginning", "end", "fail"] = Field(
         "beginning", description="Where to start on a TopicPartition without a committed offset."
     )

@@ -95,9 +95,9 @@ def _sizes(settings: Settings) -> Iterator[str]:
 
 def _topics(settings: Settings) -> Iterator[str]:
     kafka = settings.kafka
-    own = [kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic]
+    own = [kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic, kafka.backfills_topic]
     for topic in sorted({topic for topic in own if own.count(topic) > 1}):
-        yield f"topic {topic} is named for more than one of references, flushes and dead letters"
+        yield f"topic {topic} is named for more than one of references, flushes, dead letters and backfills"
     for topic in sorted(set(own) & set(kafka.source_topics)):
         yield f"topic {topic} is read and written: the worker would consume its own output"
 

@@ -22,6 +22,8 @@ _REQUEST_TIMEOUT_S = 30
 # What the service writes is the proof and the index of all data: it is kept until someone decides otherwise.
 # In production the retention is at least the audit window, and never shorter than any reader's absence.
 _KEEP_FOREVER = {"retention.ms": "-1", "retention.bytes": "-1", "cleanup.policy": "delete"}
+# Of a backfill only the newest run record counts; it is where a restart goes on, and what the audit asks for.
+_KEEP_NEWEST = {"cleanup.policy": "compact"}
 
 
 def create_topics(
@@ -32,10 +34,11 @@ def create_topics(
     references: str = "references",
     flushes: str = "flushes",
     dead_letters: str = "dead-letters",
+    backfills: str = "backfills",
     output_partitions: int = 3,
     replication: int = 1,
 ) -> None:
-    """Create the source topic and the three that the service writes.
+    """Create the source topic, the three that the worker writes, and the one of backfills.
 
     With three brokers, `replication=3` also means that two of them must have a record before it counts.
     """
@@ -46,6 +49,7 @@ def create_topics(
         NewTopic(name, num_partitions=output_partitions, replication_factor=replication, config=kept)
         for name in (references, flushes, dead_letters)
     ]
+    topics.append(NewTopic(backfills, num_partitions=1, replication_factor=replication, config=durable | _KEEP_NEWEST))
     create_missing(AdminClient({"bootstrap.servers": bootstrap_servers}), topics)
 
 

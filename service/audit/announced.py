@@ -15,6 +15,7 @@ from service.audit.judge import value_digest
 from service.core.dead_letter import HEADER_REASON, DeadLetterHeaders, parse_headers
 from service.core.model import Headers, SourceRecord, TopicPartition
 from service.core.reference import (
+    BackfillRecord,
     FieldCounts,
     FlushRecord,
     Reference,
@@ -53,11 +54,12 @@ class BatchSums:
 
 
 class Announced:
-    """All committed messages of the worker."""
+    """All committed messages of the worker and of backfills."""
 
     def __init__(self, findings: Findings) -> None:
         self.references: list[Reference] = []
         self.flushes: list[FlushRecord] = []
+        self.backfills: dict[str, BackfillRecord] = {}
         self.dead_letters: list[SeenDeadLetter] = []
         self.inline_texts: dict[str, set[str]] = {}
         self._findings = findings

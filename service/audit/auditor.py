@@ -11,6 +11,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from service.audit.announced import Announced
+from service.audit.backfills import check_backfills, newest_records
 from service.audit.dead_letters import DeadLetterAudit
 from service.audit.equal import differences
 from service.audit.fetch import Address, Fetcher, Store, address_of
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from service.audit.rows import AlteredRow
     from service.config import Settings
     from service.core.model import SourceRecord, TopicPartition
-    from service.core.reference import Reference
+    from service.core.reference import BackfillRecord, Reference
 
 EXAMPLES = 5
 THREADS = 16
@@ -55,8 +56,8 @@ class Options(NamedTuple):
 class Topics(Protocol):
     """Kafka, as far as the audit needs it; see `collect.KafkaTopics`."""
 
-    def topic_partitions(self, topic: str) -> list[TopicPartition]:
-        """List the TopicPartitions of a topic."""
+    def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
+        """List the TopicPartitions of a topic; none where it is absent and may be."""
 
     def watermarks(self, tp: TopicPartition) -> tuple[int, int]:
         """Give the first offset there is and the end of what is committed."""
@@ -87,12 +88,16 @@ class Audit:
 
         Outline: the committed offsets are read first, then what was announced, then the committed offsets
         again: a batch that lies wholly between the two readings was committed meanwhile and is left out.
+        How far backfills have come is read before and after, too: what one publishes meanwhile cannot be told.
         """
         started_at = time.monotonic()
         kafka, findings = self._settings.kafka, self._findings
         tps = [tp for topic in kafka.source_topics for tp in self._topics.topic_partitions(topic)]
         committed = self._topics.committed(tps)
+        self._announced.backfills = self._read_backfills(findings)
         are_whole = self._read_announced()
+        if self._read_backfills(Findings(examples_max=0)) != self._announced.backfills:
+            findings.doubt("a backfill was publishing while the audit was reading: audit again")
         self._leave_out_later(committed, self._topics.committed(tps))
         self._read_source(committed)
         objects, sizes = self._check_objects()
@@ -102,6 +107,7 @@ class Audit:
         starts = first_records(self._table, committed) if is_from_start else {}
         check_flushes(self._announced, self._table, findings)
         check_references(self._announced, findings)
+        check_backfills(self._announced, committed, findings)
         check_contiguity(ranges, committed, starts, findings)
         accounts = account(self._table, ranges=ranges, committed=committed, starts=starts, findings=findings)
         self._explain(objects.altered)
@@ -116,10 +122,17 @@ class Audit:
             "users_dates_hours": len(self._table.keys.values),
             "flush_records": len(self._announced.flushes),
             "references": len(self._announced.references),
+            **({"backfills": len(self._announced.backfills)} if self._announced.backfills else {}),
             **sizes,
         }
         by_reason = dict(dead_letters.entries_by_reason)
         return Report(counts, self._places(), by_reason, findings, time.monotonic() - started_at)
+
+    def _read_backfills(self, findings: Findings) -> dict[str, BackfillRecord]:
+        """Read the newest record of each backfill; without the topic there was none."""
+        topic = self._settings.kafka.backfills_topic
+        ranges = {tp: self._topics.watermarks(tp) for tp in self._topics.topic_partitions(topic, may_be_absent=True)}
+        return newest_records(self._topics.read(ranges), findings)
 
     def _read_announced(self) -> bool:
         """Read the three output topics; tell whether they still have their beginning."""
@@ -175,6 +188,7 @@ class Audit:
             limits=self._settings.record_schema,
             message_bytes_max=self._settings.kafka.message_bytes_max,
             parse=self._judge.parse,
+            backfills=frozenset(self._announced.backfills),
         )
         groups: dict[Address, list[Reference]] = {}
         for reference in references:
@@ -219,7 +233,8 @@ class Audit:
             stored = self._fetch.one(Address(self._settings.s3.bucket, key, None))
             return None if stored is None else stored.data
 
-        audit = DeadLetterAudit(self._table, self._findings, read_stored=read_stored)
+        backfills = frozenset(self._announced.backfills)
+        audit = DeadLetterAudit(self._table, self._findings, read_stored=read_stored, backfills=backfills)
         for letter in self._announced.dead_letters:
             audit.check(letter)
         return audit
@@ -242,6 +257,7 @@ class Audit:
             "references": kafka.references_topic,
             "flush records": kafka.flushes_topic,
             "dead letters": kafka.dead_letters_topic,
+            "backfills": kafka.backfills_topic,
             "objects": f"s3://{s3.bucket}/{s3.prefix}" + (f" at {s3.endpoint_url}" if s3.endpoint_url else ""),
         }
 

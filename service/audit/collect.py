@@ -54,8 +54,8 @@ class KafkaTopics:
         """Let go of the brokers."""
         self._consumer.close()
 
-    def topic_partitions(self, topic: str) -> list[TopicPartition]:
-        """List the TopicPartitions of a topic.
+    def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
+        """List the TopicPartitions of a topic; none where it is absent and may be.
 
         Raises:
             CouldNotTellError: no such topic, or the brokers do not answer.
@@ -64,6 +64,9 @@ class KafkaTopics:
             found = self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
         except confluent_kafka.KafkaException as error:
             raise CouldNotTellError(f"topic {topic}: {error}") from error
+        is_absent = found.error is not None and found.error.code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+        if is_absent and may_be_absent:
+            return []
         if found.error is not None:
             raise CouldNotTellError(f"topic {topic}: {found.error}")
         return [TopicPartition(topic, number) for number in sorted(found.partitions)]

@@ -25,14 +25,18 @@ ReadStored = Callable[[str], bytes | None]
 class DeadLetterAudit:
     """Checks dead letters one by one and counts them by reason.
 
-    `read_stored` gives what was stored as an object - the value, or by its suffix the whole record - or None.
+    `read_stored` gives what was stored as an object - the value, or by its suffix the whole record - or None;
+    `backfills` are the batch ids of backfills.
     """
 
-    def __init__(self, table: SourceTable, findings: Findings, *, read_stored: ReadStored) -> None:
+    def __init__(
+        self, table: SourceTable, findings: Findings, *, read_stored: ReadStored, backfills: frozenset[str]
+    ) -> None:
         self.entries_by_reason: Counter[str] = Counter()
         self._table = table
         self._findings = findings
         self._read_stored = read_stored
+        self._backfills = backfills
         self._seen: set[tuple[str, int, int, str]] = set()
 
     def check(self, letter: SeenDeadLetter) -> None:
@@ -92,6 +96,8 @@ class DeadLetterAudit:
                 continue
             row = record.first_row + index
             see(columns.in_dead_letters, row)
+            if letter.says.batch_id in self._backfills:
+                see(columns.dead_letters_of_backfills, row)
             self._check_entry(letter, columns, row, f"{where} index {index}")
 
     def _check_entry(self, letter: SeenDeadLetter, columns: SourceColumns, row: int, where: str) -> None:

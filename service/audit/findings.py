@@ -27,6 +27,7 @@ class Kind(StrEnum):
     REFERENCE = "reference"  # what a reference says is not what its rows say
     SCHEMA = "schema"  # the published schema is not exact, or not the one named
     OBJECT = "object"  # missing, damaged, unreadable, or referenced twice
+    BACKFILL = "backfill"  # a backfill's record is not what its references and dead letters add up to
     FLUSH = "flush"  # a gap, an overlap, a hole with data, or a broken conservation law
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from service.audit.announced import Announced, BatchSums
+from service.audit.backfills import MadeGood, made_good
 from service.audit.findings import Findings, Kind
 from service.core.model import TopicPartition
 from service.core.reference import FlushedTopicPartition, FlushRecord, Reference
@@ -76,26 +77,32 @@ def check_contiguity(
 
 
 def check_flushes(announced: Announced, table: SourceTable, findings: Findings) -> None:
-    """Check every flush record against the source and the sums of its references and dead letters."""
+    """Check every flush record against the source and the sums of its references and dead letters.
+
+    Where these fall short, data of backfills within its ranges has to make good exactly what is lacking.
+    """
     sums = announced.sums()
     seen: Counter[str] = Counter(flush.batch_id for flush in announced.flushes)
     for batch_id, count in seen.items():
         if count > 1:
             findings.add(Kind.FLUSH, f"batch {batch_id}: {count} flush records")
-    for batch_id in sums.keys() - seen.keys():
+    for batch_id in sums.keys() - seen.keys() - announced.backfills.keys():
         findings.add(Kind.FLUSH, f"batch {batch_id}: references or dead letters without a flush record")
     for flush in announced.flushes:
         batch = sums.get(flush.batch_id, BatchSums())
-        _check_totals(flush, batch, findings)
+        extra = made_good(flush, table)
+        _check_totals(flush, batch, extra, findings)
         lines = {tp_of(flushed): flushed for flushed in flush.topic_partitions}
         for tp in (batch.in_files.keys() | batch.dead_letters.keys()) - lines.keys():
             findings.add(Kind.FLUSH, f"batch {flush.batch_id}: data of {tp}, which its flush record does not name")
         for tp, flushed in lines.items():
-            _check_line(flush.batch_id, flushed, batch, table, findings)
-            if flushed.entries != batch.in_files[tp] + batch.dead_letters[tp] + flushed.discarded_replays:
+            _check_line(flush.batch_id, flushed, batch, extra, table, findings)
+            own = batch.in_files[tp] + batch.dead_letters[tp]
+            if flushed.entries != own + extra.of(tp) + flushed.discarded_replays:
                 text = f"batch {flush.batch_id} {tp}: {flushed.entries} entries, but "
                 text += f"{batch.in_files[tp]} in files + {batch.dead_letters[tp]} dead"
                 text += f" + {flushed.discarded_replays} replays"
+                text += f" + {extra.of(tp)} of backfills" if extra.of(tp) else ""
                 findings.add(Kind.FLUSH, text)
 
 
@@ -129,7 +136,12 @@ def _check_reference(reference: Reference, flush: FlushRecord, findings: Finding
 
 
 def _check_line(
-    batch_id: str, flushed: FlushedTopicPartition, batch: BatchSums, table: SourceTable, findings: Findings
+    batch_id: str,
+    flushed: FlushedTopicPartition,
+    batch: BatchSums,
+    extra: MadeGood,
+    table: SourceTable,
+    findings: Findings,
 ) -> None:
     tp = tp_of(flushed)
     if flushed.first_offset < table.of(tp).low_offset:
@@ -138,7 +150,7 @@ def _check_line(
     facts = {
         "records": (flushed.records, source.records),
         "entries": (flushed.entries, source.entries),
-        "dead_letters": (flushed.dead_letters, batch.dead_letters[tp]),
+        "dead_letters": (flushed.dead_letters, batch.dead_letters[tp] + extra.dead_letters[tp]),
         "min_offset": (flushed.min_offset, source.min_offset),
         "max_offset": (flushed.max_offset, source.max_offset),
     }
@@ -150,17 +162,23 @@ def _check_line(
             findings.add(Kind.FLUSH, f"{at}: {name} is {said}, counted {counted}")
 
 
-def _check_totals(flush: FlushRecord, batch: BatchSums, findings: Findings) -> None:
+def _check_totals(flush: FlushRecord, batch: BatchSums, extra: MadeGood, findings: Findings) -> None:
     totals, lines = flush.totals, flush.topic_partitions
+    in_files, dead_letters = batch.in_files.total(), batch.dead_letters.total()
     facts = {
         "records": (totals.records, sum(line.records for line in lines)),
         "entries": (totals.entries, sum(line.entries for line in lines)),
-        "entries_in_files": (totals.entries_in_files, batch.in_files.total()),
-        "dead_letters": (totals.dead_letters, batch.dead_letters.total()),
+        "entries_in_files": (totals.entries_in_files, in_files + extra.in_files.total()),
+        "dead_letters": (totals.dead_letters, dead_letters + extra.dead_letters.total()),
         "dead_letter_records": (totals.dead_letter_records, batch.dead_letter_records),
         "discarded_replays": (totals.discarded_replays, sum(line.discarded_replays for line in lines)),
         "references": (totals.references, batch.references),
     }
+    # Of what is made good the entries are counted; how many references they once had nobody knows any more.
+    if extra.in_files.total() and batch.references < totals.references:
+        del facts["references"]
+    if extra.dead_letters.total() and batch.dead_letter_records < totals.dead_letter_records:
+        del facts["dead_letter_records"]
     for name, (said, counted) in facts.items():
         if said != counted:
             findings.add(Kind.FLUSH, f"batch {flush.batch_id}: total of {name} is {said}, counted {counted}")

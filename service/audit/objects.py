@@ -58,13 +58,17 @@ class Position(NamedTuple):
 
 
 class ObjectAudit:
-    """Checks references and their objects; `schemas` are the published ones by fingerprint."""
+    """Checks references and their objects.
+
+    `schemas` are the published ones by fingerprint, `backfills` the batch ids of backfills.
+    """
 
     def __init__(
         self, table: SourceTable, schemas: dict[str, PublishedSchema], findings: Findings,
-        *, limits: SchemaSettings, message_bytes_max: int, parse: Parse,
+        *, limits: SchemaSettings, message_bytes_max: int, parse: Parse, backfills: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
         self.rows = 0
+        self._backfills = backfills
         self._rows = RowAudit(table, findings)
         self._table = table
         self._schemas = schemas
@@ -89,7 +93,7 @@ class ObjectAudit:
             where = f"{reference.location.object} (reference {reference.reference_id})"
             self._check_bytes(reference, stored, where)
             data = b"".join(stored.data[start : start + length] for start, length in reference.location.ranges)
-            tally = RowTally()
+            tally = RowTally(of_backfill=reference.batch_id in self._backfills)
             try:
                 header_bytes = self._check_rows(reference, data, tally, where)
             except UNREADABLE as error:

@@ -26,9 +26,10 @@ class AlteredRow(NamedTuple):
 
 
 class RowTally:
-    """What the rows of one reference add up to."""
+    """What the rows of one reference add up to; `of_backfill` says whose it is."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, of_backfill: bool = False) -> None:
+        self.of_backfill = of_backfill
         self.entries = 0
         self.times: tuple[int, int] | None = None
         self.non_nulls: Counter[str] = Counter()
@@ -95,6 +96,8 @@ class RowAudit:
             return
         line = record.first_row + index
         see(columns.in_files, line)
+        if tally.of_backfill:
+            see(columns.files_of_backfills, line)
         if not columns.is_living(line):
             reasons = " or ".join(sorted(columns.reasons(line)))
             self._findings.add(Kind.UNEXPECTED, f"{where}: should be dead: {reasons}")

@@ -89,6 +89,9 @@ class SourceColumns:
         self.low_offset = 0
         self.in_files = bytearray()
         self.in_dead_letters = bytearray()
+        # Of these, the ones in references and dead letters of backfills.
+        self.files_of_backfills = bytearray()
+        self.dead_letters_of_backfills = bytearray()
 
     @property
     def records(self) -> int:
@@ -184,6 +187,8 @@ class SourceColumns:
         self._reasons.append(self._table.reasons.number(entry.reasons))
         self.in_files.append(0)
         self.in_dead_letters.append(0)
+        self.files_of_backfills.append(0)
+        self.dead_letters_of_backfills.append(0)
         if living is None:
             self._digests += bytes(DIGEST_BYTES)
             self._event_times.append(0)

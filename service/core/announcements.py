@@ -29,6 +29,7 @@ from service.core.object_key import dead_letter_key, stored_record_key
 from service.core.partition_file import PartitionFile
 from service.core.reference import (
     CONTENT_TYPE,
+    BackfillRecord,
     Checksum,
     FieldCounts,
     FlushedTopicPartition,
@@ -40,12 +41,14 @@ from service.core.reference import (
     RootRange,
     SchemaLocation,
     SourceRange,
+    encode_backfill_record,
     encode_flush_record,
     encode_reference,
 )
 
 REFERENCE_TYPE = "log-partitioner.reference.v1"
 FLUSH_TYPE = "log-partitioner.flush.v1"
+BACKFILL_TYPE = "log-partitioner.backfill.v1"
 DEAD_LETTER_HEADERS_BYTES = 4096  # room for ours, see core.dead_letter, but for the indexes
 INDEX_BYTES = 6  # of one among 100,000, with its comma
 
@@ -250,6 +253,12 @@ def stored_letter(
         return dead_letter_key(prefix, batch_id=batch_id, number=number), record.value or b""
     body = encode_stored_record(StoredRecord(record.key, record.value, list(record.headers)))
     return stored_record_key(prefix, batch_id=batch_id, number=number), body
+
+
+def backfill_message(record: BackfillRecord, topic: str, speaker: Speaker, *, at_ms: int) -> Message:
+    """Wrap a backfill's record; the key is the batch id, so that a compacted topic keeps the last one of each."""
+    headers = _cloud_event(BACKFILL_TYPE, f"{record.batch_id}/{record.published}", speaker, at_ms)
+    return Message(topic, record.batch_id.encode(), encode_backfill_record(record), headers)
 
 
 def dead_letter_message(letter: DeadLetter, speaker: Speaker, *, batch_id: str, object_key: str | None) -> Message:

@@ -1,6 +1,6 @@
-"""The reference and the flush record: what the service announces downstream (DESIGN 3.5, 3.6).
+"""Reference, flush record, backfill record: what is announced downstream (DESIGN 3.5, 3.6, 8).
 
-Owns both messages' fields and their JSON form; `encode_*` and `decode_*` are pairs.
+Owns these messages' fields and their JSON form; `encode_*` and `decode_*` are pairs.
 Readers outside the service (audit, pipeline) may import this file and nothing else of the worker.
 """
 
@@ -156,10 +156,57 @@ class FlushRecord(msgspec.Struct, frozen=True, kw_only=True):
     totals: FlushTotals
 
 
+class BackfilledTopicPartition(msgspec.Struct, frozen=True, kw_only=True):
+    """One TopicPartition in a backfill's record: the range it looked at, and what it has published of it so far."""
+
+    topic: str
+    partition: int
+    first_offset: int
+    next_offset: int
+    entries_in_files: int
+    dead_letters: int
+
+
+class BackfillTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over what a backfill has published so far; `dead_letters` counts entries."""
+
+    references: int
+    entries_in_files: int
+    dead_letters: int
+    dead_letter_records: int
+    bytes: int
+
+
+class BackfillRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Announces how far a backfill has come; one in each of its transactions, the last one of a batch id counts.
+
+    `published` of `messages` (references and dead letters, in the order of its outbox) are committed: it is where a
+    restart goes on. The run is finished when they are equal.
+    """
+
+    format_version: int = FORMAT_VERSION
+    batch_id: str
+    worker: str
+    generation: int
+    started_at_ms: int
+    committed_at_ms: int
+    published: int
+    messages: int
+    topic_partitions: tuple[BackfilledTopicPartition, ...]
+    totals: BackfillTotals
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything is published."""
+        return self.published == self.messages
+
+
 _reference_decoder = msgspec.json.Decoder(Reference)
 _flush_record_decoder = msgspec.json.Decoder(FlushRecord)
+_backfill_record_decoder = msgspec.json.Decoder(BackfillRecord)
 encode_reference = msgspec.json.Encoder().encode
 encode_flush_record = msgspec.json.Encoder().encode
+encode_backfill_record = msgspec.json.Encoder().encode
 
 
 def decode_reference(value: bytes) -> Reference:
@@ -182,6 +229,17 @@ def decode_flush_record(value: bytes) -> FlushRecord:
     flush_record = _flush_record_decoder.decode(value)
     _require_version(flush_record.format_version)
     return flush_record
+
+
+def decode_backfill_record(value: bytes) -> BackfillRecord:
+    """Read a backfill's record.
+
+    Raises:
+        msgspec.DecodeError: not one, or of a format version that this code does not know.
+    """
+    record = _backfill_record_decoder.decode(value)
+    _require_version(record.format_version)
+    return record
 
 
 def _require_version(version: int) -> None:

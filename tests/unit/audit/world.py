@@ -26,6 +26,7 @@ from service.config import KafkaSettings, S3Settings, Settings
 from service.core.dead_letter import DeadLetter, Reason, headers_of
 from service.core.model import SourceRecord, TopicPartition
 from service.core.reference import (
+    BackfillRecord,
     Checksum,
     FieldCounts,
     FlushedTopicPartition,
@@ -36,6 +37,7 @@ from service.core.reference import (
     Reference,
     SchemaLocation,
     SourceRange,
+    encode_backfill_record,
     encode_flush_record,
     encode_reference,
 )
@@ -156,6 +158,7 @@ class World:
     ends: dict[TopicPartition, int]
     references: list[Reference] = field(default_factory=list)
     flush_records: list[FlushRecord] = field(default_factory=list)
+    backfill_records: list[BackfillRecord] = field(default_factory=list)
     dead_letters: list[SourceRecord] = field(default_factory=list)
     objects: dict[str, bytes] = field(default_factory=dict)
     lows: dict[TopicPartition, int] = field(default_factory=dict)
@@ -272,6 +275,7 @@ class MemoryTopics:
         output = {
             "references": [encode_reference(one) for one in world.references],
             "flushes": [encode_flush_record(one) for one in world.flush_records],
+            "backfills": [encode_backfill_record(one) for one in world.backfill_records],
         }
         self._messages: dict[TopicPartition, list[SourceRecord]]
         self._messages = {TopicPartition("app", 0): [], TopicPartition("app", 1): []} | {
@@ -285,8 +289,9 @@ class MemoryTopics:
         tp = TopicPartition("dead-letters", 0)
         self._messages[tp] = [one._replace(tp=tp, offset=number) for number, one in enumerate(world.dead_letters)]
 
-    def topic_partitions(self, topic: str) -> list[TopicPartition]:
-        """List the TopicPartitions of a topic."""
+    def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
+        """List the TopicPartitions of a topic; those of one that is not there are none."""
+        del may_be_absent
         return [tp for tp in self._messages if tp.topic == topic]
 
     def watermarks(self, tp: TopicPartition) -> tuple[int, int]:
