@@ -19,9 +19,10 @@ def main(arguments: list[str] | None = None) -> int:
     _configure_logs()
     try:
         settings = load_all()
-        from pipeline.jobs import materialize  # noqa: PLC0415 - PySpark takes a second to import
+        from pipeline.jobs import materialize, user_activity  # noqa: PLC0415 - PySpark takes a second to import
 
-        materialize.run(settings, continuous=options.continuous)
+        job = {"materialize": materialize.run, "user-activity": user_activity.run}[options.job]
+        job(settings, continuous=options.continuous)
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -36,6 +37,8 @@ def _parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
     materialize = jobs.add_parser("materialize", help="bring the table up to date with the references topic")
     materialize.add_argument("--continuous", action="store_true", help="go on until stopped")
+    activity = jobs.add_parser("user-activity", help="count entries and bytes per user and hour, per user and day")
+    activity.add_argument("--continuous", action="store_true", help="go on until stopped")
     return parser
 
 

@@ -78,6 +78,30 @@ class MaterializeSettings(Section):
     )
 
 
+class ActivitySettings(Section):
+    """Entries and bytes per user."""
+
+    hours_table: str = Field(
+        "logs.user_hours", pattern=r"^\w+\.\w+$", description="Namespace and name: per user and hour."
+    )
+    days_table: str = Field(
+        "logs.user_days", pattern=r"^\w+\.\w+$", description="Namespace and name: per user and day."
+    )
+    interval_s: PositiveSeconds = Field(60, description="Seconds between two writes of states, at least.")
+    identity: Literal["root", "record"] = Field(
+        "root",
+        description="root: an entry that was republished (source topic chain) is the one of its root record, and counts once; record: every source record counts, for republishers that make several records of one. Fixed at creation.",
+    )
+    references_max: PositiveInt = Field(
+        5000, description="References counted in one interval; a backlog is worked off at this rate."
+    )
+    ranges_max: PositiveInt = Field(
+        1_000_000, description="Ranges of counted offsets in one state beyond which the job stops rather than grow it."
+    )
+    user_buckets: PositiveInt = Field(8, description="Buckets of users in the partition of an hour; fixed at creation.")
+    download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
+
+
 class PipelineSettings(BaseSettings):
     """All settings of the jobs that are not the worker's."""
 
@@ -87,6 +111,7 @@ class PipelineSettings(BaseSettings):
     catalog: CatalogSettings = CatalogSettings()
     table: TableSettings = TableSettings()
     materialize: MaterializeSettings = MaterializeSettings()
+    activity: ActivitySettings = ActivitySettings()
 
 
 class JobSettings(Section):

@@ -1,0 +1,152 @@
+"""The tables of the states: created, read as of a snapshot, merged into by compare-and-swap; offsets beside them.
+
+A merge takes place on a branch of its driver's own, which begins at the snapshot that the states were read from; then
+the table is moved forward to it, which Iceberg refuses where somebody else has moved it. So no state is ever replaced
+by one that was made from an older one.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pipeline.errors import OvertakenError, TableError
+from pipeline.session import CATALOG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.reference_log import Offsets
+
+FORMAT = "1"
+PROPERTY_FORMAT = "log-partitioner.activity-format"
+PROPERTY_IDENTITY = "log-partitioner.activity-identity"
+PROPERTY_OFFSETS = "log-partitioner.references-offsets"
+_MAIN = "main"
+_BRANCHES = "activity_"
+
+
+class StateTable:
+    """States by key. Where `date` is a string in a frame it is a date in the table."""
+
+    def __init__(self, spark: SparkSession, name: str, *, columns: T.StructType, key: list[str], run: str) -> None:
+        self.name = f"{CATALOG}.{name}"
+        self._spark = spark
+        self._short_name = name
+        self._columns = columns
+        self._key = key
+        self._branch = f"{_BRANCHES}{run}"
+
+    def ensure(self, *, user_buckets: int, identity: str) -> None:
+        """Create the table where it is not there; branches that a killed driver has left are dropped.
+
+        Raises:
+            TableError: there is one, of another format, or one whose states identify entries by another rule.
+        """
+        self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.name.rpartition('.')[0]}")
+        if not self._spark.catalog.tableExists(self.name):
+            fields = ", ".join(f"`{field.name}` {_type_of(field)}" for field in self._columns)
+            places = ", ".join([name for name in self._key if name != "user"] + [f"bucket({user_buckets}, user)"])
+            self._spark.sql(
+                f"CREATE TABLE IF NOT EXISTS {self.name} ({fields}) USING iceberg PARTITIONED BY ({places}) "
+                f"TBLPROPERTIES ('format-version' = '2', '{PROPERTY_FORMAT}' = '{FORMAT}', "
+                f"'{PROPERTY_IDENTITY}' = '{identity}', 'write.parquet.compression-codec' = 'zstd', "
+                "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
+            )
+            # A branch needs a snapshot to begin at.
+            self._spark.createDataFrame([], self._spark.table(self.name).schema).writeTo(self.name).append()
+        found = self._properties()
+        for name, wanted in ((PROPERTY_FORMAT, FORMAT), (PROPERTY_IDENTITY, identity)):
+            if found.get(name) != wanted:
+                raise TableError(f"table {self.name} has {name} = {found.get(name, 'none')}, this job has {wanted}")
+        for row in self._spark.sql(f"SELECT name FROM {self.name}.refs WHERE type = 'BRANCH'").collect():
+            if row.name.startswith(_BRANCHES):
+                self._drop(row.name)
+
+    # States.
+
+    def head(self) -> int:
+        """Give the newest snapshot."""
+        snapshot_id: int = self._java().currentSnapshot().snapshotId()
+        return snapshot_id
+
+    def written_at_ms(self) -> int:
+        """Say when states were last written, by the clock of who wrote them; 0 where they never were."""
+        snapshot = self._java().currentSnapshot()
+        return 0 if snapshot.parentId() is None else int(snapshot.timestampMillis())
+
+    def read(self, snapshot_id: int) -> DataFrame:
+        """Give the states as of a snapshot."""
+        states = self._spark.sql(f"SELECT * FROM {self.name} VERSION AS OF {snapshot_id}")
+        return states.withColumn("date", F.col("date").cast(T.StringType())).select(*self._columns.names)
+
+    def merge(self, states: DataFrame, *, base: int, dates: Iterable[str]) -> None:
+        """Put states in the place of those with the same key, in one commit; all of them are of these dates.
+
+        Raises:
+            OvertakenError: the table is no longer at the snapshot `base`, from which these states were made.
+        """
+        view = f"{self._branch}_states"
+        states.withColumn("date", F.to_date("date")).createOrReplaceTempView(view)
+        of_dates = ", ".join(f"DATE '{date}'" for date in sorted(dates))
+        same_key = " AND ".join(f"old.`{name}` = new.`{name}`" for name in self._key)
+        self._spark.sql(f"ALTER TABLE {self.name} CREATE OR REPLACE BRANCH `{self._branch}` AS OF VERSION {base}")
+        self._spark.sql(
+            f"MERGE INTO {self.name}.branch_{self._branch} AS old USING {view} AS new "
+            f"ON {same_key} AND old.`date` IN ({of_dates}) "
+            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+        )
+        self._move_forward(base)
+
+    def _move_forward(self, base: int) -> None:
+        try:
+            self._spark.sql(f"CALL {CATALOG}.system.fast_forward('{self._short_name}', '{_MAIN}', '{self._branch}')")
+        except (PySparkException, Py4JJavaError) as error:
+            table = self._java()
+            now = table.currentSnapshot().snapshotId()
+            if now == table.refs().get(self._branch).snapshotId():
+                return  # the answer was lost, not the commit
+            if now == base:
+                raise
+            raise OvertakenError(f"{self.name} was changed by another driver while states were made") from error
+
+    def drop_branch(self) -> None:
+        """Forget the driver's branch."""
+        self._drop(self._branch)
+
+    def _drop(self, branch: str) -> None:
+        self._spark.sql(f"ALTER TABLE {self.name} DROP BRANCH IF EXISTS `{branch}`")
+
+    # Offsets.
+
+    def offsets(self, topic: str) -> Offsets:
+        """Say up to which offsets of a references topic the states have counted everything."""
+        found = json.loads(self._properties().get(PROPERTY_OFFSETS, "{}")).get(topic, {})
+        return {int(partition): offset for partition, offset in found.items()}
+
+    def write_offsets(self, topic: str, offsets: Offsets) -> None:
+        """Write how far the states have come; to be called after they were written.
+
+        A driver that comes back late may set them back, which costs reading again and nothing else.
+        """
+        found = json.dumps({topic: {str(partition): offset for partition, offset in sorted(offsets.items())}})
+        self._spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{PROPERTY_OFFSETS}' = '{found}')")
+
+    def _properties(self) -> dict[str, str]:
+        return dict(self._java().properties())
+
+    def _java(self) -> Any:
+        jvm, session = self._spark._jvm, self._spark._jsparkSession  # noqa: SLF001 - py4j is the way in
+        assert jvm is not None, "the session runs"
+        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, self.name)
+
+
+def _type_of(field: T.StructField) -> str:
+    return "date" if field.name == "date" else field.dataType.simpleString()

@@ -1,0 +1,184 @@
+"""References topic -> entries and bytes per user and hour, per user and day (ADR 7).
+
+States are written at most once per interval, each the newest: days first, which are made from the hours, then hours,
+then the offsets. Killed anywhere between, the next start reads the same references again; a state knows what it has
+counted, and one that was not written yet is made and handed on again. In any other order the first state written would
+know an entry of which the next never heard.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import structlog
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pipeline.activity.entries import ENTRIES, Reading, encode_for_reading, read_entries
+from pipeline.activity.stages import DAY_KEY, DAYS, HOUR_KEY, HOURS, update_days, update_hours
+from pipeline.activity.tables import StateTable
+from pipeline.errors import OvertakenError, TableError
+from pipeline.kafka import Ends, partition_ends
+from pipeline.reference_log import Offsets, ReferenceLog, is_behind, require_unbroken
+from pipeline.references import decode, share_out
+from pipeline.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.config import JobSettings
+    from service.core.reference import Reference
+
+_ATTEMPTS = 5
+
+
+def run(settings: JobSettings, *, continuous: bool) -> None:
+    """Count everything that there was at the start; with `continuous` go on until stopped.
+
+    Blocks; where states were written less than an interval ago it waits for the rest of the interval.
+
+    Raises:
+        PipelineError: see `pipeline.errors`.
+    """
+    UserActivity(open_session(settings, name="user-activity"), settings).run(continuous=continuous)
+
+
+class Update(NamedTuple):
+    """States that changed, made from those of the snapshots `hours_base` and `days_base`, and the offsets behind."""
+
+    hours: DataFrame
+    hours_base: int
+    days: DataFrame
+    days_base: int
+    dates: set[str]
+    offsets: Offsets
+
+
+class UserActivity:
+    """One driver's run."""
+
+    def __init__(self, spark: SparkSession, settings: JobSettings) -> None:
+        self._spark = spark
+        self._worker = settings.worker
+        self._settings = settings.pipeline.activity
+        self._topic = settings.worker.kafka.references_topic
+        run_id = uuid.uuid4().hex[:12]
+        self._references = ReferenceLog(spark, settings.worker.kafka, self._topic)
+        self._hours = StateTable(spark, self._settings.hours_table, columns=HOURS, key=HOUR_KEY, run=run_id)
+        self._days = StateTable(spark, self._settings.days_table, columns=DAYS, key=DAY_KEY, run=run_id)
+        self._log = structlog.get_logger("user_activity").bind(run=run_id)
+        self._written_at_ms = 0
+
+    def run(self, *, continuous: bool) -> None:
+        """Count until everything that there is now is counted, or for ever.
+
+        Raises:
+            PipelineError: it cannot go on; what was not finished is done by the next start.
+        """
+        for table in (self._hours, self._days):
+            table.ensure(user_buckets=self._settings.user_buckets, identity=self._settings.identity)
+        offsets = self._hours.offsets(self._topic)
+        ends = partition_ends(self._worker.kafka, self._topic)
+        require_unbroken(offsets, ends, self._topic)
+        self._written_at_ms = max(self._days.written_at_ms(), self._hours.written_at_ms())
+        self._log.info("user_activity_started", offsets=offsets)
+        try:
+            while continuous or is_behind(offsets, ends):
+                self._wait_until_due()
+                if continuous:
+                    ends = partition_ends(self._worker.kafka, self._topic)
+                if is_behind(offsets, ends):
+                    offsets = self._count(offsets, ends)
+                else:
+                    time.sleep(self._settings.interval_s)
+        finally:
+            self._days.drop_branch()
+            self._hours.drop_branch()
+        self._log.info("user_activity_ended", offsets=offsets)
+
+    def _wait_until_due(self) -> None:
+        time.sleep(seconds_until_due(self._written_at_ms, now_ms=_now_ms(), interval_s=self._settings.interval_s))
+
+    def _count(self, offsets: Offsets, ends: dict[int, Ends]) -> Offsets:
+        """Count the next references; gives the offsets behind them.
+
+        Outline: read references -> new states of hours -> new states of days -> write all of them, offsets last.
+        """
+        begun = time.monotonic()
+        messages, offsets = self._references.read(offsets, ends, messages_max=self._settings.references_max)
+        references = decode(messages)
+        changed = self._update(references, offsets)
+        self._written_at_ms = _now_ms()
+        self._log.info(
+            "references_counted",
+            references=len(references),
+            entries=sum(reference.entries for reference in references),
+            changed_hours=changed,
+            offsets=offsets,
+            seconds=round(time.monotonic() - begun, 3),
+        )
+        return offsets
+
+    def _update(self, references: list[Reference], offsets: Offsets) -> int:
+        """Make new states and write them, again where another driver has come between; gives how many hours changed."""
+        dates = {reference.partition.date for reference in references}
+        for _ in range(_ATTEMPTS):
+            hours_base, days_base = self._hours.head(), self._days.head()
+            states = self._hours.read(hours_base)
+            hours = update_hours(
+                states.join(self._keys(references), on=HOUR_KEY, how="left_semi").where(F.col("date").isin(dates)),
+                self._read(references),
+                ranges_max=self._settings.ranges_max,
+            ).persist()
+            days = update_days(self._days.read(days_base).where(F.col("date").isin(dates)), hours).persist()
+            try:
+                self._write(Update(hours, hours_base, days, days_base, dates, offsets))
+                return hours.count()
+            except OvertakenError as error:
+                self._log.warning("states_overtaken", error=str(error))
+            finally:
+                days.unpersist()
+                hours.unpersist()
+        raise TableError(f"states were changed by others during each of {_ATTEMPTS} attempts to write them")
+
+    def _keys(self, references: list[Reference]) -> DataFrame:
+        keys = sorted({msgspec.structs.astuple(reference.partition) for reference in references})
+        return self._spark.createDataFrame(keys, T.StructType([HOURS[name] for name in HOUR_KEY]))
+
+    def _read(self, references: list[Reference]) -> DataFrame:
+        """Give the entries of these references; they are read where the frame is needed."""
+        shares = share_out(references, tasks=self._spark.sparkContext.defaultParallelism)
+        encoded = [[encode_for_reading(reference) for reference in share] for share in shares]
+        reading = Reading(self._worker.s3, self._worker.input, self._settings)
+        read = partial(read_entries, encoded=encoded, reading=reading)
+        return self._spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(read, ENTRIES)
+
+    def _write(self, update: Update) -> None:
+        """Write downstream before upstream, and offsets last: the head of this file says why."""
+        self._write_days(update)
+        self._write_hours(update)
+        self._write_offsets(update)
+
+    def _write_days(self, update: Update) -> None:
+        if not update.days.isEmpty():
+            self._days.merge(update.days, base=update.days_base, dates=update.dates)
+
+    def _write_hours(self, update: Update) -> None:
+        if not update.hours.isEmpty():
+            self._hours.merge(update.hours, base=update.hours_base, dates=update.dates)
+
+    def _write_offsets(self, update: Update) -> None:
+        self._hours.write_offsets(self._topic, update.offsets)
+
+
+def seconds_until_due(written_at_ms: int, *, now_ms: int, interval_s: float) -> float:
+    """Say how long to wait until states may be written again, given when they were; never more than an interval."""
+    return min(interval_s, max(0.0, interval_s - (now_ms - written_at_ms) / 1000))
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
