@@ -5,16 +5,22 @@ The pipeline's only user of confluent_kafka beside the publisher; records themse
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from pipeline.errors import BrokerError
+from service.core import model
 
 if TYPE_CHECKING:
     from service.config import KafkaSettings
 
 _ANSWER_S = 20.0
+_ASK_AGAIN_S = 0.2
+
+T = TypeVar("T")
 
 
 class Ends(NamedTuple):
@@ -44,6 +50,97 @@ def partition_ends(settings: KafkaSettings, topic: str) -> dict[int, Ends]:
         raise BrokerError(f"{settings.bootstrap_servers} does not answer: {error.args[0].str()}") from error
     finally:
         consumer.close()
+
+
+class Brokers:
+    """Asks where topics and the group are, of several topics at once; a context manager. The group is not joined."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._servers = settings.bootstrap_servers
+        options = client_options(settings) | {"group.id": settings.group_id, "enable.auto.commit": False}
+        self._consumer = Consumer(options)
+        self._uncommitted = Consumer(options | {"isolation.level": "read_uncommitted"})
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.close()
+        self._uncommitted.close()
+
+    def topic_partitions(self, topic: str) -> list[model.TopicPartition]:
+        """List the TopicPartitions of a topic.
+
+        Raises:
+            BrokerError: no broker answers, or there is no such topic.
+        """
+        found = self._ask(lambda: self._consumer.list_topics(topic, timeout=_ANSWER_S)).topics[topic]
+        if found.error is not None:
+            raise BrokerError(f"topic {topic} of {self._servers}: {found.error.str()}")
+        return [model.TopicPartition(topic, number) for number in sorted(found.partitions)]
+
+    def ends(self, tp: model.TopicPartition) -> Ends:
+        """Ask where a TopicPartition begins, and where what is committed ends.
+
+        Raises:
+            BrokerError: no broker answers.
+        """
+        return self._watermarks(self._consumer, tp)
+
+    def settled_ends(self, tp: model.TopicPartition, *, wait_s: float) -> tuple[Ends, bool]:
+        """Wait until what is written by now is committed or aborted; tells whether it was within `wait_s` seconds.
+
+        A transaction's offsets are visible a moment before its messages: who has seen the offsets asks here.
+
+        Raises:
+            BrokerError: no broker answers.
+        """
+        written = self._watermarks(self._uncommitted, tp).next
+        deadline = time.monotonic() + wait_s
+        while True:
+            ends = self.ends(tp)
+            if ends.next >= written or time.monotonic() > deadline:
+                return ends, ends.next >= written
+            time.sleep(_ASK_AGAIN_S)
+
+    def committed(self, tps: Iterable[model.TopicPartition]) -> dict[model.TopicPartition, int | None]:
+        """Ask for the group's committed offsets, None where there is none.
+
+        Raises:
+            BrokerError: no broker answers.
+        """
+        asked = [TopicPartition(*tp) for tp in tps]
+        found = self._ask(lambda: self._consumer.committed(asked, timeout=_ANSWER_S))
+        return {
+            model.TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found
+        }
+
+    def offsets_at(
+        self, tps: Iterable[model.TopicPartition], timestamp_ms: int
+    ) -> dict[model.TopicPartition, int | None]:
+        """Ask for the first offset with this record timestamp or a later one, None where there is none.
+
+        Raises:
+            BrokerError: no broker answers.
+        """
+        asked = [TopicPartition(*tp, timestamp_ms) for tp in tps]
+        found = self._ask(lambda: self._consumer.offsets_for_times(asked, timeout=_ANSWER_S))
+        return {
+            model.TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found
+        }
+
+    def _watermarks(self, consumer: Consumer, tp: model.TopicPartition) -> Ends:
+        found = self._ask(lambda: consumer.get_watermark_offsets(TopicPartition(*tp), timeout=_ANSWER_S))
+        return Ends(*found)
+
+    def _ask(self, question: Callable[[], T | None]) -> T:
+        try:
+            answer = question()
+        except KafkaException as error:
+            raise BrokerError(f"{self._servers} does not answer: {error.args[0].str()}") from error
+        if answer is None:
+            raise BrokerError(f"{self._servers} does not answer")
+        return answer
 
 
 def client_options(settings: KafkaSettings) -> dict[str, str | int | float | bool]:

@@ -1,15 +1,16 @@
 """S3, read only: the bytes that references point to. The pipeline's only user of boto3; runs on driver and executors.
 
-Nothing is listed here: what is read is named by a reference.
+What is read is named by a reference; only the audit lists, to find what is not.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import boto3
 from botocore.config import Config
@@ -24,6 +25,25 @@ if TYPE_CHECKING:
     from service.core.reference import Location
 
 _NOT_FOUND = ("404", "NoSuchKey", "NotFound")
+
+
+class Stored(NamedTuple):
+    """An object as it came from the store."""
+
+    data: bytes
+    etag: str | None
+
+
+class Listed(NamedTuple):
+    """An object as a listing names it; `modified_ms` counts from 1970."""
+
+    key: str
+    size: int
+    modified_ms: int
+
+
+Address = tuple[str, str, str | None]
+"""Bucket, key and version; without a version, the newest."""
 
 
 class Objects:
@@ -69,6 +89,54 @@ class Objects:
                 content = waiting.pop().result()
                 waiting[:0] = [pool.submit(self.read, location) for location in islice(source, 1)]
                 yield content
+
+    def fetch(self, address: Address) -> Stored | None:
+        """Read an object as it is now, whatever a reference says of it; None where there is none.
+
+        Raises:
+            ObjectError: S3 refuses or does not answer.
+        """
+        bucket, key, version = address
+        versioned = {} if version is None else {"VersionId": version}
+        try:
+            answer = self._client.get_object(Bucket=bucket, Key=key, **versioned)  # type: ignore[arg-type]
+            return Stored(answer["Body"].read(), answer.get("ETag"))
+        except ClientError as error:
+            if error.response.get("Error", {}).get("Code", "") in (*_NOT_FOUND, "NoSuchVersion"):
+                return None
+            raise ObjectError(f"s3://{bucket}/{key}: {error}") from error
+        except BotoCoreError as error:
+            raise ObjectError(f"s3://{bucket}/{key}: {error}") from error
+
+    def fetch_ahead(self, addresses: Iterable[Address]) -> Iterator[Stored | ObjectError | None]:
+        """Fetch many, in their order, at most twice `threads` ahead of what was taken; errors are given, not raised."""
+
+        def fetch(address: Address) -> Stored | ObjectError | None:
+            try:
+                return self.fetch(address)
+            except ObjectError as error:
+                return error
+
+        source = iter(addresses)
+        with ThreadPoolExecutor(self._threads, thread_name_prefix="objects") as pool:
+            waiting = deque(pool.submit(fetch, address) for address in islice(source, 2 * self._threads))
+            while waiting:
+                stored = waiting.popleft().result()
+                waiting.extend(pool.submit(fetch, address) for address in islice(source, 1))
+                yield stored
+
+    def list(self, bucket: str, prefix: str) -> Iterator[Listed]:
+        """List what is under a prefix.
+
+        Raises:
+            ObjectError: S3 refuses or does not answer.
+        """
+        try:
+            for page in self._client.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
+                for item in page.get("Contents", []):
+                    yield Listed(item["Key"], item["Size"], int(item["LastModified"].timestamp() * 1000))
+        except (ClientError, BotoCoreError) as error:
+            raise ObjectError(f"s3://{bucket}/{prefix} cannot be listed: {error}") from error
 
     def _get(
         self, bucket: str, key: str, *, etag: str | None = None, size: int | None = None, start: int | None = None
