@@ -3,6 +3,8 @@
 PipelineError
     BrokerError        Kafka does not answer, a topic is not there
     ObjectError        an object is absent, altered or unreadable
+        ObjectTakenError   there is another object under this key
+    RangeError         a range that a backfill may not take
     TableError         the table is of another version or of another references topic, has no room for a column
     OvertakenError     another driver has committed in our place: this one stops
 """
@@ -20,9 +22,17 @@ class ObjectError(PipelineError):
     """An object is absent, altered, or not what its reference says."""
 
 
+class ObjectTakenError(ObjectError):
+    """There is another object under the key of one to be made."""
+
+
+class RangeError(PipelineError):
+    """A range of the source that a backfill may not take, or cannot read."""
+
+
 class TableError(PipelineError):
     """The table is not one that this job may write to."""
 
 
 class OvertakenError(PipelineError):
-    """Another driver has committed to the table since this one has read it."""
+    """Another driver has committed in the place of this one."""

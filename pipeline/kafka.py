@@ -6,10 +6,10 @@ The pipeline's only user of confluent_kafka beside the publisher; records themse
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from pipeline.errors import BrokerError
 from service.core import model
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _ANSWER_S = 20.0
 _ASK_AGAIN_S = 0.2
+_MESSAGES_AT_ONCE = 2000
 
 T = TypeVar("T")
 
@@ -141,6 +142,58 @@ class Brokers:
         if answer is None:
             raise BrokerError(f"{self._servers} does not answer")
         return answer
+
+
+def read_messages(settings: KafkaSettings, ranges: dict[model.TopicPartition, range]) -> Iterator[model.SourceRecord]:
+    """Yield the committed messages of these offsets, each TopicPartition in its order; for topics that are small.
+
+    Raises:
+        BrokerError: an error of the brokers, or silence.
+    """
+    waiting = {tp: span for tp, span in ranges.items() if span}
+    options = {"group.id": "log-partitioner-pipeline", "enable.auto.commit": False, "fetch.wait.max.ms": 50}
+    ends = {"enable.partition.eof": True, "auto.offset.reset": "error"}
+    consumer = Consumer(client_options(settings) | options | ends)
+    try:
+        consumer.assign([TopicPartition(*tp, span.start) for tp, span in waiting.items()])
+        deadline = time.monotonic() + _ANSWER_S
+        while waiting:
+            messages = consumer.consume(_MESSAGES_AT_ONCE, timeout=_ASK_AGAIN_S)
+            if messages:
+                deadline = time.monotonic() + _ANSWER_S
+            elif time.monotonic() > deadline:
+                raise BrokerError(f"nothing came for {_ANSWER_S:g} s, {min(waiting)} has more")
+            for message in messages:
+                record = _record(message)
+                if record is None:  # the end: markers, and what was aborted, may stand before the offset asked for
+                    waiting.pop(model.TopicPartition(message.topic(), message.partition()), None)
+                    continue
+                span = waiting.get(record.tp, range(0))
+                if record.offset in span:
+                    yield record
+                if record.offset + 1 >= span.stop:
+                    waiting.pop(record.tp, None)
+    except KafkaException as error:
+        raise BrokerError(f"{settings.bootstrap_servers} does not answer: {error.args[0].str()}") from error
+    finally:
+        consumer.close()
+
+
+def _record(message: Message) -> model.SourceRecord | None:
+    error = message.error()
+    if error is not None:
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+            return None
+        raise BrokerError(f"{message.topic()}-{message.partition()}: {error.str()}")
+    timestamp_ms = message.timestamp()[1]
+    return model.SourceRecord(
+        tp=model.TopicPartition(message.topic(), message.partition()),
+        offset=message.offset(),
+        timestamp_ms=timestamp_ms if timestamp_ms >= 0 else None,
+        key=message.key(),
+        value=message.value(),
+        headers=tuple(message.headers() or ()),
+    )
 
 
 def client_options(settings: KafkaSettings) -> dict[str, str | int | float | bool]:

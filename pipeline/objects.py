@@ -1,12 +1,16 @@
-"""S3, read only: the bytes that references point to. The pipeline's only user of boto3; runs on driver and executors.
+"""S3: the bytes that references point to, and new objects. The pipeline's only user of boto3; driver and executors.
 
-What is read is named by a reference; only the audit lists, to find what is not.
+What is read is named by a reference; only the audit lists, to find what is not. Nothing is overwritten.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
+import time
+import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import islice
@@ -16,7 +20,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from pipeline.errors import ObjectError
+from pipeline.errors import ObjectError, ObjectTakenError
+from service.core.exchange import StoredObject
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -25,6 +30,10 @@ if TYPE_CHECKING:
     from service.core.reference import Location
 
 _NOT_FOUND = ("404", "NoSuchKey", "NotFound")
+_SHA256_METADATA = "lp-sha256"
+_TAKEN, _CONFLICT = 412, 409
+_CONFLICTS_MAX = 5
+_CONFLICT_S = 0.2
 
 
 class Stored(NamedTuple):
@@ -47,9 +56,10 @@ Address = tuple[str, str, str | None]
 
 
 class Objects:
-    """Reads objects of any bucket of one S3; safe to use from many threads."""
+    """Reads and creates objects in any bucket of one S3; safe to use from many threads."""
 
     def __init__(self, settings: S3Settings, *, threads: int) -> None:
+        self._settings = settings
         self._client = _client(settings, threads)
         self._threads = threads
 
@@ -124,6 +134,49 @@ class Objects:
                 stored = waiting.popleft().result()
                 waiting.extend(pool.submit(fetch, address) for address in islice(source, 1))
                 yield stored
+
+    def create(self, bucket: str, key: str, body: bytes, metadata: Mapping[str, str]) -> StoredObject:
+        """Create an object, as the worker does: under a condition and with a checksum; one that is there stays.
+
+        Where the very same bytes are there already (an answer was lost, or the key follows from the content), that
+        object is given.
+
+        Raises:
+            ObjectTakenError: other bytes are there.
+            ObjectError: S3 refuses or does not answer.
+        """
+        digest = hashlib.sha256(body).digest()
+        arguments = {"Bucket": bucket, "Key": key, "Body": body}
+        arguments["Metadata"] = {**metadata, _SHA256_METADATA: digest.hex()}
+        if self._settings.conditional:
+            arguments["IfNoneMatch"] = "*"
+        if self._settings.checksum == "sha256":
+            arguments["ChecksumSHA256"] = base64.b64encode(digest).decode()
+        else:
+            arguments["ChecksumCRC32"] = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
+        for attempt in range(_CONFLICTS_MAX):
+            try:
+                answer = self._client.put_object(**arguments)  # type: ignore[arg-type]
+                return StoredObject(key, answer["ETag"], answer.get("VersionId"))
+            except ClientError as error:
+                status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+                if status == _TAKEN:
+                    return self._same(bucket, key, digest, len(body))
+                if status != _CONFLICT or attempt + 1 == _CONFLICTS_MAX:
+                    raise ObjectError(f"s3://{bucket}/{key} cannot be written: {error}") from error
+                time.sleep(_CONFLICT_S)  # somebody else is writing this key: it will be there, or not
+            except BotoCoreError as error:
+                raise ObjectError(f"s3://{bucket}/{key} cannot be written: {error}") from error
+        raise AssertionError("the last attempt returns or raises")
+
+    def _same(self, bucket: str, key: str, digest: bytes, size: int) -> StoredObject:
+        try:
+            found = self._client.head_object(Bucket=bucket, Key=key)
+        except (ClientError, BotoCoreError) as error:
+            raise ObjectError(f"s3://{bucket}/{key} is there and cannot be compared: {error}") from error
+        if found["ContentLength"] != size or found["Metadata"].get(_SHA256_METADATA) != digest.hex():
+            raise ObjectTakenError(f"s3://{bucket}/{key} is there already, and another")
+        return StoredObject(key, found["ETag"], found.get("VersionId"))
 
     def list(self, bucket: str, prefix: str) -> Iterator[Listed]:
         """List what is under a prefix.

@@ -181,7 +181,7 @@ class BackfillRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Announces how far a backfill has come; one in each of its transactions, the last one of a batch id counts.
 
     `published` of `messages` (references and dead letters, in the order of its outbox) are committed: it is where a
-    restart goes on. The run is finished when they are equal.
+    restart goes on. The run is finished when they are equal. `outbox` is the SHA-256 of the list of these messages.
     """
 
     format_version: int = FORMAT_VERSION
@@ -190,6 +190,7 @@ class BackfillRecord(msgspec.Struct, frozen=True, kw_only=True):
     generation: int
     started_at_ms: int
     committed_at_ms: int
+    outbox: str
     published: int
     messages: int
     topic_partitions: tuple[BackfilledTopicPartition, ...]

@@ -36,6 +36,7 @@ def repaired_world() -> World:
             generation=0,
             started_at_ms=0,
             committed_at_ms=1,
+            outbox="",
             published=2,
             messages=2,
             topic_partitions=(
