@@ -98,24 +98,39 @@ class StateTable:
         of_dates = ", ".join(f"DATE '{date}'" for date in sorted(dates))
         same_key = " AND ".join(f"old.`{name}` = new.`{name}`" for name in self._key)
         self._spark.sql(f"ALTER TABLE {self.name} CREATE OR REPLACE BRANCH `{self._branch}` AS OF VERSION {base}")
-        self._spark.sql(
-            f"MERGE INTO {self.name}.branch_{self._branch} AS old USING {view} AS new "
-            f"ON {same_key} AND old.`date` IN ({of_dates}) "
-            "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
-        )
+        try:
+            self._spark.sql(
+                f"MERGE INTO {self.name}.branch_{self._branch} AS old USING {view} AS new "
+                f"ON {same_key} AND old.`date` IN ({of_dates}) "
+                "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+            )
+        except (PySparkException, Py4JJavaError):
+            self._branch_head()
+            raise
         self._move_forward(base)
 
     def _move_forward(self, base: int) -> None:
         try:
             self._spark.sql(f"CALL {CATALOG}.system.fast_forward('{self._short_name}', '{_MAIN}', '{self._branch}')")
         except (PySparkException, Py4JJavaError) as error:
-            table = self._java()
-            now = table.currentSnapshot().snapshotId()
-            if now == table.refs().get(self._branch).snapshotId():
+            now = self.head()
+            if now == self._branch_head():
                 return  # the answer was lost, not the commit
             if now == base:
                 raise
             raise OvertakenError(f"{self.name} was changed by another driver while states were made") from error
+
+    def _branch_head(self) -> int:
+        """Give the newest snapshot of the driver's branch.
+
+        Raises:
+            OvertakenError: another driver has started since, and dropped the branch.
+        """
+        branch = self._java().refs().get(self._branch)
+        if branch is None:
+            raise OvertakenError(f"{self.name} was taken over by another driver, which has just started")
+        snapshot_id: int = branch.snapshotId()
+        return snapshot_id
 
     def drop_branch(self) -> None:
         """Forget the driver's branch."""

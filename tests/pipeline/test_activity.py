@@ -1,0 +1,315 @@
+"""Counts of users: equal to those of the source, whatever is repeated, republished, late, or killed between writes."""
+
+import json
+import os
+import random
+import signal
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from pipeline.activity.tables import PROPERTY_OFFSETS
+from pipeline.jobs.user_activity import Update, UserActivity
+from tests.integration.harness import Deployment
+from tests.integration.one_worker import records_taken, run_through
+from tests.pipeline.conftest import Lake
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+Counts = dict[tuple[Any, ...], tuple[int, int]]
+
+DRIVER = str(Path(__file__).parent / "activity_driver.py")
+RECORDS = 300
+ENTRIES_PER_RECORD = 3
+INTERVAL_S = 5.0
+STOPPED_S = 120.0
+# A few references at a time, and no waiting between them.
+SHORT = {"PIPELINE_ACTIVITY__INTERVAL_S": "0.01"}
+
+
+class Delivered(NamedTuple):
+    """What a worker has delivered, in several transactions, and the counts of its source."""
+
+    deployment: Deployment
+    copies: str
+    hours: Counts
+    days: Counts
+
+
+@pytest.fixture(scope="module")
+def delivered(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Delivered]:
+    """Give one worker's work: lists of entries of several users each. Tests leave it as it is."""
+    names = Names("activity")
+    entries = [entry_of(at) for at in range(RECORDS * ENTRIES_PER_RECORD)]
+    lists = [entries[at : at + ENTRIES_PER_RECORD] for at in range(0, len(entries), ENTRIES_PER_RECORD)]
+    records = [ToProduce(value=json.dumps(some).encode(), partition=at % 6) for at, some in enumerate(lists)]
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path_factory.mktemp("activity")) as deployment:
+        run_through(deployment, records, LOGP_FLUSH__ENTRIES_MAX="200")
+        copies = copy_references(deployment, names.topic("copies"))
+        yield Delivered(deployment, copies, *counts_of(entries))
+
+
+def entry_of(at: int) -> dict[str, Any]:
+    """Give an entry whose canonical text is not the text that was produced."""
+    return {
+        "user": f"üser-{at % 7}",
+        "time": f"2026-03-{4 + at % 2:02}T{5 + at % 3:02}:06:07Z",
+        "n": at if at % 4 else float(at),
+        "x": [None, "täxt", {"a": {}, "b": None}, [1, "1", None], 0.5][at % 5],
+    }
+
+
+def counts_of(entries: list[dict[str, Any]]) -> tuple[Counts, Counts]:
+    """Count the source: entries and bytes by (user, date, hour) and by (user, date)."""
+    hours: Counts = {}
+    days: Counts = {}
+    for entry in entries:
+        date, hour = entry["time"][:10], int(entry["time"][11:13])
+        size = len(json.dumps(plain(entry), ensure_ascii=False).replace(": ", ":").replace(", ", ",").encode())
+        for counts, key in ((hours, (entry["user"], date, hour)), (days, (entry["user"], date))):
+            n, total = counts.get(key, (0, 0))
+            counts[key] = n + 1, total + size
+    return hours, days
+
+
+def plain(value: Any) -> Any:
+    """Leave out nulls of objects, and the fraction of whole numbers."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def copy_references(deployment: Deployment, topic: str) -> str:
+    """Write every reference twice into another topic, in another order: late ones, early ones, repeated ones."""
+    deployment.kafka.create_topic(topic, partitions=2)
+    messages = deployment.kafka.read_committed(deployment.references_topic) * 2
+    random.Random(8).shuffle(messages)
+    copies = [ToProduce(value=message.value(), partition=at % 2) for at, message in enumerate(messages)]
+    deployment.kafka.produce(topic, copies)
+    return topic
+
+
+def hours_in(lake: Lake) -> Counts:
+    """Read the states of hours; one that is there twice fails."""
+    rows = lake.spark.table("lake.logs.user_hours").collect()
+    found = {(row.user, str(row.date), row.hour): (row.entries, row.bytes) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def days_in(lake: Lake) -> Counts:
+    """Read the states of days; one that is there twice fails."""
+    rows = lake.spark.table("lake.logs.user_days").collect()
+    found = {(row.user, str(row.date)): (row.entries, row.bytes) for row in rows}
+    assert len(found) == len(rows)
+    return found
+
+
+def snapshots_of(lake: Lake, table: str) -> list[Any]:
+    """Give when the table was written, its creation left out."""
+    rows = lake.spark.sql(f"SELECT committed_at FROM lake.logs.{table}.snapshots ORDER BY committed_at").collect()
+    return [row.committed_at for row in rows[1:]]
+
+
+def count(lake: Lake, job: type[UserActivity] = UserActivity) -> None:
+    """Run the job until it is up to date."""
+    job(lake.spark, lake.settings).run(continuous=False)
+
+
+def test_counts_are_those_of_the_source_however_often_they_are_delivered(
+    delivered: Delivered, lake_of: Callable[..., Lake]
+) -> None:
+    """Counted in several intervals; offsets lost; each reference twice more from another topic: nothing changes."""
+    lake = lake_of(delivered.deployment, **SHORT, PIPELINE_ACTIVITY__REFERENCES_MAX="100")
+    count(lake)
+    assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
+    written = snapshots_of(lake, "user_hours"), snapshots_of(lake, "user_days")
+    assert len(written[0]) > 1
+
+    lake.spark.sql(f"ALTER TABLE lake.logs.user_hours UNSET TBLPROPERTIES ('{PROPERTY_OFFSETS}')")
+    count(lake)
+    elsewhere = lake_of(delivered.deployment, **SHORT, LOGP_KAFKA__REFERENCES_TOPIC=delivered.copies)
+    count(elsewhere)
+    assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
+    assert (snapshots_of(lake, "user_hours"), snapshots_of(lake, "user_days")) == written
+
+
+def test_order_of_references_does_not_matter(delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
+    """Shuffled and doubled, a few at a time, as where a backfill delivers what lies between older offsets."""
+    settings = {"LOGP_KAFKA__REFERENCES_TOPIC": delivered.copies, "PIPELINE_ACTIVITY__REFERENCES_MAX": "200"}
+    lake = lake_of(delivered.deployment, **SHORT, **settings)
+    count(lake)
+    assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
+
+
+def test_republished_records_count_once(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, lake_of: Callable[..., Lake]
+) -> None:
+    """A republisher writes every record into a second topic, dies, and begins again: its copies change nothing.
+
+    Neither does it matter whether the original or a copy was counted first, nor that both topics are read.
+    """
+    lists = [[entry_of(2 * at), entry_of(2 * at + 1)] for at in range(60)]
+    hours, days = counts_of([entry for some in lists for entry in some])
+    records = [ToProduce(value=json.dumps(some).encode(), partition=at % 6) for at, some in enumerate(lists)]
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path) as deployment:
+        second = kafka.create_topic(names.topic("second"), partitions=2)
+        places = run_through(deployment, records)
+        lake = lake_of(deployment, **SHORT)
+        count(lake)
+        assert (hours_in(lake), days_in(lake)) == (hours, days)
+
+        copies = [
+            ToProduce(
+                value=record.value,
+                partition=at % 2,
+                headers={"source-topic-chain": json.dumps([[deployment.source, *place]]).encode()},
+            )
+            for at, (record, place) in enumerate(zip(records, places, strict=True))
+        ]
+        take_all(deployment, second, [*copies[:40], *copies])
+        announced = sum(reference.entries for reference in deployment.references())
+        assert announced == 2 * (60 + 40 + 60)
+        count(lake)
+        assert (hours_in(lake), days_in(lake)) == (hours, days)
+
+        by_record = lake_of(
+            deployment,
+            **SHORT,
+            PIPELINE_ACTIVITY__IDENTITY="record",
+            PIPELINE_ACTIVITY__HOURS_TABLE="records.user_hours",
+            PIPELINE_ACTIVITY__DAYS_TABLE="records.user_days",
+        )
+        count(by_record)
+        assert by_record.spark.sql("SELECT sum(entries) FROM lake.records.user_days").first()[0] == announced
+
+
+def take_all(deployment: Deployment, topic: str, records: list[ToProduce]) -> None:
+    """Let a worker of another group take these records from another source topic, and stop it."""
+    deployment.kafka.produce(topic, records)
+    worker = deployment.start(
+        "w1", LOGP_KAFKA__SOURCE_TOPICS=json.dumps([topic]), LOGP_KAFKA__GROUP_ID=f"{deployment.group}-2"
+    )
+    wanted = len(records)
+    deployment.kafka.wait_for(f"{wanted} copies taken", lambda: records_taken(deployment) >= wanted, timeout_s=60)
+    assert deployment.stop_all() == {"w1": 0}, worker.last_lines()
+
+
+class DiedError(Exception):
+    """The driver is dead."""
+
+
+def dies_before(name: str, order: tuple[str, ...] | None = None) -> type[UserActivity]:
+    """Give a driver that is dead when it comes to this write, and whose writes have this order."""
+
+    class Dying(UserActivity):
+        def _write(self, update: Update) -> None:
+            for step in order or IN_ORDER:
+                if step == name:
+                    raise DiedError
+                getattr(self, step)(update)
+
+    return Dying
+
+
+IN_ORDER = ("_write_days", "_write_hours", "_write_offsets")
+
+
+@pytest.mark.parametrize("step", IN_ORDER)
+def test_driver_that_dies_before_a_write_loses_nothing(
+    step: str, delivered: Delivered, lake_of: Callable[..., Lake]
+) -> None:
+    """In its first interval and again in the next start's; the third completes the counts."""
+    lake = lake_of(delivered.deployment, **SHORT, PIPELINE_ACTIVITY__REFERENCES_MAX="120")
+    for _ in range(2):
+        with pytest.raises(DiedError):
+            count(lake, dies_before(step))
+    count(lake)
+    assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
+
+
+REVERSED = ("_write_offsets", "_write_hours", "_write_days")
+
+
+@pytest.mark.parametrize(
+    ("order", "step", "lost"),
+    [
+        (REVERSED, "_write_hours", {"hours", "days"}),
+        (REVERSED, "_write_days", {"days"}),
+        (("_write_hours", "_write_days", "_write_offsets"), "_write_days", {"days"}),
+    ],
+)
+def test_any_other_order_would_lose(
+    order: tuple[str, ...], step: str, lost: set[str], delivered: Delivered, lake_of: Callable[..., Lake]
+) -> None:
+    """Offsets first, or hours before days: the same death leaves counts short, and no later start makes up for it."""
+    lake = lake_of(delivered.deployment, **SHORT)
+    with pytest.raises(DiedError):
+        count(lake, dies_before(step, order))
+    count(lake)
+    pairs = {"hours": (hours_in(lake), delivered.hours), "days": (days_in(lake), delivered.days)}
+    short = {name for name, (found, source) in pairs.items() if entries_in(found) < entries_in(source)}
+    assert short == lost
+    assert all(found == source for name, (found, source) in pairs.items() if name not in lost)
+
+
+def entries_in(counts: Counts) -> int:
+    """Sum up."""
+    return sum(entries for entries, _ in counts.values())
+
+
+@pytest.mark.parametrize("step", ["_write_hours", "_write_offsets"])
+def test_driver_killed_between_writes(step: str, delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
+    """SIGKILL, the JVM too; the next driver completes the counts."""
+    lake = lake_of(delivered.deployment, **SHORT, PIPELINE_ACTIVITY__REFERENCES_MAX="120")
+    driver = lake.start("killed", step, program=(DRIVER,))
+    driver.wait_for_line(f"stopped before {step}", timeout_s=STOPPED_S)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait(grace_s=10)
+    assert days_in(lake) != {}
+    assert (hours_in(lake) == {}) == (step == "_write_hours")
+    count(lake)
+    assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
+
+
+@pytest.mark.parametrize("step", IN_ORDER)
+def test_two_drivers_at_once(step: str, delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
+    """A driver that another one has overtaken before a write puts no older state over a newer one."""
+    lake = lake_of(delivered.deployment, **SHORT, PIPELINE_ACTIVITY__REFERENCES_MAX="120")
+
+    class Overtaken(UserActivity):
+        is_ahead = True
+
+        def _write(self, update: Update) -> None:
+            for name in IN_ORDER:
+                if name == step and self.is_ahead:
+                    self.is_ahead = False
+                    count(lake)
+                getattr(self, name)(update)
+
+    count(lake, Overtaken)
+    assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
+
+
+def test_states_are_written_once_per_interval(delivered: Delivered, lake_of: Callable[..., Lake]) -> None:
+    """Many references, few writes: each table once per interval, also where the driver died and came back."""
+    messages = len(delivered.deployment.kafka.read_committed(delivered.deployment.references_topic))
+    settings = {
+        "PIPELINE_ACTIVITY__INTERVAL_S": str(INTERVAL_S),
+        "PIPELINE_ACTIVITY__REFERENCES_MAX": str(messages // 2),
+    }
+    lake = lake_of(delivered.deployment, **settings)
+    with pytest.raises(DiedError):
+        count(lake, dies_before("_write_hours"))
+    count(lake)
+    assert (hours_in(lake), days_in(lake)) == (delivered.hours, delivered.days)
+    for table in ("user_hours", "user_days"):
+        written = snapshots_of(lake, table)
+        assert 1 < len(written) < messages / 10, f"{messages} references"
+        assert min((later - earlier).total_seconds() for earlier, later in pairwise(written)) >= INTERVAL_S - 0.001
