@@ -102,6 +102,54 @@ class ActivitySettings(Section):
     download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
 
 
+class BackfillSettings(Section):
+    """A range of the source, partitioned again."""
+
+    tasks: PositiveInt | None = Field(
+        None, description="Tasks that write files; by default as many as run at the same time."
+    )
+    transaction_messages_max: PositiveInt = Field(1000, description="References and dead letters in one transaction.")
+    transaction_bytes_max: PositiveInt = Field(
+        32 * 1024 * 1024, description="Bytes of references and dead letters in one transaction, beyond the first."
+    )
+    part_messages_max: PositiveInt = Field(
+        1000, description="References and dead letters in one object of the list of what to publish."
+    )
+    upload_threads: PositiveInt = Field(8, description="Objects written at once, per task.")
+    download_threads: PositiveInt = Field(8, description="Objects read at once, per task.")
+    assume_forgotten_unheld: bool = Field(
+        default=False,
+        description="Where the references or dead-letters topic has lost its beginning, take what stood there as held by none: only where that is known to be so, or entries are published twice.",
+    )
+
+
+class AuditSettings(Section):
+    """Source against everything that was made of it."""
+
+    download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
+    references_per_task: PositiveInt = Field(500, description="References whose objects one task reads, about.")
+    settle_s: PositiveSeconds = Field(90, description="Seconds to wait for transactions that are open at the start.")
+    verdicts_table: str = Field(
+        "logs.verdicts", pattern=r"^\w+\.\w+$", description="Namespace and name of the table of verdicts per hour."
+    )
+    unreferenced: Literal["finding", "note"] = Field(
+        "finding", description="What an object is that nothing committed names; killed workers leave some."
+    )
+    unreferenced_age_s: float = Field(
+        3600, ge=0, description="Seconds since which an object has been there to be called so."
+    )
+    hours_max: PositiveInt = Field(5000, description="Hours in a result, the newest.")
+    flushes_max: PositiveInt = Field(5000, description="Flush records in a result, the newest.")
+    history_directory: Path | None = Field(None, description="Directory where results are kept as JSON.")
+    history_max: PositiveInt = Field(200, description="Results kept there, the newest.")
+    metrics_file: Path | None = Field(
+        None, description="File for metrics of the last result, as Prometheus' textfile collector reads them."
+    )
+    metrics_port: int | None = Field(
+        None, ge=1, le=65535, description="Port for the same metrics where the audit runs periodically."
+    )
+
+
 class PipelineSettings(BaseSettings):
     """All settings of the jobs that are not the worker's."""
 
@@ -111,7 +159,9 @@ class PipelineSettings(BaseSettings):
     catalog: CatalogSettings = CatalogSettings()
     table: TableSettings = TableSettings()
     materialize: MaterializeSettings = MaterializeSettings()
+    audit: AuditSettings = AuditSettings()
     activity: ActivitySettings = ActivitySettings()
+    backfill: BackfillSettings = BackfillSettings()
 
 
 class JobSettings(Section):

@@ -1,0 +1,233 @@
+"""Flush records and references against each other and against the source (DESIGN 3.5, 3.6).
+
+Owns contiguity, and the statements of flush records that can be counted again. Findings are those that reach into the
+window; columns are those of `frames.FINDING`, what is absent is null.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from pipeline.audit.result import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_TP = ["topic", "partition"]
+# Records and the lines that cover them meet by blocks of so many offsets.
+_BLOCK = 10_000
+
+
+def gaps_and_overlaps(lines: DataFrame, spans: DataFrame) -> DataFrame:
+    """Check that lines join from `start` (null: wherever they begin) to the committed offset."""
+    ordered = Window.partitionBy(*_TP).orderBy("first_offset", "next_offset").rowsBetween(Window.unboundedPreceding, -1)
+    settled = lines.join(F.broadcast(spans), on=_TP, how="inner").where(F.col("first_offset") < F.col("committed"))
+    before = F.max("next_offset").over(ordered)
+    joined = settled.withColumn("reached", F.coalesce(before, F.least("start", "first_offset"), "first_offset"))
+    between = joined.where(F.col("first_offset") != F.col("reached")).select(
+        *_TP,
+        F.when(F.col("first_offset") > F.col("reached"), Kind.FLUSH_GAP).otherwise(Kind.FLUSH_OVERLAP).alias("kind"),
+        F.least("reached", "first_offset").alias("begin"),
+        F.when(F.col("first_offset") > F.col("reached"), F.col("first_offset"))
+        .otherwise(F.least("reached", "next_offset"))
+        .alias("end"),
+        "batch_id",
+        "worker",
+        "window_first",
+        "window_next",
+    )
+    reached = settled.groupBy(*_TP).agg(F.max("next_offset").alias("reached"))
+    ends = spans.join(reached, on=_TP, how="left").withColumn("reached", F.coalesce("reached", "start"))
+    behind = ends.where((F.col("reached") != F.col("committed")) & F.col("committed").isNotNull()).select(
+        *_TP,
+        F.when(F.col("reached") < F.col("committed"), Kind.FLUSH_GAP).otherwise(Kind.FLUSH_WRONG).alias("kind"),
+        F.least("reached", "committed").alias("begin"),
+        F.greatest("reached", "committed").alias("end"),
+        F.lit(None).cast("string").alias("batch_id"),
+        F.lit(None).cast("string").alias("worker"),
+        "window_first",
+        "window_next",
+    )
+    reaches_in = (F.col("begin") < F.col("window_next")) & (F.col("end") > F.col("window_first"))
+    name = F.format_string("[%d, %d)", "begin", "end")
+    text = (
+        F.when(F.col("kind") == Kind.FLUSH_GAP, F.concat(F.lit("no flush record covers "), name))
+        .when(F.col("kind") == Kind.FLUSH_OVERLAP, F.concat(F.lit("more than one flush record covers "), name))
+        .otherwise(F.concat(F.lit("flush records cover "), name, F.lit(", which is not committed")))
+    )
+    return (
+        between.unionByName(behind)
+        .where(reaches_in)
+        .select("kind", *_TP, F.col("begin").alias("offset"), "batch_id", "worker", text.alias("text"))
+    )
+
+
+def wrong_lines(lines: DataFrame, source: DataFrame, spans: DataFrame) -> DataFrame:
+    """Count what the source holds for each line that was read as a whole, and compare."""
+    whole = (
+        lines.join(F.broadcast(spans), on=_TP, how="inner")
+        .where((F.col("first_offset") >= F.col("first")) & (F.col("next_offset") <= F.col("next")))
+        .where((F.col("first_offset") < F.col("window_next")) & (F.col("next_offset") > F.col("window_first")))
+        .drop("first", "next", "window_first", "window_next", "committed", "start")
+    )
+    blocks = F.sequence(_block(F.col("first_offset")), _block(F.col("next_offset") - 1))
+    records = source.where(F.col("index") <= 0).select(
+        *_TP, "offset", "timestamp_ms", F.col("entries").alias("n"), _block(F.col("offset")).alias("block")
+    )
+    key = [*_TP, "batch_id", "first_offset", "next_offset", "message_offset"]
+    counted = (
+        whole.select(*key, F.explode(blocks).alias("block"))
+        .join(records, on=[*_TP, "block"], how="inner")
+        .where((F.col("offset") >= F.col("first_offset")) & (F.col("offset") < F.col("next_offset")))
+        .groupBy(*key)
+        .agg(
+            F.count("*").alias("c_records"),
+            F.sum("n").alias("c_entries"),
+            F.min("offset").alias("c_min_offset"),
+            F.max("offset").alias("c_max_offset"),
+            F.max("timestamp_ms").alias("c_timestamp_max_ms"),
+        )
+    )
+    names = ["records", "entries", "min_offset", "max_offset", "timestamp_max_ms"]
+    both = whole.join(counted, on=key, how="left").withColumns(
+        {f"c_{name}": F.coalesce(f"c_{name}", F.lit(0)) for name in names[:2]}
+    )
+    differences = [
+        F.when(
+            ~F.col(name).eqNullSafe(F.col(f"c_{name}")),
+            F.format_string(f"{name} is %s, counted %s", _shown(name), _shown(f"c_{name}")),
+        )
+        for name in names
+        # a flush without a record may know no newest one, or that of the flush before
+    ]
+    differences[-1] = F.when(F.col("c_records") > 0, differences[-1])
+    return (
+        both.withColumn("wrong", F.concat_ws("; ", *differences))
+        .where(F.col("wrong") != "")
+        .select(
+            F.lit(Kind.FLUSH_WRONG).alias("kind"),
+            *_TP,
+            F.col("first_offset").alias("offset"),
+            "batch_id",
+            "worker",
+            F.format_string("[%d, %d): %s", "first_offset", "next_offset", "wrong").alias("text"),
+        )
+    )
+
+
+def wrong_totals(flushes: DataFrame) -> DataFrame:
+    """Check each flush record against itself: totals are the sums of its lines, and the conservation law holds."""
+    names = {
+        "records": "records",
+        "entries": "entries",
+        "dead_letters": "dead_letters",
+        "discarded_replays": "discarded_replays",
+    }
+    differences = [
+        F.when(
+            F.col(f"totals.{total}") != _sum_of(line),
+            F.format_string(f"total of {total} is %d, its lines say %d", F.col(f"totals.{total}"), _sum_of(line)),
+        )
+        for total, line in names.items()
+    ]
+    accounted = F.col("totals.entries_in_files") + F.col("totals.dead_letters") + F.col("totals.discarded_replays")
+    differences.append(
+        F.when(
+            F.col("totals.entries") != accounted,
+            F.format_string("%d entries, accounted for are %d", F.col("totals.entries"), accounted),
+        )
+    )
+    return (
+        flushes.withColumn("wrong", F.concat_ws("; ", *differences))
+        .where(F.col("wrong") != "")
+        .select(F.lit(Kind.FLUSH_WRONG).alias("kind"), "batch_id", "worker", F.col("wrong").alias("text"))
+    )
+
+
+def miscounted_references(flushes: DataFrame, found: DataFrame) -> DataFrame:
+    """Compare how many references a batch has with how many its flush record says; `found` is by batch."""
+    both = flushes.select("batch_id", "worker", F.col("totals.references").alias("said")).join(
+        found.select("batch_id", F.col("references").alias("found")), on="batch_id", how="left"
+    )
+    both = both.withColumn("found", F.coalesce("found", F.lit(0)))
+    text = F.format_string("its flush record says %d references, there are %d", "said", "found")
+    fewer = F.col("found") < F.col("said")
+    return both.where(F.col("found") != F.col("said")).select(
+        F.when(fewer, Kind.REFERENCE_MISSING).otherwise(Kind.REFERENCE_WRONG).alias("kind"),
+        F.when(fewer, F.col("said") - F.col("found")).otherwise(1).cast("bigint").alias("count"),
+        "batch_id",
+        "worker",
+        text.alias("text"),
+    )
+
+
+def wrong_ranges(sources: DataFrame, lines: DataFrame) -> DataFrame:
+    """Compare the source ranges of references with the lines of their batch.
+
+    A batch without flush record is a gap between those of others; where it is none, its references are too many.
+    """
+    covered = lines.groupBy("batch_id", *_TP).agg(
+        F.first("first_offset").alias("l_first"),
+        F.first("next_offset").alias("l_next"),
+        F.first("worker").alias("l_worker"),
+        F.first("generation").alias("l_generation"),
+    )
+    both = sources.join(covered, on=["batch_id", *_TP], how="left")
+    known = lines.select("batch_id").distinct().withColumn("has_flush", F.lit(True))  # noqa: FBT003
+    both = both.join(known, on="batch_id", how="left")
+    others = lines.select(
+        *_TP,
+        F.col("batch_id").alias("o_batch"),
+        F.col("first_offset").alias("o_first"),
+        F.col("next_offset").alias("o_next"),
+    )
+    strays = (
+        both.where(F.col("has_flush").isNull())
+        .join(others, on=_TP, how="inner")
+        .where((F.col("o_first") < F.col("next_offset")) & (F.col("o_next") > F.col("first_offset")))
+        .dropDuplicates(["reference_id"])
+        .withColumn(
+            "text", F.format_string("of a batch without flush record, offsets are those of batch %s", "o_batch")
+        )
+    )
+    is_within = (
+        (F.col("first_offset") <= F.col("min_offset"))
+        & (F.col("min_offset") <= F.col("max_offset"))
+        & (F.col("max_offset") < F.col("next_offset"))
+    )
+    stated = F.format_string("[%d, %d)", "first_offset", "next_offset")
+    differences = F.concat_ws(
+        "; ",
+        F.when(F.col("l_first").isNull(), F.lit("a range of which its flush record says nothing")),
+        F.when(
+            (F.col("l_first") != F.col("first_offset")) | (F.col("l_next") != F.col("next_offset")),
+            F.format_string("range %s, its flush record says [%d, %d)", stated, "l_first", "l_next"),
+        ),
+        F.when(
+            (F.col("l_worker") != F.col("worker")) | (F.col("l_generation") != F.col("generation")),
+            F.lit("worker or generation are not those of its flush record"),
+        ),
+        F.when(~is_within, F.format_string("offsets %d to %d are not in %s", "min_offset", "max_offset", stated)),
+    )
+    wrong = both.where(F.col("has_flush")).withColumn("text", differences).where(F.col("text") != "")
+    columns = [*_TP, "batch_id", "worker", "reference_id", "user", "date", "hour", "text"]
+    return (
+        wrong.select(*columns)
+        .unionByName(strays.select(*columns))
+        .select(F.lit(Kind.REFERENCE_WRONG).alias("kind"), *columns)
+    )
+
+
+def _block(offset: Column) -> Column:
+    return F.floor(offset / _BLOCK).cast("bigint")
+
+
+def _shown(name: str) -> Column:
+    return F.coalesce(F.col(name).cast("string"), F.lit("none"))
+
+
+def _sum_of(line: str) -> Column:
+    return F.expr(f"aggregate(topic_partitions, 0L, (sum, line) -> sum + line.{line})")

@@ -1,0 +1,402 @@
+"""One audit from top to bottom: what is asked for, the sides, their comparison, the accounts, the result.
+
+Owns the order of the steps and what is kept between them; every rule stands in the module that the step calls.
+Nothing proportional to entries comes to the driver: counts, a bounded number of examples, hours and flushes do.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F
+
+from pipeline.audit import accounts, collect, findings, scope, sides, topics
+from pipeline.audit.compare import compare
+from pipeline.audit.ground import Announced, Ground, find_ground
+from pipeline.audit.progress import Progress
+from pipeline.audit.result import Counts, Coverage, Finding, Ids, Kind, Result
+from pipeline.audit.verdicts import write_verdicts
+from pipeline.errors import TableError
+from pipeline.kafka import Brokers
+from pipeline.session import CATALOG
+from pipeline.table import Position, Table
+from service.core.model import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.audit.result import Window
+    from pipeline.audit.scope import Asked, Span
+    from pipeline.config import AuditSettings, JobSettings
+
+_SHOWN = 3
+_TP = ["topic", "partition"]
+_RANGES = ("first_offset", "next_offset", "min_offset", "max_offset")
+_MESSAGE_AT = ("message_partition", "message_offset")
+_NOT_OF_ENTRIES = ("reference", "object", "flush", "table")
+
+
+class Options(NamedTuple):
+    """What is asked for; `examples` is how many of each kind of finding are kept."""
+
+    window: Window
+    table: bool = False
+    list_objects: bool = False
+    verdicts: bool = True
+    require_caught_up: bool = False
+    examples: int = 10
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everything is audited, not a window."""
+        return self.window.from_ms is None and self.window.until_ms is None
+
+
+class Auditor:
+    """One run; `run` is called once."""
+
+    def __init__(self, spark: SparkSession, settings: JobSettings, options: Options) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._options = options
+        self._run_id = uuid.uuid4().hex[:12]
+        self._started_at_ms = time.time_ns() // 1_000_000
+        self._doubts: list[str] = []
+        self._notes: list[str] = []
+        self._kept: list[DataFrame] = []
+        self._progress = Progress(spark)
+
+    def run(self) -> Result:
+        """Do everything; blocks for as long as reading the window takes.
+
+        Raises:
+            PipelineError: brokers do not answer, or there is no such table.
+        """
+        try:
+            with self._progress:
+                return self._run()
+        finally:
+            for frame in self._kept:
+                frame.unpersist()
+
+    def _run(self) -> Result:
+        """Outline: what is announced -> what is audited -> the sides -> compare -> accounts -> result."""
+        step, window = self._progress.step, self._options.window
+        step("topics")
+        position = self._position() if self._options.table else None
+        with Brokers(self._settings.worker.kafka) as brokers:
+            asked = scope.ask_all(brokers, self._settings.worker.kafka, window, settle_s=self._audit.settle_s)
+        self._doubts += asked.doubts
+        announced = self._read_announced(asked)
+        ground = find_ground(self._settings, asked, announced, is_full=self._options.is_full)
+        self._doubts += ground.doubts
+        step("source")
+        source = self._keep(sides.read_source(self._spark, self._settings, ground.spans))
+        reach = sides.reach_of(self._spark, ground.spans, _starts(source, ground))
+        in_window = sides.of_window(source, reach, window)
+        totals = _totals(in_window)
+        self._doubt_uncommitted(ground)
+        step("files")
+        near = self._keep(_near(announced.references, reach))
+        selected = near.where("in_window")
+        rows = self._keep(sides.read_files(self._spark, self._settings, near, position))
+        step("comparison")
+        compared = self._keep(
+            compare(
+                source=source,
+                rows=sides.within(rows.where(F.col("topic").isNotNull()), reach),
+                dead=sides.within(announced.dead.where(F.col("index").isNotNull()), reach),
+                table=self._read_table(position, ground, reach),
+                spans=reach,
+                window=window,
+            )
+        )
+        compared.count()
+        step("accounts")
+        flushes = self._keep(_flushes_in_window(announced.flushes, reach))
+        entries = findings.entry_findings(compared, rows, near)
+        self._doubt_unread(rows, announced.dead, entries.unread)
+        found = [
+            entries.findings,
+            findings.row_findings(rows, selected),
+            findings.letter_findings(announced.dead, reach, is_full=self._options.is_full),
+            findings.repeated_references(announced.repeated, selected.select("reference_id")),
+            accounts.gaps_and_overlaps(announced.lines, reach),
+            accounts.wrong_lines(announced.lines, source, reach),
+            accounts.wrong_totals(flushes),
+            accounts.miscounted_references(ground.complete(flushes), announced.by_batch),
+            accounts.wrong_ranges(topics.sources_of(selected), announced.lines),
+            *self._unreadable(announced),
+        ]
+        listed = None
+        if self._options.list_objects:
+            step("listing")
+            listed = self._list_objects(announced, found)
+        step("findings")
+        told = self._keep(findings.union(found))
+        by_kind = {row["kind"]: row["n"] for row in told.groupBy("kind").agg(F.sum("count").alias("n")).collect()}
+        ids = self._ids(compared, by_kind)
+        examples = collect.collect_examples(
+            told, announced.references, announced.lines, per_kind=self._options.examples
+        )
+        step("hours")
+        hours = self._keep(
+            collect.hours_of(compared, told, selected, announced.references, has_doubts=bool(self._doubts))
+        )
+        found_hours, hours_left_out = collect.collect_hours(hours, most=self._audit.hours_max)
+        record_hours = collect.collect_record_hours(in_window, compared, most=self._audit.hours_max)
+        found_flushes, flushes_left_out = collect.collect_flushes(flushes, most=self._audit.flushes_max)
+        counts = collect.collect_counts(compared, rows, selected, flushes)
+        if position is None:
+            del counts["in_table"]
+        if counts["replays_discarded"]:
+            self._notes.append(f"{counts['replays_discarded']} discarded replays are what flush records say")
+        dead_letters = compared.select(F.explode("dead_reasons").alias("reason")).groupBy("reason").count().collect()
+        if self._options.verdicts:
+            step("verdicts")
+            self._write_verdicts(hours, asked.references_offsets)
+        durations = self._progress.end()
+        return Result(
+            run_id=self._run_id,
+            started_at_ms=self._started_at_ms,
+            seconds=round(sum(durations.values()), 3),
+            places=self._places(),
+            window=window,
+            coverage=[_coverage(span, *totals.get(span.tp, (0, 0))) for span in ground.spans],
+            counts=Counts(
+                records=sum(records for records, _ in totals.values()),
+                entries=sum(entries for _, entries in totals.values()),
+                objects_listed=listed,
+                **counts,
+            ),
+            findings=[
+                Finding(kind=kind, count=by_kind[kind], examples=examples.get(kind, []))
+                for kind in Kind
+                if by_kind.get(kind)
+            ],
+            could_not_tell=self._doubts,
+            notes=self._notes,
+            ids=ids,
+            dead_letters={row["reason"]: row["count"] for row in sorted(dead_letters)},
+            hours=found_hours,
+            hours_left_out=hours_left_out,
+            record_hours=record_hours,
+            flushes=found_flushes,
+            flushes_left_out=flushes_left_out,
+            references_offsets=asked.references_offsets,
+            table_offsets=None if position is None else position.offsets,
+            durations_s=durations,
+        )
+
+    @property
+    def _audit(self) -> AuditSettings:
+        return self._settings.pipeline.audit
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        """Keep a frame on disk until the run ends: it is used more than once, and is made from what is far away."""
+        kept = frame.persist(StorageLevel.DISK_ONLY)
+        self._kept.append(kept)
+        return kept
+
+    # What was announced.
+
+    def _read_announced(self, asked: Asked) -> Announced:
+        kafka = self._settings.worker.kafka
+        step = self._progress.step
+        step("flush records")
+        records = self._keep(topics.flush_records(topics.read_messages(self._spark, kafka, asked.flushes)))
+        flushes = records.where(F.col("batch_id").isNotNull())
+        step("references")
+        read = topics.references(topics.read_messages(self._spark, kafka, asked.references))
+        every = self._keep(read.every)
+        step("dead letters")
+        return Announced(
+            flushes=flushes,
+            lines=self._keep(topics.lines_of(flushes)),
+            references=every,
+            repeated=self._keep(read.repeated),
+            by_batch=self._keep(every.groupBy("batch_id").agg(F.count("*").alias("references"))),
+            dead=self._keep(sides.read_dead_letters(self._spark, self._settings, asked.dead_letters)),
+            no_flushes=records.where(F.col("batch_id").isNull()),
+            no_references=read.unreadable,
+        )
+
+    def _unreadable(self, announced: Announced) -> list[DataFrame]:
+        """Say which messages are none of ours: a finding of full audits, since nobody knows what window they are of."""
+        found = []
+        for frame, kind, name in (
+            (announced.no_flushes, Kind.FLUSH_WRONG, "flush record"),
+            (announced.no_references, Kind.REFERENCE_WRONG, "reference"),
+        ):
+            text = F.format_string(f"message %d/%d is no {name} that this code knows", *_MESSAGE_AT)
+            if self._options.is_full:
+                found.append(frame.select(F.lit(kind).alias("kind"), text.alias("text")))
+            elif count := frame.count():
+                self._notes.append(f"{count} messages are no {name}s that this code knows")
+        return found
+
+    # What cannot be told.
+
+    def _doubt_uncommitted(self, ground: Ground) -> None:
+        """Count what is in the window and not committed yet."""
+        options = self._options
+        now_ms = time.time_ns() // 1_000_000
+        if options.window.until_ms is not None and options.window.until_ms > now_ms:
+            self._doubts.append("the window ends in the future")
+        if options.is_full and not options.require_caught_up:
+            return
+        beyond = {span.tp: (max(span.next, span.window_first), span.beyond) for span in ground.spans}
+        messages = topics.read_messages(self._spark, self._settings.worker.kafka, beyond)
+        reach = sides.reach_of(self._spark, ground.spans, {})
+        waiting = sides.of_window(messages, reach, options.window).groupBy("topic", "partition").count().collect()
+        self._doubts += [
+            f"{row['topic']}-{row['partition']}: {row['count']} records of the window are not committed yet"
+            for row in sorted(waiting)
+        ]
+
+    def _doubt_unread(self, rows: DataFrame, dead: DataFrame, unread: DataFrame) -> None:
+        refused = rows.where("unread").select("reference_id", "text").limit(_SHOWN + 1).collect()
+        if refused:
+            self._doubts.append(f"objects cannot be read: {'; '.join(row['text'] for row in refused[:_SHOWN])}")
+            self._doubts.append(f"{unread.count()} entries may be in objects that cannot be read")
+        letters = dead.where("unread").select("text").limit(_SHOWN).collect()
+        if letters:
+            self._doubts.append(f"objects cannot be read: {'; '.join(row['text'] for row in letters)}")
+
+    # Sides that not every audit has.
+
+    def _position(self) -> Position:
+        kafka = self._settings.worker.kafka
+        table = Table(self._spark, self._settings.pipeline.table, topic=kafka.references_topic, branch="audit")
+        if not self._spark.catalog.tableExists(table.name):
+            raise TableError(f"there is no table {table.name}")
+        return table.position()
+
+    def _read_table(self, position: Position | None, ground: Ground, reach: DataFrame) -> DataFrame | None:
+        if position is None:
+            return None
+        name = f"{CATALOG}.{self._settings.pipeline.table.name}"
+        return sides.read_table(self._spark, self._settings, name, position, ground.spans, reach)
+
+    def _list_objects(self, announced: Announced, found: list[DataFrame]) -> int:
+        """List the prefix; what nothing names is a finding, by setting a note."""
+        bucket = self._settings.worker.s3.bucket
+        references = announced.references.where(F.col("location.bucket") == bucket)
+        named = (
+            references.select("location.object")
+            .union(references.select("schema_object"))
+            .union(announced.dead.where(F.col("object").isNotNull()).select("object"))
+            .distinct()
+        )
+        before_ms = self._started_at_ms - round(self._audit.unreferenced_age_s * 1000)
+        listed, strays = sides.list_unreferenced(self._spark, self._settings, named=named, before_ms=before_ms)
+        listed = self._keep(listed)
+        if self._audit.unreferenced == "finding":
+            text = F.format_string("%d bytes, which nothing committed names", "size")
+            found.append(strays.select(F.lit(Kind.OBJECT_UNREFERENCED).alias("kind"), "object", text.alias("text")))
+        elif count := strays.count():
+            self._notes.append(f"{count} objects are named by nothing committed")
+        return listed.count()
+
+    def _ids(self, compared: DataFrame, by_kind: dict[str, int]) -> Ids | None:
+        if not self._settings.worker.id.paths:
+            return None
+        ids = collect.collect_ids(compared)
+        if ids.repeated_in_source:
+            self._notes.append(f"{ids.repeated_in_source} unique ids are more than once in the source itself")
+        is_explained = any(not kind.startswith(_NOT_OF_ENTRIES) for kind in by_kind)
+        if ids.missing + ids.surplus and not is_explained:
+            by_kind[Kind.ID_MISMATCH] = ids.missing + ids.surplus
+        return ids
+
+    # Results.
+
+    def _write_verdicts(self, hours: DataFrame, references_offsets: dict[int, int]) -> None:
+        write_verdicts(
+            self._spark,
+            hours,
+            name=self._audit.verdicts_table,
+            references_topic=self._settings.worker.kafka.references_topic,
+            references_offsets=references_offsets,
+            started_at_ms=self._started_at_ms,
+            window=self._options.window,
+            run_id=self._run_id,
+        )
+
+    def _places(self) -> dict[str, str]:
+        kafka, s3 = self._settings.worker.kafka, self._settings.worker.s3
+        places = {
+            "brokers": kafka.bootstrap_servers,
+            "group": kafka.group_id,
+            "source": ", ".join(kafka.source_topics),
+            "references": kafka.references_topic,
+            "flush records": kafka.flushes_topic,
+            "dead letters": kafka.dead_letters_topic,
+            "objects": f"s3://{s3.bucket}/{s3.prefix}" + (f" at {s3.endpoint_url}" if s3.endpoint_url else ""),
+        }
+        return places | ({"table": self._settings.pipeline.table.name} if self._options.table else {})
+
+
+def _starts(source: DataFrame, ground: Ground) -> dict[TopicPartition, int]:
+    """Give the first record by TopicPartition, where flush records must begin with it."""
+    firsts = source.groupBy(*_TP).agg(F.min("offset").alias("first")).collect()
+    found = {TopicPartition(row["topic"], row["partition"]): row["first"] for row in firsts}
+    return {tp: found[tp] for tp in ground.from_the_start if tp in found}
+
+
+def _totals(source: DataFrame) -> dict[TopicPartition, tuple[int, int]]:
+    """Count records and entries by TopicPartition."""
+    rows = source.groupBy(*_TP).agg(
+        F.count(F.when(F.col("index") <= 0, 1)).alias("records"),
+        F.count(F.when(F.col("index") >= 0, 1)).alias("entries"),
+    )
+    return {TopicPartition(row["topic"], row["partition"]): (row["records"], row["entries"]) for row in rows.collect()}
+
+
+def _near(references: DataFrame, reach: DataFrame) -> DataFrame:
+    """Choose references by their source ranges: those with offsets that are read, and of these the window's."""
+    ranges = topics.sources_of(references).select("reference_id", *_TP, *_RANGES)
+    begin, end = F.least("first_offset", "min_offset"), F.greatest("next_offset", F.col("max_offset") + 1)
+    reaching = (
+        ranges.join(F.broadcast(reach), on=_TP, how="inner")
+        .where((begin < F.col("next")) & (end > F.col("first")))
+        .withColumn(
+            "in_window", (F.col("min_offset") < F.col("window_next")) & (F.col("max_offset") >= F.col("window_first"))
+        )
+        .groupBy("reference_id")
+        .agg(F.bool_or("in_window").alias("in_window"))
+    )
+    return references.join(reaching, on="reference_id", how="inner")
+
+
+def _flushes_in_window(flushes: DataFrame, reach: DataFrame) -> DataFrame:
+    """Choose flush records with an offset of the window that was committed when the audit began."""
+    spans = F.broadcast(reach.select(*_TP, "window_first", "window_next", "committed"))
+    ids = (
+        topics.lines_of(flushes)
+        .join(spans, on=_TP, how="inner")
+        .where((F.col("first_offset") < F.col("window_next")) & (F.col("next_offset") > F.col("window_first")))
+        .where(F.col("first_offset") < F.col("committed"))
+        .select("message_partition", "message_offset")
+        .distinct()
+    )
+    return flushes.join(ids, on=["message_partition", "message_offset"], how="left_semi")
+
+
+def _coverage(span: Span, records: int, entries: int) -> Coverage:
+    return Coverage(
+        topic=span.tp.topic,
+        partition=span.tp.partition,
+        retained_offset=span.retained,
+        end_offset=span.end,
+        committed_offset=span.committed,
+        first_offset=span.first,
+        next_offset=span.next,
+        window_first_offset=span.window_first,
+        window_next_offset=span.window_next,
+        records=records,
+        entries=entries,
+    )

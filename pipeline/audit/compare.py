@@ -1,0 +1,239 @@
+"""Every entry in exactly one place: source, files, dead letters and table side by side, by position.
+
+Owns what is a finding about an entry. One shuffle by (topic, partition, offset, index) brings the four sides
+together; what one side has of an entry is a list, since it may have it twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pipeline.audit.frames import ENTRY_KEY
+from pipeline.audit.result import Kind
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pipeline.audit.result import Window
+
+_SOURCE = [
+    "timestamp_ms",
+    "living",
+    "whole",
+    "entries",
+    "reasons",
+    "user",
+    "date",
+    "hour",
+    "event_time_us",
+    "id",
+    "root",
+]
+_DIGESTS = ["digest", "record_digest"]
+_ROW = ["reference_id", "user", "date", "hour", "meta_user", "event_time_us", "timestamp_ms", "id", "root", "digest"]
+_DEAD = ["reason", "batch_id", "object", "all_of_it", "record_digest"]
+_TABLE = ["reference_id", "user", "event_time_us", "timestamp_ms", "id", "root", "digest"]
+
+
+def compare(
+    *, source: DataFrame, rows: DataFrame, dead: DataFrame, table: DataFrame | None, spans: DataFrame, window: Window
+) -> DataFrame:
+    """Give one row per entry of the window that any side has, with its `findings`.
+
+    `rows` say by `taken` whether the table must have them.
+    """
+    sides = [
+        _side(source.where(F.col("index") >= 0), "s", [*_SOURCE, *_DIGESTS]),
+        _side(rows, "f", [*_ROW, "taken"]),
+        _side(dead, "d", _DEAD),
+    ]
+    if table is not None:
+        sides.append(_side(table, "t", _TABLE))
+    together = sides[0]
+    for side in sides[1:]:
+        together = together.unionByName(side, allowMissingColumns=True)
+    lists = [F.collect_list(name).alias(name) for name in ("f", "d")]
+    # the type is needed where there is no table, too
+    lists.append(F.collect_list("t").alias("t") if table is not None else F.lit(0).alias("t"))
+    grouped = together.groupBy(*ENTRY_KEY).agg(F.first("s", ignorenulls=True).alias("s"), *lists)
+    in_window = _in_window(window)
+    judged = grouped.join(F.broadcast(spans), on=["topic", "partition"], how="inner").where(in_window)
+    has_table = table is not None
+    return judged.select(
+        *ENTRY_KEY,
+        F.col("s.timestamp_ms").alias("timestamp_ms"),
+        F.col("s").isNotNull().alias("in_source"),
+        F.coalesce("s.living", F.lit(False)).alias("living"),  # noqa: FBT003 - a value of SQL
+        _place("user"),
+        _place("date"),
+        _place("hour"),
+        F.size("f").alias("in_files"),
+        F.size("d").alias("in_dead_letters"),
+        (F.size("t") if has_table else F.lit(0)).alias("in_table"),
+        F.col("s.id").alias("id"),
+        F.expr("transform(f, r -> r.id)").alias("row_ids"),
+        F.expr("transform(f, r -> named_struct('date', r.date, 'hour', r.hour))").alias("row_places"),
+        F.expr("transform(d, l -> l.reason)").alias("dead_reasons"),
+        F.expr(f"filter({_findings(has_table=has_table)}, finding -> finding.count > 0)").alias("findings"),
+    )
+
+
+def _side(frame: DataFrame, name: str, columns: list[str]) -> DataFrame:
+    return frame.select(*ENTRY_KEY, F.struct(*columns).alias(name))
+
+
+def _place(name: str) -> Column:
+    """Where the entry belongs; where nobody knows that, where it was found."""
+    return F.coalesce(F.col(f"s.{name}"), F.when(F.col("s").isNull(), F.col("f").getItem(0)[name])).alias(name)
+
+
+def _in_window(window: Window) -> Column:
+    """Tell whether an entry is of the window: by its record's timestamp; what the source does not have, by offset."""
+    by_offset = (F.col("offset") >= F.col("window_first")) & (F.col("offset") < F.col("window_next"))
+    by_time = F.lit(True)  # noqa: FBT003 - a value of SQL
+    if window.from_ms is not None:
+        by_time = by_time & (F.col("s.timestamp_ms") >= window.from_ms)
+    if window.until_ms is not None:
+        by_time = by_time & (F.col("s.timestamp_ms") < window.until_ms)
+    if window.from_ms is None and window.until_ms is None:
+        return F.lit(True)  # noqa: FBT003 - a value of SQL
+    return F.when(F.col("s.timestamp_ms").isNotNull(), by_time).otherwise(by_offset)
+
+
+_NAMED = "coalesce(s.living, false)"
+_MUST_BE_DEAD = "(s is not null and not s.living)"
+_MAY_BE_DEAD = "(s is not null and s.reasons != '')"
+_PLACE_OF_ROW = "concat(r.user, ' ', r.date, ' ', lpad(cast(r.hour as string), 2, '0'))"
+_PLACE_OF_SOURCE = "concat(s.user, ' ', s.date, ' ', lpad(cast(s.hour as string), 2, '0'))"
+
+
+def _findings(*, has_table: bool) -> str:
+    parts = [
+        # places
+        _one(Kind.MISSING, f"{_NAMED} and size(f) + size(d) = 0", "'in no file and in no dead letter'"),
+        _one(
+            Kind.DUPLICATED,
+            f"{_NAMED} and size(f) > 1",
+            "concat(size(f), ' times in files: references ', array_join(transform(f, r -> r.reference_id), ', '))",
+            count="size(f) - 1",
+            reference="f[size(f) - 1].reference_id",
+        ),
+        _each_row(Kind.UNEXPECTED, "s is null", "'the source has no such entry'"),
+        _each_row(Kind.UNEXPECTED, _MUST_BE_DEAD, "concat('in a file, must be dead: ', trim(both ',' from s.reasons))"),
+        # rows
+        _each_row(
+            Kind.MISPLACED,
+            f"{_NAMED} and (r.user != s.user or r.date != s.date or r.hour != s.hour or r.meta_user != s.user)",
+            f"concat('belongs to ', {_PLACE_OF_SOURCE}, ', is under ', {_PLACE_OF_ROW}, ', user ', r.meta_user)",
+        ),
+        _each_row(
+            Kind.META,
+            f"{_NAMED} and not ({_same_meta('r')})",
+            "concat('in _meta: event time ', r.event_time_us, ', id ', coalesce(r.id, 'none'), ', timestamp ', "
+            "coalesce(r.timestamp_ms, -1), ', root ', coalesce(r.root, 'none'), '; in the source: ', s.event_time_us, "
+            "', ', coalesce(s.id, 'none'), ', ', coalesce(s.timestamp_ms, -1), ', ', coalesce(s.root, 'none'))",
+        ),
+        _each_row(Kind.ALTERED, f"{_NAMED} and r.digest != s.digest", "'values are not those of the source'"),
+        # dead letters
+        _one(
+            Kind.DEAD_LETTER_MISSING,
+            f"{_MUST_BE_DEAD} and size(f) + size(d) = 0",
+            "concat('in no dead letter: ', trim(both ',' from s.reasons))",
+        ),
+        _one(
+            Kind.DEAD_LETTER_DUPLICATED,
+            f"{_MAY_BE_DEAD} and size(d) + if(s.living, least(size(f), 1), 0) > 1 and size(d) > 0",
+            "concat(size(d), ' dead letters: ', array_join(transform(d, l -> l.reason), ', '))",
+            count="size(d) + if(s.living, least(size(f), 1), 0) - 1",
+        ),
+        _each_letter(Kind.DEAD_LETTER_UNEXPECTED, "s is null", "'the source has no such entry'"),
+        _each_letter(
+            Kind.DEAD_LETTER_UNEXPECTED,
+            f"{_NAMED} and s.reasons = ''",
+            "concat('nothing is wrong with it: ', l.reason)",
+        ),
+        _each_letter(Kind.DEAD_LETTER_WRONG, f"{_MAY_BE_DEAD} and {_WRONG_LETTER} != ''", _WRONG_LETTER),
+    ]
+    if has_table:
+        parts += [
+            _one(
+                Kind.TABLE_MISSING,
+                f"{_NAMED} and size(t) = 0 and exists(f, r -> r.taken)",
+                "'in a file that the table has taken, not in the table'",
+                reference="filter(f, r -> r.taken)[0].reference_id",
+            ),
+            _one(
+                Kind.TABLE_DUPLICATED,
+                f"{_NAMED} and size(t) > greatest(size(f), 1)",
+                "concat(size(t), ' times in the table: references ', "
+                "array_join(transform(t, r -> r.reference_id), ', '))",
+                count="size(t) - greatest(size(f), 1)",
+                reference="t[size(t) - 1].reference_id",
+            ),
+            _one(
+                Kind.TABLE_UNEXPECTED,
+                "(s is null or not s.living) and size(t) > 0 and size(f) = 0",
+                "if(s is null, 'the source has no such entry', 'in the table, must be dead')",
+                count="size(t)",
+                reference="t[0].reference_id",
+            ),
+            _each(
+                "t",
+                "r",
+                Kind.TABLE_ALTERED,
+                f"{_NAMED} and not (({_same_row('r', 's')}) or exists(f, x -> {_same_row('r', 'x')}))",
+                "'values or _meta in the table are neither those of the source nor of a file'",
+                reference="r.reference_id",
+            ),
+        ]
+    return f"concat({', '.join(parts)})"
+
+
+def _same_meta(row: str) -> str:
+    return (
+        f"{row}.event_time_us = s.event_time_us and {row}.id <=> s.id and {row}.root <=> s.root "
+        f"and coalesce({row}.timestamp_ms, -1) = coalesce(s.timestamp_ms, -1)"
+    )
+
+
+def _same_row(row: str, other: str) -> str:
+    user = f"{other}.user" if other == "s" else f"{other}.meta_user"
+    return (
+        f"{row}.digest = {other}.digest and {row}.user = {user} and {row}.event_time_us = {other}.event_time_us "
+        f"and {row}.id <=> {other}.id and {row}.root <=> {other}.root "
+        f"and coalesce({row}.timestamp_ms, -1) = coalesce({other}.timestamp_ms, -1)"
+    )
+
+
+_WRONG_LETTER = (
+    "concat_ws('; ', "
+    "if(instr(s.reasons, concat(',', l.reason, ',')) = 0, "
+    "concat('says ', l.reason, ', should be ', trim(both ',' from s.reasons)), null), "
+    "if(l.all_of_it and not s.whole and s.entries > 1, "
+    "concat('all of a record that splits into ', s.entries, ' entries'), null), "
+    "if(l.record_digest != s.record_digest, 'value, key or headers are not those of the record', null))"
+)
+
+
+def _one(kind: Kind, condition: str, text: str, *, count: str = "1", reference: str = "cast(null as string)") -> str:
+    return f"array({_struct(kind, f'if({condition}, {count}, 0)', reference, text)})"
+
+
+def _each_row(kind: Kind, condition: str, text: str) -> str:
+    return _each("f", "r", kind, condition, text, reference="r.reference_id")
+
+
+def _each_letter(kind: Kind, condition: str, text: str) -> str:
+    return _each("d", "l", kind, condition, text, reference="cast(null as string)")
+
+
+def _each(rows: str, name: str, kind: Kind, condition: str, text: str, *, reference: str) -> str:
+    return f"transform({rows}, {name} -> {_struct(kind, f'if({condition}, 1, 0)', reference, text)})"
+
+
+def _struct(kind: Kind, count: str, reference: str, text: str) -> str:
+    return (
+        f"named_struct('kind', '{kind}', 'count', cast({count} as bigint), 'reference_id', {reference}, 'text', {text})"
+    )

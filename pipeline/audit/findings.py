@@ -1,0 +1,109 @@
+"""Findings of the sides in one form (`frames.FINDING`): of entries, of references and objects, of dead letters.
+
+Owns which findings one fault makes: what is missing because its object is, is said to be so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import reduce
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as F
+
+from pipeline.audit.frames import ENTRY_KEY, FINDING
+from pipeline.audit.result import Kind
+from pipeline.audit.topics import sources_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_TP = ["topic", "partition"]
+_LOCATED = ["topic", "partition", "user", "date", "hour"]
+
+
+class EntryFindings(NamedTuple):
+    """Findings of entries, and the entries of which nothing can be said, since S3 refused their objects."""
+
+    findings: DataFrame
+    unread: DataFrame
+
+
+def entry_findings(compared: DataFrame, rows: DataFrame, references: DataFrame) -> EntryFindings:
+    """Give the findings of entries; a missing one names the lost reference that it is of, if there is one."""
+    found = compared.select(*ENTRY_KEY, "timestamp_ms", "user", "date", "hour", F.inline("findings"))
+    lost = rows.where("lost").select(
+        F.col("reference_id").alias("lost_id"),
+        F.coalesce("unread", F.lit(False)).alias("unread"),  # noqa: FBT003
+    )
+    sources = (
+        sources_of(references)
+        .join(lost, on=F.col("reference_id") == F.col("lost_id"), how="inner")
+        .select(*_LOCATED, "min_offset", "max_offset", "lost_id", "unread")
+    )
+    missing = (
+        found.where(F.col("kind") == Kind.MISSING)
+        .join(sources, on=_LOCATED, how="left")
+        .where(F.col("lost_id").isNull() | F.col("offset").between(F.col("min_offset"), F.col("max_offset")))
+    )
+    plain = found.where(F.col("kind") == Kind.MISSING).join(missing.select(*ENTRY_KEY), on=ENTRY_KEY, how="left_anti")
+    explained = missing.dropDuplicates(ENTRY_KEY).select(
+        *[name for name in found.columns if name not in ("reference_id", "text")],
+        F.col("lost_id").alias("reference_id"),
+        F.when(F.col("lost_id").isNotNull(), F.lit("its reference's object cannot be read"))
+        .otherwise(F.col("text"))
+        .alias("text"),
+        F.coalesce("unread", F.lit(False)).alias("unread"),  # noqa: FBT003 - a value of SQL
+    )
+    others = found.where(F.col("kind") != Kind.MISSING)
+    told = explained.where(~F.col("unread")).drop("unread")
+    return EntryFindings(
+        findings=others.unionByName(plain).unionByName(told), unread=explained.where("unread").drop("unread")
+    )
+
+
+def row_findings(rows: DataFrame, references: DataFrame) -> DataFrame:
+    """Give the findings of these references and their objects."""
+    said = rows.where(F.col("kind").isNotNull() & F.col("reference_id").isNotNull()).select(
+        "kind", "reference_id", "user", "date", "hour", "text"
+    )
+    about = references.select("reference_id", F.col("location.object").alias("object"), "batch_id", "worker")
+    return said.join(about, on="reference_id", how="inner")
+
+
+def letter_findings(dead: DataFrame, reach: DataFrame, *, is_full: bool) -> DataFrame:
+    """Give what is wrong with dead letters by themselves; without a place they count in full audits only."""
+    spans = F.broadcast(reach.select(*_TP, "window_first", "window_next"))
+    said = dead.where(F.col("kind").isNotNull()).select("kind", *_TP, "offset", "batch_id", "object", "text")
+    is_in = (F.col("offset") >= F.col("window_first")) & (F.col("offset") < F.col("window_next"))
+    placed = said.join(spans, on=_TP, how="left").where(is_in | (F.col("topic").isNull() & F.lit(is_full)))
+    return placed.drop("window_first", "window_next")
+
+
+def repeated_references(repeated: DataFrame, in_window: DataFrame) -> DataFrame:
+    """Give messages of the references topic that bring a reference id again."""
+    return repeated.join(in_window, on="reference_id", how="left_semi").select(
+        F.lit(Kind.REFERENCE_DUPLICATED).alias("kind"),
+        "reference_id",
+        "user",
+        "date",
+        "hour",
+        F.col("location.object").alias("object"),
+        "batch_id",
+        "worker",
+        F.format_string("announced again by message %d/%d", "message_partition", "message_offset").alias("text"),
+    )
+
+
+def union(findings: Iterable[DataFrame]) -> DataFrame:
+    """Bring findings of any columns into one form."""
+    return reduce(lambda one, other: one.unionByName(other), map(_in_form, findings))
+
+
+def _in_form(findings: DataFrame) -> DataFrame:
+    def column(name: str, kind: str) -> Column:
+        if name in findings.columns:
+            return F.col(name).cast(kind).alias(name)
+        return F.lit(1 if name == "count" else None).cast(kind).alias(name)
+
+    return findings.select(*[column(field.name, field.dataType.simpleString()) for field in FINDING])

@@ -1,0 +1,107 @@
+"""The frames that the steps of the audit hand on: their columns.
+
+An entry is told by (topic, partition, offset, index) in all of them.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import types as T
+
+ENTRY_KEY = ["topic", "partition", "offset", "index"]
+
+
+def _struct(**fields: T.DataType) -> T.StructType:
+    return T.StructType([T.StructField(name, kind) for name, kind in fields.items()])
+
+
+_KEY: dict[str, T.DataType] = {
+    "topic": T.StringType(),
+    "partition": T.IntegerType(),
+    "offset": T.LongType(),
+    "index": T.IntegerType(),
+}
+# One row per entry of the source, or with index -1 per record without any. `reasons` is what a dead letter of it may
+# say (comma before and behind each), empty where it must not be dead; `whole`: it cannot be named by an index.
+SOURCE = _struct(
+    **_KEY,
+    timestamp_ms=T.LongType(),
+    entries=T.IntegerType(),
+    living=T.BooleanType(),
+    whole=T.BooleanType(),
+    reasons=T.StringType(),
+    user=T.StringType(),
+    date=T.StringType(),
+    hour=T.IntegerType(),
+    event_time_us=T.LongType(),
+    id=T.StringType(),
+    root=T.StringType(),
+    digest=T.BinaryType(),
+    record_digest=T.BinaryType(),
+)
+# One row per row of a file; or, with a `kind`, one per finding about a reference or its object. `user`, `date` and
+# `hour` are the reference's. `taken`: it is in the table, if all is well. `lost`: the rows of this reference could
+# not be had; `unread`: because S3 refused.
+ROWS = _struct(
+    **_KEY,
+    reference_id=T.StringType(),
+    user=T.StringType(),
+    date=T.StringType(),
+    hour=T.IntegerType(),
+    meta_user=T.StringType(),
+    event_time_us=T.LongType(),
+    timestamp_ms=T.LongType(),
+    id=T.StringType(),
+    root=T.StringType(),
+    digest=T.BinaryType(),
+    kind=T.StringType(),
+    taken=T.BooleanType(),
+    text=T.StringType(),
+    lost=T.BooleanType(),
+    unread=T.BooleanType(),
+)
+# One row per entry that a dead letter names; or, with a `kind`, one per finding about a dead letter.
+DEAD = _struct(
+    **_KEY,
+    all_of_it=T.BooleanType(),
+    reason=T.StringType(),
+    batch_id=T.StringType(),
+    object=T.StringType(),
+    record_digest=T.BinaryType(),
+    kind=T.StringType(),
+    text=T.StringType(),
+    unread=T.BooleanType(),
+)
+TABLE = _struct(
+    **_KEY,
+    reference_id=T.StringType(),
+    user=T.StringType(),
+    event_time_us=T.LongType(),
+    timestamp_ms=T.LongType(),
+    id=T.StringType(),
+    root=T.StringType(),
+    digest=T.BinaryType(),
+)
+FINDING = _struct(
+    kind=T.StringType(),
+    count=T.LongType(),
+    **_KEY,
+    timestamp_ms=T.LongType(),
+    user=T.StringType(),
+    date=T.StringType(),
+    hour=T.IntegerType(),
+    reference_id=T.StringType(),
+    object=T.StringType(),
+    batch_id=T.StringType(),
+    worker=T.StringType(),
+    text=T.StringType(),
+)
+SPAN = _struct(
+    topic=T.StringType(),
+    partition=T.IntegerType(),
+    first=T.LongType(),
+    next=T.LongType(),
+    window_first=T.LongType(),
+    window_next=T.LongType(),
+    committed=T.LongType(),
+    start=T.LongType(),
+)

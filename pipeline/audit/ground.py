@@ -1,0 +1,103 @@
+"""What the worker has announced, and so which offsets it answers for.
+
+Owns what follows from topics that no longer have their beginning: batches of which a part is gone are left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as F
+
+from pipeline.audit.scope import Span, doubts_of, span_of
+from service.core.model import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pipeline.audit.scope import Asked, OffsetRanges
+    from pipeline.config import JobSettings
+
+_TP = ["topic", "partition"]
+
+
+class Announced(NamedTuple):
+    """The worker's messages as frames: `references` each id once, `repeated` those that come again.
+
+    `no_flushes` and `no_references` are messages that this code does not know.
+    """
+
+    flushes: DataFrame
+    lines: DataFrame
+    references: DataFrame
+    repeated: DataFrame
+    by_batch: DataFrame
+    dead: DataFrame
+    no_flushes: DataFrame
+    no_references: DataFrame
+
+
+class Ground(NamedTuple):
+    """What is audited. Flush records of TopicPartitions `from_the_start` must begin with their first record.
+
+    `short` are batches of which references or dead letters are gone; None where all topics have their beginning.
+    """
+
+    spans: list[Span]
+    from_the_start: list[TopicPartition]
+    short: DataFrame | None
+    doubts: list[str]
+
+    def complete(self, flushes: DataFrame) -> DataFrame:
+        """Leave out flush records of which a part is gone."""
+        return flushes if self.short is None else flushes.join(self.short, on="batch_id", how="left_anti")
+
+
+def find_ground(settings: JobSettings, asked: Asked, announced: Announced, *, is_full: bool) -> Ground:
+    """Find the offsets that the worker answers for; reads flush records, and what they count where some are gone."""
+    has_all_flushes = _has_beginning(asked.flushes)
+    from_beginning = settings.worker.kafka.bootstrap == "beginning" and has_all_flushes
+    firsts = _by_tp(announced.lines, F.min("first_offset"))
+    short = None
+    floors: dict[TopicPartition, int] = {}
+    if not (_has_beginning(asked.references) and _has_beginning(asked.dead_letters)):
+        short = _short_batches(announced).select("batch_id")
+        floors = _by_tp(announced.lines.join(short, on="batch_id", how="left_semi"), F.max("next_offset"))
+    spans, doubts = [], []
+    for source in asked.sources:
+        first = firsts.get(source.tp)
+        covered_first = None if from_beginning else (source.committed if first is None else first)
+        floor = floors.get(source.tp)
+        span = span_of(source, covered_first=covered_first, floor=floor)
+        spans.append(span)
+        doubts += doubts_of(span, source, covered_first=first, floor=floor)
+    if is_full and not has_all_flushes:
+        doubts.append("the topic of flush records no longer has its beginning")
+    starts = [span.tp for span in spans if from_beginning and span.first == span.retained and span.tp not in floors]
+    return Ground(spans, starts, short, doubts)
+
+
+def _has_beginning(ranges: OffsetRanges) -> bool:
+    return all(first == 0 for first, _ in ranges.values())
+
+
+def _short_batches(announced: Announced) -> DataFrame:
+    """Find batches with fewer references or dead letters than their flush record says."""
+    letters = (
+        announced.dead.where(F.col("batch_id").isNotNull())
+        .groupBy("batch_id")
+        .agg(F.countDistinct("topic", "partition", "offset", "reason").alias("letters"))
+    )
+    return (
+        announced.flushes.join(announced.by_batch, on="batch_id", how="left")
+        .join(letters, on="batch_id", how="left")
+        .where(
+            (F.coalesce("references", F.lit(0)) < F.col("totals.references"))
+            | (F.coalesce("letters", F.lit(0)) < F.col("totals.dead_letter_records"))
+        )
+    )
+
+
+def _by_tp(lines: DataFrame, value: Column) -> dict[TopicPartition, int]:
+    rows = lines.groupBy(*_TP).agg(value.alias("value")).collect()
+    return {TopicPartition(row["topic"], row["partition"]): row["value"] for row in rows}

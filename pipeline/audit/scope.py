@@ -1,0 +1,157 @@
+"""Which offsets are audited: a window of record timestamps -> OffsetRanges of the source, and what cannot be told.
+
+Owns the rules of coverage: a worker answers for what its flush records cover, up to the committed offset.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pipeline.audit.result import Window
+    from pipeline.kafka import Brokers, Ends
+    from service.config import KafkaSettings
+    from service.core.model import TopicPartition
+
+OffsetRanges = dict["TopicPartition", tuple[int, int]]
+"""[first, next) by TopicPartition."""
+
+
+class Span(NamedTuple):
+    """One TopicPartition: what there is, and what of it is read and judged.
+
+    [first, next) is read; [window_first, window_next) begins at the first record of the window and ends at the first
+    behind it. `beyond` is up to where records of the window may stand that are not committed.
+    """
+
+    tp: TopicPartition
+    retained: int
+    end: int
+    committed: int | None
+    first: int
+    next: int
+    window_first: int
+    window_next: int
+    beyond: int
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to read."""
+        return self.first >= self.next
+
+
+class Source(NamedTuple):
+    """What brokers say about one TopicPartition of the source."""
+
+    tp: TopicPartition
+    ends: Ends
+    committed: int | None
+    read_first: int
+    window_first: int
+    window_next: int
+    read_next: int
+
+
+class Asked(NamedTuple):
+    """What brokers said, once: the source, and [first, next) of the worker's own topics."""
+
+    sources: list[Source]
+    references: OffsetRanges
+    flushes: OffsetRanges
+    dead_letters: OffsetRanges
+    doubts: list[str]
+
+    @property
+    def references_offsets(self) -> dict[int, int]:
+        """Up to which offset of each partition of the references topic everything is taken into account."""
+        return {tp.partition: end for tp, (_, end) in self.references.items()}
+
+
+def ask_all(brokers: Brokers, kafka: KafkaSettings, window: Window, *, settle_s: float) -> Asked:
+    """Ask for the committed offsets first, then for what was announced: so nothing committed is not announced yet.
+
+    Blocks for seconds, for `settle_s` where a transaction stays open.
+
+    Raises:
+        BrokerError: no broker answers, or a topic is not there.
+    """
+    tps = [tp for topic in kafka.source_topics for tp in brokers.topic_partitions(topic)]
+    committed = brokers.committed(tps)
+    doubts: list[str] = []
+    announced = []
+    for topic in (kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic):
+        ranges: OffsetRanges = {}
+        for tp in brokers.topic_partitions(topic):
+            ends, is_settled = brokers.settled_ends(tp, wait_s=settle_s)
+            ranges[tp] = (ends.first, ends.next)
+            if not is_settled:
+                doubts.append(f"{tp}: a transaction has been open for more than {settle_s:.0f} s")
+        announced.append(ranges)
+    references, flushes, dead_letters = announced
+    return Asked(ask(brokers, tps, window, committed), references, flushes, dead_letters, doubts)
+
+
+def ask(
+    brokers: Brokers, tps: Iterable[TopicPartition], window: Window, committed: dict[TopicPartition, int | None]
+) -> list[Source]:
+    """Ask for ends, and for the offsets of a window; blocks for seconds."""
+    tps = list(tps)
+    ends = {tp: brokers.ends(tp) for tp in tps}
+    padding_ms = round(window.padding_s * 1000)
+
+    def offsets_at(moment_ms: int | None, otherwise: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
+        if moment_ms is None:
+            return otherwise
+        found = brokers.offsets_at(tps, max(0, moment_ms))
+        # None: no record so late, whatever bound was asked for
+        return {tp: ends[tp].next if offset is None else max(offset, ends[tp].first) for tp, offset in found.items()}
+
+    firsts = {tp: ends[tp].first for tp in tps}
+    nexts = {tp: ends[tp].next for tp in tps}
+    padded_from = None if window.from_ms is None else window.from_ms - padding_ms
+    padded_until = None if window.until_ms is None else window.until_ms + padding_ms
+    read_first, window_first = offsets_at(padded_from, firsts), offsets_at(window.from_ms, firsts)
+    window_next, read_next = offsets_at(window.until_ms, nexts), offsets_at(padded_until, nexts)
+    return [
+        Source(tp, ends[tp], committed[tp], read_first[tp], window_first[tp], window_next[tp], read_next[tp])
+        for tp in tps
+    ]
+
+
+def span_of(source: Source, *, covered_first: int | None, floor: int | None) -> Span:
+    """Say what of a TopicPartition is audited.
+
+    `covered_first` is the first offset that the worker answers for, None where it is the first there is; `floor` is
+    where what was announced begins to be complete, None where all of it is still there.
+    """
+    begin = max(source.ends.first, covered_first or 0, floor or 0)
+    committed = source.committed or 0
+    first = max(begin, source.read_first)
+    last = min(committed, source.ends.next, source.read_next)
+    return Span(
+        tp=source.tp,
+        retained=source.ends.first,
+        end=source.ends.next,
+        committed=source.committed,
+        first=min(first, last),
+        next=last,
+        window_first=max(begin, source.window_first),
+        window_next=source.window_next,
+        beyond=source.read_next,
+    )
+
+
+def doubts_of(span: Span, source: Source, *, covered_first: int | None, floor: int | None) -> list[str]:
+    """Say what about the window cannot be told, because Kafka no longer has it."""
+    reaches_back = source.window_first == source.ends.first
+    doubts = []
+    if reaches_back and covered_first is not None and covered_first < source.ends.first:
+        doubts.append(
+            f"{span.tp}: flush records begin at offset {covered_first}, the source only at {source.ends.first}: "
+            "its retention ends inside the window"
+        )
+    if floor is not None and floor > source.window_first and (source.committed or 0) > source.window_first:
+        doubts.append(f"{span.tp}: references or dead letters of offsets below {floor} are no longer there")
+    return doubts

@@ -1,0 +1,167 @@
+"""The sides of the comparison as frames: source, files, dead letters, table, and what lies in the bucket.
+
+Owns how each is read and shared out; nothing happens before an action.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pipeline.audit import executors, frames
+from pipeline.audit.topics import read_messages
+from pipeline.columns import REFERENCE
+from service.core.avro_schema import META
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from pipeline.audit.result import Window
+    from pipeline.audit.scope import Span
+    from pipeline.config import JobSettings
+    from pipeline.table import Position
+    from service.core.model import TopicPartition
+
+_TP = ["topic", "partition"]
+_LISTED = T.StructType(
+    [
+        T.StructField("object", T.StringType()),
+        T.StructField("size", T.LongType()),
+        T.StructField("modified_ms", T.LongType()),
+    ]
+)
+
+
+def reach_of(spark: SparkSession, spans: Iterable[Span], starts: Mapping[TopicPartition, int]) -> DataFrame:
+    """Give spans as a frame; `starts` are the first records that flush records must begin at, where that is known."""
+    rows = [
+        (*span.tp, span.first, span.next, span.window_first, span.window_next, span.committed, starts.get(span.tp))
+        for span in spans
+    ]
+    return spark.createDataFrame(rows, frames.SPAN)
+
+
+def read_source(spark: SparkSession, settings: JobSettings, spans: Iterable[Span]) -> DataFrame:
+    """Judge the records of the spans: `frames.SOURCE`."""
+    messages = read_messages(spark, settings.worker.kafka, {span.tp: (span.first, span.next) for span in spans})
+    judge = partial(executors.judge_records, settings=settings.worker, schema=to_arrow_schema(frames.SOURCE))
+    return messages.mapInArrow(judge, frames.SOURCE)
+
+
+def read_files(
+    spark: SparkSession, settings: JobSettings, references: DataFrame, position: Position | None
+) -> DataFrame:
+    """Read the rows that these references point to: `frames.ROWS`. `position` says what the table has taken."""
+    audit = settings.pipeline.audit
+    tasks = max(spark.sparkContext.defaultParallelism, references.count() // audit.references_per_task)
+    read = partial(
+        executors.read_files,
+        settings=settings.worker,
+        threads=audit.download_threads,
+        schema=to_arrow_schema(frames.ROWS),
+    )
+    return (
+        references.select("location.bucket", "location.object", "value", _taken(position).alias("taken"))
+        .repartition(tasks, "object")
+        .sortWithinPartitions("bucket", "object")
+        .select("value", "taken")
+        .mapInArrow(read, frames.ROWS)
+    )
+
+
+def _taken(position: Position | None) -> Column:
+    taken = F.lit(False)  # noqa: FBT003 - a value of SQL
+    for partition, offset in (position.offsets if position is not None else {}).items():
+        taken = taken | ((F.col("message_partition") == partition) & (F.col("message_offset") < offset))
+    return taken
+
+
+def read_dead_letters(
+    spark: SparkSession, settings: JobSettings, ranges: Mapping[TopicPartition, tuple[int, int]]
+) -> DataFrame:
+    """Read what dead letters name: `frames.DEAD`."""
+    read = partial(
+        executors.read_dead_letters,
+        settings=settings.worker,
+        threads=settings.pipeline.audit.download_threads,
+        schema=to_arrow_schema(frames.DEAD),
+    )
+    messages = read_messages(spark, settings.worker.kafka, ranges)
+    return messages.select("key", "value", "partition", "offset", "headers").mapInArrow(read, frames.DEAD)
+
+
+def read_table(
+    spark: SparkSession, settings: JobSettings, name: str, position: Position, spans: list[Span], reach: DataFrame
+) -> DataFrame:
+    """Read the entries of the table as of this snapshot: `frames.TABLE`."""
+    rows = spark.read.option("snapshot-id", str(position.snapshot_id)).table(name)
+    first = min((span.first for span in spans), default=0)
+    end = max((span.next for span in spans), default=0)
+    is_near = (F.col(f"{META}.offset") >= first) & (F.col(f"{META}.offset") < end)  # pushed down to the files
+    is_within = (
+        (F.col(f"{META}.topic") == F.col("topic"))
+        & (F.col(f"{META}.partition") == F.col("partition"))
+        & (F.col(f"{META}.offset") >= F.col("first"))
+        & (F.col(f"{META}.offset") < F.col("next"))
+    )
+    spans_of_it = F.broadcast(reach.select(*_TP, "first", "next"))
+    meta = [F.col(f"{META}.{field}").alias(field) for field in ("topic", "partition", "offset", "index", "user", "id")]
+    root = F.col(f"{META}.root")
+    meta += [
+        F.col(REFERENCE).alias("reference_id"),
+        F.unix_micros(f"{META}.event_time").alias("event_time_us"),
+        F.unix_millis(f"{META}.timestamp").alias("timestamp_ms"),
+        F.when(
+            root.isNotNull() & root["topic"].isNotNull(),
+            F.concat_ws("-", root["topic"], root["partition"], root["offset"]),
+        ).alias("root"),
+    ]
+    read = partial(executors.read_table, settings=settings.worker, schema=to_arrow_schema(frames.TABLE))
+    return (
+        rows.where(is_near)
+        .join(spans_of_it, on=is_within, how="left_semi")
+        .withColumn(META, F.struct(*meta))
+        .mapInArrow(read, frames.TABLE)
+    )
+
+
+def list_unreferenced(
+    spark: SparkSession, settings: JobSettings, *, named: DataFrame, before_ms: int
+) -> tuple[DataFrame, DataFrame]:
+    """List what lies under the prefix; gives (everything listed, what `named`, a frame of `object`, does not have)."""
+    read = partial(
+        executors.list_objects, settings=settings.worker, before_ms=before_ms, schema=to_arrow_schema(_LISTED)
+    )
+    listed = spark.range(0, 1, 1, 1).mapInArrow(read, _LISTED)
+    return listed, listed.join(named, on="object", how="left_anti")
+
+
+def within(frame: DataFrame, reach: DataFrame) -> DataFrame:
+    """Keep entries of the offsets that were read."""
+    spans = F.broadcast(reach.select(*_TP, "first", "next"))
+    return (
+        frame.join(spans, on=_TP, how="inner")
+        .where((F.col("offset") >= F.col("first")) & (F.col("offset") < F.col("next")))
+        .drop("first", "next")
+    )
+
+
+def of_window(source: DataFrame, reach: DataFrame, window: Window) -> DataFrame:
+    """Keep rows of the source that are in the window by their record's timestamp, without one by their offset."""
+    if window.from_ms is None and window.until_ms is None:
+        return source
+    by_time = F.lit(True)  # noqa: FBT003 - a value of SQL
+    if window.from_ms is not None:
+        by_time = by_time & (F.col("timestamp_ms") >= window.from_ms)
+    if window.until_ms is not None:
+        by_time = by_time & (F.col("timestamp_ms") < window.until_ms)
+    by_offset = (F.col("offset") >= F.col("window_first")) & (F.col("offset") < F.col("window_next"))
+    spans = F.broadcast(reach.select(*_TP, "window_first", "window_next"))
+    is_in = F.when(F.col("timestamp_ms").isNotNull(), by_time).otherwise(by_offset)
+    return source.join(spans, on=_TP, how="inner").where(is_in).drop("window_first", "window_next")

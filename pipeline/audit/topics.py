@@ -1,0 +1,167 @@
+"""Topics as frames: committed messages of offset ranges, flush records and references as columns.
+
+Owns how Spark reads Kafka in one go, and what of the worker's messages the audit needs in SQL.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pipeline.kafka import spark_options
+from service.core.reference import FORMAT_VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from service.config import KafkaSettings
+    from service.core.model import TopicPartition
+
+# Records that one task reads, about: judging them takes some seconds.
+_RECORDS_PER_TASK = 200_000
+_MESSAGE = T.StructType(
+    [
+        T.StructField("key", T.BinaryType()),
+        T.StructField("value", T.BinaryType()),
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("timestamp_ms", T.LongType()),
+        T.StructField(
+            "headers",
+            T.ArrayType(
+                T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]),
+            ),
+        ),
+    ]
+)
+_NO_TIMESTAMP = -1
+_MESSAGE_AT = ("message_partition", "message_offset")
+_LINE = (
+    "array<struct<topic string, partition int, first_offset bigint, next_offset bigint, min_offset bigint, "
+    "max_offset bigint, timestamp_max_ms bigint, records bigint, entries bigint, dead_letters bigint, "
+    "discarded_replays bigint>>"
+)
+_FLUSH = (
+    "format_version int, batch_id string, worker string, boot string, seq bigint, generation bigint, reason string, "
+    f"started_at_ms bigint, ended_at_ms bigint, topic_partitions {_LINE}, totals struct<records bigint, "
+    "entries bigint, entries_in_files bigint, dead_letters bigint, dead_letter_records bigint, "
+    "discarded_replays bigint, references bigint, bytes bigint>"
+)
+_REFERENCE = (
+    "format_version int, reference_id string, batch_id string, worker string, generation bigint, "
+    "location struct<bucket string, object string, version_id string, size bigint, ranges array<array<bigint>>>, "
+    "partition struct<user string, date string, hour int>, entries bigint, schema struct<object string>, "
+    "sources array<struct<topic string, partition int, first_offset bigint, next_offset bigint, min_offset bigint, "
+    "max_offset bigint, entries bigint>>"
+)
+
+OffsetRanges = dict["TopicPartition", tuple[int, int]]
+"""[first, next) by TopicPartition."""
+
+
+class References(NamedTuple):
+    """References as columns; `every` message once by id, and the messages that are none or come again."""
+
+    every: DataFrame
+    repeated: DataFrame
+    unreadable: DataFrame
+
+
+def read_messages(
+    spark: SparkSession, settings: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]]
+) -> DataFrame:
+    """Read the committed messages of these ranges; nothing happens before an action."""
+    ranges = {tp: span for tp, span in ranges.items() if span[0] < span[1]}
+    if not ranges:
+        return spark.createDataFrame([], _MESSAGE)
+    topics: dict[str, list[int]] = {}
+    firsts: dict[str, dict[str, int]] = {}
+    nexts: dict[str, dict[str, int]] = {}
+    for tp, (first, end) in ranges.items():
+        topics.setdefault(tp.topic, []).append(tp.partition)
+        firsts.setdefault(tp.topic, {})[str(tp.partition)] = first
+        nexts.setdefault(tp.topic, {})[str(tp.partition)] = end
+    options = spark_options(settings, "")
+    del options["subscribe"]
+    records = sum(end - first for first, end in ranges.values())
+    return (
+        spark.read.format("kafka")
+        .options(**options)
+        .option("assign", json.dumps(topics))
+        .option("startingOffsets", json.dumps(firsts))
+        .option("endingOffsets", json.dumps(nexts))
+        .option("includeHeaders", "true")
+        .option("minPartitions", max(len(ranges), records // _RECORDS_PER_TASK))
+        .load()
+        .select(
+            "key",
+            "value",
+            "topic",
+            "partition",
+            "offset",
+            F.when(F.col("timestampType") != _NO_TIMESTAMP, F.unix_millis("timestamp")).alias("timestamp_ms"),
+            "headers",
+        )
+    )
+
+
+def flush_records(messages: DataFrame) -> DataFrame:
+    """Give flush records as columns; what is none has no batch id."""
+    return messages.select("partition", "offset", _parsed(_FLUSH).alias("flush")).select(
+        F.col("partition").alias("message_partition"), F.col("offset").alias("message_offset"), "flush.*"
+    )
+
+
+def lines_of(flushes: DataFrame) -> DataFrame:
+    """Give the lines of flush records that cover an offset, each with its flush."""
+    return flushes.select("batch_id", "worker", "generation", *_MESSAGE_AT, F.inline("topic_partitions")).where(
+        F.col("first_offset") != F.col("next_offset")
+    )
+
+
+def references(messages: DataFrame) -> References:
+    """Give references as columns, the first message of each id; `value` is the message."""
+    parsed = messages.select("partition", "offset", "value", _parsed(_REFERENCE).alias("reference"))
+    columns = parsed.select(
+        F.col("partition").alias("message_partition"),
+        F.col("offset").alias("message_offset"),
+        "value",
+        "reference.reference_id",
+        "reference.batch_id",
+        "reference.worker",
+        "reference.generation",
+        "reference.location",
+        F.col("reference.partition.user").alias("user"),
+        F.col("reference.partition.date").alias("date"),
+        F.col("reference.partition.hour").alias("hour"),
+        "reference.entries",
+        F.col("reference.schema.object").alias("schema_object"),
+        "reference.sources",
+    )
+    by_id = Window.partitionBy("reference_id").orderBy("message_partition", "message_offset")
+    known = columns.where(F.col("reference_id").isNotNull()).withColumn("nth", F.row_number().over(by_id))
+    return References(
+        every=known.where(F.col("nth") == 1).drop("nth"),
+        repeated=known.where(F.col("nth") > 1).drop("nth"),
+        unreadable=columns.where(F.col("reference_id").isNull()),
+    )
+
+
+def sources_of(references: DataFrame) -> DataFrame:
+    """Give the source ranges of references, each with its reference."""
+    return references.select(
+        "reference_id", "batch_id", "worker", "generation", "user", "date", "hour", F.inline("sources")
+    )
+
+
+def _parsed(schema: str) -> Column:
+    """Parse the value; null where it is not of the format that this code knows."""
+    parsed = F.from_json(F.col("value").cast("string"), schema)
+    return F.when(parsed["format_version"] == FORMAT_VERSION, parsed)
