@@ -19,8 +19,11 @@ def main(arguments: list[str] | None = None) -> int:
     _configure_logs()
     try:
         settings = load_all()
-        from pipeline.jobs import materialize, user_activity  # noqa: PLC0415 - PySpark takes a second to import
+        from pipeline.jobs import backfill, materialize, user_activity  # noqa: PLC0415 - PySpark takes a second to import
 
+        if options.job == "backfill":
+            backfill.run(settings, backfill.read_options(options))
+            return 0
         job = {"materialize": materialize.run, "user-activity": user_activity.run}[options.job]
         job(settings, continuous=options.continuous)
     except SettingsError as error:
@@ -39,7 +42,16 @@ def _parser() -> argparse.ArgumentParser:
     materialize.add_argument("--continuous", action="store_true", help="go on until stopped")
     activity = jobs.add_parser("user-activity", help="count entries and bytes per user and hour, per user and day")
     activity.add_argument("--continuous", action="store_true", help="go on until stopped")
+    _add_backfill(jobs.add_parser("backfill", help="publish what no committed reference or dead letter holds"))
     return parser
+
+
+def _add_backfill(backfill: argparse.ArgumentParser) -> None:
+    backfill.add_argument("--from", dest="from_time", metavar="TIME", help="records from this Kafka timestamp on")
+    backfill.add_argument("--until", dest="until_time", metavar="TIME", help="records before this Kafka timestamp")
+    backfill.add_argument("--offsets", metavar="JSON", help='instead: {"topic": {"0": [first, next], ...}, ...}')
+    backfill.add_argument("--run-id", metavar="ID", help="name of the run; a run of this name goes on where it was")
+    backfill.add_argument("--dry-run", action="store_true", help="say what would be published")
 
 
 def _configure_logs() -> None:

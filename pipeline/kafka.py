@@ -166,7 +166,8 @@ def read_messages(settings: KafkaSettings, ranges: dict[model.TopicPartition, ra
             for message in messages:
                 record = _record(message)
                 if record is None:  # the end: markers, and what was aborted, may stand before the offset asked for
-                    waiting.pop(model.TopicPartition(message.topic(), message.partition()), None)
+                    ended = (message.topic(), message.partition())
+                    waiting = {tp: span for tp, span in waiting.items() if tp != ended}
                     continue
                 span = waiting.get(record.tp, range(0))
                 if record.offset in span:
@@ -186,14 +187,27 @@ def _record(message: Message) -> model.SourceRecord | None:
             return None
         raise BrokerError(f"{message.topic()}-{message.partition()}: {error.str()}")
     timestamp_ms = message.timestamp()[1]
+    topic, partition, offset = message.topic(), message.partition(), message.offset()
+    assert topic is not None, "a message without error has a topic"
+    assert partition is not None, "and a partition"
+    assert offset is not None, "and an offset"
     return model.SourceRecord(
-        tp=model.TopicPartition(message.topic(), message.partition()),
-        offset=message.offset(),
+        tp=model.TopicPartition(topic, partition),
+        offset=offset,
         timestamp_ms=timestamp_ms if timestamp_ms >= 0 else None,
-        key=message.key(),
-        value=message.value(),
-        headers=tuple(message.headers() or ()),
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        headers=tuple((name, _bytes(value)) for name, value in _pairs(message)),
     )
+
+
+def _pairs(message: Message) -> Iterable[tuple[str, str | bytes | None]]:
+    headers = message.headers() or ()
+    return headers.items() if isinstance(headers, dict) else headers
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
 
 
 def client_options(settings: KafkaSettings) -> dict[str, str | int | float | bool]:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import boto3
 from botocore.config import Config
@@ -146,7 +146,7 @@ class Objects:
             ObjectError: S3 refuses or does not answer.
         """
         digest = hashlib.sha256(body).digest()
-        arguments = {"Bucket": bucket, "Key": key, "Body": body}
+        arguments: dict[str, Any] = {"Bucket": bucket, "Key": key, "Body": body}
         arguments["Metadata"] = {**metadata, _SHA256_METADATA: digest.hex()}
         if self._settings.conditional:
             arguments["IfNoneMatch"] = "*"
@@ -156,7 +156,7 @@ class Objects:
             arguments["ChecksumCRC32"] = base64.b64encode(zlib.crc32(body).to_bytes(4, "big")).decode()
         for attempt in range(_CONFLICTS_MAX):
             try:
-                answer = self._client.put_object(**arguments)  # type: ignore[arg-type]
+                answer = self._client.put_object(**arguments)
                 return StoredObject(key, answer["ETag"], answer.get("VersionId"))
             except ClientError as error:
                 status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")

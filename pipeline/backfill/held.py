@@ -1,0 +1,188 @@
+"""What is held already: the entries of committed references and dead letters within the ranges, as Spark frames.
+
+References are read to offsets asked for after the ranges were known to be committed, so that all that the group has
+published of them is seen. What references say is not enough: the rows of their objects say which entries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pipeline.backfill.ranges import Ranges
+from pipeline.errors import BrokerError, ObjectError, PipelineError, RangeError
+from pipeline.kafka import Brokers, spark_options
+from pipeline.objects import Objects
+from pipeline.references import MessageAt, decode
+from pipeline.rows import read_rows
+from service.core.avro_schema import META
+from service.core.dead_letter import parse_headers
+from service.core.model import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from service.config import KafkaSettings, S3Settings
+    from service.core.reference import Reference
+
+WHOLE = -1
+"""The index that stands for a record that could not be split, and is dead as a whole."""
+
+_PLACE = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("index", T.IntegerType()),
+    ]
+)
+_ARROW_PLACE = pa.schema(
+    [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("index", pa.int32())]
+)
+_SETTLE_MARGIN_S = 20.0
+
+Place = tuple[str, int, int, int]
+
+
+def settled_ends(settings: KafkaSettings, topic: str, *, may_lack_beginning: bool) -> dict[int, int]:
+    """Ask up to where to read a topic to see what was committed before now; blocks for transactions under way.
+
+    Raises:
+        RangeError: its beginning was deleted, so that nobody can tell what was held there.
+        BrokerError: no broker answers, or a transaction stays open.
+    """
+    wait_s = settings.transaction_timeout_s + _SETTLE_MARGIN_S
+    ends = {}
+    with Brokers(settings) as brokers:
+        for tp in brokers.topic_partitions(topic):
+            (first, end), is_settled = brokers.settled_ends(tp, wait_s=wait_s)
+            if not is_settled:
+                raise BrokerError(f"a transaction that writes to {tp} has been open for {wait_s:g} s")
+            if first > 0 and not may_lack_beginning:
+                raise RangeError(
+                    f"{tp} begins at offset {first}: what its deleted messages held cannot be told. "
+                    "PIPELINE_BACKFILL__ASSUME_FORGOTTEN_UNHELD=true takes it as held by none."
+                )
+            ends[tp.partition] = end
+    return ends
+
+
+def held_by_references(
+    spark: SparkSession, kafka: KafkaSettings, s3: S3Settings, *, ends: dict[int, int], ranges: Ranges, threads: int
+) -> DataFrame:
+    """Give the entries within the ranges that stand in objects of committed references: columns of a place."""
+    messages = read_topics(spark, kafka, {kafka.references_topic: {n: (0, end) for n, end in ends.items()}})
+    tasks = spark.sparkContext.defaultParallelism
+    values = messages.select("partition", "offset", "value").repartition(tasks)
+    return values.mapInArrow(partial(_places_in_objects, ranges=ranges, s3=s3, threads=threads), _PLACE)
+
+
+def held_by_dead_letters(
+    spark: SparkSession, kafka: KafkaSettings, *, ends: dict[int, int], ranges: Ranges
+) -> DataFrame:
+    """Give the entries within the ranges that committed dead letters name: columns of a place."""
+    messages = read_topics(spark, kafka, {kafka.dead_letters_topic: {n: (0, end) for n, end in ends.items()}})
+    return messages.select("headers").mapInArrow(partial(_places_in_headers, ranges=ranges), _PLACE)
+
+
+def by_record(places: DataFrame) -> DataFrame:
+    """Gather places by record: topic, partition, offset, and the indexes in `held`."""
+    return places.groupBy("topic", "partition", "offset").agg(F.collect_set("index").alias("held"))
+
+
+def read_topics(spark: SparkSession, kafka: KafkaSettings, spans: dict[str, dict[int, tuple[int, int]]]) -> DataFrame:
+    """Read [first, next) of partitions of topics, committed messages only; -2 as first is the beginning."""
+    wanted = {topic: {n: span for n, span in numbers.items() if span[0] < span[1]} for topic, numbers in spans.items()}
+    wanted = {topic: numbers for topic, numbers in wanted.items() if numbers}
+    if not wanted:
+        return spark.createDataFrame([], _MESSAGE)
+    options = spark_options(kafka, "")
+    del options["subscribe"]
+    earliest = -2
+    starts = {topic: {n: span[0] or earliest for n, span in numbers.items()} for topic, numbers in wanted.items()}
+    stops = {topic: {n: span[1] for n, span in numbers.items()} for topic, numbers in wanted.items()}
+    return (
+        spark.read.format("kafka")
+        .options(**options)
+        .option("assign", json.dumps({topic: list(numbers) for topic, numbers in wanted.items()}))
+        .option("startingOffsets", json.dumps(starts))
+        .option("endingOffsets", json.dumps(stops))
+        .option("includeHeaders", "true")
+        .load()
+        .select(*_MESSAGE.names)
+    )
+
+
+_MESSAGE = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("timestamp", T.TimestampType()),
+        T.StructField("key", T.BinaryType()),
+        T.StructField("value", T.BinaryType()),
+        T.StructField(
+            "headers",
+            T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])),
+        ),
+    ]
+)
+
+
+def intersects(reference: Reference, ranges: Ranges) -> bool:
+    """Tell whether a reference may hold entries of these ranges."""
+    for source in reference.sources:
+        span = ranges.get(TopicPartition(source.topic, source.partition))
+        if span is not None and source.min_offset < span.stop and source.max_offset >= span.start:
+            return True
+    return False
+
+
+def _places_in_objects(
+    batches: Iterable[pa.RecordBatch], *, ranges: Ranges, s3: S3Settings, threads: int
+) -> Iterator[pa.RecordBatch]:
+    objects = Objects(s3, threads=threads)
+    for batch in batches:
+        messages = [MessageAt(row["partition"], row["offset"], row["value"]) for row in batch.to_pylist()]
+        references = [one for one in decode(messages) if intersects(one, ranges)]
+        contents = objects.read_ahead(one.location for one in references)
+        for reference, content in zip(references, contents, strict=True):
+            where = f"s3://{reference.location.bucket}/{reference.location.object}"
+            rows, _ = read_rows(content, where)
+            if len(rows) != reference.entries:
+                raise ObjectError(f"{where} holds {len(rows)} entries, its reference says {reference.entries}")
+            yield _batch_of(map(_place_of_row, rows), ranges)
+
+
+def _place_of_row(row: dict[str, Any]) -> Place:
+    meta = row[META]
+    return meta["topic"], meta["partition"], meta["offset"], meta["index"]
+
+
+def _places_in_headers(batches: Iterable[pa.RecordBatch], *, ranges: Ranges) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield _batch_of((place for row in batch.to_pylist() for place in _places_of_letter(row["headers"])), ranges)
+
+
+def _places_of_letter(headers: list[dict[str, Any]] | None) -> Iterator[Place]:
+    pairs = [(header["key"], header["value"]) for header in headers or ()]
+    try:
+        says = parse_headers(pairs)
+    except (KeyError, ValueError) as error:
+        raise PipelineError(f"a message of the dead-letters topic has headers that are not ours: {error!r}") from error
+    for index in (WHOLE,) if says.indexes is None else says.indexes:
+        yield says.topic, says.partition, says.offset, index
+
+
+def _batch_of(places: Iterable[Place], ranges: Ranges) -> pa.RecordBatch:
+    nowhere = range(0)
+    inside = [place for place in places if place[2] in ranges.get(TopicPartition(place[0], place[1]), nowhere)]
+    columns = list(zip(*inside, strict=True)) or [(), (), (), ()]
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW_PLACE, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_PLACE)

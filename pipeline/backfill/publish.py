@@ -1,0 +1,268 @@
+"""From the outbox to the topics: transactions of references and dead letters, each with how far the run has come.
+
+A transaction's run record says the number of the next message, so that messages and number are committed together or
+not at all. What a publisher may do it learns after it has fenced all others: only then does nothing change any more.
+
+    open (fences) -> how far has this run come? -> has anybody else published over its range? -> one transaction
+
+A second publisher of the same run makes the first one fail at its next commit, and goes on where it was; one of
+another run finds what the first has published, and stops.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import structlog
+
+from pipeline.backfill.held import intersects, settled_ends
+from pipeline.backfill.outbox import Announced, Outbox, read_outbox
+from pipeline.backfill.write import GENERATION, WORKER, speaker_of
+from pipeline.errors import OvertakenError, PipelineError
+from pipeline.kafka import read_messages
+from pipeline.publisher import UnknownOutcomeError
+from service.core.announcements import backfill_message
+from service.core.dead_letter import parse_headers
+from service.core.model import SourceRecord, TopicPartition
+from service.core.reference import (
+    BackfilledTopicPartition,
+    BackfillRecord,
+    BackfillTotals,
+    decode_backfill_record,
+    decode_reference,
+)
+
+if TYPE_CHECKING:
+    from pipeline.backfill.outbox import Run
+    from pipeline.config import BackfillSettings
+    from pipeline.objects import Objects
+    from pipeline.publisher import Publisher
+    from service.config import KafkaSettings, Settings
+    from service.core import exchange
+
+_UNKNOWN_MAX = 3
+
+
+class _Reader:
+    """Reads a topic on and on: each call gives what was committed since the one before."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, starts: dict[int, int]) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._next = dict(starts)
+
+    def read(self) -> Iterator[SourceRecord]:
+        ends = settled_ends(self._settings, self._topic, may_lack_beginning=True)
+        ranges = {TopicPartition(self._topic, n): range(self._next.get(n, 0), end) for n, end in ends.items()}
+        yield from read_messages(self._settings, ranges)
+        self._next |= ends
+
+
+class RunLog:
+    """The backfills topic: the newest record of each run."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._reader = _Reader(settings, settings.backfills_topic, {})
+        self._newest: dict[str, BackfillRecord] = {}
+
+    def newest(self, batch_id: str) -> BackfillRecord | None:
+        """Read on, and give the newest record of a run.
+
+        Raises:
+            BrokerError: no broker answers, or there is no such topic.
+            PipelineError: a message is no run record.
+        """
+        for message in self._reader.read():
+            try:
+                record = decode_backfill_record(message.value or b"")
+            except msgspec.DecodeError as error:
+                raise PipelineError(f"{message.tp} offset {message.offset} is no run record: {error}") from error
+            self._newest[record.batch_id] = record
+        return self._newest.get(batch_id)
+
+
+class Rivals:
+    """Looks for what others have published over the range of a run since it looked what was held."""
+
+    def __init__(self, settings: KafkaSettings, run: Run) -> None:
+        self._run = run
+        self._references = _Reader(settings, run.references_topic, run.reference_ends)
+        self._dead_letters = _Reader(settings, run.dead_letters_topic, run.dead_letter_ends)
+
+    def require_none(self) -> None:
+        """Read on, and refuse to go on where somebody has.
+
+        Raises:
+            OvertakenError: it says who.
+            BrokerError: no broker answers.
+        """
+        run = self._run
+        for message in self._references.read():
+            reference = decode_reference(message.value or b"")
+            if reference.batch_id != run.batch_id and intersects(reference, run.ranges):
+                raise OvertakenError(_complaint(run, reference.batch_id))
+        for message in self._dead_letters.read():
+            letter = parse_headers(message.headers)
+            span = run.ranges.get(TopicPartition(letter.topic, letter.partition), range(0))
+            if letter.batch_id != run.batch_id and letter.offset in span:
+                raise OvertakenError(_complaint(run, letter.batch_id))
+
+
+def _complaint(run: Run, other: str) -> str:
+    return (
+        f"batch {other} has published entries of the same range since run {run.run_id} looked: what this run has not "
+        "published yet it never will; a new run over the range takes what is lacking"
+    )
+
+
+class Published(NamedTuple):
+    """What one call has published: messages, and in how many transactions."""
+
+    messages: int
+    transactions: int
+
+
+class Publication:
+    """Publishes one run's outbox, as far as it is not."""
+
+    def __init__(
+        self, outbox: Outbox, publisher: Publisher, objects: Objects, settings: Settings, backfill: BackfillSettings
+    ) -> None:
+        self._outbox = outbox
+        self._publisher = publisher
+        self._objects = objects
+        self._settings = settings
+        self._backfill = backfill
+        self._runs = RunLog(settings.kafka)
+        self._rivals = Rivals(settings.kafka, outbox.run)
+        self._log = structlog.get_logger("backfill").bind(run=outbox.run.run_id)
+
+    def publish(self) -> Published:
+        """Publish what is left; on return everything is visible to readers.
+
+        Raises:
+            OvertakenError: somebody else publishes, or has published, this range.
+            PipelineError: it cannot go on now; a later call goes on where it was.
+        """
+        outbox, done, unknown = self._outbox, Published(0, 0), 0
+        before = self._newest()
+        while before.published < outbox.messages:
+            self._publisher.open()
+            before = self._newest()
+            self._rivals.require_none()
+            chunk = self._chunk(before.published)
+            if not chunk:
+                break
+            after = advance(before, chunk, self._outbox.run, at_ms=time.time_ns() // 1_000_000)
+            try:
+                self._commit(chunk, after)
+            except UnknownOutcomeError as error:
+                unknown += 1
+                if unknown == _UNKNOWN_MAX:
+                    raise
+                self._log.warning("outcome_unknown", cause=str(error))
+                continue
+            self._log.info("messages_published", published=after.published, messages=after.messages)
+            done, before = Published(done.messages + len(chunk), done.transactions + 1), after
+        self._await_visible()
+        return done
+
+    def _newest(self) -> BackfillRecord:
+        """Give how far the run has come, by the topic."""
+        outbox = self._outbox
+        newest = self._runs.newest(outbox.run.batch_id)
+        if newest is not None and newest.outbox != outbox.digest:
+            raise OvertakenError(f"run {outbox.run.run_id} was published from another list of messages than this one")
+        return newest or beginning(outbox)
+
+    def _chunk(self, begin: int) -> list[Announced]:
+        """Take the messages of the next transaction."""
+        chunk: list[Announced] = []
+        size = 0
+        for announced in read_outbox(self._objects, self._settings.s3.bucket, self._outbox, begin=begin):
+            size += announced.size
+            is_full = size > self._backfill.transaction_bytes_max
+            if chunk and (is_full or len(chunk) >= self._backfill.transaction_messages_max):
+                break
+            chunk.append(announced)
+        return chunk
+
+    def _commit(self, chunk: list[Announced], after: BackfillRecord) -> None:
+        topic, speaker = self._settings.kafka.backfills_topic, speaker_of(self._outbox.run, self._settings)
+        messages: list[exchange.Message] = [announced.message for announced in chunk]
+        messages.append(backfill_message(after, topic, speaker, at_ms=after.committed_at_ms))
+        self._publisher.commit(messages)
+
+    def _await_visible(self) -> None:
+        """Wait until readers see what is committed: it becomes visible in one topic after the other."""
+        run, kafka = self._outbox.run, self._settings.kafka
+        for topic in (run.references_topic, run.dead_letters_topic, kafka.backfills_topic):
+            settled_ends(kafka, topic, may_lack_beginning=True)
+
+
+def beginning(outbox: Outbox) -> BackfillRecord:
+    """Give the record of a run that has published nothing; it is not published itself."""
+    run = outbox.run
+    return BackfillRecord(
+        batch_id=run.batch_id,
+        worker=WORKER,
+        generation=GENERATION,
+        started_at_ms=run.started_at_ms,
+        committed_at_ms=run.started_at_ms,
+        outbox=outbox.digest,
+        published=0,
+        messages=outbox.messages,
+        topic_partitions=tuple(
+            BackfilledTopicPartition(
+                topic=tp.topic,
+                partition=tp.partition,
+                first_offset=span.start,
+                next_offset=span.stop,
+                entries_in_files=0,
+                dead_letters=0,
+            )
+            for tp, span in sorted(run.ranges.items())
+        ),
+        totals=BackfillTotals(references=0, entries_in_files=0, dead_letters=0, dead_letter_records=0, bytes=0),
+    )
+
+
+def advance(before: BackfillRecord, chunk: Iterable[Announced], run: Run, *, at_ms: int) -> BackfillRecord:
+    """Give the record after these messages."""
+    totals: Counter[str] = Counter(msgspec.structs.asdict(before.totals))
+    in_files: Counter[TopicPartition] = Counter()
+    dead: Counter[TopicPartition] = Counter()
+    published = before.published
+    for announced in chunk:
+        published += 1
+        if announced.topic == run.references_topic:
+            reference = decode_reference(announced.value or b"")
+            totals["references"] += 1
+            totals["bytes"] += reference.location.size
+            for source in reference.sources:
+                in_files[TopicPartition(source.topic, source.partition)] += source.entries
+        else:
+            letter = parse_headers(announced.headers)
+            totals["dead_letter_records"] += 1
+            entries = 1 if letter.indexes is None else len(letter.indexes)
+            dead[TopicPartition(letter.topic, letter.partition)] += entries
+    totals["entries_in_files"] += in_files.total()
+    totals["dead_letters"] += dead.total()
+    return msgspec.structs.replace(
+        before,
+        committed_at_ms=at_ms,
+        published=published,
+        topic_partitions=tuple(
+            msgspec.structs.replace(
+                line,
+                entries_in_files=line.entries_in_files + in_files[TopicPartition(line.topic, line.partition)],
+                dead_letters=line.dead_letters + dead[TopicPartition(line.topic, line.partition)],
+            )
+            for line in before.topic_partitions
+        ),
+        totals=BackfillTotals(**totals),
+    )

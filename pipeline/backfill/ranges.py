@@ -1,0 +1,132 @@
+"""Which offsets of the source a backfill takes: all below what the group has committed.
+
+Above it a worker may be at work; below it no worker will ever be again.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from pipeline.errors import RangeError
+from pipeline.kafka import Brokers
+from service.core.model import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from service.config import KafkaSettings
+
+Ranges = dict[TopicPartition, range]
+"""Offsets to look at; no range is empty."""
+
+_offsets_decoder = msgspec.json.Decoder(dict[str, dict[int, tuple[int, int]]])
+
+
+class Wanted(NamedTuple):
+    """What a person asks for: offsets, or record timestamps from `from_ms` up to before `until_ms`."""
+
+    offsets: Ranges | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether nothing is asked for."""
+        return self == Wanted()
+
+
+def resolve(settings: KafkaSettings, wanted: Wanted) -> Ranges:
+    """Give the offsets that are meant.
+
+    A range of time ends at the committed offsets at the latest; a range of offsets that goes beyond is refused.
+
+    Raises:
+        RangeError: the offsets are not the group's, not there any more, or not of a source topic.
+        BrokerError: no broker answers.
+    """
+    with Brokers(settings) as brokers:
+        tps = [tp for topic in settings.source_topics for tp in brokers.topic_partitions(topic)]
+        committed = brokers.committed(tps)
+        if wanted.offsets is not None:
+            firsts = {tp: brokers.ends(tp).first for tp in wanted.offsets if tp in committed}
+            require_readable(wanted.offsets, committed, firsts)
+            return wanted.offsets
+        starts = _at(brokers, tps, wanted.from_ms)
+        stops = _at(brokers, tps, wanted.until_ms)
+        found = {}
+        for tp in tps:
+            ends, reached = brokers.ends(tp), committed[tp]
+            start, stop = starts.get(tp), stops.get(tp)
+            first = ends.first if wanted.from_ms is None else ends.next if start is None else start
+            found[tp] = range(max(first, ends.first), min(ends.next if stop is None else stop, reached or 0))
+    return {tp: span for tp, span in found.items() if span}
+
+
+def _at(brokers: Brokers, tps: list[TopicPartition], time_ms: int | None) -> dict[TopicPartition, int | None]:
+    return {} if time_ms is None else brokers.offsets_at(tps, time_ms)
+
+
+def require_readable(
+    offsets: Ranges, committed: Mapping[TopicPartition, int | None], firsts: Mapping[TopicPartition, int]
+) -> None:
+    """Refuse offsets that a backfill may not take, or that are not there any more.
+
+    Raises:
+        RangeError: it names the first one, and what the limit is.
+    """
+    for tp, span in sorted(offsets.items()):
+        name = f"[{span.start}, {span.stop}) of {tp}"
+        if tp not in committed:
+            raise RangeError(f"{name}: not a TopicPartition of the source topics")
+        reached = committed[tp]
+        if reached is None or span.stop > reached:
+            limit = "nothing" if reached is None else f"up to {reached}"
+            raise RangeError(f"{name} goes beyond what the group has committed, {limit}: a worker may be at it")
+        if span.start < firsts[tp]:
+            raise RangeError(f"{name} is not all there any more: it begins at {firsts[tp]}")
+
+
+def parse_offsets(text: str) -> Ranges:
+    """Read `{"topic": {"0": [first, next], ...}, ...}`.
+
+    Raises:
+        RangeError: it is something else.
+    """
+    try:
+        given = _offsets_decoder.decode(text)
+    except msgspec.DecodeError as error:
+        raise RangeError(f'offsets are written {{"topic": {{"0": [first, next]}}}}: {error}') from error
+    found = {
+        TopicPartition(topic, number): range(*span) for topic, spans in given.items() for number, span in spans.items()
+    }
+    wrong = [tp for tp, span in found.items() if span.start < 0 or not span]
+    if wrong:
+        raise RangeError(f"the range of {wrong[0]} is empty, or begins below 0")
+    return found
+
+
+def parse_time(text: str) -> int:
+    """Read an ISO-8601 time as milliseconds since 1970; UTC where it names no zone.
+
+    Raises:
+        RangeError: it is none.
+    """
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise RangeError(f"{text!r} is not an ISO-8601 time, such as 2026-03-04T05:00:00Z") from error
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def format_offsets(ranges: Ranges) -> str:
+    """Write what `parse_offsets` reads."""
+    topics: dict[str, dict[str, list[int]]] = {}
+    for tp, span in sorted(ranges.items()):
+        topics.setdefault(tp.topic, {})[str(tp.partition)] = [span.start, span.stop]
+    return json.dumps(topics)

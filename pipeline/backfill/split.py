@@ -1,0 +1,151 @@
+"""Records -> pieces: which of a record's entries go into which file, and which are dead, and why. On the executors.
+
+A piece carries the record itself: its entries are decoded once more where they are written, since a decoded entry is
+more than JSON text can say (integers of any size, numbers kept as text).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pipeline.backfill.held import WHOLE
+from service.core.announcements import dead_letters_of
+from service.core.dead_letter import Reason
+from service.core.decode import Bad, RecordDecoder
+from service.core.model import PartitionKey, SourceRecord, TopicPartition
+from service.core.partition_file import FileBounds
+from service.core.partition_key import Placed, Placer, Unplaceable
+from service.core.schema_infer import TooDeepError, TooManyFieldsError, fit_entry, infer_entry
+from service.rules import file_bounds, json_decoder, key_rules, record_decoder
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from service.config import Settings
+
+_HEADERS = T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]))
+RECORD = T.StructType(
+    [
+        T.StructField("topic", T.StringType()),
+        T.StructField("partition", T.IntegerType()),
+        T.StructField("offset", T.LongType()),
+        T.StructField("timestamp_ms", T.LongType()),
+        T.StructField("key", T.BinaryType()),
+        T.StructField("value", T.BinaryType()),
+        T.StructField("headers", _HEADERS),
+    ]
+)
+# Where a piece goes: user, date and hour, or a reason. `indexes` is null for a record that could not be split.
+PIECE = T.StructType(
+    [
+        T.StructField("user", T.StringType()),
+        T.StructField("date", T.StringType()),
+        T.StructField("hour", T.IntegerType()),
+        T.StructField("reason", T.StringType()),
+        T.StructField("message", T.StringType()),
+        T.StructField("indexes", T.ArrayType(T.IntegerType())),
+        *RECORD.fields,
+    ]
+)
+_RECORDS_AT_ONCE = 500
+_BYTES_AT_ONCE = 8 * 1024 * 1024
+
+
+class Rules(NamedTuple):
+    """The worker's rules for one record."""
+
+    decoder: RecordDecoder
+    placer: Placer
+    bounds: FileBounds
+
+
+def rules_of(settings: Settings) -> Rules:
+    """Make the rules of these settings."""
+    decoder = record_decoder(settings, json_decoder(settings))
+    return Rules(decoder, Placer(key_rules(settings)), file_bounds(settings))
+
+
+def pieces_of(messages: DataFrame, held: DataFrame, settings: Settings) -> DataFrame:
+    """Give the pieces of what is not held; `held` has the indexes by record."""
+    records = messages.select(
+        "topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
+    )
+    joined = records.join(held, on=["topic", "partition", "offset"], how="left").select(*RECORD.names, "held")
+    return joined.mapInArrow(partial(_split_batches, settings=settings), PIECE)
+
+
+def _split_batches(batches: Iterable[pa.RecordBatch], *, settings: Settings) -> Iterator[pa.RecordBatch]:
+    rules, schema = rules_of(settings), to_arrow_schema(PIECE)
+    pieces: list[dict[str, Any]] = []
+    size = 0
+    for batch in batches:
+        for row in batch.to_pylist():
+            found = list(split(row, rules))
+            pieces += found
+            size += len(found) * len(row["value"] or b"")
+            if len(pieces) >= _RECORDS_AT_ONCE or size >= _BYTES_AT_ONCE:
+                yield pa.RecordBatch.from_pylist(pieces, schema)
+                pieces, size = [], 0
+    if pieces:
+        yield pa.RecordBatch.from_pylist(pieces, schema)
+
+
+def split(row: dict[str, Any], rules: Rules) -> Iterator[dict[str, Any]]:
+    """Split one record, leaving out the indexes in `held`."""
+    held = frozenset(row.pop("held") or ())
+    if WHOLE in held:
+        return
+    record = record_of(row)
+    decoded = rules.decoder.decode(record.value)
+    bad = [one for one in decoded.bad if one.number not in held and not (one.number is None and held)]
+    by_key: dict[PartitionKey, list[int]] = {}
+    for index, entry in decoded.entries:
+        if index in held:
+            continue
+        placed = _place(entry, decoded.envelope, record, rules)
+        if isinstance(placed, Placed):
+            by_key.setdefault(placed.key, []).append(index)
+        else:
+            bad.append(Bad(index, placed.reason, placed.message))
+    for key, indexes in by_key.items():
+        yield {**row, "user": key.user, "date": key.date, "hour": key.hour, "indexes": indexes}
+    for letter in dead_letters_of(record, bad):
+        indexes_or_all = None if letter.indexes is None else list(letter.indexes)
+        yield {**row, "reason": letter.reason.value, "message": letter.message, "indexes": indexes_or_all}
+
+
+def _place(
+    entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord, rules: Rules
+) -> Placed | Unplaceable:
+    """Place an entry; one that no schema has room for is known by itself, before any file."""
+    placed = rules.placer.place(entry, envelope, record)
+    if isinstance(placed, Placed):
+        bounds = rules.bounds
+        try:
+            kind = infer_entry(entry, bounds.limits)
+            fit_entry(kind, fields_max=bounds.fields_max, bytes_max=bounds.schema_bytes_max)
+        except TooDeepError as error:
+            return Unplaceable(Reason.TOO_DEEP, str(error))
+        except TooManyFieldsError as error:
+            return Unplaceable(Reason.TOO_MANY_FIELDS, str(error))
+    return placed
+
+
+def record_of(row: dict[str, Any]) -> SourceRecord:
+    """Give the source record of a row with the columns of RECORD."""
+    timestamp_ms = row["timestamp_ms"]
+    return SourceRecord(
+        tp=TopicPartition(row["topic"], row["partition"]),
+        offset=row["offset"],
+        timestamp_ms=timestamp_ms if timestamp_ms is not None and timestamp_ms >= 0 else None,
+        key=row["key"],
+        value=row["value"],
+        headers=tuple((header["key"], header["value"]) for header in row["headers"] or ()),
+    )

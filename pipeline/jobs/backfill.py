@@ -1,0 +1,208 @@
+"""A range of the source, partitioned again where no committed reference or dead letter holds it (DESIGN 8).
+
+Everything is written before anything is published: objects, then the outbox, then transactions. A run that was killed
+goes on by its id, from its outbox where it has one, else from the beginning, with objects of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import sys
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+from pyspark.sql import functions as F
+
+from pipeline.backfill.held import by_record, held_by_dead_letters, held_by_references, read_topics, settled_ends
+from pipeline.backfill.outbox import Outbox, Run, find_outbox, write_outbox
+from pipeline.backfill.publish import Publication, Published
+from pipeline.backfill.ranges import Ranges, Wanted, format_offsets, parse_offsets, parse_time, resolve
+from pipeline.backfill.split import pieces_of
+from pipeline.backfill.write import written
+from pipeline.errors import PipelineError, RangeError
+from pipeline.objects import Objects
+from pipeline.publisher import Publisher
+from pipeline.session import open_session
+
+if TYPE_CHECKING:
+    import argparse
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.config import JobSettings
+
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+class Options(NamedTuple):
+    """What the command line says."""
+
+    wanted: Wanted
+    run_id: str | None = None
+    dry_run: bool = False
+
+
+class Summary(NamedTuple):
+    """What a dry run would publish: entries that nobody holds, by where they go."""
+
+    entries_in_files: int
+    partition_keys: int
+    dead_letters: dict[str, int]
+
+
+def run(settings: JobSettings, options: Options) -> None:
+    """Run a backfill, or say what one would do; blocks until everything is published and visible.
+
+    Raises:
+        PipelineError: see `pipeline.errors`.
+    """
+    job = Backfill(settings, options.run_id or new_run_id())
+    if options.dry_run:
+        summary = job.summarise(options.wanted)
+        sys.stdout.write(json.dumps(summary._asdict()) + "\n")
+    else:
+        published = job.run(options.wanted)
+        sys.stdout.write(json.dumps({"run": job.run_id, **published._asdict()}) + "\n")
+
+
+def read_options(given: argparse.Namespace) -> Options:
+    """Understand the command line.
+
+    Raises:
+        RangeError: a time or the offsets cannot be read, or both are given.
+        PipelineError: the run id is not one.
+    """
+    if given.offsets is not None and (given.from_time is not None or given.until_time is not None):
+        raise RangeError("a range is given by --offsets, or by --from and --until, not by both")
+    if given.run_id is not None and not _RUN_ID.fullmatch(given.run_id):
+        raise PipelineError(f"a run id has letters, digits, `-`, `_` and `.`, not {given.run_id!r}")
+    wanted = Wanted(
+        offsets=None if given.offsets is None else parse_offsets(given.offsets),
+        from_ms=None if given.from_time is None else parse_time(given.from_time),
+        until_ms=None if given.until_time is None else parse_time(given.until_time),
+    )
+    return Options(wanted, given.run_id, given.dry_run)
+
+
+def new_run_id() -> str:
+    """Name a run: time and chance."""
+    return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(4)}"
+
+
+class Backfill:
+    """One driver of one run. A Spark session is taken only where there is no outbox yet."""
+
+    def __init__(self, settings: JobSettings, run_id: str, *, spark: SparkSession | None = None) -> None:
+        self.run_id = run_id
+        self._settings = settings
+        self._worker = settings.worker
+        self._backfill = settings.pipeline.backfill
+        self._spark = spark
+        self._objects = Objects(self._worker.s3, threads=self._backfill.upload_threads)
+        self._log = structlog.get_logger("backfill").bind(run=run_id)
+
+    def run(self, wanted: Wanted) -> Published:
+        """Go on with the run, or begin it.
+
+        Raises:
+            PipelineError: it cannot go on; nothing is half published, and the same run id goes on later.
+        """
+        s3 = self._worker.s3
+        outbox = find_outbox(self._objects, s3.bucket, s3.prefix, self.run_id)
+        if outbox is None:
+            outbox = self._prepare(self._begin(wanted))
+        else:
+            self._log.info("backfill_continued", messages=outbox.messages)
+        self._require_same_topics(outbox.run)
+        published = self.publish(outbox)
+        self._log.info("backfill_ended", messages=outbox.messages, published_now=published.messages)
+        return published
+
+    def summarise(self, wanted: Wanted) -> Summary:
+        """Say what would be published; nothing is written.
+
+        Raises:
+            PipelineError: the range is refused, or cannot be read.
+        """
+        pieces = self._pieces(self._begin(wanted))
+        entries = F.when(F.col("indexes").isNull(), 1).otherwise(F.size("indexes"))
+        by_place = pieces.groupBy("user", "date", "hour", "reason").agg(F.sum(entries).alias("entries"))
+        sums = by_place.groupBy("reason").agg(F.sum("entries").alias("entries"), F.count("*").alias("places")).collect()
+        files = [row for row in sums if row["reason"] is None]
+        dead = {row["reason"]: row["entries"] for row in sums if row["reason"] is not None}
+        return Summary(sum(row["entries"] for row in files), sum(row["places"] for row in files), dead)
+
+    def publish(self, outbox: Outbox) -> Published:
+        """Publish what is left of an outbox."""
+        publisher = Publisher(self._worker)
+        return Publication(outbox, publisher, self._objects, self._worker, self._backfill).publish()
+
+    def _begin(self, wanted: Wanted) -> Run:
+        """Fix the range, and up to where to look what is held: in this order, so that all of it is seen."""
+        if wanted.is_nothing:
+            raise RangeError(
+                f"run {self.run_id} has no list of messages yet: say which range, by --from, --until or --offsets"
+            )
+        kafka, forgotten = self._worker.kafka, self._backfill.assume_forgotten_unheld
+        ranges = resolve(kafka, wanted)
+        self._log.info("backfill_started", offsets=format_offsets(ranges))
+        return Run(
+            run_id=self.run_id,
+            started_at_ms=time.time_ns() // 1_000_000,
+            group_id=kafka.group_id,
+            references_topic=kafka.references_topic,
+            dead_letters_topic=kafka.dead_letters_topic,
+            ranges=ranges,
+            reference_ends=settled_ends(kafka, kafka.references_topic, may_lack_beginning=forgotten),
+            dead_letter_ends=settled_ends(kafka, kafka.dead_letters_topic, may_lack_beginning=forgotten),
+        )
+
+    def _pieces(self, run: Run) -> DataFrame:
+        """Outline: source records of the range, joined with the indexes held of each -> what is left of them."""
+        worker, spark, ranges = self._worker, self._session(), run.ranges
+        threads = self._backfill.download_threads
+        in_files = held_by_references(
+            spark, worker.kafka, worker.s3, ends=run.reference_ends, ranges=ranges, threads=threads
+        )
+        dead = held_by_dead_letters(spark, worker.kafka, ends=run.dead_letter_ends, ranges=ranges)
+        records = read_topics(spark, worker.kafka, _spans(ranges))
+        return pieces_of(records, by_record(in_files.unionByName(dead)), worker)
+
+    def _prepare(self, run: Run) -> Outbox:
+        """Write all objects, then the outbox."""
+        parts = self._write(run)
+        outbox = self._write_outbox(run, parts)
+        self._log.info("outbox_written", messages=outbox.messages, parts=len(outbox.parts))
+        return outbox
+
+    def _write(self, run: Run) -> list[tuple[str, int, str]]:
+        tasks = self._backfill.tasks or self._session().sparkContext.defaultParallelism
+        parts = written(self._pieces(run), run, self._worker, self._backfill, tasks=tasks)
+        return [(row["key"], row["messages"], row["sha256"]) for row in parts.collect()]
+
+    def _write_outbox(self, run: Run, parts: list[tuple[str, int, str]]) -> Outbox:
+        s3 = self._worker.s3
+        return write_outbox(self._objects, s3.bucket, s3.prefix, run, parts)
+
+    def _session(self) -> SparkSession:
+        if self._spark is None:
+            self._spark = open_session(self._settings, name="backfill")
+        return self._spark
+
+    def _require_same_topics(self, run: Run) -> None:
+        kafka = self._worker.kafka
+        ours = (kafka.group_id, kafka.references_topic, kafka.dead_letters_topic)
+        theirs = (run.group_id, run.references_topic, run.dead_letters_topic)
+        if ours != theirs:
+            raise PipelineError(f"run {run.run_id} is of group and topics {theirs}, the settings say {ours}")
+
+
+def _spans(ranges: Ranges) -> dict[str, dict[int, tuple[int, int]]]:
+    spans: dict[str, dict[int, tuple[int, int]]] = {}
+    for tp, span in ranges.items():
+        spans.setdefault(tp.topic, {})[tp.partition] = (span.start, span.stop)
+    return spans
