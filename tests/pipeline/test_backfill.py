@@ -1,0 +1,196 @@
+"""Backfill on real Kafka and S3: holes in what a worker has published are filled, exactly once, whoever is killed.
+
+A hole is made by copying the worker's references (or dead letters) without some of them to another topic, which then
+is the deployment's. Each point of the kill matrix is tried once; LOGP_TEST_REPEAT=3 tries each three times
+(`make kill-matrix-backfill`).
+"""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from deploy.local.processes import ServerProcess
+from pipeline.backfill.ranges import Wanted, parse_offsets
+from pipeline.errors import OvertakenError, RangeError
+from pipeline.jobs.backfill import Backfill
+from service.core.dead_letter import parse_headers
+from service.core.reference import Reference, decode_reference
+from tests.integration.harness import Deployment
+from tests.integration.one_worker import run_through
+from tests.pipeline.backfill_driver import POINTS
+from tests.pipeline.conftest import Lake
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+REPEAT = int(os.environ.get("LOGP_TEST_REPEAT", "1"))
+DRIVER = str(Path(__file__).parent / "backfill_driver.py")
+EVERYTHING = Wanted(from_ms=0)
+OVERTAKEN = 2
+STOPPED_S = 180.0
+
+
+class Worked(NamedTuple):
+    """What a worker has delivered, in several batches."""
+
+    deployment: Deployment
+    references: list[Reference]
+
+
+@pytest.fixture(scope="module")
+def worked(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worked]:
+    """One worker's work, for all tests here: they only read it."""
+    records = []
+    for at in range(600):
+        entries = [
+            {
+                "user": f"user-{at % 7}",
+                "time": f"2026-03-04T{5 + at % 3:02}:06:{k:02}Z",
+                "n": at,
+                "x": k or "text",
+            }
+            for k in range(4)
+        ]
+        if at % 50 == 0:
+            entries[1] = {"nobody": at, "time": "2026-03-04T05:00:00Z"}
+        value = b"not JSON" if at % 97 == 5 else json.dumps(entries).encode()
+        records.append(ToProduce(value=value, partition=at % 6, key=b"k", headers={"h": b"1"}))
+    with Deployment(
+        kafka=kafka, s3=s3, names=Names("backfill"), root=tmp_path_factory.mktemp("backfill")
+    ) as deployment:
+        run_through(deployment, records, LOGP_FLUSH__ENTRIES_MAX="600")
+        yield Worked(deployment, deployment.references())
+
+
+class Hole:
+    """The worker's work with every third reference and every second dead letter lost."""
+
+    def __init__(self, worked: Worked, names: Names, lake_of: Callable[..., Lake], *, partitions: int = 3) -> None:
+        deployment = self.deployment = worked.deployment
+        kafka = deployment.kafka
+        self.name = names.group("run")  # run ids live in the bucket, which the tests here share
+        self.references_topic = kafka.create_topic(names.topic("refs-left"), partitions=partitions)
+        self.dead_letters_topic = kafka.create_topic(names.topic("dead-left"))
+        self.backfills_topic = kafka.create_topic(names.topic("backfills"))
+        self.lost: dict[str, Reference] = {}
+        for number, message in enumerate(kafka.read_committed(deployment.references_topic)):
+            value = message.value()
+            if number % 3 == 0:
+                reference = decode_reference(value)
+                self.lost[reference.reference_id] = reference
+            else:
+                kept = ToProduce(
+                    value=value, key=message.key(), headers=dict(message.headers()), partition=message.partition()
+                )
+                kafka.produce(self.references_topic, [kept])
+        letters = deployment.dead_letters()
+        for message in letters[::2]:
+            kept = ToProduce(value=message.value(), key=message.key(), headers=dict(message.headers()))
+            kafka.produce(self.dead_letters_topic, [kept])
+        self.lost_letters = len(letters[1::2])
+        self.settings = {
+            "LOGP_KAFKA__REFERENCES_TOPIC": self.references_topic,
+            "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.dead_letters_topic,
+            "LOGP_KAFKA__BACKFILLS_TOPIC": self.backfills_topic,
+            "PIPELINE_BACKFILL__TRANSACTION_MESSAGES_MAX": "7",
+            "PIPELINE_BACKFILL__PART_MESSAGES_MAX": "5",
+        }
+        self.lake = lake_of(deployment, **self.settings)
+
+    def backfill(self, run_id: str) -> Backfill:
+        """Make a driver in this process."""
+        return Backfill(self.lake.settings, f"{self.name}-{run_id}", spark=self.lake.spark)
+
+    def start(self, name: str, point: str, *arguments: str) -> ServerProcess:
+        """Start a driver that stops itself at a point, and wait for that."""
+        driver = self.lake.start(name, point, *arguments, program=(DRIVER,))
+        driver.wait_for_line(f"stopped at {point}", timeout_s=STOPPED_S)
+        return driver
+
+    def published(self) -> list[Reference]:
+        """The backfills' references."""
+        messages = self.deployment.kafka.read_committed(self.references_topic)
+        found = [decode_reference(message.value()) for message in messages]
+        return [one for one in found if one.batch_id.startswith("backfill-")]
+
+    def require_filled(self) -> None:
+        """Ask the audit, and compare with what was lost: per PartitionKey the same entries, a schema of them all."""
+        kept = dict(self.deployment._direct)
+        self.deployment._direct |= self.settings
+        try:
+            self.deployment.require_clean()
+        finally:
+            self.deployment._direct = kept
+        published = self.published()
+        assert sum(one.entries for one in published) == sum(one.entries for one in self.lost.values())
+        assert {one.partition for one in published} == {one.partition for one in self.lost.values()}
+        letters = self.deployment.kafka.read_committed(self.dead_letters_topic)
+        ours = [one for one in letters if parse_headers(one.headers()).batch_id.startswith("backfill-")]
+        assert len(ours) == self.lost_letters
+
+
+def test_hole_filled_once(worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
+    """Lost references and dead letters come back; the run again, and another run, publish nothing."""
+    hole = Hole(worked, names, lake_of)
+    summary = hole.backfill("dry").summarise(EVERYTHING)
+    lost = sum(one.entries for one in hole.lost.values())
+    assert summary.entries_in_files == lost
+    done = hole.backfill("one").run(EVERYTHING)
+    assert done.transactions > 2
+    hole.require_filled()
+    assert hole.backfill("one").run(Wanted()).messages == 0
+    assert hole.backfill("two").run(EVERYTHING).messages == 0
+    hole.require_filled()
+    schemas = {one.schema.fingerprint for one in hole.lost.values()}
+    assert {one.schema.fingerprint for one in hole.published()} <= schemas
+
+
+def test_range_beyond_the_committed_offset_is_refused(
+    worked: Worked, names: Names, lake_of: Callable[..., Lake]
+) -> None:
+    """A worker may be at it."""
+    hole = Hole(worked, names, lake_of)
+    offsets = json.dumps({worked.deployment.source: {"0": [0, 100_000]}})
+    with pytest.raises(RangeError, match="beyond what the group has committed"):
+        hole.backfill("beyond").run(Wanted(offsets=parse_offsets(offsets)))
+
+
+def test_other_run_over_the_same_range_stops(worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
+    """Two runs have looked at the same hole: the second to publish finds it filled, and publishes nothing."""
+    hole = Hole(worked, names, lake_of)
+    one, other = hole.backfill("one"), hole.backfill("other")
+    theirs = other._prepare(other._begin(EVERYTHING))
+    one.run(EVERYTHING)
+    with pytest.raises(OvertakenError, match="has published entries of the same range"):
+        other.publish(theirs)
+    hole.require_filled()
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("turn", range(REPEAT))
+def test_driver_killed(point: str, turn: int, worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
+    """SIGKILL at this point; the run goes on by its id, each entry is published once."""
+    hole = Hole(worked, names, lake_of)
+    driver = hole.start("killed", point, "--from", "1970-01-01", "--run-id", f"{hole.name}-run")
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait(grace_s=10)
+    hole.backfill("run").run(EVERYTHING)
+    hole.require_filled()
+
+
+@pytest.mark.parametrize("point", ["inside an open transaction", "between two transactions"])
+@pytest.mark.parametrize("turn", range(REPEAT))
+def test_driver_overtaken(point: str, turn: int, worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
+    """A publisher stopped there, resumed after its successor's commits: it adds nothing; inside, it is fenced."""
+    hole = Hole(worked, names, lake_of)
+    driver = hole.start("overtaken", point, "--from", "1970-01-01", "--run-id", f"{hole.name}-run")
+    hole.backfill("run").run(EVERYTHING)
+    os.killpg(driver.pid, signal.SIGCONT)
+    driver.wait(grace_s=60)
+    assert driver.exit_code == (OVERTAKEN if point.startswith("inside") else 0), driver.last_lines()
+    hole.require_filled()
