@@ -175,6 +175,7 @@ def test_other_run_over_the_same_range_stops(worked: Worked, names: Names, lake_
 @pytest.mark.parametrize("turn", range(REPEAT))
 def test_driver_killed(point: str, turn: int, worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
     """SIGKILL at this point; the run goes on by its id, each entry is published once."""
+    del turn
     hole = Hole(worked, names, lake_of)
     driver = hole.start("killed", point, "--from", "1970-01-01", "--run-id", f"{hole.name}-run")
     os.killpg(driver.pid, signal.SIGKILL)
@@ -187,6 +188,7 @@ def test_driver_killed(point: str, turn: int, worked: Worked, names: Names, lake
 @pytest.mark.parametrize("turn", range(REPEAT))
 def test_driver_overtaken(point: str, turn: int, worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
     """A publisher stopped there, resumed after its successor's commits: it adds nothing; inside, it is fenced."""
+    del turn
     hole = Hole(worked, names, lake_of)
     driver = hole.start("overtaken", point, "--from", "1970-01-01", "--run-id", f"{hole.name}-run")
     hole.backfill("run").run(EVERYTHING)
