@@ -51,6 +51,10 @@ up: setup  ## start Kafka and S3, create topics and bucket, keep them running
 down: setup  ## stop what `make up` started
 	$(BIN)/python -m deploy.local down
 
+.PHONY: audit
+audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--last 1h --table'
+	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
+
 ##@ Tests
 .PHONY: test test-unit test-integration soak
 # Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.

@@ -8,6 +8,7 @@ import sys
 
 import structlog
 
+from pipeline.audit.options import add_audit_arguments
 from pipeline.config import load_all
 from pipeline.errors import PipelineError
 from service.errors import SettingsError
@@ -24,6 +25,10 @@ def main(arguments: list[str] | None = None) -> int:
         if options.job == "backfill":
             backfill.run(settings, backfill.read_options(options))
             return 0
+        if options.job == "audit":
+            from pipeline.jobs import audit  # noqa: PLC0415 - as above
+
+            return audit.run(settings, options)
         job = {"materialize": materialize.run, "user-activity": user_activity.run}[options.job]
         job(settings, continuous=options.continuous)
     except SettingsError as error:
@@ -43,6 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     activity = jobs.add_parser("user-activity", help="count entries and bytes per user and hour, per user and day")
     activity.add_argument("--continuous", action="store_true", help="go on until stopped")
     _add_backfill(jobs.add_parser("backfill", help="publish what no committed reference or dead letter holds"))
+    add_audit_arguments(jobs.add_parser("audit", help="source against files, dead letters and table: is all there?"))
     return parser
 
 

@@ -82,7 +82,7 @@ class Auditor:
             for frame in self._kept:
                 frame.unpersist()
 
-    def _run(self) -> Result:
+    def _run(self) -> Result:  # noqa: PLR0915 - the list of all steps
         """Outline: what is announced -> what is audited -> the sides -> compare -> accounts -> result."""
         step, window = self._progress.step, self._options.window
         step("topics")

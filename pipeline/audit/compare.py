@@ -86,7 +86,7 @@ def _side(frame: DataFrame, name: str, columns: list[str]) -> DataFrame:
 
 def _place(name: str) -> Column:
     """Where the entry belongs; where nobody knows that, where it was found."""
-    return F.coalesce(F.col(f"s.{name}"), F.when(F.col("s").isNull(), F.col("f").getItem(0)[name])).alias(name)
+    return F.coalesce(F.col(f"s.{name}"), F.when(F.col("s").isNull(), F.get("f", F.lit(0))[name])).alias(name)
 
 
 def _in_window(window: Window) -> Column:
@@ -118,7 +118,7 @@ def _findings(*, has_table: bool) -> str:
             f"{_NAMED} and size(f) > 1",
             "concat(size(f), ' times in files: references ', array_join(transform(f, r -> r.reference_id), ', '))",
             count="size(f) - 1",
-            reference="f[size(f) - 1].reference_id",
+            reference="get(f, size(f) - 1).reference_id",
         ),
         _each_row(Kind.UNEXPECTED, "s is null", "'the source has no such entry'"),
         _each_row(Kind.UNEXPECTED, _MUST_BE_DEAD, "concat('in a file, must be dead: ', trim(both ',' from s.reasons))"),
@@ -162,7 +162,7 @@ def _findings(*, has_table: bool) -> str:
                 Kind.TABLE_MISSING,
                 f"{_NAMED} and size(t) = 0 and exists(f, r -> r.taken)",
                 "'in a file that the table has taken, not in the table'",
-                reference="filter(f, r -> r.taken)[0].reference_id",
+                reference="get(filter(f, r -> r.taken), 0).reference_id",
             ),
             _one(
                 Kind.TABLE_DUPLICATED,
@@ -170,14 +170,14 @@ def _findings(*, has_table: bool) -> str:
                 "concat(size(t), ' times in the table: references ', "
                 "array_join(transform(t, r -> r.reference_id), ', '))",
                 count="size(t) - greatest(size(f), 1)",
-                reference="t[size(t) - 1].reference_id",
+                reference="get(t, size(t) - 1).reference_id",
             ),
             _one(
                 Kind.TABLE_UNEXPECTED,
                 "(s is null or not s.living) and size(t) > 0 and size(f) = 0",
                 "if(s is null, 'the source has no such entry', 'in the table, must be dead')",
                 count="size(t)",
-                reference="t[0].reference_id",
+                reference="get(t, 0).reference_id",
             ),
             _each(
                 "t",

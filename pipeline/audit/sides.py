@@ -100,7 +100,7 @@ def read_table(
     spark: SparkSession, settings: JobSettings, name: str, position: Position, spans: list[Span], reach: DataFrame
 ) -> DataFrame:
     """Read the entries of the table as of this snapshot: `frames.TABLE`."""
-    rows = spark.read.option("snapshot-id", str(position.snapshot_id)).table(name)
+    rows = spark.read.option("versionAsOf", str(position.snapshot_id)).table(name)
     first = min((span.first for span in spans), default=0)
     end = max((span.next for span in spans), default=0)
     is_near = (F.col(f"{META}.offset") >= first) & (F.col(f"{META}.offset") < end)  # pushed down to the files

@@ -1,0 +1,76 @@
+"""The options of the command, and the window that they ask for; imports nothing heavy, the command line reads it."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pipeline.audit.result import Window
+from pipeline.errors import PipelineError
+
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+
+
+def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("--from", dest="begin", type=_moment_ms, metavar="TIME", help="records from here on (ISO-8601)")
+    parser.add_argument("--until", dest="end", type=_moment_ms, metavar="TIME", help="records before this (ISO-8601)")
+    parser.add_argument(
+        "--last", type=_seconds, metavar="DURATION", help="a window so long, up to --padding before now"
+    )
+    parser.add_argument(
+        "--padding", type=_seconds, default=600.0, metavar="DURATION", help="how far record times may stray (10m)"
+    )
+    parser.add_argument("--table", action="store_true", help="compare with the table, too")
+    parser.add_argument(
+        "--list-objects",
+        action=argparse.BooleanOptionalAction,
+        help="look for objects nobody names; by default without a window",
+    )
+    parser.add_argument(
+        "--verdicts",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="write the verdict of each hour to its table",
+    )
+    parser.add_argument(
+        "--require-caught-up", action="store_true", help="could not tell unless everything in the source is committed"
+    )
+    parser.add_argument("--examples", type=int, default=10, metavar="N", help="examples of each kind (%(default)s)")
+    parser.add_argument("--json", dest="json_file", type=Path, metavar="FILE", help="write the result as JSON")
+    parser.add_argument("--every", type=_seconds, metavar="DURATION", help="go on: one audit every so often (1h)")
+
+
+def window_of(given: argparse.Namespace) -> Window:
+    """Give the window that is asked for, as of now.
+
+    Raises:
+        PipelineError: the options contradict each other.
+    """
+    begin, end = given.begin, given.end
+    if given.last is not None:
+        if begin is not None or end is not None:
+            raise PipelineError("--last is a window of its own: give it, or --from and --until")
+        end = time.time_ns() // 1_000_000 - round(given.padding * 1000)
+        begin = end - round(given.last * 1000)
+    if begin is not None and end is not None and begin >= end:
+        raise PipelineError("--from is not before --until")
+    return Window(from_ms=begin, until_ms=end, padding_s=given.padding)
+
+
+def _moment_ms(text: str) -> int:
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time such as 2026-03-04T05:00:00Z") from error
+    return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
+    if match is None or float(match[1]) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 15m, 1h or 1d")
+    return float(match[1]) * _UNITS[match[2]]

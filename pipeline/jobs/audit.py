@@ -1,0 +1,123 @@
+"""The audit as a command: once or periodically, with history, metrics and an exit code (DESIGN 8)."""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+import threading
+import time
+import uuid
+from typing import TYPE_CHECKING
+
+import structlog
+
+from pipeline.audit.auditor import Auditor, Options
+from pipeline.audit.history import keep
+from pipeline.audit.metrics import AuditMetrics
+from pipeline.audit.options import window_of
+from pipeline.audit.result import Counts, Result, Window, encode
+from pipeline.audit.text import to_text
+from pipeline.errors import PipelineError
+from pipeline.session import open_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.config import JobSettings
+
+
+def run(settings: JobSettings, arguments: argparse.Namespace) -> int:
+    """Audit once, or every so often until stopped; gives the last exit code: 0 clean, 1 findings, 2 could not tell.
+
+    Raises:
+        PipelineError: it cannot be done at all; a periodic audit keeps that as a result and goes on.
+    """
+    window_of(arguments)  # what is wrong with the options is said before Spark starts
+    return Runs(open_session(settings, name="audit"), settings, arguments).run()
+
+
+class Runs:
+    """The audits of one process."""
+
+    def __init__(self, spark: SparkSession, settings: JobSettings, arguments: argparse.Namespace) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._arguments = arguments
+        self._metrics = AuditMetrics()
+        self._stop = threading.Event()
+        self._log = structlog.get_logger("audit")
+
+    def run(self) -> int:
+        """Audit once or periodically; blocks until done, or stopped by a signal."""
+        every = self._arguments.every
+        if every is None:
+            return self._publish(self._audit())
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop.set())
+        port = self._settings.pipeline.audit.metrics_port
+        if port is not None:
+            self._metrics.serve(port)
+        exit_code = 2
+        while not self._stop.is_set():
+            begun = time.monotonic()
+            try:
+                result = self._audit()
+            except PipelineError as error:
+                result = failed(error, window_of(self._arguments))
+            exit_code = self._publish(result)
+            self._log.info("audited", exit_code=exit_code, seconds=result.seconds, findings=len(result.findings))
+            self._stop.wait(max(0.0, every - (time.monotonic() - begun)))
+        return exit_code
+
+    def _audit(self) -> Result:
+        given = self._arguments
+        window = window_of(given)
+        is_full = window.from_ms is None and window.until_ms is None
+        options = Options(
+            window=window,
+            table=given.table,
+            list_objects=is_full if given.list_objects is None else given.list_objects,
+            verdicts=given.verdicts,
+            require_caught_up=given.require_caught_up,
+            examples=given.examples,
+        )
+        return Auditor(self._spark, self._settings, options).run()
+
+    def _publish(self, result: Result) -> int:
+        audit = self._settings.pipeline.audit
+        try:
+            if self._arguments.json_file is not None:
+                self._arguments.json_file.write_bytes(encode(result))
+            if audit.history_directory is not None:
+                keep(result, audit.history_directory, most=audit.history_max)
+            self._metrics.observe(result)
+            if audit.metrics_file is not None:
+                self._metrics.write(audit.metrics_file)
+        except OSError as error:
+            raise PipelineError(f"the result cannot be written: {error}") from error
+        sys.stdout.write(to_text(result))
+        sys.stdout.flush()
+        return int(result.exit_code)
+
+
+def failed(error: PipelineError, window: Window) -> Result:
+    """Make the result of an audit that could not be done."""
+    return Result(
+        run_id=uuid.uuid4().hex[:12],
+        started_at_ms=time.time_ns() // 1_000_000,
+        seconds=0.0,
+        places={},
+        window=window,
+        coverage=[],
+        counts=Counts(),
+        findings=[],
+        could_not_tell=[str(error)],
+        notes=[],
+        ids=None,
+        dead_letters={},
+        hours=[],
+        record_hours=[],
+        flushes=[],
+        references_offsets={},
+    )
