@@ -100,7 +100,7 @@ class Copies:
 
     def dead_letters(self, messages: list[Message]) -> None:
         """Let these be the dead letters."""
-        records = [ToProduce(value=one.value(), key=one.key(), headers=dict(one.headers() or [])) for one in messages  # type: ignore[arg-type]]
+        records = [ToProduce(value=one.value(), key=one.key(), headers=dict(one.headers() or [])) for one in messages]  # type: ignore[arg-type]
         self._copy("dead", "DEAD_LETTERS_TOPIC", records)
 
 
