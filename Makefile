@@ -51,7 +51,10 @@ up: setup  ## start Kafka and S3, create topics and bucket, keep them running
 down: setup  ## stop what `make up` started
 	$(BIN)/python -m deploy.local down
 
-.PHONY: audit
+.PHONY: table audit
+table: setup pipeline-jars  ## bring the Iceberg table up to date with what `make up` started, and query it
+	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline materialize --show $(ARGS)
+
 audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--last 1h --table'
 	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
 

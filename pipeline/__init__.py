@@ -1,4 +1,4 @@
-"""Everything behind the references, on Spark: table, audit, compaction, backfill, activity of users.
+"""Everything behind the references, on Spark: table, audit, backfill, activity of users.
 
     cli.py            python -m pipeline JOB
     config.py         settings of the jobs, beside those of the worker
@@ -12,4 +12,11 @@ The way of the data into the table:
     rows.py               those bytes -> rows of the table, in Arrow
     columns.py            published schemas -> columns
     table.py              Iceberg: created, widened, appended to by compare-and-swap
+    table_rows.py         a row -> the entry that it came from
+
+Beside it:
+
+    audit/            source against files, dead letters and table         jobs/audit.py
+    backfill/         what no committed reference holds, published         jobs/backfill.py, publisher.py
+    activity/         entries and bytes of users, each counted once        jobs/user_activity.py, reference_log.py
 """

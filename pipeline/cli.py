@@ -29,8 +29,10 @@ def main(arguments: list[str] | None = None) -> int:
             from pipeline.jobs import audit  # noqa: PLC0415 - as above
 
             return audit.run(settings, options)
-        job = {"materialize": materialize.run, "user-activity": user_activity.run}[options.job]
-        job(settings, continuous=options.continuous)
+        if options.job == "materialize":
+            materialize.run(settings, continuous=options.continuous, show=options.show)
+        else:
+            user_activity.run(settings, continuous=options.continuous)
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -45,6 +47,9 @@ def _parser() -> argparse.ArgumentParser:
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
     materialize = jobs.add_parser("materialize", help="bring the table up to date with the references topic")
     materialize.add_argument("--continuous", action="store_true", help="go on until stopped")
+    materialize.add_argument(
+        "--show", action="store_true", help="print entries and users of the newest hours at the end"
+    )
     activity = jobs.add_parser("user-activity", help="count entries and bytes per user and hour, per user and day")
     activity.add_argument("--continuous", action="store_true", help="go on until stopped")
     _add_backfill(jobs.add_parser("backfill", help="publish what no committed reference or dead letter holds"))

@@ -184,7 +184,8 @@ class Table:
         except (PySparkException, Py4JJavaError):
             table = self._java()
             now = table.currentSnapshot().snapshotId()
-            if now == table.refs().get(self._branch).snapshotId():
+            branch = table.refs().get(self._branch)
+            if branch is not None and now == branch.snapshotId():
                 return True  # the answer was lost, not the commit
             if now == head:
                 raise

@@ -7,6 +7,7 @@ offsets with a new one. Each micro-batch is one commit of rows and offsets toget
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 import time
 import uuid
@@ -21,9 +22,9 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.columns import plan_of, union_of
-from pipeline.errors import PipelineError
-from pipeline.kafka import Ends, partition_ends, spark_options
+from pipeline.kafka import partition_ends, spark_options
 from pipeline.objects import Objects
+from pipeline.reference_log import require_unbroken
 from pipeline.references import MessageAt, SchemaTexts, decode, share_out
 from pipeline.rows import RowGatherer
 from pipeline.session import open_session
@@ -40,15 +41,27 @@ if TYPE_CHECKING:
 _MESSAGE_COLUMNS = ("partition", "offset", "value")
 
 
-def run(settings: JobSettings, *, continuous: bool) -> None:
-    """Bring the table up to date; with `continuous` go on until stopped.
+_NEWEST_HOURS = """
+SELECT date_trunc('hour', _meta.event_time) AS hour, count(*) AS entries, count(DISTINCT _meta.user) AS users
+FROM {table} GROUP BY 1 ORDER BY 1 DESC LIMIT 10
+"""
+
+
+def run(settings: JobSettings, *, continuous: bool, show: bool = False) -> None:
+    """Bring the table up to date; with `continuous` go on until stopped; with `show` query it at the end.
 
     Blocks until everything there was at the start is in the table.
 
     Raises:
         PipelineError: see `pipeline.errors`.
     """
-    Materialize(open_session(settings, name="materialize"), settings).run(continuous=continuous)
+    spark = open_session(settings, name="materialize")
+    job = Materialize(spark, settings)
+    job.run(continuous=continuous)
+    if show:
+        query = _NEWEST_HOURS.format(table=job.table_name).strip()
+        sys.stdout.write(f"{query}\n")
+        spark.sql(query).show(truncate=False)
 
 
 class Materialize:
@@ -66,6 +79,11 @@ class Materialize:
         self._log = structlog.get_logger("materialize").bind(run=run_id)
         self._position = Position({}, None)
         self._failure: BaseException | None = None
+
+    @property
+    def table_name(self) -> str:
+        """The table, as SQL names it."""
+        return self._table.name
 
     def run(self, *, continuous: bool) -> None:
         """Materialise until everything is in the table, or for ever.
@@ -190,22 +208,3 @@ def advance(offsets: Offsets, messages: Iterable[MessageAt]) -> Offsets:
     for message in messages:
         advanced[message.partition] = max(advanced.get(message.partition, 0), message.offset + 1)
     return advanced
-
-
-def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> None:
-    """Refuse to go on where references are gone that the table does not hold, or the topic is another one.
-
-    Raises:
-        PipelineError: it names the partitions.
-    """
-    gone = [number for number, end in ends.items() if offsets.get(number, end.first) < end.first]
-    if gone:
-        raise PipelineError(
-            f"references of {topic} were deleted before the table had them: partitions {gone} begin at "
-            f"{[ends[number].first for number in gone]}, the table is at {[offsets[number] for number in gone]}"
-        )
-    ahead = [number for number, offset in offsets.items() if number not in ends or offset > ends[number].next]
-    if ahead:
-        raise PipelineError(
-            f"the table is ahead of {topic} in partitions {ahead}: it is not the topic that the table was made from"
-        )
