@@ -36,15 +36,19 @@ image:  ## build the container image (needs a Docker engine)
 	DOCKER_BUILDKIT=1 docker build -t log-partitioner:$(IMAGE_TAG) .
 
 ##@ Kill matrix
-KILL_MATRIX_BACKFILL := .local/kill-matrix-backfill.jsonl
-.PHONY: kill-matrix-backfill
-# Each result is a line of JSON; what has passed is not tried again, so an interrupted run goes on. Delete the file to begin anew.
-kill-matrix-backfill: setup pipeline-jars  ## kill and overtake drivers of the backfill at each point, three times each
-	@mkdir -p .local; touch $(KILL_MATRIX_BACKFILL); export LOGP_TEST_REPEAT=3; failed=0; \
-	tests="$$($(BIN)/python -m pytest --collect-only -q -p no:randomly tests/pipeline/test_backfill.py -k 'killed or overtaken' | grep ::)"; \
+.PHONY: kill-matrix-materialize kill-matrix-backfill
+kill-matrix-materialize: TESTS := tests/pipeline/test_materialize_kills.py
+kill-matrix-materialize:  ## kill and overtake drivers of materialize at each point, three times each
+kill-matrix-backfill: TESTS := tests/pipeline/test_backfill.py
+kill-matrix-backfill:  ## the same for drivers of the backfill
+# Each result is a line of JSON; what has passed is not tried again, so an interrupted run goes on. Delete the file to
+# begin anew.
+kill-matrix-materialize kill-matrix-backfill: setup pipeline-jars
+	@mkdir -p .local; record=.local/$@.jsonl; touch $$record; export LOGP_TEST_REPEAT=3; failed=0; \
+	tests="$$($(BIN)/python -m pytest --collect-only -q -p no:randomly $(TESTS) -k 'killed or overtaken' | grep ::)"; \
 	while IFS= read -r node; do \
-	  if grep -qF "\"test\": \"$$node\", \"passed\": true" $(KILL_MATRIX_BACKFILL); then continue; fi; \
+	  if grep -qF "\"test\": \"$$node\", \"passed\": true" $$record; then continue; fi; \
 	  if $(BIN)/python -m pytest -q -p no:randomly "$$node" </dev/null; then passed=true; else passed=false; failed=1; fi; \
-	  printf '{"at": "%s", "test": "%s", "passed": %s}\n' "$$(date -u +%FT%TZ)" "$$node" "$$passed" >> $(KILL_MATRIX_BACKFILL); \
+	  printf '{"at": "%s", "test": "%s", "passed": %s}\n' "$$(date -u +%FT%TZ)" "$$node" "$$passed" >> $$record; \
 	done <<< "$$tests"; \
 	exit $$failed
