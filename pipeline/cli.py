@@ -10,7 +10,7 @@ import structlog
 
 from pipeline.audit.options import add_audit_arguments
 from pipeline.config import load_all
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, cause_on_executor
 from service.errors import SettingsError
 
 
@@ -38,6 +38,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     except PipelineError as error:
         sys.stderr.write(f"{options.job}: {error}\n")
+        return 2
+    except Exception as error:
+        cause = cause_on_executor(error)
+        if cause is None:
+            raise
+        sys.stderr.write(f"{options.job}: {cause}\n")
         return 2
     return 0
 

@@ -9,6 +9,12 @@ PipelineError
     OvertakenError     another driver has committed in our place: this one stops
 """
 
+from __future__ import annotations
+
+import re
+
+_ON_EXECUTOR = re.compile(r"pipeline\.errors\.\w+Error: (.+)")
+
 
 class PipelineError(Exception):
     """A job cannot go on; the message says why."""
@@ -36,3 +42,9 @@ class TableError(PipelineError):
 
 class OvertakenError(PipelineError):
     """Another driver has committed in the place of this one."""
+
+
+def cause_on_executor(error: BaseException) -> str | None:
+    """Find the message of a PipelineError that was raised on an executor: of Spark's exception only the text tells."""
+    found = _ON_EXECUTOR.search(str(error))
+    return None if found is None else found[1].strip()

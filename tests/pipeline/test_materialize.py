@@ -5,11 +5,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pyspark.sql import types as T
 
 from pipeline.jobs.materialize import Materialize
 from service.audit.equal import canonical
+from service.core.reference import encode_reference
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake
@@ -62,6 +64,23 @@ def test_columns_do_not_depend_on_the_order(
         Materialize(lake.spark, lake.settings).run(continuous=False)
         found.append(sorted_columns(lake.spark.table(lake.table).schema))
     assert found[0] == found[1]
+
+
+def test_missing_object_is_named(
+    conflicting: tuple[Deployment, Places], lake_of: Callable[..., Lake], kafka: KafkaHelper, names: Names
+) -> None:
+    """A reference to an object that is not there: exit code 2, one line that says which, and nothing in the table."""
+    deployment, _ = conflicting
+    reference = deployment.references()[0]
+    location = msgspec.structs.replace(reference.location, object="logs/gone.avro")
+    topic = kafka.create_topic(names.topic("references"), partitions=1)
+    kafka.produce_values(topic, [encode_reference(msgspec.structs.replace(reference, location=location))])
+    lake = lake_of(deployment, LOGP_KAFKA__REFERENCES_TOPIC=topic)
+    job = lake.start("materialize", "materialize")
+    job.wait(grace_s=120)
+    sentence = f"materialize: s3://{deployment.bucket}/logs/gone.avro is referenced and not there"
+    assert (job.exit_code, job.last_lines(1)) == (2, sentence)
+    assert lake.spark.table(lake.table).count() == 0
 
 
 @pytest.fixture(scope="module")
