@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
     _configure_logs()
     try:
         settings = load_all()
-        from pipeline.jobs import backfill, materialize, user_activity  # noqa: PLC0415 - PySpark takes a second to import
+        from pipeline.jobs import backfill, compact, materialize, user_activity  # noqa: PLC0415 - PySpark takes a second to import
 
         if options.job == "backfill":
             backfill.run(settings, backfill.read_options(options))
@@ -29,7 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
             from pipeline.jobs import audit  # noqa: PLC0415 - as above
 
             return audit.run(settings, options)
-        if options.job == "materialize":
+        if options.job == "compact":
+            compact.run(settings)
+        elif options.job == "materialize":
             materialize.run(settings, continuous=options.continuous, show=options.show)
         else:
             user_activity.run(settings, continuous=options.continuous)
@@ -58,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     activity = jobs.add_parser("user-activity", help="count entries and bytes per user and hour, per user and day")
     activity.add_argument("--continuous", action="store_true", help="go on until stopped")
+    jobs.add_parser("compact", help="rewrite small files of hours that the audit has passed, expire snapshots")
     _add_backfill(jobs.add_parser("backfill", help="publish what no committed reference or dead letter holds"))
     add_audit_arguments(jobs.add_parser("audit", help="source against files, dead letters and table: is all there?"))
     return parser

@@ -150,6 +150,16 @@ class AuditSettings(Section):
     )
 
 
+class CompactSettings(Section):
+    """Files and snapshots of the table."""
+
+    files_min: int = Field(4, ge=2, description="Files in one partition (hour and bucket of users) worth rewriting.")
+    snapshots_s: PositiveSeconds = Field(86_400, description="Seconds that snapshots, and files only they have, stay.")
+    branches_s: PositiveSeconds = Field(
+        86_400, description="Seconds after which the branch of a driver is taken for that of a dead one."
+    )
+
+
 class PipelineSettings(BaseSettings):
     """All settings of the jobs that are not the worker's."""
 
@@ -161,6 +171,7 @@ class PipelineSettings(BaseSettings):
     materialize: MaterializeSettings = MaterializeSettings()
     audit: AuditSettings = AuditSettings()
     activity: ActivitySettings = ActivitySettings()
+    compact: CompactSettings = CompactSettings()
     backfill: BackfillSettings = BackfillSettings()
 
 

@@ -33,6 +33,7 @@ FORMAT = "1"
 PROPERTY_FORMAT = "log-partitioner.format"
 PROPERTY_TOPIC = "log-partitioner.references-topic"
 SUMMARY_OFFSETS = "log-partitioner.references-offsets"
+SUMMARY_CARRIED = "log-partitioner.references-offsets-carried"  # by a rewrite, from before it
 SUMMARY_ENTRIES = "log-partitioner.entries"
 _MAIN = "main"
 _ATTEMPTS = 10
@@ -114,17 +115,21 @@ class Table:
     # What it holds.
 
     def position(self) -> Position:
-        """Read up to which offsets the table holds everything: the newest that its history says."""
+        """Read up to which offsets the table holds everything: the newest that its history says.
+
+        What a rewrite carried counts only where the append that said so first is expired.
+        """
         table = self._java()
         head = table.currentSnapshot()
-        snapshot = head
+        snapshot, carried = head, None
         while snapshot is not None:
             text = snapshot.summary().get(SUMMARY_OFFSETS)
             if text is not None:
-                return Position(_parse_offsets(text), head.snapshotId())
+                return Position(parse_offsets(text), head.snapshotId())
+            carried = carried or snapshot.summary().get(SUMMARY_CARRIED)
             parent = snapshot.parentId()
             snapshot = None if parent is None else table.snapshot(parent)
-        return Position({}, None if head is None else head.snapshotId())
+        return Position(parse_offsets(carried or "{}"), None if head is None else head.snapshotId())
 
     def holds(self, references: list[Reference]) -> set[str]:
         """Say which of these references the table has rows of, by id; reads only the hours that they are of."""
@@ -156,7 +161,7 @@ class Table:
             head = self._take_head(base)
             (
                 rows.writeTo(f"{self.name}.branch_{self._branch}")
-                .option(f"snapshot-property.{SUMMARY_OFFSETS}", _format_offsets(offsets))
+                .option(f"snapshot-property.{SUMMARY_OFFSETS}", format_offsets(offsets))
                 .option(f"snapshot-property.{SUMMARY_ENTRIES}", entries)
                 .append()
             )
@@ -208,9 +213,11 @@ def _moment(time_us: int) -> Column:
     return F.timestamp_micros(F.lit(time_us))
 
 
-def _format_offsets(offsets: Offsets) -> str:
+def format_offsets(offsets: Offsets) -> str:
+    """Write offsets for a summary; `parse_offsets` is its pair."""
     return json.dumps({str(partition): offset for partition, offset in sorted(offsets.items())})
 
 
-def _parse_offsets(text: str) -> Offsets:
+def parse_offsets(text: str) -> Offsets:
+    """Read offsets from a summary."""
     return {int(partition): offset for partition, offset in json.loads(text).items()}

@@ -1,0 +1,139 @@
+"""The table kept in shape: small files to large ones, old snapshots and the branches of dead drivers to nothing.
+
+Every rewrite says in its summary up to which offsets the table held everything when it began, so that expiry may take
+the snapshot that said so first (DESIGN 8). A rewrite never says more than was true: materialize may go on beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pyspark.sql import functions as F
+
+from pipeline.session import CATALOG
+from pipeline.table import SUMMARY_CARRIED, SUMMARY_OFFSETS, format_offsets, parse_offsets
+from service.core.avro_schema import META
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from pipeline.table import Offsets, Position
+
+_HOUR_US = 3600 * 1_000_000
+_HOUR = f"partition.`{META}.event_time_hour`"
+
+
+class FileHour(NamedTuple):
+    """An hour of the table (hours since 1970, UTC): its files by partition, at most, and the offsets it comes from.
+
+    Everything in the hour came from references below `offsets`.
+    """
+
+    hour: int
+    files_per_partition: int
+    offsets: Offsets
+
+
+class Rewritten(NamedTuple):
+    """Files that were rewritten, and those that took their place."""
+
+    files_before: int
+    files_after: int
+
+
+class Upkeep:
+    """Keeps one table in shape. `table` is its name in SQL, such as lake.logs.entries."""
+
+    def __init__(self, spark: SparkSession, table: str) -> None:
+        self._spark = spark
+        self._table = table
+        self._name = table.removeprefix(f"{CATALOG}.")
+
+    def file_hours(self) -> list[FileHour]:
+        """List the hours that have files, with what they come from; reads metadata only."""
+        told = self._offsets_told()
+        files = self._spark.sql(
+            f"SELECT snapshot_id, data_file.{_HOUR} AS hour, data_file.partition AS place "
+            f"FROM {self._table}.entries WHERE status < 2"
+        )
+        places = files.groupBy("hour", "place").agg(
+            F.count("*").alias("files"), F.collect_set("snapshot_id").alias("ids")
+        )
+        hours = places.groupBy("hour").agg(F.max("files").alias("files"), F.flatten(F.collect_list("ids")).alias("ids"))
+        return [FileHour(row["hour"], row["files"], told.latest(row["ids"])) for row in hours.collect()]
+
+    def _offsets_told(self) -> _Told:
+        snapshots = self._spark.sql(
+            f"SELECT snapshot_id, coalesce(summary['{SUMMARY_OFFSETS}'], summary['{SUMMARY_CARRIED}']) AS offsets "
+            f"FROM {self._table}.snapshots ORDER BY committed_at"
+        )
+        return _Told({row["snapshot_id"]: parse_offsets(row["offsets"] or "{}") for row in snapshots.collect()})
+
+    def rewrite(self, hours: Iterable[int], *, position: Position) -> Rewritten:
+        """Rewrite the files of these hours, where a partition has more than one; one commit.
+
+        Safe beside appends: Iceberg commits it on top of what was appended meanwhile.
+        """
+        jvm = self._jvm()
+        expressions = jvm.org.apache.iceberg.expressions.Expressions
+        wanted = expressions.alwaysFalse()
+        for hour in hours:
+            begins = expressions.greaterThanOrEqual(f"{META}.event_time", hour * _HOUR_US)
+            ends = expressions.lessThan(f"{META}.event_time", (hour + 1) * _HOUR_US)
+            wanted = getattr(expressions, "or")(wanted, getattr(expressions, "and")(begins, ends))
+        action = jvm.org.apache.iceberg.spark.actions.SparkActions.get(self._spark._jsparkSession)  # noqa: SLF001
+        done = (
+            action.rewriteDataFiles(self._java())
+            .filter(wanted)
+            .option("min-input-files", "2")
+            .snapshotProperty(SUMMARY_CARRIED, format_offsets(position.offsets))
+            .execute()
+        )
+        return Rewritten(done.rewrittenDataFilesCount(), done.addedDataFilesCount())
+
+    def drop_branches(self, *, before_ms: int) -> list[str]:
+        """Drop branches whose newest snapshot is older than this: their drivers are gone; gives their names."""
+        stale = self._spark.sql(
+            f"SELECT r.name FROM {self._table}.refs r JOIN {self._table}.snapshots s ON r.snapshot_id = s.snapshot_id "
+            "WHERE r.type = 'BRANCH' AND r.name <> 'main' AND unix_millis(s.committed_at) < :before",
+            args={"before": before_ms},
+        )
+        names = [row["name"] for row in stale.collect()]
+        for name in names:
+            self._spark.sql(f"ALTER TABLE {self._table} DROP BRANCH IF EXISTS `{name}`")
+        return names
+
+    def expire(self, *, before_ms: int) -> None:
+        """Expire snapshots that are older than this, and delete the files that only they had.
+
+        The newest that tells the table's offsets stays: it is the table's head, or a rewrite behind it carries them.
+        """
+        self._spark.sql(
+            f"CALL {CATALOG}.system.expire_snapshots(table => '{self._name}', "
+            f"older_than => timestamp_millis({before_ms}L), retain_last => 1)"
+        )
+
+    def _java(self) -> Any:
+        session = self._spark._jsparkSession  # noqa: SLF001 - py4j is the way in
+        return self._jvm().org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, self._table)
+
+    def _jvm(self) -> Any:
+        return self._spark._jvm  # noqa: SLF001 - py4j is the way in
+
+
+class _Told:
+    """Up to which offsets each snapshot holds everything, the oldest first."""
+
+    def __init__(self, by_snapshot: dict[int, Offsets]) -> None:
+        self._by_snapshot = by_snapshot
+        # What is expired is older than every snapshot that is left, and holds no more.
+        self._of_expired = next((offsets for offsets in by_snapshot.values() if offsets), {})
+
+    def latest(self, snapshot_ids: Iterable[int]) -> Offsets:
+        """Give the offsets below which everything is that these snapshots have added."""
+        latest: Offsets = {}
+        for snapshot_id in snapshot_ids:
+            for partition, offset in self._by_snapshot.get(snapshot_id, self._of_expired).items():
+                latest[partition] = max(latest.get(partition, 0), offset)
+        return latest

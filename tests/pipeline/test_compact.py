@@ -1,0 +1,113 @@
+"""Compaction: only hours that the audit has passed, no entry changed, and safe beside a driver that appends."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from pipeline.audit.auditor import Auditor, Options
+from pipeline.audit.result import Window
+from pipeline.errors import PipelineError
+from pipeline.jobs.compact import Compact, PassedHour, choose, utc_hours
+from pipeline.jobs.materialize import Materialize
+from pipeline.table import Table
+from pipeline.upkeep import FileHour
+from service.audit.equal import canonical
+from tests.integration.harness import Deployment
+from tests.integration.one_worker import run_through
+from tests.pipeline.conftest import Lake
+from tests.pipeline.readback import Places, read_table
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+HOURS = 2
+NOW_S = int(time.time()) // 3600 * 3600
+DRIVER = str(Path(__file__).parent / "stopping_driver.py")
+POINT = "between data files and table commit"
+SMALL = {"PIPELINE_MATERIALIZE__REFERENCES_MAX": "6", "PIPELINE_COMPACT__FILES_MIN": "2"}
+SOON = {"PIPELINE_COMPACT__SNAPSHOTS_S": "0.001"}
+
+
+@pytest.fixture(scope="module")
+def delivered(
+    kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Deployment, Places]]:
+    """One worker's work in several transactions: two hours, six users."""
+    root = tmp_path_factory.mktemp("compact")
+    entries = [
+        {"user": f"user-{at % 6}", "time": (NOW_S - 7200 + 3600 * (at % HOURS)) * 1000, "n": at} for at in range(120)
+    ]
+    records = [ToProduce(value=json.dumps(entry).encode(), partition=at % 6) for at, entry in enumerate(entries)]
+    with Deployment(kafka=kafka, s3=s3, names=Names("compact"), root=root) as deployment:
+        written = run_through(deployment, records, LOGP_FLUSH__ENTRIES_MAX="30")
+        yield deployment, {(*place, 0): canonical(entry) for place, entry in zip(written, entries, strict=True)}
+
+
+def test_hours_that_have_passed_are_rewritten(
+    delivered: tuple[Deployment, Places], lake_of: Callable[..., Lake]
+) -> None:
+    """Nothing without a verdict; with clean ones every hour, once; entries, offsets and a later run as before."""
+    deployment, expected = delivered
+    lake = lake_of(deployment, **SMALL, **SOON)
+    Materialize(lake.spark, lake.settings).run(continuous=False)
+    before = position_of(lake)
+    assert Compact(lake.spark, lake.settings).run().hours == []
+    everything = Options(Window(from_ms=None, until_ms=None, padding_s=600), verdicts=True)
+    assert Auditor(lake.spark, lake.settings, everything).run().exit_code == 0
+
+    done = Compact(lake.spark, lake.settings).run()
+    assert (len(done.hours), done.files_after < done.files_before) == (HOURS, True)
+    assert (read_table(lake), position_of(lake)) == (expected, before)
+    assert lake.spark.sql(f"SELECT * FROM {lake.table}.snapshots").count() == 1
+
+    assert Compact(lake.spark, lake.settings).run().hours == []
+    Materialize(lake.spark, lake.settings).run(continuous=False)
+    assert (read_table(lake), position_of(lake)) == (expected, before)
+
+
+def test_compaction_beside_a_driver_that_appends(
+    delivered: tuple[Deployment, Places], lake_of: Callable[..., Lake]
+) -> None:
+    """A rewrite between a driver's data files and its commit: the driver writes them again, each entry once."""
+    deployment, expected = delivered
+    lake = lake_of(deployment, **SMALL)
+    driver = lake.start("appending", POINT, "3", program=(DRIVER,))
+    driver.wait_for_line(f"stopped at {POINT}", timeout_s=120)
+    compact = Compact(lake.spark, lake.settings)
+    hours = [one.hour for one in compact.upkeep.file_hours()]
+    rewritten = compact.upkeep.rewrite(hours, position=compact.table.position())
+    os.killpg(driver.pid, signal.SIGCONT)
+    driver.wait(grace_s=120)
+    assert (driver.exit_code, rewritten.files_before > rewritten.files_after > 0) == (0, True), driver.last_lines()
+    assert read_table(lake) == expected
+
+
+def test_choose_takes_what_verdicts_cover() -> None:
+    """Enough files, a clean verdict, and nothing from references behind it."""
+    files = [FileHour(1, 5, {0: 10}), FileHour(2, 5, {0: 11}), FileHour(3, 1, {0: 1}), FileHour(4, 5, {0: 1})]
+    passed = [PassedHour(1, {0: 10}), PassedHour(2, {0: 10}), PassedHour(3, {0: 10})]
+    assert choose(files, passed, files_min=2) == [1]
+    assert choose([FileHour(1, 5, {0: 10, 1: 1})], passed, files_min=2) == []
+
+
+def test_utc_hours_of_a_zone() -> None:
+    """An hour of Berlin is one of UTC, the one that comes twice is two, and one of India is none."""
+    epoch = int(datetime(2026, 3, 4, 5, tzinfo=UTC).timestamp()) // 3600
+    berlin = ZoneInfo("Europe/Berlin")
+    assert utc_hours("2026-03-04", 6, berlin) == {epoch}
+    assert len(utc_hours("2026-10-25", 2, berlin)) == 2
+    with pytest.raises(PipelineError, match="Asia/Kolkata"):
+        utc_hours("2026-03-04", 6, ZoneInfo("Asia/Kolkata"))
+
+
+def position_of(lake: Lake) -> dict[int, int]:
+    """Give the offsets that the table tells."""
+    topic = lake.settings.worker.kafka.references_topic
+    return Table(lake.spark, lake.settings.pipeline.table, topic=topic, branch="none").position().offsets
