@@ -86,7 +86,7 @@ class JarSet:
             return
         differing = set(expected.splitlines()) ^ set(found.splitlines())
         names = ", ".join(sorted({line.split()[1] for line in differing}))
-        raise StackError(f"Refused, because they differ from {self.lock}: {names}.")
+        raise StackError(f"Refused, because they differ from {self.lock.name}: {names}.")
 
 
 def _digests(directory: Path) -> str:

@@ -1,4 +1,4 @@
-"""Everything behind the references, on Spark: table, audit, backfill, activity of users.
+"""Everything behind the references, on Spark: table, audit, compaction, backfill, activity of users.
 
     cli.py            python -m pipeline JOB
     config.py         settings of the jobs, beside those of the worker
@@ -17,6 +17,7 @@ The way of the data into the table:
 Beside it:
 
     audit/            source against files, dead letters and table         jobs/audit.py
+    upkeep.py         small files to large ones, old snapshots             jobs/compact.py
     backfill/         what no committed reference holds, published         jobs/backfill.py, publisher.py
     activity/         entries and bytes of users, each counted once        jobs/user_activity.py, reference_log.py
 """
