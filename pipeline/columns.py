@@ -17,7 +17,7 @@ A table has at most so many columns as its settings say. Fields beyond stand tog
 text: a hostile client can fill the table's columns, but neither grow it without bound nor lose a value of anybody.
 
 Names are the original ones; `escape` keeps them apart from each other and from what SQL, Iceberg and the rules above
-use. `path_of` reads a column's name back.
+use. `parse_column_name` reads a column's name back.
 """
 
 from __future__ import annotations

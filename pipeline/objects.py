@@ -10,11 +10,11 @@ import hashlib
 import time
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
     from service.config import S3Settings
     from service.core.reference import Location
+
+Asked = TypeVar("Asked")
+Given = TypeVar("Given")
 
 _NOT_FOUND = ("404", "NoSuchKey", "NotFound")
 _SHA256_METADATA = "lp-sha256"
@@ -91,14 +94,7 @@ class Objects:
         Raises:
             ObjectError: as `read`.
         """
-        source = iter(locations)
-        with ThreadPoolExecutor(self._threads, thread_name_prefix="objects") as pool:
-            waiting = [pool.submit(self.read, location) for location in islice(source, 2 * self._threads)]
-            waiting.reverse()
-            while waiting:
-                content = waiting.pop().result()
-                waiting[:0] = [pool.submit(self.read, location) for location in islice(source, 1)]
-                yield content
+        return self._ahead(self.read, locations)
 
     def fetch(self, address: Address) -> Stored | None:
         """Read an object as it is now, whatever a reference says of it; None where there is none.
@@ -127,13 +123,16 @@ class Objects:
             except ObjectError as error:
                 return error
 
-        source = iter(addresses)
+        return self._ahead(fetch, addresses)
+
+    def _ahead(self, take: Callable[[Asked], Given], asked: Iterable[Asked]) -> Iterator[Given]:
+        source = iter(asked)
         with ThreadPoolExecutor(self._threads, thread_name_prefix="objects") as pool:
-            waiting = deque(pool.submit(fetch, address) for address in islice(source, 2 * self._threads))
+            waiting = deque(pool.submit(take, one) for one in islice(source, 2 * self._threads))
             while waiting:
-                stored = waiting.popleft().result()
-                waiting.extend(pool.submit(fetch, address) for address in islice(source, 1))
-                yield stored
+                given = waiting.popleft().result()
+                waiting.extend(pool.submit(take, one) for one in islice(source, 1))
+                yield given
 
     def create(self, bucket: str, key: str, body: bytes, metadata: Mapping[str, str]) -> StoredObject:
         """Create an object, as the worker does: under a condition and with a checksum; one that is there stays.

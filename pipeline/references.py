@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pipeline.errors import PipelineError
-from service.core.reference import Reference, decode_reference
+from service.core.reference import Reference, decode_reference, encode_reference
 
 if TYPE_CHECKING:
     from pipeline.objects import Objects
@@ -79,6 +79,12 @@ def share_out(references: Iterable[Reference], *, tasks: int) -> list[list[Refer
         share.append(reference)
         shares[at] = work + _work(reference), share
     return [share for _, share in shares if share]
+
+
+def encode_for_reading(reference: Reference) -> bytes:
+    """Encode a reference without what reading its rows does not need, which is most of its bytes."""
+    schema = msgspec.structs.replace(reference.schema, text=None)
+    return encode_reference(msgspec.structs.replace(reference, schema=schema, field_counts={}))
 
 
 def _work(reference: Reference) -> int:

@@ -45,13 +45,12 @@ class RowGatherer:
         Raises:
             ObjectError: it is not the Avro file that the reference describes.
         """
-        where = f"s3://{reference.location.bucket}/{reference.location.object}"
-        rows, schema_text = read_rows(content, where)
+        rows, schema_text = read_referenced_rows(content, reference)
         reference_id = reference.reference_id
-        if len(rows) != reference.entries:
-            raise ObjectError(f"{where} holds {len(rows)} entries, reference {reference_id} says {reference.entries}")
         if fingerprint_of(schema_text) != reference.schema.fingerprint:
-            raise ObjectError(f"{where} was not written with the schema that reference {reference_id} names")
+            raise ObjectError(
+                f"{_name_of(reference)} was not written with the schema that reference {reference_id} names"
+            )
         plan = self._plans.get(schema_text)
         if plan is None:
             plan = self._plans[schema_text] = plan_of(schema_text).fit(self._columns_of_table)
@@ -109,6 +108,24 @@ def _rest_of(row: Row, fields: tuple[FieldPlan, ...]) -> str | None:
 def _meta(meta: Row) -> Row:
     meta["timestamp"] *= 1000  # from milliseconds to the table's microseconds
     return meta
+
+
+def read_referenced_rows(content: bytes, reference: Reference) -> tuple[list[Row], str]:
+    """Read the rows of what a reference points to, as `read_rows` does; as many as it says.
+
+    Raises:
+        ObjectError: it is no Avro file, or broken, or has another number of rows.
+    """
+    where = _name_of(reference)
+    rows, schema_text = read_rows(content, where)
+    if len(rows) != reference.entries:
+        said = f"reference {reference.reference_id} says {reference.entries}"
+        raise ObjectError(f"{where} holds {len(rows)} entries, {said}")
+    return rows, schema_text
+
+
+def _name_of(reference: Reference) -> str:
+    return f"s3://{reference.location.bucket}/{reference.location.object}"
 
 
 def read_rows(content: bytes, where: str) -> tuple[list[Row], str]:

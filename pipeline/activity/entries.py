@@ -10,18 +10,16 @@ from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import msgspec
 import pyarrow as pa
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.errors import ObjectError
 from pipeline.objects import Objects
-from pipeline.rows import read_rows
+from pipeline.rows import read_referenced_rows
 from service.audit.decode import Decoder
 from service.audit.published_schema import PublishedSchema
 from service.core.avro_schema import META
-from service.core.reference import Reference, decode_reference, encode_reference
+from service.core.reference import Reference, decode_reference
 
 if TYPE_CHECKING:
     from pipeline.config import ActivitySettings
@@ -52,12 +50,6 @@ class Reading(NamedTuple):
     activity: ActivitySettings
 
 
-def encode_for_reading(reference: Reference) -> bytes:
-    """Encode a reference without what reading its entries does not need, which is most of its bytes."""
-    schema = msgspec.structs.replace(reference.schema, text=None)
-    return encode_reference(msgspec.structs.replace(reference, schema=schema, field_counts={}))
-
-
 def read_entries(
     numbers: Iterable[pa.RecordBatch], *, encoded: list[list[bytes]], reading: Reading
 ) -> Iterator[pa.RecordBatch]:
@@ -82,11 +74,7 @@ def entries_of(reference: Reference, content: bytes, reading: Reading) -> Iterat
     Raises:
         ObjectError: they are not what the reference describes.
     """
-    where = f"s3://{reference.location.bucket}/{reference.location.object}"
-    rows, schema_text = read_rows(content, where)
-    if len(rows) != reference.entries:
-        said = f"reference {reference.reference_id} says {reference.entries}"
-        raise ObjectError(f"{where} holds {len(rows)} entries, {said}")
+    rows, schema_text = read_referenced_rows(content, reference)
     restore = _schema_of(schema_text, reading.input).restore
     by_roots = reading.activity.identity == "root"
     user, date, hour = reference.partition.user, reference.partition.date, reference.partition.hour

@@ -25,11 +25,11 @@ from pipeline.columns import plan_of, union_of
 from pipeline.kafka import partition_ends, spark_options
 from pipeline.objects import Objects
 from pipeline.reference_log import require_unbroken
-from pipeline.references import MessageAt, SchemaTexts, decode, share_out
+from pipeline.references import MessageAt, SchemaTexts, decode, encode_for_reading, share_out
 from pipeline.rows import RowGatherer
 from pipeline.session import open_session
 from pipeline.table import Offsets, Position, Table
-from service.core.reference import Reference, decode_reference, encode_reference
+from service.core.reference import Reference, decode_reference
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -166,7 +166,7 @@ class Materialize:
     def _read(self, references: list[Reference], schema: T.StructType) -> DataFrame:
         """Give the rows of these references; they are read where the frame is written."""
         shares = share_out(references, tasks=self._spark.sparkContext.defaultParallelism)
-        encoded = [[encode_reference(reference) for reference in share] for share in shares]
+        encoded = [[encode_for_reading(reference) for reference in share] for share in shares]
         read = partial(
             read_shares,
             encoded=encoded,

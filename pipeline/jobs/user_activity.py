@@ -18,13 +18,13 @@ import structlog
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pipeline.activity.entries import ENTRIES, Reading, encode_for_reading, read_entries
+from pipeline.activity.entries import ENTRIES, Reading, read_entries
 from pipeline.activity.stages import DAY_KEY, DAYS, HOUR_KEY, HOURS, update_days, update_hours
 from pipeline.activity.tables import StateTable
 from pipeline.errors import OvertakenError, TableError
 from pipeline.kafka import Ends, partition_ends
 from pipeline.reference_log import Offsets, ReferenceLog, is_behind, require_unbroken
-from pipeline.references import decode, share_out
+from pipeline.references import decode, encode_for_reading, share_out
 from pipeline.session import open_session
 
 if TYPE_CHECKING:

@@ -3,55 +3,25 @@
 Whoever started it sees the line `stopped at POINT` in its output, and then kills it or lets it go on.
 """
 
-import functools
-import os
-import signal
 import sys
-from collections.abc import Callable
-from typing import Any
 
 from pipeline.backfill.publish import Publication
 from pipeline.cli import main
 from pipeline.jobs.backfill import Backfill
 from pipeline.publisher import Publisher
+from tests.pipeline.stopping import Point, stop_at
 
-Method = Callable[..., Any]
 # Where the driver stops: before or after a call of this method, and which call.
-POINTS: dict[str, tuple[type, str, bool, int]] = {
-    "before the upload": (Backfill, "_write", True, 1),
-    "between upload and manifest": (Backfill, "_write_outbox", True, 1),
-    "between manifest and first transaction": (Backfill, "publish", True, 1),
-    "inside an open transaction": (Publisher, "_end", True, 2),
-    "between two transactions": (Publisher, "commit", False, 1),
-    "after the last transaction": (Publication, "_await_visible", True, 1),
+POINTS: dict[str, Point] = {
+    "before the upload": Point(Backfill, "_write"),
+    "between upload and manifest": Point(Backfill, "_write_outbox"),
+    "between manifest and first transaction": Point(Backfill, "publish"),
+    "inside an open transaction": Point(Publisher, "_end", call=2),
+    "between two transactions": Point(Publisher, "commit", is_before=False),
+    "after the last transaction": Point(Publication, "_await_visible"),
 }
 
 
-def stop_at(point: str) -> None:
-    """Make the driver stop there."""
-    owner, name, is_before, call = POINTS[point]
-    method: Method = getattr(owner, name)
-    calls = 0
-
-    @functools.wraps(method)
-    def stopping(*args: Any, **kwargs: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if is_before and calls == call:
-            _stop(point)
-        result = method(*args, **kwargs)
-        if not is_before and calls == call:
-            _stop(point)
-        return result
-
-    setattr(owner, name, stopping)
-
-
-def _stop(point: str) -> None:
-    print(f"stopped at {point}", flush=True)
-    os.killpg(os.getpgrp(), signal.SIGSTOP)
-
-
 if __name__ == "__main__":
-    stop_at(sys.argv[1])
+    stop_at(sys.argv[1], POINTS[sys.argv[1]])
     sys.exit(main(["backfill", *sys.argv[2:]]))
