@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CATALOG = "lake"
 _SQLITE_BUSY_MS = 30_000
+_RETAINED = "10"
 
 
 def open_session(settings: JobSettings, *, name: str) -> SparkSession:
@@ -41,6 +42,12 @@ def _properties(settings: JobSettings) -> dict[str, str]:
         "spark.jars": ",".join(str(jar) for jar in find_jars(settings.pipeline.spark.jars_directory)),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Without the page nobody reads what is kept for it: 1,000 plans of an audit are hundreds of MB of a driver that
+        # runs for weeks.
+        **dict.fromkeys(
+            ("spark.ui.retainedJobs", "spark.ui.retainedStages", "spark.sql.ui.retainedExecutions"), _RETAINED
+        ),
+        "spark.ui.retainedTasks": "100",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",

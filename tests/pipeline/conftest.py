@@ -55,7 +55,7 @@ def pipeline_variables(root: Path) -> dict[str, str]:
     return {
         "PIPELINE_CATALOG__URI": str(root / "catalog.db"),
         "PIPELINE_SPARK__MASTER": "local[2]",
-        "PIPELINE_SPARK__DRIVER_MEMORY": "1g",
+        "PIPELINE_SPARK__DRIVER_MEMORY": "2g",
         "PIPELINE_SPARK__JARS_DIRECTORY": str(ensure_pipeline_jars(REPOSITORY)),
         "PIPELINE_SPARK__PROPERTIES": '{"spark.sql.shuffle.partitions": "2"}',
         "PIPELINE_TABLE__USER_BUCKETS": "2",
