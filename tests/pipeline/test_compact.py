@@ -39,10 +39,11 @@ SOON = {"PIPELINE_COMPACT__SNAPSHOTS_S": "0.001"}
 def delivered(
     kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[Deployment, Places]]:
-    """One worker's work in several transactions: two hours, six users."""
+    """One worker's work in several transactions: two hours, six users, both hours in every partition."""
     root = tmp_path_factory.mktemp("compact")
     entries = [
-        {"user": f"user-{at % 6}", "time": (NOW_S - 7200 + 3600 * (at % HOURS)) * 1000, "n": at} for at in range(120)
+        {"user": f"user-{at % 6}", "time": (NOW_S - 7200 + 3600 * (at // 6 % HOURS)) * 1000, "n": at}
+        for at in range(120)
     ]
     records = [ToProduce(value=json.dumps(entry).encode(), partition=at % 6) for at, entry in enumerate(entries)]
     with Deployment(kafka=kafka, s3=s3, names=Names("compact"), root=root) as deployment:

@@ -1,0 +1,438 @@
+"""Everything that a worker has delivered, as a copy that faults are planted into.
+
+A fault is a function that changes a `Delivered` and gives what the audit must say of it: `Expected`. Each takes
+references that no other has touched, so that all of them can be in one copy.
+"""
+
+import dataclasses
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import fastavro
+from msgspec.structs import replace
+
+from pipeline.audit.result import Example, Kind
+from pipeline.rows import read_rows
+from service.core.container import SYNC_BYTES, block, header
+from service.core.reference import (
+    Checksum,
+    FlushRecord,
+    Reference,
+    SourceRange,
+    encode_flush_record,
+    encode_reference,
+)
+from tests.integration.harness import Deployment
+from tests.stack.kafka_helper import ToProduce
+from tests.stack.names import Names
+
+Row = dict[str, Any]
+_SYNC = b"\x5a" * SYNC_BYTES
+_HOUR_US = 3_600_000_000
+
+
+class Expected(NamedTuple):
+    """One finding: its kind, what it names, and the offsets that it reaches over, as (partition, first, last).
+
+    Without offsets it is found in full audits only.
+    """
+
+    kind: Kind
+    what: tuple[object, ...]
+    reach: tuple[tuple[int, int, int], ...] = ()
+    count: int = 1
+
+
+def named_by(kind: Kind, example: Example) -> tuple[object, ...]:
+    """Give what an example names, as `Expected.what` does."""
+    if kind.startswith("object"):
+        return (example.object,)
+    if kind is Kind.REFERENCE_MISSING:
+        return (example.batch_id,)
+    if kind.startswith("reference"):
+        return (example.reference_id or example.batch_id,)
+    if kind.startswith("flush"):
+        return (example.partition, example.offset)
+    return (example.partition, example.offset, example.index)
+
+
+class Delivered:
+    """References, flush records, dead letters, objects; `publish` writes them to topics and a bucket of their own."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self.references = {one.reference_id: one for one in deployment.references()}
+        self.again: list[Reference] = []
+        self.flushes = deployment.flush_records()
+        self.letters = [
+            ToProduce(value=one.value(), key=one.key(), headers=dict(one.headers() or []))  # type: ignore[arg-type]
+            for one in deployment.dead_letters()
+        ]
+        s3, bucket = deployment.s3, deployment.bucket
+        self.objects = {key: s3.read(bucket, key) for key in s3.keys(bucket)}
+        self._free = sorted(self.references.values(), key=lambda one: one.location.object)
+
+    def publish(self, names: Names) -> dict[str, str]:
+        """Write everything; gives the settings of who audits it."""
+        s3, kafka = self._deployment.s3, self._deployment.kafka
+        bucket = s3.create_bucket(names.bucket())
+        for key, data in self.objects.items():
+            s3.client.put_object(Bucket=bucket, Key=key, Body=data)
+        references = [
+            replace(one, location=replace(one.location, bucket=bucket))
+            for one in (*self.references.values(), *self.again)
+        ]
+        written = {
+            "REFERENCES_TOPIC": [ToProduce(value=encode_reference(one)) for one in references],
+            "FLUSHES_TOPIC": [ToProduce(value=encode_flush_record(one)) for one in self.flushes],
+            "DEAD_LETTERS_TOPIC": self.letters,
+        }
+        variables = {"LOGP_S3__BUCKET": bucket, "PIPELINE_AUDIT__UNREFERENCED_AGE_S": "0"}
+        for setting, records in written.items():
+            topic = kafka.create_topic(names.topic(setting.partition("_")[0].lower()), partitions=1)
+            kafka.produce(topic, records)
+            variables[f"LOGP_KAFKA__{setting}"] = topic
+        return variables
+
+    def batch(self, number: int) -> str:
+        """The batch id of the n-th flush."""
+        return self.flushes[number].batch_id
+
+    def take(self, **wanted: object) -> Reference:
+        """Give a reference that no fault has had yet.
+
+        By choice it is of a batch (`batch_id`), holds an entry (`place`), or is not of a user (`other_user`).
+        """
+
+        def fits(one: Reference) -> bool:
+            if "batch_id" in wanted and one.batch_id != wanted["batch_id"]:
+                return False
+            if one.partition.user == wanted.get("other_user"):
+                return False
+            return "place" not in wanted or wanted["place"] in places(self.rows_of(one))
+
+        found = next(one for one in self._free if fits(one))
+        self._free.remove(found)
+        return found
+
+    def rows_of(self, reference: Reference) -> list[Row]:
+        """Read a reference's rows."""
+        return read_rows(self.objects[reference.location.object], reference.location.object)[0]
+
+    def put(self, reference: Reference, **changed: Any) -> None:
+        """Let a reference say something else."""
+        self.references[reference.reference_id] = replace(self.references[reference.reference_id], **changed)
+
+    def rewrite(self, reference: Reference, rows: list[Row]) -> None:
+        """Let an object have these rows, and its reference be true to it."""
+        key = reference.location.object
+        text = read_rows(self.objects[key], key)[1]
+        schema = fastavro.parse_schema(json.loads(text))
+        data = io.BytesIO()
+        for row in rows:
+            fastavro.schemaless_writer(data, schema, row)
+        content = header(text, codec="null", sync=_SYNC, metadata={}) + block(
+            len(rows), data.getvalue(), codec="null", sync=_SYNC
+        )
+        times = [row["_meta"]["event_time"] for row in rows]
+        self.objects[key] = content
+        self.state(
+            reference,
+            entries=len(rows),
+            event_time_min_us=min(times),
+            event_time_max_us=max(times),
+            sources=tuple(sources(reference, rows)),
+        )
+
+    def state(self, reference: Reference, **changed: Any) -> None:
+        """Let a reference be true to the bytes of its object, and say this besides."""
+        content = self.objects[reference.location.object]
+        location = replace(
+            reference.location,
+            size=len(content),
+            checksum=Checksum("sha256", hashlib.sha256(content).hexdigest()),
+            etag=None,
+            ranges=((0, len(content)),),
+        )
+        self.put(reference, location=location, **changed)
+
+
+def sources(reference: Reference, rows: list[Row]) -> Iterable[SourceRange]:
+    """Count the rows of each TopicPartition."""
+    for one in reference.sources:
+        offsets = [row["_meta"]["offset"] for row in rows if row["_meta"]["partition"] == one.partition]
+        if offsets:
+            yield replace(one, min_offset=min(offsets), max_offset=max(offsets), entries=len(offsets))
+
+
+def places(rows: Iterable[Row]) -> list[tuple[int, int, int]]:
+    """Give (partition, offset, index) of rows."""
+    return [(row["_meta"]["partition"], row["_meta"]["offset"], row["_meta"]["index"]) for row in rows]
+
+
+def entries(kind: Kind, rows: Iterable[Row]) -> list[Expected]:
+    """Expect this of each of these entries."""
+    return [Expected(kind, place, ((place[0], place[1], place[1]),)) for place in places(rows)]
+
+
+def reach_of(reference: Reference) -> tuple[tuple[int, int, int], ...]:
+    """The offsets of a reference's entries."""
+    return tuple((one.partition, one.min_offset, one.max_offset) for one in reference.sources)
+
+
+def covered_by(flush: FlushRecord) -> tuple[tuple[int, int, int], ...]:
+    """The offsets that a flush record covers."""
+    return tuple(
+        (one.partition, one.first_offset, one.next_offset - 1)
+        for one in flush.topic_partitions
+        if one.first_offset < one.next_offset
+    )
+
+
+# References.
+
+
+def drop_a_reference(world: Delivered) -> list[Expected]:
+    one = world.take(batch_id=world.batch(0))
+    del world.references[one.reference_id]
+    return [
+        *entries(Kind.MISSING, world.rows_of(one)),
+        Expected(Kind.REFERENCE_MISSING, (one.batch_id,), covered_by(world.flushes[0])),
+        Expected(Kind.OBJECT_UNREFERENCED, (one.location.object,)),
+    ]
+
+
+def announce_data_twice(world: Delivered) -> list[Expected]:
+    one = world.take(batch_id=world.batch(1))
+    world.again.append(replace(one, reference_id="another"))
+    return [
+        *entries(Kind.DUPLICATED, world.rows_of(one)),
+        Expected(Kind.REFERENCE_WRONG, (one.batch_id,), covered_by(world.flushes[1])),
+    ]
+
+
+def repeat_a_reference(world: Delivered) -> list[Expected]:
+    one = world.take()
+    world.again.append(one)
+    return [Expected(Kind.REFERENCE_DUPLICATED, (one.reference_id,), reach_of(one))]
+
+
+def state_another_hour(world: Delivered) -> list[Expected]:
+    one = world.take()
+    world.put(one, partition=replace(one.partition, hour=(one.partition.hour + 1) % 24))
+    return entries(Kind.MISPLACED, world.rows_of(one))
+
+
+def state_another_user(world: Delivered) -> list[Expected]:
+    one = world.take()
+    world.put(one, partition=replace(one.partition, user="somebody else"))
+    return entries(Kind.MISPLACED, world.rows_of(one))
+
+
+def state_more_entries(world: Delivered) -> list[Expected]:
+    one = world.take()
+    world.put(one, entries=one.entries + 1)
+    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
+
+
+def state_another_schema(world: Delivered) -> list[Expected]:
+    one = world.take()
+    world.put(one, schema=replace(one.schema, fingerprint="0" * 64))
+    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
+
+
+def state_another_checksum(world: Delivered) -> list[Expected]:
+    one = world.take()
+    world.put(one, location=replace(one.location, checksum=Checksum("sha256", "0" * 64)))
+    return [Expected(Kind.OBJECT_ALTERED, (one.location.object,), reach_of(one))]
+
+
+# Objects.
+
+
+def delete_an_object(world: Delivered) -> list[Expected]:
+    one = world.take()
+    rows = world.rows_of(one)
+    del world.objects[one.location.object]
+    return [
+        *entries(Kind.MISSING, rows),
+        Expected(Kind.OBJECT_MISSING, (one.location.object,), reach_of(one)),
+    ]
+
+
+def cut_an_object(world: Delivered) -> list[Expected]:
+    one = world.take()
+    rows = world.rows_of(one)
+    world.objects[one.location.object] = world.objects[one.location.object][:-40]
+    return [
+        *entries(Kind.MISSING, rows),
+        Expected(Kind.OBJECT_ALTERED, (one.location.object,), reach_of(one)),
+    ]
+
+
+def put_something_else(world: Delivered) -> list[Expected]:
+    one = world.take()
+    rows = world.rows_of(one)
+    world.objects[one.location.object] = b"no Avro at all"
+    world.state(one)
+    return [
+        *entries(Kind.MISSING, rows),
+        Expected(Kind.OBJECT_UNREADABLE, (one.location.object,), reach_of(one)),
+    ]
+
+
+def leave_an_object(world: Delivered) -> list[Expected]:
+    key = next(iter(sorted(world.objects))).rpartition("/")[0] + "/stray.avro"
+    world.objects[key] = b"of a batch that was discarded"
+    return [Expected(Kind.OBJECT_UNREFERENCED, (key,))]
+
+
+# Rows in objects, under references that are true to them.
+
+
+def delete_the_row(world: Delivered, place: tuple[int, int, int]) -> list[Expected]:
+    one = world.take(place=place)
+    rows = world.rows_of(one)
+    gone = rows.pop(places(rows).index(place))
+    world.rewrite(one, rows)
+    return entries(Kind.MISSING, [gone])
+
+
+def delete_a_row(world: Delivered) -> list[Expected]:
+    one = world.take()
+    *rest, gone = world.rows_of(one)
+    world.rewrite(one, rest)
+    return entries(Kind.MISSING, [gone])
+
+
+def repeat_a_row(world: Delivered) -> list[Expected]:
+    one = world.take()
+    rows = world.rows_of(one)
+    world.rewrite(one, [rows[0], *rows])
+    return entries(Kind.DUPLICATED, rows[:1])
+
+
+def move_a_row(world: Delivered) -> list[Expected]:
+    one = world.take()
+    other = world.take(batch_id=one.batch_id, other_user=one.partition.user)
+    moved, *rest = world.rows_of(one)
+    world.rewrite(one, rest)
+    rows = sorted([moved, *world.rows_of(other)], key=lambda row: (row["_meta"]["partition"], row["_meta"]["offset"]))
+    world.rewrite(other, rows)
+    return entries(Kind.MISPLACED, [moved])
+
+
+def alter_a_value(world: Delivered) -> list[Expected]:
+    one = world.take()
+    rows = world.rows_of(one)
+    rows[1]["x"]["y"] = [*rows[1]["x"]["y"], 0]
+    world.rewrite(one, rows)
+    return entries(Kind.ALTERED, rows[1:2])
+
+
+def drop_a_value(world: Delivered) -> list[Expected]:
+    one = world.take()
+    rows = world.rows_of(one)
+    rows[-1]["x"] = None
+    world.rewrite(one, rows)
+    return entries(Kind.ALTERED, rows[-1:])
+
+
+def alter_an_event_time(world: Delivered) -> list[Expected]:
+    one = world.take()
+    rows = world.rows_of(one)
+    time_us = rows[0]["_meta"]["event_time"]
+    rows[0]["_meta"]["event_time"] = time_us + (1 if (time_us + 1) // _HOUR_US == time_us // _HOUR_US else -1)
+    world.rewrite(one, rows)
+    return entries(Kind.META, rows[:1])
+
+
+def alter_an_id(world: Delivered) -> list[Expected]:
+    one = world.take()
+    rows = world.rows_of(one)
+    rows[0]["_meta"]["id"] = "another"
+    world.rewrite(one, rows)
+    return entries(Kind.META, rows[:1])
+
+
+def invent_a_row(world: Delivered) -> list[Expected]:
+    one = world.take()
+    rows = world.rows_of(one)
+    invented = rows[-1] | {"_meta": rows[-1]["_meta"] | {"index": 9}}
+    world.rewrite(one, [*rows, invented])
+    return entries(Kind.UNEXPECTED, [invented])
+
+
+# Dead letters.
+
+
+def drop_a_dead_letter(world: Delivered) -> list[Expected]:
+    return [Expected(Kind.DEAD_LETTER_MISSING, place, reach) for place, reach in _named(world.letters.pop(0))]
+
+
+def repeat_a_dead_letter(world: Delivered) -> list[Expected]:
+    letter = world.letters[1]
+    world.letters.append(letter)
+    return [Expected(Kind.DEAD_LETTER_DUPLICATED, place, reach) for place, reach in _named(letter)]
+
+
+def alter_a_dead_letter(world: Delivered) -> list[Expected]:
+    letter = world.letters[2]
+    world.letters[2] = dataclasses.replace(letter, value=b"{}")
+    return [Expected(Kind.DEAD_LETTER_WRONG, place, reach) for place, reach in _named(letter)]
+
+
+def _named(letter: ToProduce) -> list[tuple[tuple[int, int, int], tuple[tuple[int, int, int], ...]]]:
+    says = {name: value.decode() for name, value in letter.headers.items()}
+    partition, offset = int(says["lp-partition"]), int(says["lp-offset"])
+    indexes = (int(text) for text in says["lp-indexes"].split(","))
+    return [((partition, offset, index), ((partition, offset, offset),)) for index in indexes]
+
+
+# Flush records.
+
+
+def drop_a_flush_record(world: Delivered) -> list[Expected]:
+    return _covered(Kind.FLUSH_GAP, world.flushes.pop(2))
+
+
+def repeat_a_flush_record(world: Delivered) -> list[Expected]:
+    world.flushes.append(world.flushes[-1])
+    return _covered(Kind.FLUSH_OVERLAP, world.flushes[-1])
+
+
+def _covered(kind: Kind, flush: FlushRecord) -> list[Expected]:
+    return [Expected(kind, span[:2], (span,)) for span in covered_by(flush)]
+
+
+Fault = Callable[[Delivered], list[Expected]]
+FAULTS: list[Fault] = [
+    drop_a_reference,
+    announce_data_twice,
+    repeat_a_reference,
+    state_another_hour,
+    state_another_user,
+    state_more_entries,
+    state_another_schema,
+    state_another_checksum,
+    delete_an_object,
+    cut_an_object,
+    put_something_else,
+    leave_an_object,
+    delete_a_row,
+    repeat_a_row,
+    move_a_row,
+    alter_a_value,
+    drop_a_value,
+    alter_an_event_time,
+    alter_an_id,
+    invent_a_row,
+    drop_a_dead_letter,
+    repeat_a_dead_letter,
+    alter_a_dead_letter,
+    drop_a_flush_record,
+    repeat_a_flush_record,
+]
