@@ -72,7 +72,7 @@ def compare(
         F.size("f").alias("in_files"),
         F.size("d").alias("in_dead_letters"),
         (F.size("t") if has_table else F.lit(0)).alias("in_table"),
-        F.col("s.id").alias("id"),
+        _place("id"),
         F.expr("transform(f, r -> r.id)").alias("row_ids"),
         F.expr("transform(f, r -> named_struct('date', r.date, 'hour', r.hour))").alias("row_places"),
         F.expr("transform(d, l -> l.reason)").alias("dead_reasons"),

@@ -31,7 +31,7 @@ class EntryFindings(NamedTuple):
 
 def entry_findings(compared: DataFrame, rows: DataFrame, references: DataFrame) -> EntryFindings:
     """Give the findings of entries; a missing one names the lost reference that it is of, if there is one."""
-    found = compared.select(*ENTRY_KEY, "timestamp_ms", "user", "date", "hour", F.inline("findings"))
+    found = compared.select(*ENTRY_KEY, "timestamp_ms", "user", "date", "hour", "id", F.inline("findings"))
     lost = rows.where("lost").select(
         F.col("reference_id").alias("lost_id"),
         F.coalesce("unread", F.lit(False)).alias("unread"),  # noqa: FBT003

@@ -89,6 +89,7 @@ FINDING = _struct(
     user=T.StringType(),
     date=T.StringType(),
     hour=T.IntegerType(),
+    id=T.StringType(),
     reference_id=T.StringType(),
     object=T.StringType(),
     batch_id=T.StringType(),

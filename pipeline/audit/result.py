@@ -32,6 +32,13 @@ class Verdict(StrEnum):
     COULD_NOT_TELL = "could_not_tell"
 
 
+class Witness(StrEnum):
+    """What the source was compared with."""
+
+    OUTPUTS = "outputs"  # what committed references, dead letters and flush records of this product say
+    CSV = "csv"  # the archive of an older system: the names of `Kind` mean its rows where they say files
+
+
 class Kind(StrEnum):
     """Kinds of findings; the comment says what one of it is, and so what its count counts."""
 
@@ -60,12 +67,15 @@ class Kind(StrEnum):
     TABLE_DUPLICATED = "table_duplicated"  # a surplus row of an entry in the table, beyond those in files
     TABLE_UNEXPECTED = "table_unexpected"  # a row of the table of an entry that the source does not have or is dead
     TABLE_ALTERED = "table_altered"  # a row of the table with values or `_meta` neither of the source nor of a file
+    CSV_BROKEN = "csv_broken"  # a line of the archived CSV that is no row
+    CSV_UNREADABLE = "csv_unreadable"  # a file of the archive that cannot be read to its end as what settings say
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One finding. Everything but the text is None where it is not known or makes no sense for its kind.
 
-    `user`, `date` and `hour` are where the entry belongs; where it stands instead is in the text.
+    `user`, `date` and `hour` are where the entry belongs; where it stands instead is in the text. `id` is its unique
+    id, if settings say where it stands.
     """
 
     text: str
@@ -78,6 +88,7 @@ class Example(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     user: str | None = None
     date: str | None = None
     hour: int | None = None
+    id: str | None = None
     reference_id: str | None = None
     object: str | None = None
     batch_id: str | None = None
@@ -148,6 +159,26 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     flushes: int = 0
     replays_discarded: int = 0
     objects_listed: int | None = None
+
+
+class Archive(msgspec.Struct, frozen=True, kw_only=True):
+    """What was read of an older system's archive, and what of it and of the source cannot be compared.
+
+    rows = rows_compared + rows_without_id + rows_not_judged. `rows_not_judged` have an id that the source, as far as
+    it was read, does not have, and are not of the window by their time, or have none; `rows_dead` are compared, too:
+    rows of entries that must be dead letters, which the older system may have or not.
+    `entries_without_id` are living entries of the window.
+    """
+
+    files: int
+    bytes: int
+    rows: int
+    rows_compared: int
+    rows_dead: int
+    rows_without_id: int
+    rows_not_judged: int
+    broken_lines: int
+    entries_without_id: int
 
 
 class Ids(msgspec.Struct, frozen=True, kw_only=True):
@@ -243,11 +274,13 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     `dead_letters` are entries by reason. `references_offsets` is up to which offset of each partition of the
     references topic everything was taken into account, `table_offsets` up to which the table holds it (None: the
     table was not asked for). `findings` has only kinds that were found, in the order of `Kind`.
+    `against` says which witness this is about; `archive` is what an older system's archive has (None: not asked).
     `flushes` and `hours` are the newest where there were more than the limit: `flushes_left_out`, `hours_left_out`.
     `durations_s` are seconds by step, in their order; they add up to about `seconds`.
     """
 
     version: int = RESULT_VERSION
+    against: Witness = Witness.OUTPUTS
     run_id: str
     started_at_ms: int
     seconds: float
@@ -265,6 +298,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     flushes: list[Flush]
     references_offsets: dict[int, int]
     table_offsets: dict[int, int] | None = None
+    archive: Archive | None = None
     hours_left_out: int = 0
     flushes_left_out: int = 0
     durations_s: dict[str, float] = {}
