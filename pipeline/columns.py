@@ -138,16 +138,25 @@ def plan_of(schema_text: str) -> FilePlan:
     return FilePlan(*_plan_record(type_of(schema), schema["fields"][1:], reserved=RESERVED))
 
 
-def project(present: T.DataType, wanted: T.DataType) -> T.DataType:
-    """Give what is in both, in the order of `present`."""
+def project(present: T.StructType, wanted: T.StructType) -> T.StructType:
+    """Give what is in both, in the order of `present`.
+
+    Records with nothing in common are left out: Parquet has no group without fields.
+    """
+    types = {field.name: field.dataType for field in wanted}
+    both = [(field.name, _project(field.dataType, types[field.name])) for field in present if field.name in types]
+    return T.StructType([T.StructField(name, kind) for name, kind in both if kind is not None])
+
+
+def _project(present: T.DataType, wanted: T.DataType) -> T.DataType | None:
     if isinstance(present, T.StructType) and isinstance(wanted, T.StructType):
-        types = {field.name: field.dataType for field in wanted}
-        kept = [field for field in present if field.name in types]
-        return T.StructType([T.StructField(field.name, project(field.dataType, types[field.name])) for field in kept])
+        return project(present, wanted) or None
     if isinstance(present, T.ArrayType) and isinstance(wanted, T.ArrayType):
-        return T.ArrayType(project(present.elementType, wanted.elementType))
+        element = _project(present.elementType, wanted.elementType)
+        return None if element is None else T.ArrayType(element)
     if isinstance(present, T.MapType) and isinstance(wanted, T.MapType):
-        return T.MapType(T.StringType(), project(present.valueType, wanted.valueType))
+        value = _project(present.valueType, wanted.valueType)
+        return None if value is None else T.MapType(T.StringType(), value)
     return present
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -106,7 +106,7 @@ class Table:
             update = self._java().updateSchema().caseSensitive(True)  # noqa: FBT003 - Java knows no names
             update.unionByNameWith(self._java_schema(admitted)).commit()
         asked = T.StructType([*FIXED_FIELDS, *wanted])
-        return cast("T.StructType", project(self.schema(), asked))
+        return project(self.schema(), asked)
 
     def _java_schema(self, columns: T.StructType) -> Any:
         parsed = self._spark._jsparkSession.parseDataType(columns.json())  # noqa: SLF001 - py4j is the way in

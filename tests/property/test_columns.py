@@ -1,0 +1,86 @@
+"""Columns of the table: laws of names and types, whatever schemas come in whatever order."""
+
+from functools import reduce
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import types as T
+
+from pipeline.columns import (
+    admit,
+    column_name,
+    escape,
+    lacks,
+    leaves,
+    parse_column_name,
+    project,
+    unescape,
+    union,
+    union_of,
+)
+
+# A column's name says its type, so one name never has two.
+_LEAVES = [T.StructField("a__long", T.LongType()), T.StructField("b__string", T.StringType())]
+_STRUCTS = st.deferred(lambda: st.lists(_FIELDS, max_size=3, unique_by=lambda field: field.name).map(T.StructType))
+_FULL = st.deferred(
+    lambda: st.lists(_FIELDS, min_size=1, max_size=3, unique_by=lambda field: field.name).map(T.StructType)
+)
+_FIELDS = st.one_of(
+    st.sampled_from(_LEAVES),
+    _FULL.map(lambda kind: T.StructField("r", kind)),
+    _FULL.map(lambda kind: T.StructField("l__array_record", T.ArrayType(kind))),
+    _FULL.map(lambda kind: T.StructField("m__map_record", T.MapType(T.StringType(), kind))),
+)
+
+
+@given(st.text())
+def test_names_are_kept_apart(name: str) -> None:
+    """What is escaped can be read back, so two names never make one column."""
+    assert unescape(escape(name)) == name
+    assert parse_column_name(column_name(name, "array_long")) == (name, "array_long")
+    assert parse_column_name(column_name(name, "record")) == (name, "record")
+
+
+@given(st.lists(_STRUCTS, max_size=4), st.randoms())
+def test_order_does_not_matter(structs: list[T.StructType], random: Random) -> None:
+    """Whatever order schemas come in, the columns are the same, and none lacks anything."""
+    shuffled = list(structs)
+    random.shuffle(shuffled)
+    one, other = union_of(structs), union_of(shuffled)
+    assert not lacks(one, other)
+    assert not lacks(other, one)
+    assert not any(lacks(one, struct) for struct in structs)
+    assert union(one, one) is one
+
+
+@given(_STRUCTS, _STRUCTS)
+def test_what_is_in_both(present: T.StructType, wanted: T.StructType) -> None:
+    """A projection adds nothing to either side and keeps no record without fields, which Parquet cannot write."""
+    both = project(present, wanted)
+    assert not lacks(present, both)
+    assert not lacks(wanted, both)
+    assert _is_writable(both)
+    assert project(present, present) == present
+
+
+@given(_STRUCTS, _STRUCTS, st.integers(1, 8))
+def test_room_is_bounded(present: T.StructType, wanted: T.StructType, columns_max: int) -> None:
+    """Fields come in whole or not at all, and never beyond the bound."""
+    admitted = admit(present, wanted, weights={}, columns_max=columns_max)
+    assert leaves(admitted) <= max(columns_max, leaves(present))
+    assert not lacks(admitted, present)
+    taken = [field for field in wanted if not lacks(admitted, T.StructType([field]))]
+    assert not lacks(reduce(union, [T.StructType([field]) for field in taken], present), admitted)
+
+
+def _is_writable(struct: T.StructType) -> bool:
+    return all(_has_leaves(field.dataType) for field in struct)
+
+
+def _has_leaves(kind: T.DataType) -> bool:
+    if isinstance(kind, T.StructType):
+        return bool(kind) and _is_writable(kind)
+    if isinstance(kind, T.ArrayType):
+        return _has_leaves(kind.elementType)
+    return not isinstance(kind, T.MapType) or _has_leaves(kind.valueType)
