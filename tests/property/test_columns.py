@@ -3,7 +3,7 @@
 from functools import reduce
 from random import Random
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.sql import types as T
 
@@ -55,6 +55,8 @@ def test_order_does_not_matter(structs: list[T.StructType], random: Random) -> N
 
 
 @given(_STRUCTS, _STRUCTS)
+@example(*(T.StructType([T.StructField("r", T.StructType([leaf]))]) for leaf in _LEAVES))
+@example(*(T.StructType([T.StructField("l__array_record", T.ArrayType(T.StructType([leaf])))]) for leaf in _LEAVES))
 def test_what_is_in_both(present: T.StructType, wanted: T.StructType) -> None:
     """A projection adds nothing to either side and keeps no record without fields, which Parquet cannot write."""
     both = project(present, wanted)
