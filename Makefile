@@ -37,10 +37,11 @@ lock: setup  ## write the lock files anew
 
 ##@ See it work
 .PHONY: demo
-# make demo                                    generated logs, three workers, two faults, the audit
+# make demo                                    generated logs, three workers, two faults, table and audit on Spark
+# make demo ARGS='--audit small'               the same without Spark
 # make demo INPUT=logs.ndjson.zst USER_PATH=user TIME_PATH=time [ID_PATH=id]
 # make demo ARGS='--rounds 20 --entries 500000 --protocol consumer'
-demo: setup  ## real Kafka, real S3, three workers, faults while logs flow, then the audit
+demo: setup  ## real Kafka, real S3, three workers, faults while logs flow, then table and audit on Spark
 	$(BIN)/python -m deploy.demo $(if $(INPUT),--input $(INPUT)) $(if $(USER_PATH),--user-path $(USER_PATH)) \
 	  $(if $(TIME_PATH),--time-path $(TIME_PATH)) $(if $(ID_PATH),--id-path $(ID_PATH)) $(ARGS)
 

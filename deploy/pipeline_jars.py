@@ -8,22 +8,23 @@ from deploy.maven import JarSet
 from pipeline import jars
 
 _PIPELINE = Path(__file__).parents[1] / "pipeline"
+_HOME = _PIPELINE.parent / jars.DIRECTORY
 _JARS = JarSet(_PIPELINE / "pom.xml", jars.LOCK)
 
 
-def ensure_pipeline_jars(repository: Path) -> Path:
-    """Give the directory of the jars, fetched the first time (140 MB).
+def ensure_pipeline_jars(home: Path = _HOME) -> Path:
+    """Give the directory of the jars, fetched to `home` the first time (140 MB).
 
     Raises:
         StackError: they cannot be had.
     """
-    return _JARS.ensure(repository / jars.DIRECTORY / jars.version())
+    return _JARS.ensure(home / jars.version())
 
 
 def main(arguments: list[str]) -> int:
     """Run the command; gives the exit code."""
     try:
-        print(_JARS.write_lock() if arguments == ["lock"] else ensure_pipeline_jars(_PIPELINE.parent))
+        print(_JARS.write_lock() if arguments == ["lock"] else ensure_pipeline_jars())
     except StackError as error:
         print(error, file=sys.stderr)
         return 1

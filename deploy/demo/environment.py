@@ -15,6 +15,8 @@ from deploy.local.kafka import KafkaCluster
 from deploy.local.processes import ServerProcess
 from deploy.local.s3 import S3Server
 from deploy.local.topics import create_bucket, create_topics
+from deploy.pipeline_jars import ensure_pipeline_jars
+from pipeline import jars as pipeline_jars
 
 _BUCKET = "demo"
 _DISPOSABLE = "disposable"  # a file that marks a directory whose data nobody needs any more
@@ -27,7 +29,7 @@ class Environment:
     directory: Path
     bootstrap: str
     s3_url: str
-    variables: dict[str, str]  # of workers and audit
+    variables: dict[str, str]  # of workers, pipeline and audit
     servers: tuple[ServerProcess, ...]
 
     @property
@@ -65,6 +67,8 @@ def start_environment(options: DemoOptions, tell: Callable[[str], None]) -> Iter
     if not list((options.home / "jars").glob("*/kafka")):
         tell("fetching Kafka and S3Proxy with Maven (once, about 110 MB)")
     jars = ensure_jars(options.home / "jars")
+    if options.audit == "spark":
+        _fetch_spark_jars(options.home, tell)
     tell("starting Kafka and S3 on 127.0.0.1")
     directory = _make_directory(options.home / "demo")
     with ExitStack() as running:
@@ -75,6 +79,16 @@ def start_environment(options: DemoOptions, tell: Callable[[str], None]) -> Iter
             raise
         tell(f"Kafka {environment.bootstrap}, S3 {environment.s3_url}, data and logs in {directory}")
         yield environment
+
+
+def _spark_home(home: Path) -> Path:
+    return home / pipeline_jars.DIRECTORY.name
+
+
+def _fetch_spark_jars(home: Path, tell: Callable[[str], None]) -> None:
+    if not _spark_home(home).is_dir():
+        tell("fetching Iceberg and Spark's connectors with Maven (once, about 140 MB)")
+    ensure_pipeline_jars(_spark_home(home))
 
 
 def _start(options: DemoOptions, jars: Jars, directory: Path, running: ExitStack) -> Environment:
@@ -91,6 +105,8 @@ def _start(options: DemoOptions, jars: Jars, directory: Path, running: ExitStack
         "LOGP_S3__BUCKET": _BUCKET,
         "LOGP_S3__ACCESS_KEY": s3.endpoint.access_key,
         "LOGP_S3__SECRET_KEY": s3.endpoint.secret_key,
+        "PIPELINE_CATALOG__URI": str(directory / "catalog.db"),
+        "PIPELINE_SPARK__JARS_DIRECTORY": str(_spark_home(options.home) / pipeline_jars.version()),
     }
     return Environment(
         directory=directory,
@@ -117,6 +133,6 @@ def _make_directory(home: Path) -> Path:
 
 
 def _own_variables() -> dict[str, str]:
-    """Return our environment without settings of other workers and without a proxy for loopback."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("LOGP_")}
+    """Return our environment without settings of other workers and jobs and without a proxy for loopback."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOGP_", "PIPELINE_"))}
     return kept | {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from deploy.demo.faults import FAULT_KINDS, FaultKind
 
 Protocol = Literal["range", "cooperative-sticky", "consumer"]
+AuditKind = Literal["spark", "small"]
 
 SOURCE = "logs"
 GROUP = "demo"
@@ -36,6 +37,7 @@ class DemoOptions:
     partitions: int
     protocol: Protocol
     seed: int
+    audit: AuditKind
     kafka_port: int | None
     s3_port: int | None
 
@@ -85,6 +87,7 @@ def parse_options(arguments: list[str] | None = None) -> DemoOptions:
         partitions=chosen.partitions,
         protocol=chosen.protocol,
         seed=chosen.seed,
+        audit=chosen.audit,
         kafka_port=chosen.kafka_port,
         s3_port=chosen.s3_port,
     )
@@ -135,6 +138,12 @@ def _parser() -> argparse.ArgumentParser:
         help="how the group assigns (default %(default)s)",
     )
     add("--seed", type=int, default=1, help="of the logs and of the faults (default %(default)s)")
+    add(
+        "--audit",
+        choices=get_args(AuditKind),
+        default="spark",
+        help="what judges at the end: Spark, with a table and a query over it, or the small one (default %(default)s)",
+    )
     add("--kafka-port", type=_positive, help="port of Kafka on 127.0.0.1 (default: a free one)")
     add("--s3-port", type=_positive, help="port of S3 on 127.0.0.1 (default: a free one)")
     add(

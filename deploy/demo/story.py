@@ -6,7 +6,7 @@ One thread does everything here but the writing of records.
 import time
 from collections.abc import Callable, Iterator
 
-from deploy.demo.audit import run_audit
+from deploy.demo.audit import audit_on_spark, audit_small
 from deploy.demo.environment import Environment
 from deploy.demo.faults import Round, first_workers, plan_demo, plan_rounds
 from deploy.demo.fleet import Fleet, Worker, WorkerState
@@ -55,7 +55,8 @@ class Story:
             self._stop_workers()
             self._screen.leave()
             self._conclude()
-            return run_audit(self._environment, self._screen.tell)
+            audit = audit_on_spark if self._options.audit == "spark" else audit_small
+            return audit(self._environment, self._screen.tell)
         finally:
             self._source.stop()
             self._fleet.kill()

@@ -15,7 +15,7 @@ from deploy.local.processes import ServerProcess
 from deploy.pipeline_jars import ensure_pipeline_jars
 from pipeline.config import JobSettings, load_all
 from pipeline.session import catalog_options, open_session
-from tests.integration.harness import REPOSITORY, Deployment
+from tests.integration.harness import Deployment
 
 _HERE = Path(__file__).parent
 
@@ -56,7 +56,7 @@ def pipeline_variables(root: Path) -> dict[str, str]:
         "PIPELINE_CATALOG__URI": str(root / "catalog.db"),
         "PIPELINE_SPARK__MASTER": "local[2]",
         "PIPELINE_SPARK__DRIVER_MEMORY": "2g",
-        "PIPELINE_SPARK__JARS_DIRECTORY": str(ensure_pipeline_jars(REPOSITORY)),
+        "PIPELINE_SPARK__JARS_DIRECTORY": str(ensure_pipeline_jars()),
         "PIPELINE_SPARK__PROPERTIES": '{"spark.sql.shuffle.partitions": "2"}',
         "PIPELINE_TABLE__USER_BUCKETS": "2",
     }
