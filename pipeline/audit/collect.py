@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from pipeline.audit.lag import hour_of, lags_of
 from pipeline.audit.result import Example, Flush, FlushedRange, Hour, Ids, Kind, RecordHour, Verdict
 
 if TYPE_CHECKING:
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 
 _TP = ["topic", "partition"]
 _HOUR = ["date", "hour"]
-_HOUR_MS = 3_600_000
 _NAMED_KINDS = (Kind.MISSING, Kind.DUPLICATED, Kind.UNEXPECTED, Kind.MISPLACED, Kind.ALTERED)
+_SIZES = ("file_bytes_p50", "file_bytes_p99", "file_bytes_max")
 _IDS_SHOWN = 20
 _USER_CHARS_MAX = 200
 
@@ -101,6 +102,8 @@ def hours_of(
         F.countDistinct("location.object").alias("files"),
         F.sum(ranges).alias("bytes"),
         F.countDistinct("user").alias("users"),
+        F.percentile_approx(ranges, [0.5, 0.99]).alias("sizes"),
+        F.max(ranges).alias("file_bytes_max"),
     )
     read = compared.select(F.inline("row_places")).groupBy(*_HOUR).agg(F.count("*").alias("rows"))
     announced = references.groupBy(*_HOUR).agg(F.sum("entries").alias("announced"))
@@ -115,7 +118,8 @@ def hours_of(
         .withColumn("is_whole", F.coalesce("rows", F.lit(0)) == F.coalesce("announced", F.lit(0)))
         .withColumn("verdict", F.when(F.col("findings").isNotNull(), Verdict.FINDINGS).otherwise(clean))
         .withColumn("findings", F.coalesce("findings", F.create_map().cast("map<string, bigint>")))
-        .select(*_HOUR, "verdict", "is_whole", *counts, "findings")
+        .withColumns({name: F.col("sizes")[nth] for nth, name in enumerate(_SIZES[:2])})
+        .select(*_HOUR, "verdict", "is_whole", *counts, "findings", *_SIZES)
     )
 
 
@@ -133,9 +137,9 @@ def _hour(row: Row) -> Hour:
     return Hour(verdict=Verdict(fields.pop("verdict")), findings=found, **named, **fields)
 
 
-def collect_record_hours(source: DataFrame, compared: DataFrame, *, most: int) -> list[RecordHour]:
+def collect_record_hours(source: DataFrame, compared: DataFrame, flushes: DataFrame, *, most: int) -> list[RecordHour]:
     """Take the newest hours of record timestamps, in their order."""
-    begins = (F.floor(F.col("timestamp_ms") / _HOUR_MS) * _HOUR_MS).cast("bigint").alias("begins_ms")
+    begins = hour_of("timestamp_ms")
     records = source.groupBy(begins).agg(
         _count(F.col("index") <= 0).alias("records"), _count(F.col("index") >= 0).alias("entries")
     )
@@ -157,6 +161,7 @@ def collect_record_hours(source: DataFrame, compared: DataFrame, *, most: int) -
     rows = (
         records.join(found, on=same, how="left")
         .select("begins_ms", *[F.coalesce(name, F.lit(0)).alias(name) for name in names])
+        .join(lags_of(source, flushes), on="begins_ms", how="left")
         .orderBy(F.col("begins_ms").desc())
         .limit(most)
         .collect()

@@ -201,7 +201,8 @@ class Hour(msgspec.Struct, frozen=True, kw_only=True):
 
     `expected` living entries belong here, of which `in_files` and `in_dead_letters` were found (anywhere). The five
     counts after them are findings of these entries; `findings` has all kinds, by name. `files`, `bytes` and `users`
-    are those of the references of this hour.
+    are those of the references of this hour; `file_bytes_*` is how much of them one reference has (None: there is none,
+    or the result is older than this field).
     `is_whole`: every committed reference of the hour lies wholly in what was audited, so the verdict is of the hour
     and not of a part of it.
     """
@@ -222,10 +223,17 @@ class Hour(msgspec.Struct, frozen=True, kw_only=True):
     files: int = 0
     bytes: int = 0
     users: int = 0
+    file_bytes_p50: int | None = None
+    file_bytes_p99: int | None = None
+    file_bytes_max: int | None = None
 
 
 class RecordHour(msgspec.Struct, frozen=True, kw_only=True):
-    """One hour (UTC) of record timestamps: source against output. `begins_ms` None: records without a timestamp."""
+    """One hour (UTC) of record timestamps: source against output. `begins_ms` None: records without a timestamp.
+
+    `lag_*` is from a record's timestamp to the end of the flush that covers it (None: no record of the hour is
+    covered, or the result is older than this field).
+    """
 
     begins_ms: int | None
     records: int
@@ -234,6 +242,9 @@ class RecordHour(msgspec.Struct, frozen=True, kw_only=True):
     in_dead_letters: int
     missing: int
     duplicated: int
+    lag_p50_ms: int | None = None
+    lag_p99_ms: int | None = None
+    lag_max_ms: int | None = None
 
 
 class FlushedRange(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,8 +2,9 @@
 
 import json
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from statistics import median_low
 
 import pytest
 from pyspark.sql import Column, DataFrame
@@ -72,6 +73,22 @@ def found(result: Result) -> Counter[tuple[Kind, tuple[object, ...]]]:
         for example in finding.examples:
             named[finding.kind, named_by(finding.kind, example)] += example.count
     return named
+
+
+def lags(result: Result) -> list[tuple[int, int, int]]:
+    """Hours with the median and longest time that their records waited for the flush that covers them."""
+    waited = defaultdict(list)
+    for number in range(RECORDS):
+        partition, offset, _ = place_of(number)
+        (flush,) = [
+            flush
+            for flush in result.flushes
+            for span in flush.ranges
+            if span.partition == partition and span.first_offset <= offset < span.next_offset
+        ]
+        at_ms = T0_MS + number * MINUTE_MS
+        waited[at_ms // HOUR_MS * HOUR_MS].append(flush.ended_at_ms - at_ms)
+    return [(hour, median_low(of_it), max(of_it)) for hour, of_it in sorted(waited.items())]
 
 
 def wanted(expected: list[Expected]) -> Counter[tuple[Kind, tuple[object, ...]]]:
@@ -169,6 +186,8 @@ def test_the_table_too_is_clean_until_it_is_tampered_with(deployment: Deployment
     counts, several = result.counts, RECORDS // SEVERAL_EVERY
     assert (counts.records, counts.entries) == (RECORDS, RECORDS + 2 * several)
     assert counts.in_table == counts.in_files == counts.living
+    assert [(one.begins_ms, one.lag_p50_ms, one.lag_max_ms) for one in result.record_hours] == lags(result)
+    assert all(0 < (one.file_bytes_p50 or 0) <= (one.file_bytes_max or 0) < one.bytes for one in result.hours)
 
     rewrite(lake, "id-1")
     for name in ("id-2", "id-12-b"):
