@@ -44,11 +44,5 @@ kill-matrix-backfill:  ## the same for drivers of the backfill
 # Each result is a line of JSON; what has passed is not tried again, so an interrupted run goes on. Delete the file to
 # begin anew.
 kill-matrix-materialize kill-matrix-backfill: setup pipeline-jars
-	@mkdir -p .local; record=.local/$@.jsonl; touch $$record; export LOGP_TEST_REPEAT=3; failed=0; \
-	tests="$$($(BIN)/python -m pytest --collect-only -q -p no:randomly $(TESTS) -k 'killed or overtaken' | grep ::)"; \
-	while IFS= read -r node; do \
-	  if grep -qF "\"test\": \"$$node\", \"passed\": true" $$record; then continue; fi; \
-	  if $(BIN)/python -m pytest -q -p no:randomly "$$node" </dev/null; then passed=true; else passed=false; failed=1; fi; \
-	  printf '{"at": "%s", "test": "%s", "passed": %s}\n' "$$(date -u +%FT%TZ)" "$$node" "$$passed" >> $$record; \
-	done <<< "$$tests"; \
-	exit $$failed
+	@mkdir -p .local; LOGP_TEST_REPEAT=3 $(BIN)/python -m pytest -p tests.record --record .local/$@.jsonl -p no:randomly \
+	  $(TESTS) -k 'killed or overtaken' $(PYTEST_ARGS) || test $$? -eq 5  # 5: all have passed before
