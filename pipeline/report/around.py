@@ -1,0 +1,74 @@
+"""A range of findings -> what a reader sees around it: commits and events in the order of time."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pipeline.report import words
+from pipeline.report.beside import Range
+from pipeline.report.events import Event, EventKind
+from pipeline.report.handled import Commit
+
+_NAMES = {
+    EventKind.STARTED: "worker started",
+    EventKind.ASSIGNED: "assigned",
+    EventKind.REVOKED: "revoked",
+    EventKind.LOST: "lost",
+    EventKind.COMMITTED: "committed",
+    EventKind.DISCARDED: "batch discarded",
+    EventKind.REWOUND: "rewound",
+    EventKind.REPEATED: "commit repeated",
+    EventKind.GAPS: "holes in offsets",
+    EventKind.FAILED: "worker failed",
+    EventKind.STOPPED: "worker stopped",
+    EventKind.SILENT: "log ends",
+}
+
+
+class Moment(NamedTuple):
+    """One line: when, how far from when the findings were handled, what; `look` is commit, covering, event or none."""
+
+    at_ms: int | None
+    look: str
+    title: str
+    text: str
+    apart: str
+
+
+def moments_of(one: Range) -> list[Moment]:
+    """Give what is around a range, the earliest first; that no commit covers it stands where one should."""
+    handled, events = one.handled, one.events
+    moments = [_commit(commit, one, "covering") for commit in handled.covering]
+    moments += [_commit(commit, one, "commit") for commit in (handled.before, handled.after) if commit is not None]
+    if one.tp is not None and not handled.covering and (handled.before or handled.after):
+        after_ms = None if handled.after is None else handled.after.ended_at_ms
+        moments.append(Moment(after_ms, "none", "no commit covers these offsets", "", ""))
+    moments += [_event(event, one) for event in (events.before, *events.during, events.after) if event is not None]
+    if events.between > len(events.during):
+        text = f"the last {len(events.during)} of {events.between} events between these commits are shown"
+        moments.append(Moment(events.during[0].at_ms, "none", text, "", ""))
+    return sorted(moments, key=_order)
+
+
+def _order(moment: Moment) -> tuple[bool, int, bool]:
+    """What says that something is not there stands before what comes next; at the end where nothing does."""
+    return moment.at_ms is None, moment.at_ms or 0, moment.look != "none"
+
+
+def _commit(commit: Commit, one: Range, look: str) -> Moment:
+    text = f"[{commit.first_offset}, {commit.next_offset}) by {commit.worker}, batch {commit.batch_id}"
+    if commit.logged_only:
+        text += "; only a log tells of it"
+    title = f"committed ({commit.reason or 'no reason'})"
+    return Moment(commit.ended_at_ms, look, title, text, _apart(commit.ended_at_ms, one))
+
+
+def _event(event: Event, one: Range) -> Moment:
+    text = f"{event.worker}: {event.text}" if event.text else event.worker
+    return Moment(event.at_ms, "event", _NAMES[event.kind], text, _apart(event.at_ms, one))
+
+
+def _apart(at_ms: int, one: Range) -> str:
+    if one.at_ms is None or at_ms == one.at_ms:
+        return ""
+    return f"{words.seconds(abs(at_ms - one.at_ms))} {'before' if at_ms < one.at_ms else 'after'}"
