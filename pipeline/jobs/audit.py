@@ -98,6 +98,15 @@ class Runs:
             raise PipelineError(f"the result cannot be written: {error}") from error
         sys.stdout.write(to_text(result))
         sys.stdout.flush()
+        if self._arguments.html_file is not None:
+            from pipeline.report.files import write_page  # noqa: PLC0415 - matplotlib takes a second to import
+
+            write_page(
+                result,
+                self._arguments.html_file,
+                history=audit.history_directory,
+                logs=self._arguments.logs,
+            )
         return int(result.exit_code)
 
 

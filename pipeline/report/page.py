@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.audit.result import Hour, Result
+from pipeline.audit.result import Archive, Hour, Result, Witness
+from pipeline.audit.text import printable
 from pipeline.report import plots, series, words
 from pipeline.report.around import moments_of
 from pipeline.report.beside import Range, ranges_of
@@ -61,6 +63,7 @@ def render(result: Result, *, earlier: Sequence[Result] = (), log: Log | None = 
             log=log,
             logged=_logged(log),
             notes=[*result.notes, *notes],
+            is_archive=result.against is Witness.CSV,
         )
     )
 
@@ -122,7 +125,16 @@ def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
                 ],
             )
         )
+    if result.archive is not None:
+        parts.insert(1, ("Archive", _archive(result.archive)))
     return parts
+
+
+def _archive(archive: Archive) -> list[Account]:
+    counts = msgspec.structs.asdict(archive)
+    del counts["bytes"]
+    sizes = {"files": words.size(archive.bytes)}
+    return [Account(name.replace("_", " "), count, sizes.get(name, "")) for name, count in counts.items()]
 
 
 def _flow(result: Result) -> list[Plot]:
@@ -183,7 +195,7 @@ def _templates() -> Environment:
 
 def _finalized(value: object) -> object:
     """Show what came with the data by its number where it cannot be seen."""
-    return words.printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _place(one: Range) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from pipeline.audit.result import Kind, Result, Verdict, Window
+from pipeline.audit.result import Kind, Result, Verdict, Window, Witness
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
@@ -38,6 +38,8 @@ MEANINGS = {
     Kind.TABLE_DUPLICATED: "A surplus row of an entry in the table, beyond those in files.",
     Kind.TABLE_UNEXPECTED: "A row of the table of an entry that the source does not have, or that is dead.",
     Kind.TABLE_ALTERED: "A row of the table with values or _meta neither of the source nor of a file.",
+    Kind.CSV_BROKEN: "A line of the archived CSV that is no row.",
+    Kind.CSV_UNREADABLE: "A file of the archive that cannot be read to its end as what settings say.",
 }
 
 
@@ -57,6 +59,8 @@ def verdict_sentence(result: Result) -> str:
     match result.verdict:
         case Verdict.CLEAN if counts.entries == 0:
             return "The source has no entries here, and nothing else claims any."
+        case Verdict.CLEAN if result.against is Witness.CSV:
+            return "As far as source and archive can be compared, the archive has each entry once, as it should be."
         case Verdict.CLEAN:
             entries = plural(counts.entries, "entry", "entries")
             return f"{entries} of the source: each is in exactly one file or dead letter{asked}."
@@ -135,8 +139,3 @@ def seconds(value_ms: float | None) -> str:
         if rest >= unit:
             return f"{sign}{rest // unit:.0f} {name} {rest % unit // part:.0f} {lower}"
     return f"{sign}{rest:.1f} s" if rest >= 1 else f"{sign}{abs(value_ms):.0f} ms"
-
-
-def printable(text: str) -> str:
-    """Show characters that cannot be seen, or that would turn what follows around, by their number."""
-    return "".join(char if char.isprintable() or char == "\n" else f"\\x{ord(char):02x}" for char in text)
