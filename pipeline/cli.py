@@ -11,6 +11,7 @@ import structlog
 from pipeline.audit.options import add_audit_arguments
 from pipeline.config import load_all
 from pipeline.errors import PipelineError, cause_on_executor
+from pipeline.jobs import compare
 from pipeline.report.options import add_page_arguments, add_report_arguments
 from service.errors import SettingsError
 
@@ -20,6 +21,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     _configure_logs()
     try:
+        if options.job == "compare":
+            return compare.run(options)
         if options.job == "report":
             from pipeline.jobs import report  # noqa: PLC0415 - matplotlib takes a second to import
 
@@ -67,6 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     activity.add_argument("--continuous", action="store_true", help="go on until stopped")
     jobs.add_parser("compact", help="rewrite small files of hours that the audit has passed, expire snapshots")
     _add_backfill(jobs.add_parser("backfill", help="publish what no committed reference or dead letter holds"))
+    compare.add_compare_arguments(jobs.add_parser("compare", help="two audits of one window: who lacks what?"))
     audit = jobs.add_parser("audit", help="source against files, dead letters and table: is all there?")
     add_audit_arguments(audit)
     add_page_arguments(audit, is_required=False)

@@ -6,19 +6,29 @@ environment as a worker, and what stands here beside it.
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from service.config import Settings, load
+from service.audit.times import EpochUnit
+from service.config import Settings, Zone, load
 from service.errors import SettingsError
 
 PREFIX = "PIPELINE_"
 
 PositiveInt = Annotated[int, Field(gt=0)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
+
+
+def _known_encoding(name: str) -> str:
+    try:
+        codecs.lookup(name)
+    except LookupError as error:
+        raise ValueError(f"{name!r} is no encoding that Python knows, such as utf-8 or latin-1") from error
+    return name
 
 
 class Section(BaseModel):
@@ -150,6 +160,48 @@ class AuditSettings(Section):
     )
 
 
+class CsvSettings(Section):
+    """The archived CSV of an older system, as a second witness of the source."""
+
+    location: str | None = Field(
+        None, description="s3://bucket/prefix (by the worker's S3 settings) or a directory that executors see, too."
+    )
+    id_column: str = Field("id", description="Column of the unique id; that of source entries is found by LOGP_ID.")
+    user_column: str | None = Field(None, description="Column of the user; by default users are not compared.")
+    time_column: str | None = Field(
+        None,
+        description="Column of the event time; without it no row is unexpected: nobody knows of what window it is.",
+    )
+    time_unit: EpochUnit = Field("auto", description="Unit of times that are numbers; auto: by magnitude.")
+    zone: Zone = Field("UTC", description="Time zone of folders, and of times that name none.")
+    time_tolerance_s: float = Field(
+        1,
+        ge=0,
+        description="Seconds by which times may differ and be the same: how exactly the older system wrote them.",
+    )
+    values: dict[str, str] = Field(
+        {}, description='Further columns to compare, with the path of the value in an entry: {"message": "msg"}.'
+    )
+    columns: tuple[str, ...] = Field(
+        (), description="Names of the columns (JSON list) where files have no header; empty: the first line names them."
+    )
+    delimiter: str = Field(",", min_length=1, max_length=1, description="Between fields.")
+    quote: str = Field('"', min_length=1, max_length=1, description="Around fields; doubled inside them.")
+    escape: str | None = Field(
+        None, min_length=1, max_length=1, description="Before a quote inside a field, where it is not doubled."
+    )
+    encoding: Annotated[str, AfterValidator(_known_encoding)] = Field(
+        "utf-8-sig", description="Of the text, by Python's name."
+    )
+    row_lines_max: PositiveInt = Field(
+        1000, description="Lines that one row may have; behind a quote that nobody closes, no more are looked at."
+    )
+    folders: str | None = Field(
+        None,
+        description="How folders below the location name day and hour, such as date=%Y-%m-%d/hour=%H: a window then reads its own alone.",
+    )
+
+
 class CompactSettings(Section):
     """Files and snapshots of the table."""
 
@@ -170,6 +222,7 @@ class PipelineSettings(BaseSettings):
     table: TableSettings = TableSettings()
     materialize: MaterializeSettings = MaterializeSettings()
     audit: AuditSettings = AuditSettings()
+    csv: CsvSettings = CsvSettings()
     activity: ActivitySettings = ActivitySettings()
     compact: CompactSettings = CompactSettings()
     backfill: BackfillSettings = BackfillSettings()

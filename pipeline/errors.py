@@ -4,6 +4,8 @@ PipelineError
     BrokerError        Kafka does not answer, a topic is not there
     ObjectError        an object is absent, altered or unreadable
         ObjectTakenError   there is another object under this key
+    ArchiveError       an older system's CSV is not there, or a file of it is not what settings say
+    IncomparableError  two results that do not speak of the same
     RangeError         a range that a backfill may not take
     TableError         the table is of another version or of another references topic, has no room for a column
     OvertakenError     another driver has committed in our place: this one stops
@@ -30,6 +32,14 @@ class ObjectError(PipelineError):
 
 class ObjectTakenError(ObjectError):
     """There is another object under the key of one to be made."""
+
+
+class ArchiveError(PipelineError):
+    """The archive of an older system is not there, or a file of it cannot be read as CSV to its end."""
+
+
+class IncomparableError(PipelineError):
+    """Two results of audits that do not speak of the same source and window."""
 
 
 class RangeError(PipelineError):

@@ -69,6 +69,15 @@ class Brokers:
         self._consumer.close()
         self._uncommitted.close()
 
+    def cluster_id(self) -> str | None:
+        """Ask which cluster this is, by its own name; None where it does not say.
+
+        Raises:
+            BrokerError: no broker answers.
+        """
+        cluster_id: str | None = self._ask(lambda: self._consumer.list_topics(timeout=_ANSWER_S)).cluster_id
+        return cluster_id
+
     def topic_partitions(self, topic: str) -> list[model.TopicPartition]:
         """List the TopicPartitions of a topic.
 

@@ -17,7 +17,7 @@ from pipeline.audit import accounts, collect, findings, scope, sides, topics
 from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
 from pipeline.audit.progress import Progress
-from pipeline.audit.result import Counts, Coverage, Finding, Ids, Kind, Result
+from pipeline.audit.result import Counts, Finding, Ids, Kind, Result
 from pipeline.audit.verdicts import write_verdicts
 from pipeline.errors import TableError
 from pipeline.kafka import Brokers
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.audit.result import Window
-    from pipeline.audit.scope import Asked, Span
+    from pipeline.audit.scope import Asked
     from pipeline.config import AuditSettings, JobSettings
 
 _SHOWN = 3
@@ -89,6 +89,7 @@ class Auditor:
         position = self._position() if self._options.table else None
         with Brokers(self._settings.worker.kafka) as brokers:
             asked = scope.ask_all(brokers, self._settings.worker.kafka, window, settle_s=self._audit.settle_s)
+            cluster_id = brokers.cluster_id()
         self._doubts += asked.doubts
         announced = self._read_announced(asked)
         ground = find_ground(self._settings, asked, announced, is_full=self._options.is_full)
@@ -163,9 +164,13 @@ class Auditor:
             run_id=self._run_id,
             started_at_ms=self._started_at_ms,
             seconds=round(sum(durations.values()), 3),
-            places=self._places(),
+            places=self._places(cluster_id),
             window=window,
-            coverage=[_coverage(span, *totals.get(span.tp, (0, 0))) for span in ground.spans],
+            coverage=[
+                scope.coverage_of(span, records=records, entries=entries)
+                for span in ground.spans
+                for records, entries in [totals.get(span.tp, (0, 0))]
+            ],
             counts=Counts(
                 records=sum(records for records, _ in totals.values()),
                 entries=sum(entries for _, entries in totals.values()),
@@ -326,10 +331,11 @@ class Auditor:
             run_id=self._run_id,
         )
 
-    def _places(self) -> dict[str, str]:
+    def _places(self, cluster_id: str | None) -> dict[str, str]:
         kafka, s3 = self._settings.worker.kafka, self._settings.worker.s3
         places = {
             "brokers": kafka.bootstrap_servers,
+            **({} if cluster_id is None else {"cluster": cluster_id}),
             "group": kafka.group_id,
             "source": ", ".join(kafka.source_topics),
             "references": kafka.references_topic,
@@ -384,19 +390,3 @@ def _flushes_in_window(flushes: DataFrame, reach: DataFrame) -> DataFrame:
         .distinct()
     )
     return flushes.join(ids, on=["message_partition", "message_offset"], how="left_semi")
-
-
-def _coverage(span: Span, records: int, entries: int) -> Coverage:
-    return Coverage(
-        topic=span.tp.topic,
-        partition=span.tp.partition,
-        retained_offset=span.retained,
-        end_offset=span.end,
-        committed_offset=span.committed,
-        first_offset=span.first,
-        next_offset=span.next,
-        window_first_offset=span.window_first,
-        window_next_offset=span.window_next,
-        records=records,
-        entries=entries,
-    )

@@ -25,15 +25,27 @@ def collect_examples(
     findings: DataFrame, references: DataFrame, lines: DataFrame, *, per_kind: int
 ) -> dict[str, list[Example]]:
     """Take the first findings of each kind, and look up their object, batch and worker."""
-    order = [F.col(name).asc_nulls_last() for name in ("topic", "partition", "offset", "index", "reference_id", "text")]
-    nth = F.row_number().over(Window.partitionBy("kind").orderBy(*order))
-    chosen = findings.withColumn("nth", nth).where(F.col("nth") <= per_kind)
-    rows = [row.asDict() for row in chosen.orderBy("kind", "nth").collect()]
+    rows = _first_of_each_kind(findings, per_kind)
     _look_up_references(rows, references)
     _look_up_batches(rows, lines)
+    return _examples_of(rows)
+
+
+def collect_plain_examples(findings: DataFrame, *, per_kind: int) -> dict[str, list[Example]]:
+    """Take the first findings of each kind as they are."""
+    return _examples_of(_first_of_each_kind(findings, per_kind))
+
+
+def _first_of_each_kind(findings: DataFrame, most: int) -> list[dict[str, Any]]:
+    order = [F.col(name).asc_nulls_last() for name in ("topic", "partition", "offset", "index", "reference_id", "text")]
+    nth = F.row_number().over(Window.partitionBy("kind").orderBy(*order))
+    chosen = findings.withColumn("nth", nth).where(F.col("nth") <= most)
+    return [row.asDict() for row in chosen.orderBy("kind", "nth").drop("nth").collect()]
+
+
+def _examples_of(rows: list[dict[str, Any]]) -> dict[str, list[Example]]:
     examples: dict[str, list[Example]] = {}
     for row in rows:
-        del row["nth"]
         kind = row.pop("kind")
         row["text"] = row["text"] or ""
         examples.setdefault(kind, []).append(Example(**row))

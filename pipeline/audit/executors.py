@@ -41,12 +41,12 @@ _TEXT_CHARS_MAX = 400
 def judge_records(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Source records -> what must become of their entries."""
     judge = Judge(settings)
-    yield from _batched((row for batch in batches for row in _judged(batch, judge)), schema)
+    yield from batched((row for batch in batches for row in _judged(batch, judge)), schema)
 
 
 def _judged(batch: pa.RecordBatch, judge: Judge) -> Iterator[Row]:
     for message in batch.to_pylist():
-        record = _record_of(message)
+        record = record_of(message)
         place = {"topic": record.tp.topic, "partition": record.tp.partition, "offset": record.offset}
         judged = judge.judge(record)
         common = place | {"timestamp_ms": record.timestamp_ms, "entries": len(judged.entries)}
@@ -78,7 +78,7 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> Iterator[Row]:
 def read_files(batches: Batches, *, settings: Settings, threads: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """References (`value`, and whether `taken`), those of one object together -> the rows that they point to."""
     reader = _FileReader(settings, threads)
-    yield from _batched((row for batch in batches for row in reader.read(batch.to_pylist())), schema)
+    yield from batched((row for batch in batches for row in reader.read(batch.to_pylist())), schema)
 
 
 class _FileReader:
@@ -234,7 +234,7 @@ def read_dead_letters(
     objects = Objects(settings.s3, threads=threads)
     fetch = lambda key: objects.fetch((settings.s3.bucket, key, None))  # noqa: E731
     rows = (row for batch in batches for message in batch.to_pylist() for row in _named(message, fetch))
-    yield from _batched(rows, schema)
+    yield from batched(rows, schema)
 
 
 def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]:
@@ -284,7 +284,7 @@ def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]
 def read_table(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Rows of the table, in `_meta` the columns of `frames.TABLE` -> their entries."""
     parse = Judge(settings).parse
-    yield from _batched((_table_row(row, parse) for batch in batches for row in batch.to_pylist()), schema)
+    yield from batched((_table_row(row, parse) for batch in batches for row in batch.to_pylist()), schema)
 
 
 def _table_row(row: Row, parse: Parse) -> Row:
@@ -304,10 +304,11 @@ def list_objects(
             for one in listed
             if one.modified_ms < before_ms
         )
-        yield from _batched(rows, schema)
+        yield from batched(rows, schema)
 
 
-def _record_of(message: Row) -> SourceRecord:
+def record_of(message: Row) -> SourceRecord:
+    """Make a message as Spark reads it a record."""
     return SourceRecord(
         tp=TopicPartition(message["topic"], message["partition"]),
         offset=message["offset"],
@@ -334,7 +335,7 @@ def _short(text: str) -> str:
     return text if len(text) <= _TEXT_CHARS_MAX else text[: _TEXT_CHARS_MAX - 3] + "..."
 
 
-def _batched(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def batched(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """Gather rows into record batches; what a row does not have is null."""
     gathered: list[Row] = []
     for row in rows:

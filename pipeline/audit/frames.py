@@ -81,6 +81,38 @@ TABLE = _struct(
     root=T.StringType(),
     digest=T.BinaryType(),
 )
+# Values that CSV is compared with, as digests: CSV is text and does not tell 5 from "5", nor nothing from "".
+_SOURCE_VALUES = T.ArrayType(_struct(is_text=T.BooleanType(), digest=T.BinaryType()))
+_CSV_VALUES = T.ArrayType(_struct(text=T.BinaryType(), value=T.BinaryType()))
+# One row per entry of the source, dead ones too, or with index -1 per record without any: for who compares by id.
+IDENTIFIED = _struct(
+    **_KEY,
+    timestamp_ms=T.LongType(),
+    living=T.BooleanType(),
+    user=T.StringType(),
+    date=T.StringType(),
+    hour=T.IntegerType(),
+    event_time_us=T.LongType(),
+    id=T.StringType(),
+    values=_SOURCE_VALUES,
+)
+# One row per row of an archived file; or, with a `kind`, one per finding about a file; or `unread`: it was refused.
+# Of a time that cannot be read only the text is known. A value is null where a file has no such column.
+ARCHIVED = _struct(
+    file=T.StringType(),
+    line=T.IntegerType(),
+    id=T.StringType(),
+    user=T.StringType(),
+    date=T.StringType(),
+    hour=T.IntegerType(),
+    event_time_us=T.LongType(),
+    time_text=T.StringType(),
+    values=_CSV_VALUES,
+    kind=T.StringType(),
+    text=T.StringType(),
+    is_in_window=T.BooleanType(),
+    unread=T.BooleanType(),
+)
 FINDING = _struct(
     kind=T.StringType(),
     count=T.LongType(),

@@ -8,7 +8,7 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pipeline.audit.result import Window
+from pipeline.audit.result import Window, Witness
 from pipeline.errors import PipelineError
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -23,6 +23,16 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--padding", type=_seconds, default=600.0, metavar="DURATION", help="how far record times may stray (10m)"
+    )
+    parser.add_argument(
+        "--against",
+        choices=[one.value for one in Witness],
+        default=Witness.OUTPUTS.value,
+        help="what to compare the source with: what this product has made of it (%(default)s), or the archived CSV "
+        "of an older system, by unique id",
+    )
+    parser.add_argument(
+        "--csv", metavar="LOCATION", help="where that is, s3://bucket/prefix or a directory (PIPELINE_CSV__LOCATION)"
     )
     parser.add_argument("--table", action="store_true", help="compare with the table, too")
     parser.add_argument(
@@ -42,6 +52,30 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--examples", type=int, default=10, metavar="N", help="examples of each kind (%(default)s)")
     parser.add_argument("--json", dest="json_file", type=Path, metavar="FILE", help="write the result as JSON")
     parser.add_argument("--every", type=_seconds, metavar="DURATION", help="go on: one audit every so often (1h)")
+
+
+def archive_of(given: argparse.Namespace, location: str | None) -> str | None:
+    """Give the archive to compare with, None where the witness is this product itself; `location` is the setting.
+
+    Raises:
+        PipelineError: the options contradict each other, or say nowhere where it is.
+    """
+    if given.against != Witness.CSV:
+        if given.csv is not None:
+            raise PipelineError("--csv names an archive to compare with: say --against csv, too")
+        return None
+    others = {
+        "--table": given.table,
+        "--list-objects": given.list_objects,
+        "--require-caught-up": given.require_caught_up,
+    }
+    wrong = [name for name, value in others.items() if value]
+    if wrong:
+        raise PipelineError(f"{wrong[0]} is about this product's own work, not about an archive")
+    location = given.csv or location
+    if not location:
+        raise PipelineError("where is the archive? say --csv LOCATION, or set PIPELINE_CSV__LOCATION")
+    return location
 
 
 def window_of(given: argparse.Namespace) -> Window:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pipeline.audit.result import Coverage
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -140,6 +142,38 @@ def span_of(source: Source, *, covered_first: int | None, floor: int | None) -> 
         window_first=max(begin, source.window_first),
         window_next=source.window_next,
         beyond=source.read_next,
+    )
+
+
+def whole_span_of(source: Source) -> Span:
+    """Say what is audited where nobody's committed offset counts: all of the window that Kafka still has."""
+    return Span(
+        tp=source.tp,
+        retained=source.ends.first,
+        end=source.ends.next,
+        committed=None,
+        first=source.read_first,
+        next=max(source.read_first, min(source.read_next, source.ends.next)),
+        window_first=source.window_first,
+        window_next=source.window_next,
+        beyond=source.read_next,
+    )
+
+
+def coverage_of(span: Span, *, records: int, entries: int) -> Coverage:
+    """Say in the result what a span is; records and entries are those in the window."""
+    return Coverage(
+        topic=span.tp.topic,
+        partition=span.tp.partition,
+        retained_offset=span.retained,
+        end_offset=span.end,
+        committed_offset=span.committed,
+        first_offset=span.first,
+        next_offset=span.next,
+        window_first_offset=span.window_first,
+        window_next_offset=span.window_next,
+        records=records,
+        entries=entries,
     )
 
 

@@ -154,8 +154,13 @@ def within(frame: DataFrame, reach: DataFrame) -> DataFrame:
 
 def of_window(source: DataFrame, reach: DataFrame, window: Window) -> DataFrame:
     """Keep rows of the source that are in the window by their record's timestamp, without one by their offset."""
+    return mark_window(source, reach, window).where("in_window").drop("in_window")
+
+
+def mark_window(source: DataFrame, reach: DataFrame, window: Window) -> DataFrame:
+    """Say by `in_window` which rows `of_window` keeps."""
     if window.from_ms is None and window.until_ms is None:
-        return source
+        return source.withColumn("in_window", F.lit(True))  # noqa: FBT003 - a value of SQL
     by_time = F.lit(True)  # noqa: FBT003 - a value of SQL
     if window.from_ms is not None:
         by_time = by_time & (F.col("timestamp_ms") >= window.from_ms)
@@ -164,4 +169,5 @@ def of_window(source: DataFrame, reach: DataFrame, window: Window) -> DataFrame:
     by_offset = (F.col("offset") >= F.col("window_first")) & (F.col("offset") < F.col("window_next"))
     spans = F.broadcast(reach.select(*_TP, "window_first", "window_next"))
     is_in = F.when(F.col("timestamp_ms").isNotNull(), by_time).otherwise(by_offset)
-    return source.join(spans, on=_TP, how="inner").where(is_in).drop("window_first", "window_next")
+    marked = source.join(spans, on=_TP, how="inner").withColumn("in_window", is_in)
+    return marked.drop("window_first", "window_next")

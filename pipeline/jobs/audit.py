@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import structlog
 
 from pipeline.audit.auditor import Auditor, Options
+from pipeline.audit.csv_auditor import CsvAuditor, CsvOptions, require_ids
 from pipeline.audit.history import keep
 from pipeline.audit.metrics import AuditMetrics
-from pipeline.audit.options import window_of
-from pipeline.audit.result import Counts, Result, Window, encode
+from pipeline.audit.options import archive_of, window_of
+from pipeline.audit.result import Counts, Result, Window, Witness, encode
 from pipeline.audit.text import to_text
 from pipeline.errors import PipelineError
 from pipeline.session import open_session
@@ -34,6 +35,8 @@ def run(settings: JobSettings, arguments: argparse.Namespace) -> int:
         PipelineError: it cannot be done at all; a periodic audit keeps that as a result and goes on.
     """
     window_of(arguments)  # what is wrong with the options is said before Spark starts
+    if archive_of(arguments, settings.pipeline.csv.location) is not None:
+        require_ids(settings)
     return Runs(open_session(settings, name="audit"), settings, arguments).run()
 
 
@@ -64,7 +67,7 @@ class Runs:
             try:
                 result = self._audit()
             except PipelineError as error:
-                result = failed(error, window_of(self._arguments))
+                result = failed(error, window_of(self._arguments), Witness(self._arguments.against))
             exit_code = self._publish(result)
             self._log.info("audited", exit_code=exit_code, seconds=result.seconds, findings=len(result.findings))
             self._stop.wait(max(0.0, every - (time.monotonic() - begun)))
@@ -73,6 +76,10 @@ class Runs:
     def _audit(self) -> Result:
         given = self._arguments
         window = window_of(given)
+        location = archive_of(given, self._settings.pipeline.csv.location)
+        if location is not None:
+            asked = CsvOptions(window=window, location=location, examples=given.examples)
+            return CsvAuditor(self._spark, self._settings, asked).run()
         is_full = window.from_ms is None and window.until_ms is None
         options = Options(
             window=window,
@@ -110,9 +117,10 @@ class Runs:
         return int(result.exit_code)
 
 
-def failed(error: PipelineError, window: Window) -> Result:
+def failed(error: PipelineError, window: Window, against: Witness) -> Result:
     """Make the result of an audit that could not be done."""
     return Result(
+        against=against,
         run_id=uuid.uuid4().hex[:12],
         started_at_ms=time.time_ns() // 1_000_000,
         seconds=0.0,

@@ -1,0 +1,255 @@
+"""The audit against an older system's archived CSV: the same window of the source, another witness.
+
+Owns the order of its steps. Of this product's work it knows nothing: no reference, no committed offset. What it finds
+is by unique id, in the form of every other audit, so that `comparison` can lay both side by side.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F
+
+from pipeline.audit import by_id, collect, csv_archive, csv_collect, findings, scope, sides, topics
+from pipeline.audit.csv_source import identify
+from pipeline.audit.progress import Progress
+from pipeline.audit.result import Archive, Counts, Finding, Kind, Result, Witness
+from pipeline.errors import ArchiveError
+from pipeline.kafka import Brokers
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.audit.csv_archive import ArchivedFile
+    from pipeline.audit.csv_collect import Totals
+    from pipeline.audit.result import Window
+    from pipeline.audit.scope import Span
+    from pipeline.config import JobSettings
+    from service.core.model import TopicPartition
+
+_SHOWN = 3
+
+
+class CsvOptions(NamedTuple):
+    """What is asked for; `examples` is how many of each kind of finding are kept."""
+
+    window: Window
+    location: str
+    examples: int = 10
+
+    @property
+    def is_full(self) -> bool:
+        """Whether everything is audited, not a window."""
+        return self.window.from_ms is None and self.window.until_ms is None
+
+
+def require_ids(settings: JobSettings) -> None:
+    """Check that entries have unique ids.
+
+    Raises:
+        ArchiveError: settings do not say where.
+    """
+    if not settings.worker.id.paths:
+        raise ArchiveError("an archive is compared by unique id: LOGP_ID__PATHS must say where entries have theirs")
+
+
+class CsvAuditor:
+    """One run; `run` is called once."""
+
+    def __init__(self, spark: SparkSession, settings: JobSettings, options: CsvOptions) -> None:
+        require_ids(settings)
+        self._spark = spark
+        self._settings = settings
+        self._options = options
+        self._run_id = uuid.uuid4().hex[:12]
+        self._started_at_ms = time.time_ns() // 1_000_000
+        self._doubts: list[str] = []
+        self._notes: list[str] = []
+        self._kept = ExitStack()
+        self._progress = Progress(spark)
+
+    def run(self) -> Result:
+        """Do everything; blocks for as long as reading the window takes, and of the archive what may be of it.
+
+        Raises:
+            PipelineError: brokers or S3 do not answer, or there is no such archive.
+        """
+        with self._kept, self._progress:
+            return self._run()
+
+    def _run(self) -> Result:
+        """Outline: the source's offsets -> the archive's files -> both sides -> compare -> the result."""
+        step, window, settings = self._progress.step, self._options.window, self._settings
+        step("topics")
+        cluster_id, spans = self._spans()
+        step("archive")
+        files = csv_archive.list_files(settings, self._options.location, window)
+        step("source")
+        reach = sides.reach_of(self._spark, spans, {})
+        messages = topics.read_messages(
+            self._spark, settings.worker.kafka, {span.tp: (span.first, span.next) for span in spans}
+        )
+        source = self._keep(sides.mark_window(identify(messages, settings), reach, window))
+        totals = csv_collect.totals_of(source)
+        judged_from_ms = self._judged_from(spans, totals)
+        step("rows")
+        archived = self._keep(csv_archive.read_files(self._spark, settings, files))
+        step("comparison")
+        compared = self._keep(by_id.compare(source, archived, self._rules(judged_from_ms)))
+        told = self._keep(self._findings(compared, archived))
+        by_kind = {row["kind"]: row["n"] for row in told.groupBy("kind").agg(F.sum("count").alias("n")).collect()}
+        examples = collect.collect_plain_examples(told, per_kind=self._options.examples)
+        archive = self._archive(files, archived, compared, totals)
+        ids = csv_collect.collect_ids(compared, by_kind)
+        if ids.repeated_in_source:
+            self._notes.append(f"{ids.repeated_in_source} unique ids are more than once in the source itself")
+        step("hours")
+        most = settings.pipeline.audit.hours_max
+        hours = self._keep(
+            csv_collect.hours_of(compared, told, is_whole=self._options.is_full, has_doubts=bool(self._doubts))
+        )
+        found_hours, hours_left_out = collect.collect_hours(hours, most=most)
+        record_hours = csv_collect.collect_record_hours(source, compared, most=most)
+        sums = list(totals.values())
+        durations = self._progress.end()
+        return Result(
+            against=Witness.CSV,
+            run_id=self._run_id,
+            started_at_ms=self._started_at_ms,
+            seconds=round(sum(durations.values()), 3),
+            places=self._places(cluster_id),
+            window=window,
+            coverage=[
+                scope.coverage_of(span, records=one.records, entries=one.entries)
+                for span in spans
+                for one in [totals.get(span.tp, csv_collect.NOTHING)]
+            ],
+            counts=Counts(
+                records=sum(one.records for one in sums),
+                entries=sum(one.entries for one in sums),
+                living=sum(one.living for one in sums),
+                dead=sum(one.entries - one.living for one in sums),
+                in_files=ids.in_source - ids.missing,
+                rows=archive.rows,
+                objects=archive.files,
+                object_bytes=archive.bytes,
+            ),
+            findings=[
+                Finding(kind=kind, count=by_kind[kind], examples=examples.get(kind, []))
+                for kind in Kind
+                if by_kind.get(kind)
+            ],
+            could_not_tell=self._doubts,
+            notes=self._notes,
+            ids=ids,
+            dead_letters={},
+            hours=found_hours,
+            hours_left_out=hours_left_out,
+            record_hours=record_hours,
+            flushes=[],
+            references_offsets={},
+            archive=archive,
+            durations_s=durations,
+        )
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        """Keep a frame on disk until the run ends: it is used more than once, and is made from what is far away."""
+        kept = frame.persist(StorageLevel.DISK_ONLY)
+        self._kept.callback(kept.unpersist)
+        return kept
+
+    def _spans(self) -> tuple[str | None, list[Span]]:
+        kafka, window = self._settings.worker.kafka, self._options.window
+        with Brokers(kafka) as brokers:
+            tps = [tp for topic in kafka.source_topics for tp in brokers.topic_partitions(topic)]
+            sources = scope.ask(brokers, tps, window, dict.fromkeys(tps))
+            cluster_id = brokers.cluster_id()
+        if window.until_ms is not None and window.until_ms > self._started_at_ms:
+            self._doubts.append("the window ends in the future")
+        return cluster_id, [scope.whole_span_of(one) for one in sources]
+
+    def _judged_from(self, spans: list[Span], totals: dict[TopicPartition, Totals]) -> int | None:
+        """Say since when the source has everything, in milliseconds; None: it has its beginning."""
+        window, since = self._options.window, []
+        for span in spans:
+            if span.retained == 0 or span.first > span.retained:
+                continue
+            oldest_ms = totals.get(span.tp, csv_collect.NOTHING).oldest_ms
+            since.append(self._started_at_ms if oldest_ms is None else oldest_ms)
+            begins = f"{span.tp}: the source begins at offset {span.retained}"
+            if window.from_ms is None:
+                self._notes.append(f"{begins}; what was before it cannot be compared")
+            elif since[-1] > window.from_ms:
+                self._doubts.append(f"{begins}: its retention ends inside the window")
+        return max(since) + round(window.padding_s * 1000) if since else None
+
+    def _rules(self, judged_from_ms: int | None) -> by_id.Rules:
+        csv, user, window = self._settings.pipeline.csv, self._settings.worker.user, self._options.window
+        begins = [moment for moment in (window.from_ms, judged_from_ms) if moment is not None]
+        until_ms = window.until_ms
+        if until_ms is None:  # rows of records that were written after the source was asked for its end
+            until_ms = self._started_at_ms - round(window.padding_s * 1000)
+        return by_id.Rules(
+            values=tuple(csv.values),
+            has_users=csv.user_column is not None,
+            has_times=csv.time_column is not None,
+            time_tolerance_s=csv.time_tolerance_s,
+            no_user=user.missing_name if user.missing == "name" else None,
+            from_us=max(begins) * 1000 if begins else None,
+            until_us=until_ms * 1000,
+        )
+
+    def _findings(self, compared: DataFrame, archived: DataFrame) -> DataFrame:
+        entries = csv_collect.entry_findings(compared)
+        refused = archived.where("unread").select("text").limit(_SHOWN).collect()
+        if refused:
+            missing = entries.where(F.col("kind") == Kind.MISSING).count()
+            entries = entries.where(F.col("kind") != Kind.MISSING)
+            self._doubts.append(f"files cannot be read: {'; '.join(row['text'] for row in refused)}")
+            self._doubts.append(f"{missing} entries may be in files that cannot be read")
+        return findings.union([entries, csv_collect.file_findings(archived)])
+
+    def _archive(
+        self,
+        files: list[ArchivedFile],
+        archived: DataFrame,
+        compared: DataFrame,
+        totals: dict[TopicPartition, Totals],
+    ) -> Archive:
+        """Count what was read, and say what of it cannot be compared."""
+        counted = csv_collect.count_rows(archived, compared)
+        living = sum(one.living for one in totals.values())
+        without_id = sum(one.without_id for one in totals.values())
+        if without_id == living > 0:
+            self._doubts.append("no entry of the window has a unique id")
+        elif without_id:
+            self._notes.append(f"{without_id} entries of the window have no unique id, and cannot be compared")
+        said = {
+            "broken_elsewhere": "lines or files are broken, of which nobody knows that they are of the window",
+            "rows_without_id": "rows of the archive have no unique id",
+            "rows_timeless": "rows of the archive have an id that is not of the window, and no time that can be read",
+            "rows_dead": "rows of the archive are of entries that are no living ones: dead letters here",
+        }
+        self._notes += [f"{counted[name]} {text}" for name, text in said.items() if counted[name]]
+        return Archive(
+            files=len(files),
+            bytes=sum(one.size for one in files),
+            entries_without_id=without_id,
+            **{name: counted[name] for name in Archive.__struct_fields__ if name in counted},
+        )
+
+    def _places(self, cluster_id: str | None) -> dict[str, str]:
+        kafka, csv = self._settings.worker.kafka, self._settings.pipeline.csv
+        columns = {"id": csv.id_column, "user": csv.user_column, "time": csv.time_column}
+        named = [f"{name} {column}" for name, column in columns.items() if column is not None]
+        return {
+            "brokers": kafka.bootstrap_servers,
+            **({} if cluster_id is None else {"cluster": cluster_id}),
+            "source": ", ".join(kafka.source_topics),
+            "archive": self._options.location,
+            "columns": ", ".join([*named, *csv.values]),
+        }

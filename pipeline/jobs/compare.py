@@ -1,0 +1,42 @@
+"""Two results of audits against different witnesses, compared as a command; needs neither Spark nor settings."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import msgspec
+
+from pipeline.audit.comparison import compare, encode
+from pipeline.audit.comparison_text import to_text
+from pipeline.audit.result import Result, decode
+from pipeline.errors import IncomparableError
+
+
+def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument("first", type=Path, metavar="A.json", help="result of an audit, as --json writes it")
+    parser.add_argument("second", type=Path, metavar="B.json", help="that of the same source and window, of another")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what both name and what only one; gives 0 they agree and are clean, 1 they name something, 2 not all told.
+
+    Raises:
+        IncomparableError: a file is no result of an audit, or they are not of the same source and window.
+    """
+    comparison = compare(_read(arguments.first), _read(arguments.second))
+    sys.stdout.write(encode(comparison).decode() if arguments.json else to_text(comparison))
+    sys.stdout.flush()
+    return int(comparison.exit_code)
+
+
+def _read(file: Path) -> Result:
+    try:
+        return decode(file.read_bytes())
+    except OSError as error:
+        raise IncomparableError(f"{file} cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise IncomparableError(f"{file} is no result of an audit: {error}") from error
