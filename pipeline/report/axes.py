@@ -46,6 +46,6 @@ def dates(moments_ms: Sequence[int]) -> list[float]:
 def short(value: float) -> str:
     """Write a number of an axis in few characters; nothing below 0."""
     for unit, name in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if value >= unit * 10:
+        if value >= unit:
             return f"{value / unit:g}{name}"
     return f"{value:,g}" if value >= 0 else ""

@@ -22,7 +22,7 @@ def write_page(
     history: Path | None = None,
     logs: Sequence[Path] = (),
 ) -> None:
-    """Write the page of a result beside earlier ones, of the same witness; a page that was there is replaced as a whole.
+    """Write the page of a result beside earlier ones about the same witness; replaces a page that is there as a whole.
 
     A file of the history that is no result is left out, and said to be.
 

@@ -61,7 +61,8 @@ def entries(steps: Steps) -> Plot:
         "By the Kafka timestamps of their records, UTC. The line is what the source has; where it stands above the "
         "areas, entries are in neither files nor dead letters."
     )
-    return plot("entries", f"Entries per {_step(steps)}, source and output", text, height_in=3.6, draw=draw)
+    title = f"Entries per {_step(steps)}, source and output"
+    return plot("entries", title, _with_left_out(text, steps), height_in=3.6, draw=draw)
 
 
 def lag(steps: Steps) -> Plot:
@@ -74,7 +75,7 @@ def lag(steps: Steps) -> Plot:
         legend(figure, shape.columns)
 
     text = "From a record's Kafka timestamp to the end of the flush that covers it, by hour of the timestamp, UTC."
-    return plot("lag", f"Delivery lag per {_step(steps)}", text, height_in=2.8, draw=draw)
+    return plot("lag", f"Delivery lag per {_step(steps)}", _with_left_out(text, steps), height_in=2.8, draw=draw)
 
 
 def files(counts: Steps, sizes: Steps | None) -> Plot:
@@ -102,7 +103,8 @@ def files(counts: Steps, sizes: Steps | None) -> Plot:
 
     text = "Files that references of this hour name, by date and hour of event time in the worker's partition zone."
     height_in = 3.4 if sizes is None else 5.2
-    return plot("files", f"Files per {_step(counts)} of event time", text, height_in=height_in, draw=draw)
+    title = f"Files per {_step(counts)} of event time"
+    return plot("files", title, _with_left_out(text, counts), height_in=height_in, draw=draw)
 
 
 def findings(steps: Steps) -> Plot:
@@ -117,7 +119,8 @@ def findings(steps: Steps) -> Plot:
         legend(figure, shape.columns)
 
     text = "All findings of what belongs to an hour, by date and hour of event time in the worker's partition zone."
-    return plot("findings", f"Findings per {_step(steps)} of event time", text, height_in=3.0, draw=draw)
+    title = f"Findings per {_step(steps)} of event time"
+    return plot("findings", title, _with_left_out(text, steps), height_in=3.0, draw=draw)
 
 
 def over_audits(audited: Sequence[Audited]) -> Plot:
@@ -143,7 +146,7 @@ def over_audits(audited: Sequence[Audited]) -> Plot:
         ticks = _spread(len(audited), max(3, shape.ticks - 2))
         axes.set_xticks(ticks, [words.moment(audited[nth].started_at_ms)[5:16] for nth in ticks])
         axes.set_xlim(-0.6, max(len(audited), _BARS_MIN) - 0.4)
-        legend(figure, max(1, shape.columns // 2))
+        legend(figure, max(2, shape.columns - 2))
 
     text = "One bar per audit, the oldest on the left; the mark below it says what the audit came to."
     return plot("audits", "Findings of one audit after the other", text, height_in=3.0, draw=draw)
@@ -175,12 +178,18 @@ def _percentiles(axes: Axes, steps: Steps, units: Sequence[tuple[float, str]]) -
     if min(known) > 0 and max(known) > _LOG_FROM * min(known):
         axes.set_yscale("log")
     else:
-        axes.set_ylim(min(0, *known) / unit, max(known) / unit * 1.1 or 1)
+        axes.set_ylim(min(0, *known) / unit, max(0, *known) / unit * 1.1 or 1)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
 def _of(steps: Steps, name: str) -> Numbers:
     return np.array([value or 0 for value in steps.values[name]], dtype=np.float64)
+
+
+def _with_left_out(text: str, steps: Steps) -> str:
+    if not steps.left_out:
+        return text
+    return f"{text} {words.plural(steps.left_out, 'hour', 'hours')} too far from these stand in the tables only."
 
 
 def _step(steps: Steps) -> str:

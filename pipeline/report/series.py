@@ -116,12 +116,15 @@ def sizes_per_hour(result: Result) -> Steps | None:
 
 
 def findings_per_hour(result: Result) -> Steps | None:
-    """Give findings by kind per hour of event time, the most frequent kinds by name."""
-    counts = [hour.findings for _, hour in _dated(result.hours)]
-    names = frequent(counts)
-    values = [(at_ms, _by_name(hour.findings, names)) for at_ms, hour in _dated(result.hours)]
-    found = steps_of([(at_ms, by_name | {"": sum(by_name.values())}) for at_ms, by_name in values if by_name], weigh="")
-    return None if found is None else found._replace(values={name: found.values[name] for name in names})
+    """Give findings by kind per hour of event time, the most frequent kinds by name; None: no hour has any."""
+    hours = _dated(result.hours)
+    names = frequent([hour.findings for _, hour in hours])
+    values = [(at_ms, _by_name(hour.findings, names)) for at_ms, hour in hours]
+    total = "total"
+    found = steps_of([(at_ms, by_name | {total: sum(by_name.values())}) for at_ms, by_name in values], weigh=total)
+    if found is None or not names:
+        return None
+    return found._replace(values={name: found.values[name] for name in names if name in found.values})
 
 
 def audits(results: Iterable[Result]) -> list[Audited]:

@@ -92,7 +92,7 @@ def _commit_lanes(flushes: Sequence[Flush]) -> list[_Lane]:
 
     lanes = [
         _Lane("committed", "|", _BLUE, ends(at_rebalances=False)),
-        _Lane("committed at a rebalance or stop", "|", _ORANGE, ends(at_rebalances=True)),
+        _Lane("committed, rebalance or stop", "|", _ORANGE, ends(at_rebalances=True)),
     ]
     return [lane for lane in lanes if lane.spans_ms]
 
@@ -114,5 +114,5 @@ def _draw_lane(axes: Axes, nth: int, lane: _Lane, apart_ms: float) -> None:
             lines += [date(begin), date(end), float("nan")]
     axes.plot(lines, [nth] * len(lines), color=lane.colour, linewidth=2, alpha=0.5, zorder=2)
     at = [date(end) for _, end in shown]
-    size = 8 if lane.marker == "|" else 5.5
+    size = 7 if lane.marker == "|" else 5.5
     axes.plot(at, [nth] * len(at), lane.marker, color=lane.colour, markersize=size, markeredgewidth=1.4, zorder=3)

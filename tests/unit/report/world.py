@@ -1,0 +1,198 @@
+"""Results of audits and lines of workers' logs, made by hand: what a report is made from."""
+
+import json
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+from pipeline.audit.result import (
+    Counts,
+    Coverage,
+    Example,
+    Finding,
+    Flush,
+    FlushedRange,
+    Hour,
+    Kind,
+    RecordHour,
+    Result,
+    Verdict,
+    Window,
+)
+
+T0_MS = 1_772_582_400_000  # 2026-03-04 00:00 UTC
+HOUR_MS = 3_600_000
+FLUSH_MS = 30_000
+TOPIC = "logs.of-products"
+
+
+def flush(
+    at_ms: int, ranges: dict[int, tuple[int, int]], *, worker: str = "w1", reason: str = "interval", batch: str = ""
+) -> Flush:
+    """Make a flush record that ended at this time; `ranges` by partition."""
+    return Flush(
+        batch_id=batch or f"{worker}-{at_ms}",
+        worker=worker,
+        boot=f"{worker}-boot",
+        seq=1,
+        generation=1,
+        reason=reason,
+        started_at_ms=at_ms - 800,
+        ended_at_ms=at_ms,
+        entries=sum(end - first for first, end in ranges.values()),
+        entries_in_files=sum(end - first for first, end in ranges.values()),
+        dead_letters=0,
+        references=len(ranges),
+        bytes=1000,
+        ranges=[
+            FlushedRange(
+                topic=TOPIC,
+                partition=partition,
+                first_offset=first,
+                next_offset=end,
+                entries=end - first,
+                dead_letters=0,
+                timestamp_max_ms=at_ms - 2000,
+            )
+            for partition, (first, end) in ranges.items()
+        ],
+    )
+
+
+def missing(offset: int, *, partition: int = 0, at_ms: int | None = None, text: str = "", user: str = "u") -> Example:
+    """Make a finding of an entry."""
+    return Example(
+        text=text or "in no file and in no dead letter",
+        topic=TOPIC,
+        partition=partition,
+        offset=offset,
+        index=0,
+        timestamp_ms=at_ms,
+        user=user,
+        date="2026-03-04",
+        hour=0,
+    )
+
+
+def result(
+    findings: Iterable[tuple[Kind, Sequence[Example]]] = (),
+    *,
+    flushes: Sequence[Flush] = (),
+    hours: Sequence[Hour] = (),
+    record_hours: Sequence[RecordHour] = (),
+    could_not_tell: Sequence[str] = (),
+    counts: Counts | None = None,
+    run_id: str = "run-1",
+    started_at_ms: int = T0_MS + 10 * HOUR_MS,
+) -> Result:
+    """Make a result; findings are as many as there are examples."""
+    return Result(
+        run_id=run_id,
+        started_at_ms=started_at_ms,
+        seconds=12.5,
+        places={"brokers": "kafka:9092", "source": TOPIC},
+        window=Window(from_ms=T0_MS, until_ms=T0_MS + 8 * HOUR_MS, padding_s=600),
+        coverage=[
+            Coverage(
+                topic=TOPIC,
+                partition=0,
+                retained_offset=0,
+                end_offset=9,
+                committed_offset=9,
+                first_offset=0,
+                next_offset=9,
+                window_first_offset=0,
+                window_next_offset=9,
+            )
+        ],
+        counts=counts or Counts(records=1000, entries=1234, living=1200, dead=34, in_files=1200, in_dead_letters=34),
+        findings=[
+            Finding(kind=kind, count=sum(one.count for one in examples), examples=list(examples))
+            for kind, examples in findings
+        ],
+        could_not_tell=list(could_not_tell),
+        notes=[],
+        ids=None,
+        dead_letters={"no_user": 34},
+        hours=list(hours),
+        record_hours=list(record_hours),
+        flushes=list(flushes),
+        references_offsets={0: 100},
+    )
+
+
+def hour(nth: int, *, findings: dict[str, int] | None = None, files: int = 4) -> Hour:
+    """Make the n-th date and hour since `T0_MS`."""
+    at = datetime.fromtimestamp((T0_MS + nth * HOUR_MS) / 1000, UTC)
+    return Hour(
+        date=f"{at:%Y-%m-%d}",
+        hour=at.hour,
+        verdict=Verdict.FINDINGS if findings else Verdict.CLEAN,
+        is_whole=True,
+        expected=100,
+        in_files=100,
+        findings=findings or {},
+        files=files,
+        bytes=files * 2048,
+        users=3,
+        file_bytes_p50=1500,
+        file_bytes_p99=2900,
+        file_bytes_max=3100,
+    )
+
+
+def record_hour(nth: int | None, *, entries: int = 100, missing: int = 0, lag_ms: int = 20_000) -> RecordHour:
+    """Make the n-th hour of record timestamps since `T0_MS`; None: of records without a timestamp."""
+    return RecordHour(
+        begins_ms=None if nth is None else T0_MS + nth * HOUR_MS,
+        records=entries,
+        entries=entries,
+        in_files=entries - missing,
+        in_dead_letters=0,
+        missing=missing,
+        duplicated=0,
+        lag_p50_ms=lag_ms,
+        lag_p99_ms=lag_ms * 2,
+        lag_max_ms=lag_ms * 3,
+    )
+
+
+class WorkerLog:
+    """The log of one boot of a worker, as the worker writes it."""
+
+    def __init__(self, worker: str = "w1", boot: str = "") -> None:
+        self.worker = worker
+        self.boot = boot or f"{worker}-boot"
+        self.lines: list[bytes] = []
+
+    def write(self, at_ms: int, event: str, **fields: object) -> "WorkerLog":
+        """Write one line."""
+        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+        head = {"event": event, "level": "info", "worker": self.worker, "pid": 7, "boot": self.boot, "mono": 1.5}
+        ts = f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+        line = fields | head | {"ts": ts, "seq": len(self.lines) + 1}
+        self.lines.append(json.dumps(line).encode() + b"\n")
+        return self
+
+    def assigned(self, at_ms: int, *partitions: int, start: int = 0) -> "WorkerLog":
+        """Write that these partitions were assigned."""
+        starts = {f"{TOPIC}-{number}": [start, "committed"] for number in partitions}
+        return self.write(at_ms, "partitions_assigned", generation=1, owned=len(partitions), start_offsets=starts)
+
+    def gave_up(self, at_ms: int, event: str, *partitions: int) -> "WorkerLog":
+        """Write that these partitions were revoked or lost."""
+        names = [f"{TOPIC}-{number}" for number in partitions]
+        return self.write(at_ms, event, generation=1, topic_partitions=names)
+
+    def committed(self, at_ms: int, ranges: dict[int, tuple[int, int]], *, batch: str) -> "WorkerLog":
+        """Write that a flush was committed."""
+        offsets = {
+            f"{TOPIC}-{number}": {
+                "first_offset": first,
+                "min_offset": first,
+                "max_offset": end - 1,
+                "next_offset": end,
+            }
+            for number, (first, end) in ranges.items()
+        }
+        about = {"batch_id": batch, "flush_seq": 1, "reason": "interval", "generation": 1, "entries": 9}
+        return self.write(at_ms, "flush_committed", offsets=offsets, **about)
