@@ -273,6 +273,6 @@ def _judge_kind(one: Compared, names: tuple[str, str]) -> Iterator[str]:
         yield f"{both} {one.kind.value} in both"
     for count, name, other in zip(alone, names, reversed(names), strict=True):
         if count and is_missing:
-            yield f"{count} missing in {name} alone: {other} has them, so the loss is that of {name}"
+            yield f"{count} missing in {name} alone, not in {other}: lost on the way to {name}"
         elif count:
             yield f"{count} {one.kind.value} in {name} alone"
