@@ -58,7 +58,8 @@ _STYLE: dict[Any, object] = {
     "timezone": "UTC",
 }
 _COLOUR = re.compile("|".join(_VARIABLES))
-_FONT = re.compile(r"font: (\S+) [^;\"]+")
+_FONT = re.compile(r"font-family: [^;]+;? ?")
+_NOT_DRAWN = ("metadata", "style")  # what the style says is the page's to say
 _SVG = "{http://www.w3.org/2000/svg}"
 _LINK = "{http://www.w3.org/1999/xlink}href"
 
@@ -122,10 +123,10 @@ def _for_a_page(drawn: bytes, name: str, title: str) -> str:
             element.set("href", f"#{name}-{element.attrib.pop(_LINK).removeprefix('#')}")
         for key, value in element.attrib.items():
             named = re.sub(r"url\(#([\w-]+)\)", rf"url(#{name}-\1)", value)
-            named = _FONT.sub(r"font-size: \1", named)
-            element.set(key, _COLOUR.sub(lambda found: f"var(--{_VARIABLES[found[0]]})", named))
-    for metadata in root.findall("metadata"):
-        root.remove(metadata)
+            element.set(key, _COLOUR.sub(lambda found: f"var(--{_VARIABLES[found[0]]})", _FONT.sub("", named)))
+    for element in list(root.iter()):
+        for child in [child for child in element if child.tag in _NOT_DRAWN]:
+            element.remove(child)
     for key in ("width", "height", "version"):
         root.attrib.pop(key, None)
     root.set("role", "img")

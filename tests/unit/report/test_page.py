@@ -1,0 +1,283 @@
+"""A page says what the result says, all of it, whatever the data is; and needs nothing but itself."""
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pipeline.audit.result import Archive, Counts, Example, Finding, Ids, Kind, Result, Witness, decode, encode
+from pipeline.cli import main
+from pipeline.errors import PipelineError
+from pipeline.report.events import Log, read_log
+from pipeline.report.files import read_result, write_page
+from pipeline.report.page import RANGES_OPEN, render
+from pipeline.report.words import MEANINGS, seconds, size
+from tests.unit.report.reading import Page
+from tests.unit.report.world import (
+    FLUSH_MS,
+    T0_MS,
+    TOPIC,
+    WorkerLog,
+    flush,
+    hour,
+    missing,
+    record_hour,
+    result,
+)
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'; url(https://example.org/x)",
+    "</style><style>@import 'https://example.org'",
+    "{{ 7 * 7 }}{% raw %}",
+    "$x^2$ \\alpha & &amp;",
+    "mal\u202elory\u0000\u2066",
+    "\u00e5ngstr\u00f6m \u65e5\u672c",
+]
+URL = re.compile(r"https?:|//|\burl\((?!#)|@import|data:", re.IGNORECASE)
+
+
+def busy() -> tuple[Result, Log]:
+    """Make a result with 500 findings, hostile names in all of its texts, commits and events beside it."""
+    flushes = [flush(T0_MS + nth * FLUSH_MS, {0: (nth * 10, nth * 10 + 10)}) for nth in range(100)]
+    lost = [missing(nth * 2, at_ms=T0_MS + nth, user=HOSTILE[nth % len(HOSTILE)]) for nth in range(480)]
+    wrong = [Example(text=text, object=text, id=text, worker=text, reference_id=text) for text in HOSTILE]
+    twice = [missing(nth, text=HOSTILE[nth % len(HOSTILE)]) for nth in range(12)]
+    log = WorkerLog().assigned(T0_MS - 5, 0)
+    log.write(T0_MS + 5, "batch_discarded", batch_id="b", cause=HOSTILE[0], message=HOSTILE[1], outcome="aborted")
+    log.gave_up(T0_MS + 70_000, "partitions_lost", 0).write(T0_MS + 70_001, HOSTILE[2])
+    made = result(
+        [(Kind.MISSING, lost), (Kind.DUPLICATED, twice), (Kind.OBJECT_UNREFERENCED, wrong)],
+        flushes=flushes,
+        hours=[hour(0, findings={"missing": 480, "duplicated": 12}), hour(1), hour(4)],
+        record_hours=[record_hour(0, missing=40), record_hour(1), record_hour(None)],
+        could_not_tell=HOSTILE,
+    )
+    places = dict(zip(HOSTILE, HOSTILE, strict=True))
+    return replaced(made, places=places, notes=HOSTILE, dead_letters=dict.fromkeys(HOSTILE, 2)), read_log(log.lines)
+
+
+def replaced(made: Result, **changed: object) -> Result:
+    """Give a result with other values."""
+    return Result(**({name: getattr(made, name) for name in made.__struct_fields__} | changed))
+
+
+def busy_rendered() -> str:
+    """Make the page of all this, beside earlier audits."""
+    made, log = busy()
+    earlier = [result(run_id=f"r{nth}", started_at_ms=T0_MS + nth) for nth in range(3)]
+    return render(made, earlier=earlier, log=log, notes=["left out of the history: a file"])
+
+
+@pytest.fixture(scope="module")
+def busy_page() -> str:
+    """The same for all tests."""
+    return busy_rendered()
+
+
+@pytest.fixture(scope="module")
+def busy_parsed(busy_page: str) -> Page:
+    """The same, parsed."""
+    return Page(busy_page)
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (result(record_hours=[record_hour(0)]), ["Clean", "1,234 entries of the source: each is in exactly one file"]),
+        (result([(Kind.MISSING, [missing(1)] * 3)]), ["Findings", "3 findings: 3 missing."]),
+        (result(could_not_tell=["S3 refused"]), ["Could not tell", "for 1 reason.", "S3 refused"]),
+        (result(counts=Counts()), ["Clean", "no entries here"]),
+        (
+            result([(Kind.META, [missing(1)])], could_not_tell=["why"]),
+            ["1 finding: 1 meta.", "1 thing could not be told"],
+        ),
+    ],
+)
+def test_the_verdict_stands_on_top_in_words(made: Result, words: Sequence[str]) -> None:
+    """Heading and sentence of each verdict, with window and exit code."""
+    page = Page(render(made))
+    top = page.text.partition("Accounts Source")[0]
+    assert not [word for word in words if word not in top]
+    assert f"exit code {int(made.exit_code)}" in page.text
+    assert "records from 2026-03-04 00:00:00 until 2026-03-04 08:00:00" in top
+    assert page.count("div", of_class=made.verdict.value) == 1
+
+
+def test_every_finding_is_shown_and_counted(busy_parsed: Page) -> None:
+    """500 findings: each kind with its number and meaning, each example, each range with what is beside it."""
+    text = busy_parsed.text
+    for kind, count in (("missing", 480), ("duplicated", 12), ("object unreferenced", len(HOSTILE))):
+        assert f"{kind}: {count} examples of {count} findings" in text
+    assert MEANINGS[Kind.MISSING] in text
+    for nth in range(480):
+        assert f"{TOPIC}-0 offset {nth * 2} index 0" in text
+    assert len(re.findall(r"offset \d+ index 0", text)) == 492
+    ranges = 96 + 2 + 1
+    assert busy_parsed.count("div", of_class="range") == ranges
+    assert f"{ranges - RANGES_OPEN} more ranges" in text
+    assert "5 missing logs.of-products-0 offsets 10 to 18" in text
+    assert "batch discarded w1: outcome aborted" in text
+
+
+def test_hostile_names_are_text_and_nothing_else(busy_page: str, busy_parsed: Page) -> None:
+    """Elements and attributes are the templates' own; what cannot be seen is shown by its number."""
+    for text in HOSTILE[:6]:
+        assert text in busy_parsed.text
+    assert "mal\\x202elory\\x00\\x2066" in busy_parsed.text
+    assert "\u202e" not in busy_page
+    tags = {tag for tag, _ in busy_parsed.elements}
+    assert not tags & {"script", "img", "iframe", "object", "embed", "link", "base", "form", "image", "foreignobject"}
+    assert busy_parsed.count("style") == 1
+    assert not [name for _, found in busy_parsed.elements for name in found if name.startswith("on")]
+
+
+def test_a_page_needs_no_network_and_forbids_it(busy_parsed: Page) -> None:
+    """No address in any attribute or style; links lead to elements of the page."""
+    values = [value for _, found in busy_parsed.elements for value in found.values() if value]
+    assert not [value for value in values if URL.search(value)]
+    assert not URL.search("".join(busy_parsed.styles))
+    ids = busy_parsed.attributes("id")
+    assert len(ids) == len(set(ids))
+    links = busy_parsed.attributes("href") + [f"#{one}" for one in busy_parsed.attributes("aria-labelledby")]
+    links += [found for value in values for found in re.findall(r"url\((#[^)]+)\)", value)]
+    assert links
+    assert not [link for link in links if link[0] != "#" or link[1:] not in ids]
+    (policy,) = [value for value in busy_parsed.attributes("content") if "default-src" in value]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';")
+
+
+def test_plots_take_colours_and_fonts_from_the_page(busy_parsed: Page) -> None:
+    """No colour of their own, or they would not be legible in the dark; all variables are there, light and dark."""
+    drawn = [found for tag, found in busy_parsed.elements if tag in ("path", "text", "use", "g", "rect", "svg")]
+    styles = " ".join(found.get("style") or "" for found in drawn)
+    used = set(re.findall(r"var\(--([\w-]+)\)", styles))
+    assert {"ink", "muted", "grid", "series-1", "series-4"} <= used
+    assert not re.search(r"#[0-9a-f]{6}|font-family|DejaVu", styles)
+    light, _, dark = "".join(busy_parsed.styles).partition("prefers-color-scheme: dark")
+    assert not {name for name in used if f"--{name}:" not in light or f"--{name}:" not in dark}
+    plots = [
+        "Entries per hour",
+        "Delivery lag per hour",
+        "Files per hour",
+        "Findings per hour",
+        "When findings",
+        "Findings of one",
+    ]
+    assert [sum(label.startswith(plot) for label in busy_parsed.attributes("aria-label")) for plot in plots] == [2] * 6
+
+
+def test_the_same_input_gives_the_same_bytes(busy_page: str) -> None:
+    """In this process, and in one with other hashes in another time zone: no clock, no random ids."""
+    program = (
+        "import sys; from tests.unit.report.test_page import busy_rendered; "
+        "sys.stdout.buffer.write(busy_rendered().encode())"
+    )
+    other = subprocess.run(
+        [sys.executable, "-c", program],
+        env={"PYTHONHASHSEED": "7", "TZ": "Asia/Kolkata", "PATH": "", "HOME": "/nonexistent"},
+        cwd=Path(__file__).parents[3],
+        capture_output=True,
+        check=True,
+    )
+    assert other.stdout.decode() == busy_page
+
+
+def test_every_kind_at_once_and_an_older_system_are_shown() -> None:
+    """All kinds have a meaning; the archive and unique ids have accounts; an audit's table is asked for."""
+    assert set(MEANINGS) == set(Kind)
+    archive = Archive(
+        files=3, bytes=2048, rows=77, rows_compared=70, rows_dead=0, rows_without_id=5, rows_not_judged=2,
+        broken_lines=4, entries_without_id=6,
+    )  # fmt: skip
+    ids = Ids(
+        in_source=91, in_files=92, missing=93, surplus=94, repeated_in_source=95, examples=["id-1: 1 in the source"]
+    )
+    made = replaced(
+        result([(kind, [missing(nth)]) for nth, kind in enumerate(Kind)]), archive=archive, ids=ids, against=Witness.CSV
+    )
+    text = Page(render(made)).text
+    assert not [kind for kind in Kind if f"{kind.value.replace('_', ' ')}: 1 example of 1 finding" not in text]
+    assert all(f" {number} " in text for number in (77, 70, 91, 92, 93, 94, 95))
+    assert "an older system's archive" in text
+
+
+def test_a_result_of_before_lag_and_sizes_were_known_is_readable() -> None:
+    """Its page has the plots that can be made, and dashes in the tables."""
+    made = result(hours=[hour(0)], record_hours=[record_hour(0)])
+    document = json.loads(encode(made))
+    for name, prefix in (("hours", "file_bytes_"), ("record_hours", "lag_")):
+        document[name] = [{key: one[key] for key in one if not key.startswith(prefix)} for one in document[name]]
+    for name in ("against", "archive", "durations_s", "flushes_left_out"):
+        document.pop(name, None)
+    page = Page(render(decode(json.dumps(document).encode())))
+    assert "Delivery lag" not in page.text
+    assert "bytes of one file" not in page.text
+    assert "Files per hour" in page.text
+
+
+def test_extremes_do_not_keep_a_page_from_being_made() -> None:
+    """Nothing at all; one hour; clocks that are wrong; times that no calendar has; more than the largest plot takes."""
+    assert "There is nothing to plot" in Page(render(result())).text
+    far = Finding(kind=Kind.MISSING, count=10**12, examples=[missing(1, at_ms=10**17), missing(2, at_ms=-(10**13))])
+    hours = [record_hour(nth, lag_ms=-5000 if nth else 0, entries=0) for nth in range(3000)]
+    made = replaced(
+        result(
+            flushes=[flush(T0_MS, {0: (5, 5)})], record_hours=hours, hours=[hour(nth, files=0) for nth in range(3000)]
+        ),
+        findings=[far],
+    )
+    text = Page(render(made)).text
+    assert "1,000,000,000,000 missing" in text
+    assert "500 of 3,000" in text
+
+
+def test_the_command_makes_the_page_of_the_newest_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without settings; others of the same witness beside it, a broken file of the history is said to be left out."""
+    history = tmp_path / "history"
+    history.mkdir()
+    (history / "audit-1.json").write_bytes(encode(result([(Kind.META, [missing(1)])], run_id="old", started_at_ms=1)))
+    (history / "audit-2.json").write_text("{}")
+    other = replaced(result(run_id="csv", started_at_ms=2), against=Witness.CSV)
+    files = []
+    for nth, made in enumerate([result(run_id="newest"), other, result(run_id="before", started_at_ms=3)]):
+        files.append(tmp_path / f"{nth}.json")
+        files[-1].write_bytes(encode(made))
+    log = tmp_path / "w1.log"
+    log.write_bytes(b"".join(WorkerLog().assigned(T0_MS, 0).lines))
+    page = tmp_path / "made" / "page.html"
+    arguments = ["report", *map(str, files), "--history", str(history), "--html", str(page), "--logs", str(log)]
+    assert main(arguments) == 0
+    text = Page(page.read_text()).text
+    assert "run newest" in text
+    assert "The last 3 audits as a table" in text
+    assert "left out of the history" in text
+    assert [one.name for one in page.parent.iterdir()] == ["page.html"]
+    (tmp_path / "no.json").write_text("no")
+    assert main(["report", str(tmp_path / "no.json"), "--html", str(page)]) == 2
+    assert "is no result of an audit" in capsys.readouterr().err
+
+
+def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
+    """An absent log, an absent result, a page where a directory is."""
+    with pytest.raises(PipelineError, match="cannot be read"):
+        read_result(tmp_path / "absent.json")
+    with pytest.raises(PipelineError, match="a log cannot be read"):
+        write_page(result(), tmp_path / "page.html", logs=[tmp_path / "absent.log"])
+    with pytest.raises(PipelineError, match="cannot be written"):
+        write_page(result(), tmp_path)
+
+
+def test_amounts_are_written_in_units_that_fit() -> None:
+    """Sizes and durations, negative ones too."""
+    assert [size(value) for value in (None, 0, 1023, 1536, 200 * 1024, 5 << 40)] == [
+        "\N{EN DASH}", "0 B", "1023 B", "1.5 KiB", "200 KiB", "5.0 TiB",
+    ]  # fmt: skip
+    assert [seconds(value) for value in (0, 999, 1500, 61_000, 3_660_000, 90_000_000, -2000)] == [
+        "0 ms", "999 ms", "1.5 s", "1 min 1 s", "1 h 1 min", "1 d 1 h", "\N{MINUS SIGN}2.0 s",
+    ]  # fmt: skip
