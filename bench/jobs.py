@@ -1,0 +1,51 @@
+"""Runs a job of the pipeline as a process and takes its costs."""
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from deploy.demo.environment import Environment
+from deploy.local.errors import StackError
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a process and its Java took."""
+
+    wall_s: float
+    cpu_s: float
+    log: list[dict[str, object]]  # its log lines
+
+
+def run_job(environment: Environment, arguments: list[str], *, cores: int) -> Cost:
+    """Run `python -m pipeline ARGUMENTS` on local[cores]; blocks until it has ended.
+
+    Raises:
+        StackError: it failed.
+    """
+    log = environment.directory / f"{arguments[0]}.log"
+    variables = {**environment.variables, "PIPELINE_SPARK__MASTER": f"local[{cores}]"}
+    begun = time.monotonic()
+    with log.open("wb") as lines:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipeline", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=lines,
+            env=variables,
+        )
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise StackError(f"`pipeline {' '.join(arguments)}` ended with {process.returncode} ({log}).")
+    return Cost(time.monotonic() - begun, usage.ru_utime + usage.ru_stime, _events(log))
+
+
+def _events(log: Path) -> list[dict[str, object]]:
+    """Read the log's JSON lines; Java writes others between them."""
+    return [msgspec.json.decode(line) for line in log.read_bytes().splitlines() if line.startswith(b"{")]
