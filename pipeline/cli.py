@@ -12,7 +12,7 @@ from pipeline.audit.options import add_audit_arguments
 from pipeline.config import load_all
 from pipeline.errors import PipelineError, cause_on_executor
 from pipeline.jobs import compare
-from pipeline.report.options import add_page_arguments, add_report_arguments
+from pipeline.report.options import add_report_arguments
 from service.errors import SettingsError
 
 
@@ -71,9 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     jobs.add_parser("compact", help="rewrite small files of hours that the audit has passed, expire snapshots")
     _add_backfill(jobs.add_parser("backfill", help="publish what no committed reference or dead letter holds"))
     compare.add_compare_arguments(jobs.add_parser("compare", help="two audits of one window: who lacks what?"))
-    audit = jobs.add_parser("audit", help="source against files, dead letters and table: is all there?")
-    add_audit_arguments(audit)
-    add_page_arguments(audit, is_required=False)
+    add_audit_arguments(jobs.add_parser("audit", help="source against files, dead letters and table: is all there?"))
     add_report_arguments(jobs.add_parser("report", help="results of audits as one HTML page"))
     return parser
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from pipeline.audit.result import Window, Witness
 from pipeline.errors import PipelineError
+from pipeline.report.options import add_page_arguments
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -51,6 +52,7 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--examples", type=int, default=10, metavar="N", help="examples of each kind (%(default)s)")
     parser.add_argument("--json", dest="json_file", type=Path, metavar="FILE", help="write the result as JSON")
+    add_page_arguments(parser, is_required=False)
     parser.add_argument("--every", type=_seconds, metavar="DURATION", help="go on: one audit every so often (1h)")
 
 

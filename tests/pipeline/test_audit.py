@@ -4,6 +4,7 @@ import json
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from statistics import median_low
 
 import pytest
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.result import ExitCode, Kind, Result, Window
 from pipeline.jobs.materialize import Materialize
+from pipeline.report.files import write_page
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake
@@ -159,12 +161,22 @@ def planted(deployment: Deployment) -> Planted:
 
 
 def test_every_fault_is_named_and_nothing_else(
-    deployment: Deployment, planted: Planted, lake_of: Callable[..., Lake]
+    deployment: Deployment, planted: Planted, lake_of: Callable[..., Lake], tmp_path: Path
 ) -> None:
-    """Faults of every kind in references, objects, dead letters and flush records: each entry and object by name."""
+    """Faults of every kind in references, objects, dead letters and flush records: each entry and object by name.
+
+    The page of it has them all, beside what the worker's logs say.
+    """
     result = run(lake_of(deployment, **planted.variables), list_objects=True)
     assert found(result) == wanted(planted.expected)
     assert (result.exit_code, result.could_not_tell) == (ExitCode.FINDINGS, [])
+
+    write_page(result, tmp_path / "page.html", logs=sorted(deployment.root.glob("run-*.log")))
+    page = (tmp_path / "page.html").read_text()
+    assert not [one for one in result.findings if f"{len(one.examples)} example" not in page]
+    assert f"rebalances: {2 * FLUSHES}, flush committed: {FLUSHES}, batch discarded: 0" in page
+    assert "of a worker.</p>" not in page, "a line of a real log was not read"
+    assert "only a log tells of it" in page
 
 
 def test_a_window_has_the_faults_that_reach_into_it(
