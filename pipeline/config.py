@@ -1,7 +1,8 @@
 """Settings of the jobs (`PIPELINE_`, nested by `__`); brokers, topics, bucket and input rules are the worker's.
 
 The worker's settings (`LOGP_`, see `service.config`) say where its topics and objects are; a job needs the same
-environment as a worker, and what stands here beside it.
+environment as a worker, and what stands here beside it, from the same kinds of sources: environment, a TOML file
+named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by `PIPELINE_SECRETS_DIR`, defaults.
 """
 
 from __future__ import annotations
@@ -10,17 +11,14 @@ import codecs
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import AfterValidator, Field, SecretStr
+from pydantic_settings import SettingsConfigDict
 
 from service.audit.times import EpochUnit
-from service.config import Settings, Zone, load
+from service.config import PositiveInt, PositiveSeconds, Section, Settings, SourcedSettings, Zone, load, read_settings
 from service.errors import SettingsError
 
 PREFIX = "PIPELINE_"
-
-PositiveInt = Annotated[int, Field(gt=0)]
-PositiveSeconds = Annotated[float, Field(gt=0)]
 
 
 def _known_encoding(name: str) -> str:
@@ -29,12 +27,6 @@ def _known_encoding(name: str) -> str:
     except LookupError as error:
         raise ValueError(f"{name!r} is no encoding that Python knows, such as utf-8 or latin-1") from error
     return name
-
-
-class Section(BaseModel):
-    """A frozen group of settings; an unknown name is an error, not a silence."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class SparkSettings(Section):
@@ -212,7 +204,7 @@ class CompactSettings(Section):
     )
 
 
-class PipelineSettings(BaseSettings):
+class PipelineSettings(SourcedSettings):
     """All settings of the jobs that are not the worker's."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid")
@@ -241,19 +233,22 @@ class JobSettings(Section):
 
 
 def load_all() -> JobSettings:
-    """Read everything from the environment.
+    """Read everything from the environment, from files and secret files, as a worker does.
 
     Raises:
-        SettingsError: with everything that is wrong.
+        SettingsError: with everything that is wrong, at once.
     """
+    problems: list[str] = []
+    worker = pipeline = None
     try:
-        pipeline = PipelineSettings()
-    except ValidationError as error:
-        raise SettingsError([_sentence(problem) for problem in error.errors()]) from error
-    return JobSettings(worker=load(), pipeline=pipeline)
-
-
-def _sentence(problem: object) -> str:
-    assert isinstance(problem, dict), "pydantic describes problems as dicts"
-    path = "__".join(str(part) for part in problem["loc"])
-    return f"{PREFIX}{path.upper()}: {problem['msg']}"
+        worker = load()
+    except SettingsError as error:
+        problems += error.problems
+    try:
+        pipeline, wrong_names = read_settings(PipelineSettings)
+        problems += wrong_names
+    except SettingsError as error:
+        problems += error.problems
+    if worker is None or pipeline is None or problems:
+        raise SettingsError(problems)
+    return JobSettings(worker=worker, pipeline=pipeline)

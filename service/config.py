@@ -11,7 +11,7 @@ import os
 import socket
 import tomllib
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeVar
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
@@ -42,6 +42,7 @@ def _known_zone(name: str) -> str:
 Zone = Annotated[str, AfterValidator(_known_zone)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
 PositiveInt = Annotated[int, Field(gt=0)]
+S = TypeVar("S", bound="SourcedSettings")
 
 
 class Section(BaseModel):
@@ -270,7 +271,30 @@ class LogSettings(Section):
     )
 
 
-class Settings(BaseSettings):
+class SourcedSettings(BaseSettings):
+    """Settings of an environment, a file and secret files, whose names begin with `env_prefix`; see `read_settings`."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: arguments, environment, file, secret files."""
+        del dotenv_settings
+        prefix = settings_cls.model_config["env_prefix"]
+        sources = [init_settings, env_settings]
+        if file := os.environ.get(f"{prefix}CONFIG_FILE"):
+            sources.append(TomlConfigSettingsSource(settings_cls, Path(file)))
+        if directory := os.environ.get(f"{prefix}SECRETS_DIR"):
+            sources.append(NestedSecretsSettingsSource(file_secret_settings, secrets_dir=directory))
+        return tuple(sources)
+
+
+class Settings(SourcedSettings):
     """All settings of a worker."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid")
@@ -301,24 +325,6 @@ class Settings(BaseSettings):
         """The id that fences an earlier process of the same worker; unique per live process."""
         return f"{self.transactional_id_prefix}.{self.kafka.group_id}.{self.worker}"
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: arguments, environment, file, secret files."""
-        del dotenv_settings
-        sources = [init_settings, env_settings]
-        if file := os.environ.get(f"{PREFIX}CONFIG_FILE"):
-            sources.append(TomlConfigSettingsSource(settings_cls, Path(file)))
-        if directory := os.environ.get(f"{PREFIX}SECRETS_DIR"):
-            sources.append(NestedSecretsSettingsSource(file_secret_settings, secrets_dir=directory))
-        return tuple(sources)
-
 
 def load(**arguments: object) -> Settings:
     """Read all settings and check them; `arguments` win over every other source.
@@ -328,30 +334,40 @@ def load(**arguments: object) -> Settings:
     """
     from service.config_checks import find_problems  # noqa: PLC0415 - the rules between settings import this module
 
-    absent = find_absent_sources(os.environ, PREFIX)
-    if absent:
-        raise SettingsError(absent)
-    problems = find_wrong_variables(os.environ, PREFIX, Settings)
-    try:
-        settings = Settings(**arguments)  # type: ignore[arg-type]
-    except ValidationError as error:
-        raise SettingsError([*map(_sentence, error.errors()), *problems]) from error
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError([f"{PREFIX}CONFIG_FILE is not TOML: {error}", *problems]) from error
-    except UnreadableSettingsError as error:
-        raise SettingsError(problems or [str(error)]) from error
+    settings, problems = read_settings(Settings, **arguments)
     problems = [*find_problems(settings), *problems]
     if problems:
         raise SettingsError(problems)
     return settings
 
 
-def variable_of(path: tuple[str, ...]) -> str:
+def read_settings(kind: type[S], **arguments: object) -> tuple[S, list[str]]:
+    """Read settings from their sources; gives them with what is wrong about variables that name none of them.
+
+    Raises:
+        SettingsError: with everything that is wrong, where a setting is.
+    """
+    prefix = kind.model_config["env_prefix"]
+    absent = find_absent_sources(os.environ, prefix)
+    if absent:
+        raise SettingsError(absent)
+    problems = find_wrong_variables(os.environ, prefix, kind)
+    try:
+        return kind(**arguments), problems  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise SettingsError([*(_sentence(problem, prefix) for problem in error.errors()), *problems]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([f"{prefix}CONFIG_FILE is not TOML: {error}", *problems]) from error
+    except UnreadableSettingsError as error:
+        raise SettingsError(problems or [str(error)]) from error
+
+
+def variable_of(path: tuple[str, ...], *, prefix: str = PREFIX) -> str:
     """Name the environment variable of a setting."""
-    return PREFIX + "__".join(path).upper()
+    return prefix + "__".join(path).upper()
 
 
-def _sentence(problem: object) -> str:
+def _sentence(problem: object, prefix: str) -> str:
     assert isinstance(problem, dict), "pydantic describes problems as dicts"
     path = tuple(str(part) for part in problem["loc"])
-    return f"{'.'.join(path)} ({variable_of(path)}): {problem['msg']}"
+    return f"{'.'.join(path)} ({variable_of(path, prefix=prefix)}): {problem['msg']}"

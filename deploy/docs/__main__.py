@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from deploy.docs.chart_schema import chart_schema
-from deploy.docs.configuration import configuration_page
+from deploy.docs.configuration import pipeline_page, worker_page
 from deploy.docs.metrics import metrics_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -18,7 +18,8 @@ CHART_SCHEMA = "helm/log-partitioner/values.schema.json"
 def documents() -> Mapping[str, str]:
     """Make all documents: path in the repository -> text."""
     return {
-        "docs/CONFIGURATION.md": configuration_page(),
+        "docs/CONFIGURATION.md": worker_page(),
+        "docs/CONFIGURATION_PIPELINE.md": pipeline_page(),
         "docs/METRICS.md": metrics_page(),
         CHART_SCHEMA: chart_schema((ROOT / CHART_SCHEMA).read_text(encoding="utf-8")),
     }

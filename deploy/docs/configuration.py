@@ -1,4 +1,4 @@
-"""docs/CONFIGURATION.md: every setting with variable, type, default and meaning; one table per section."""
+"""docs/CONFIGURATION*.md: every setting with variable, type, default and meaning; one table per section."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 
 from deploy.docs.settings_schema import Group, Schema, Setting, groups
 from deploy.docs.tables import code, table
-from service.config import variable_of
+from pipeline.config import PREFIX as PIPELINE_PREFIX
+from pipeline.config import PipelineSettings
+from service.config import PREFIX, variable_of
 
 _HEAD = """\
 # Configuration
@@ -25,20 +27,37 @@ A variable with the prefix `LOGP_` that names no setting is refused. `log-partit
 wrong at once, and prints the effective settings without secrets; `log-partitioner config-schema` prints this page as
 JSON schema. In the chart the same names stand under `config`: `config.flush.interval_s`.
 """
+_PIPELINE_HEAD = """\
+# Configuration of the pipeline
+
+Made by `python -m deploy.docs` from `pipeline/config.py`; do not edit.
+
+A job (`python -m pipeline JOB`) reads the settings of a worker ([CONFIGURATION.md](CONFIGURATION.md)), which say where
+topics and objects are and how entries are read, and beside them these. They come from the same kinds of sources: the
+environment, a TOML file named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by
+`PIPELINE_SECRETS_DIR`, defaults. A variable with the prefix `PIPELINE_` that names no setting is refused; all that is
+wrong is reported at once.
+"""
 _DEFAULTS_MADE = {"worker": "host name"}
 _TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "true, false"}
 
 
-def configuration_page() -> str:
-    """Write the page."""
-    return "\n".join([_HEAD, *(_section(group) for group in groups())])
+def worker_page() -> str:
+    """Write the page of the worker's settings."""
+    return "\n".join([_HEAD, *(_section(group, prefix=PREFIX) for group in groups())])
 
 
-def _section(group: Group) -> str:
+def pipeline_page() -> str:
+    """Write the page of the jobs' settings."""
+    sections = [group for group in groups(PipelineSettings) if group.settings]
+    return "\n".join([_PIPELINE_HEAD, *(_section(group, prefix=PIPELINE_PREFIX) for group in sections)])
+
+
+def _section(group: Group, *, prefix: str) -> str:
     title = f"## {group.name}" if group.name else "## Worker"
     rows = [
         (
-            code(variable_of(setting.path)),
+            code(variable_of(setting.path, prefix=prefix)),
             _type(setting.schema) + (", secret" if setting.is_secret else ""),
             _default(setting),
             setting.schema["description"],

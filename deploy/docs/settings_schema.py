@@ -1,9 +1,11 @@
-"""The JSON schema of `Settings` as sections of settings; what both the page and the chart's schema are made of."""
+"""The JSON schema of settings as sections; what both the pages and the chart's schema are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
+
+from pydantic import BaseModel
 
 from service.config import Settings
 
@@ -31,9 +33,9 @@ class Group(NamedTuple):
     settings: tuple[Setting, ...]
 
 
-def groups() -> list[Group]:
+def groups(kind: type[BaseModel] = Settings) -> list[Group]:
     """List all settings, in the order in which they are declared."""
-    root = Settings.model_json_schema()
+    root = kind.model_json_schema()
     sections: dict[str, Schema] = {}
     plain: list[Setting] = []
     for name, schema in root["properties"].items():

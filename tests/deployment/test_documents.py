@@ -1,15 +1,18 @@
 """The documents made from code say what the code says; the alerts use metrics that exist."""
 
 import re
+from collections.abc import Callable
 
 import pytest
 
 from deploy.docs.__main__ import main, outdated
-from deploy.docs.configuration import configuration_page
+from deploy.docs.configuration import pipeline_page, worker_page
 from deploy.docs.metrics import metric_names, metrics_page
 from deploy.docs.settings_schema import groups
+from pipeline.config import PREFIX as PIPELINE_PREFIX
+from pipeline.config import PipelineSettings
 from service.adapters.metrics import PrometheusMetrics
-from service.config import Settings, variable_of
+from service.config import PREFIX, Settings, SourcedSettings, variable_of
 from tests.deployment.tools import RULES
 
 
@@ -19,15 +22,19 @@ def test_documents_committed_are_up_to_date() -> None:
     assert main(["--check"]) == 0
 
 
-def test_configuration_page_names_every_setting() -> None:
+@pytest.mark.parametrize(
+    ("kind", "prefix", "page"), [(Settings, PREFIX, worker_page), (PipelineSettings, PIPELINE_PREFIX, pipeline_page)]
+)
+def test_configuration_pages_name_every_setting(
+    kind: type[SourcedSettings], prefix: str, page: Callable[[], str]
+) -> None:
     """Each field of each section has its row, and no other has."""
-    fields = [variable_of((section, name)) for section in Settings.model_fields for name in _fields(section)] + [
-        variable_of((name,)) for name in Settings.model_fields if not _fields(name)
-    ]
+    paths = [(section, name) for section in kind.model_fields for name in _fields(kind, section)]
+    paths += [(name,) for name in kind.model_fields if not _fields(kind, name)]
 
-    rows = re.findall(r"^\| `(LOGP_\w+)` \|", configuration_page(), re.MULTILINE)
+    rows = re.findall(rf"^\| `({prefix}\w+)` \|", page(), re.MULTILINE)
 
-    assert sorted(rows) == sorted(fields)
+    assert sorted(rows) == sorted(variable_of(path, prefix=prefix) for path in paths)
 
 
 def test_secrets_are_marked() -> None:
@@ -66,12 +73,12 @@ def test_documents_check_tells_what_is_out_of_date(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`--check` names the page and fails; it writes nothing."""
-    monkeypatch.setattr("deploy.docs.__main__.configuration_page", lambda: "something else")
+    monkeypatch.setattr("deploy.docs.__main__.worker_page", lambda: "something else")
 
     assert main(["--check"]) == 1
     assert "docs/CONFIGURATION.md is out of date" in capsys.readouterr().err
 
 
-def _fields(section: str) -> list[str]:
-    model = Settings.model_fields[section].annotation
+def _fields(kind: type[SourcedSettings], section: str) -> list[str]:
+    model = kind.model_fields[section].annotation
     return list(getattr(model, "model_fields", ()))

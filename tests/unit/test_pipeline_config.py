@@ -1,0 +1,64 @@
+"""Settings of the jobs: everything wrong at once, from the same sources as a worker's."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pipeline.config import load_all
+from service.errors import SettingsError
+
+_WORKER = {
+    "LOGP_KAFKA__BOOTSTRAP_SERVERS": "broker:9092",
+    "LOGP_KAFKA__SOURCE_TOPICS": '["logs"]',
+    "LOGP_USER__PATHS": '["user"]',
+    "LOGP_TIME__PATHS": '["time"]',
+    "LOGP_S3__BUCKET": "logs",
+}
+
+
+@pytest.fixture
+def environment(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment with what a worker needs and nothing else of ours."""
+    for name in list(os.environ):
+        if name.startswith(("LOGP_", "PIPELINE_")):
+            monkeypatch.delenv(name)
+    for name, value in _WORKER.items():
+        monkeypatch.setenv(name, value)
+    return monkeypatch
+
+
+def test_everything_wrong_is_said_at_once(environment: pytest.MonkeyPatch) -> None:
+    """A misspelt section, a value out of range, JSON that is none, and the worker's own problem."""
+    environment.delenv("LOGP_S3__BUCKET")
+    environment.setenv("PIPELINE_SPAK__MASTER", "local[2]")
+    environment.setenv("PIPELINE_TABLE__COLUMNS_MAX", "1")
+    environment.setenv("PIPELINE_CATALOG__PROPERTIES", "a=b")
+    with pytest.raises(SettingsError) as refused:
+        load_all()
+    problems = "\n".join(refused.value.problems)
+    assert "PIPELINE_SPAK__MASTER names no setting" in problems
+    assert "PIPELINE_CATALOG__PROPERTIES is not JSON" in problems
+    assert "LOGP_S3" in problems
+
+
+def test_value_out_of_range_is_named(environment: pytest.MonkeyPatch) -> None:
+    """By its variable, with the bound."""
+    environment.setenv("PIPELINE_TABLE__COLUMNS_MAX", "1")
+    with pytest.raises(SettingsError, match=r"PIPELINE_TABLE__COLUMNS_MAX.*20"):
+        load_all()
+
+
+def test_file_and_secrets(environment: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A TOML file holds settings, a secret file the password; the environment wins."""
+    file, secrets = tmp_path / "pipeline.toml", tmp_path / "secrets"
+    file.write_text('[table]\nname = "a.b"\nuser_buckets = 3\n', encoding="utf-8")
+    secrets.mkdir()
+    (secrets / "pipeline_catalog__password").write_text("made-up", encoding="utf-8")
+    environment.setenv("PIPELINE_CONFIG_FILE", str(file))
+    environment.setenv("PIPELINE_SECRETS_DIR", str(secrets))
+    environment.setenv("PIPELINE_TABLE__USER_BUCKETS", "5")
+    pipeline = load_all().pipeline
+    assert (pipeline.table.name, pipeline.table.user_buckets) == ("a.b", 5)
+    assert pipeline.catalog.password is not None
+    assert pipeline.catalog.password.get_secret_value() == "made-up"
