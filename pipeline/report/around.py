@@ -1,9 +1,10 @@
-"""A range of findings -> what a reader sees around it: commits and events in the order of time."""
+"""Findings -> what a reader sees of them and around them: facts; commits and events in the order of time."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+from pipeline.audit.result import Example
 from pipeline.report import words
 from pipeline.report.beside import Range
 from pipeline.report.events import Event, EventKind
@@ -48,6 +49,22 @@ def moments_of(one: Range) -> list[Moment]:
         text = f"the last {len(events.during)} of {events.between} events between these commits are shown"
         moments.append(Moment(events.during[0].at_ms, "none", text, "", ""))
     return sorted(moments, key=_order)
+
+
+def facts_of(one: Example) -> list[tuple[str, str]]:
+    """Give what is known of a finding beside its place and text, each with its name."""
+    known = {
+        "user": one.user,
+        "date": one.date,
+        "hour": None if one.hour is None else f"{one.hour:02}",
+        "id": one.id,
+        "record of": None if one.timestamp_ms is None else words.precise(one.timestamp_ms),
+        "object": one.object,
+        "reference": one.reference_id,
+        "batch": one.batch_id,
+        "worker": one.worker,
+    }
+    return [(name, value) for name, value in known.items() if value is not None]
 
 
 def _order(moment: Moment) -> tuple[bool, int, bool]:

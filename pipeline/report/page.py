@@ -17,7 +17,7 @@ from markupsafe import Markup
 from pipeline.audit.result import Archive, Hour, Result, Witness
 from pipeline.audit.text import printable
 from pipeline.report import plots, series, words
-from pipeline.report.around import moments_of
+from pipeline.report.around import facts_of, moments_of
 from pipeline.report.beside import Range, ranges_of
 from pipeline.report.events import REBALANCES, EventKind, Log
 from pipeline.report.svg import Plot
@@ -188,6 +188,7 @@ def _templates() -> Environment:
         "seconds": words.seconds,
         "kind": words.kind_name,
         "moments": moments_of,
+        "facts": facts_of,
     }
     environment.globals |= {"meanings": words.MEANINGS, "window_words": words.window_words, "place": _place}
     return environment
