@@ -7,6 +7,9 @@
     compare.py findings.py     entries side by side -> findings
     accounts.py                flush records and references against each other and the source
     collect.py auditor.py      the bounded result; the order of the steps
+    csv_auditor.py             the same window against an older system's archive, by unique id (docs/AUDIT.md):
+    csv_archive.py csv_folders.py csv_lines.py csv_values.py csv_source.py by_id.py csv_collect.py
+    comparison.py comparison_text.py   two results side by side
     result.py text.py          what came out; for programs, for people
     verdicts.py history.py metrics.py   what is kept of it
 

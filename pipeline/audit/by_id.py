@@ -125,7 +125,7 @@ def _findings(rules: Rules) -> Column:
     is_off = _is_off(rules)
     is_elsewhere = is_off & F.coalesce((row["date"] != entry["date"]) | (row["hour"] != entry["hour"]), F.lit(False))  # noqa: FBT003
     has_other_user = _has_other_user(rules)
-    altered = F.concat_ws(", ", F.when(is_off & ~is_elsewhere, F.lit("time")), _other_values(rules))
+    altered = F.concat_ws(", ", F.when(is_off & ~is_elsewhere, F.lit("time")), *_other_values(rules))
     found += [
         (
             Kind.MISPLACED,
@@ -157,9 +157,9 @@ def _is_off(rules: Rules) -> Column:
     return has_time & F.coalesce(is_off, F.lit(True)) & F.lit(rules.has_times)  # noqa: FBT003
 
 
-def _other_values(rules: Rules) -> Column:
+def _other_values(rules: Rules) -> list[Column]:
     """Name the columns whose values differ; none of a file that does not have the column."""
-    names = [
+    return [
         F.when(
             F.when(entry["is_text"], entry["digest"] != row["text"]).otherwise(
                 ~entry["digest"].eqNullSafe(row["value"]) & row["text"].isNotNull()
@@ -169,7 +169,6 @@ def _other_values(rules: Rules) -> Column:
         for nth, name in enumerate(rules.values)
         for entry, row in [(F.get("s.values", F.lit(nth)), F.get("c.values", F.lit(nth)))]
     ]
-    return F.concat_ws(", ", *names) if names else F.lit(None).cast("string")
 
 
 def _place(side: Column) -> Column:
