@@ -33,8 +33,13 @@ def audit_on_spark(environment: Environment, tell: Tell) -> int:
     if materialized != 0:
         return materialized
     tell("auditing on Spark: every entry of the source against everything that references name, and against the table")
-    command = ["pipeline", "audit", "--table", "--require-caught-up"]
-    return _run(environment, command, environment.audit_report)
+    page = environment.directory / "audit.html"
+    logs = sorted(map(str, environment.directory.glob("workers/*/worker.log")))
+    command = ["pipeline", "audit", "--table", "--require-caught-up", "--html", str(page), "--logs", *logs]
+    code = _run(environment, command, environment.audit_report)
+    if page.exists():
+        tell(f"the audit as a page: {page}")
+    return code
 
 
 def audit_small(environment: Environment, tell: Tell) -> int:
