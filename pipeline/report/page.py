@@ -24,6 +24,8 @@ from pipeline.report.svg import Plot
 from pipeline.report.timeline import timeline
 
 RANGES_OPEN = 40
+RANGES_SHOWN = 1000
+EXAMPLES_SHOWN = 1000
 HOURS_SHOWN = 500
 AUDITS_SHOWN = 60
 _EVENTS_COUNTED = (EventKind.COMMITTED, EventKind.DISCARDED, EventKind.REWOUND)
@@ -56,6 +58,8 @@ def render(result: Result, *, earlier: Sequence[Result] = (), log: Log | None = 
             timeline=timeline(ranges, result.flushes, events),
             ranges=ranges,
             ranges_open=RANGES_OPEN,
+            ranges_shown=RANGES_SHOWN,
+            examples_shown=EXAMPLES_SHOWN,
             hours=_shown(result.hours),
             record_hours=result.record_hours[-HOURS_SHOWN:],
             audited=audited,

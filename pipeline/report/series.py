@@ -20,6 +20,7 @@ STEPS_MAX = 400
 _WIDTHS_H = (1, 2, 3, 4, 6, 12, 24, 48, 168, 720)
 _SPARSE = 10
 _NEAR_MS = 31 * 24 * HOUR_MS
+_PLOTTED_MS = tuple(round(datetime(year, 1, 1, tzinfo=UTC).timestamp()) * 1000 for year in (1900, 2200))
 _KINDS_MAX = 6
 OTHERS = "others"
 
@@ -187,17 +188,26 @@ def _near(hours: Sequence[tuple[int, Values]], weigh: str) -> list[tuple[int, Va
     return [(at_ms, values) for at_ms, values in ordered if abs(at_ms - middle_ms) <= _NEAR_MS]
 
 
+def has_date(at_ms: int) -> bool:
+    """Whether an instant is one that a plot can show: wrong clocks and wrong references say anything."""
+    return _PLOTTED_MS[0] <= at_ms < _PLOTTED_MS[1]
+
+
 def _timed(hours: Iterable[RecordHour]) -> list[tuple[int, RecordHour]]:
-    return [(hour.begins_ms, hour) for hour in hours if hour.begins_ms is not None]
+    return [(hour.begins_ms, hour) for hour in hours if hour.begins_ms is not None and has_date(hour.begins_ms)]
 
 
 def _dated(hours: Iterable[Hour]) -> list[tuple[int, Hour]]:
-    return [(_begin_ms(hour), hour) for hour in hours]
+    begins = ((_begin_ms(hour), hour) for hour in hours)
+    return [(at_ms, hour) for at_ms, hour in begins if at_ms is not None and has_date(at_ms)]
 
 
-def _begin_ms(hour: Hour) -> int:
-    """Give the begin of a date and hour, as if of UTC: only differences matter."""
-    return round(datetime.fromisoformat(hour.date).replace(hour=hour.hour, tzinfo=UTC).timestamp()) * 1000
+def _begin_ms(hour: Hour) -> int | None:
+    """Give the begin of a date and hour, as if of UTC: only differences matter. None: it is none."""
+    try:
+        return round(datetime.fromisoformat(hour.date).replace(hour=hour.hour, tzinfo=UTC).timestamp()) * 1000
+    except ValueError:
+        return None
 
 
 def _seconds(value_ms: int | None) -> float | None:

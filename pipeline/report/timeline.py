@@ -13,6 +13,7 @@ from pipeline.report import words
 from pipeline.report.axes import date, over_time
 from pipeline.report.beside import Range
 from pipeline.report.events import REBALANCES, Event, EventKind
+from pipeline.report.series import has_date
 from pipeline.report.svg import MUTED, SERIES, Plot, Shape, plot
 
 _BLUE, _ORANGE, _GREEN, _RED, _SKY, _PURPLE, _YELLOW, _GREY = SERIES
@@ -53,9 +54,10 @@ def timeline(ranges: Sequence[Range], flushes: Sequence[Flush], events: Sequence
     """Plot the ranges that have a time; None: there is none with one."""
     spans: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in dict.fromkeys(one.kind for one in ranges)}
     for one in ranges:
-        if one.at_ms is not None:
+        if one.at_ms is not None and has_date(one.at_ms):
             begin_ms = one.handled.begin_ms
-            spans[one.kind].append((one.at_ms if begin_ms is None else min(begin_ms, one.at_ms), one.at_ms))
+            has_begin = begin_ms is not None and has_date(begin_ms)
+            spans[one.kind].append((min(begin_ms, one.at_ms) if has_begin and begin_ms else one.at_ms, one.at_ms))
     lanes = [_Lane(words.kind_name(kind), "D", _RED, of_it) for kind, of_it in spans.items() if of_it]
     if not lanes:
         return None

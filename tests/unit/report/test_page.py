@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from pipeline.audit.result import Archive, Counts, Example, Finding, Ids, Kind, Result, Witness, decode, encode
@@ -14,7 +15,7 @@ from pipeline.cli import main
 from pipeline.errors import PipelineError
 from pipeline.report.events import Log, read_log
 from pipeline.report.files import read_result, write_page
-from pipeline.report.page import RANGES_OPEN, render
+from pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, render
 from pipeline.report.words import MEANINGS, seconds, size
 from tests.unit.report.reading import Page
 from tests.unit.report.world import (
@@ -59,12 +60,9 @@ def busy() -> tuple[Result, Log]:
         could_not_tell=HOSTILE,
     )
     places = dict(zip(HOSTILE, HOSTILE, strict=True))
-    return replaced(made, places=places, notes=HOSTILE, dead_letters=dict.fromkeys(HOSTILE, 2)), read_log(log.lines)
-
-
-def replaced(made: Result, **changed: object) -> Result:
-    """Give a result with other values."""
-    return Result(**({name: getattr(made, name) for name in made.__struct_fields__} | changed))
+    return msgspec.structs.replace(
+        made, places=places, notes=HOSTILE, dead_letters=dict.fromkeys(HOSTILE, 2)
+    ), read_log(log.lines)
 
 
 def busy_rendered() -> str:
@@ -198,7 +196,7 @@ def test_every_kind_at_once_and_an_older_system_are_shown() -> None:
     ids = Ids(
         in_source=91, in_files=92, missing=93, surplus=94, repeated_in_source=95, examples=["id-1: 1 in the source"]
     )
-    made = replaced(
+    made = msgspec.structs.replace(
         result([(kind, [missing(nth)]) for nth, kind in enumerate(Kind)]), archive=archive, ids=ids, against=Witness.CSV
     )
     text = Page(render(made)).text
@@ -226,7 +224,7 @@ def test_extremes_do_not_keep_a_page_from_being_made() -> None:
     assert "There is nothing to plot" in Page(render(result())).text
     far = Finding(kind=Kind.MISSING, count=10**12, examples=[missing(1, at_ms=10**17), missing(2, at_ms=-(10**13))])
     hours = [record_hour(nth, lag_ms=-5000 if nth else 0, entries=0) for nth in range(3000)]
-    made = replaced(
+    made = msgspec.structs.replace(
         result(
             flushes=[flush(T0_MS, {0: (5, 5)})], record_hours=hours, hours=[hour(nth, files=0) for nth in range(3000)]
         ),
@@ -237,13 +235,38 @@ def test_extremes_do_not_keep_a_page_from_being_made() -> None:
     assert "500 of 3,000" in text
 
 
+def test_times_that_are_none_are_shown_and_not_plotted() -> None:
+    """Dates of wrong references, clocks of other centuries: in tables, beside what can be plotted."""
+    wrong = [msgspec.structs.replace(hour(0, findings={"misplaced": 1}), date=date) for date in ("2026-13-45", "", "x")]
+    times = [10**17, -(10**17), T0_MS]
+    late = [msgspec.structs.replace(record_hour(0), begins_ms=at_ms) for at_ms in times]
+    flushes = [flush(10**17, {0: (0, 5)}), flush(T0_MS, {0: (5, 9)})]
+    findings = [missing(1, at_ms=10**17), missing(6), missing(7, partition=1, at_ms=-(10**17))]
+    made = result([(Kind.MISSING, findings)], hours=[*wrong, hour(1)], record_hours=late, flushes=flushes)
+    page = Page(render(made))
+    assert "2026-13-45" in page.text
+    assert "100000000000000000 ms" in page.text
+    labels = page.attributes("aria-label")
+    assert [label for label in labels if label.startswith(("Entries per hour", "When findings"))]
+
+
+def test_a_page_is_bounded_and_says_what_it_leaves_out() -> None:
+    """More ranges and examples than a browser likes: counted, and left to the result."""
+    flushes = [flush(T0_MS + nth, {0: (nth, nth + 1)}) for nth in range(EXAMPLES_SHOWN + 7)]
+    made = result([(Kind.MISSING, [missing(nth) for nth in range(EXAMPLES_SHOWN + 7)])], flushes=flushes)
+    page = Page(render(made))
+    assert page.count("div", of_class="range") == RANGES_SHOWN
+    assert f"The last {EXAMPLES_SHOWN + 7 - RANGES_SHOWN} of them stand in the result only." in page.text
+    assert "The result has 7 more of them." in page.text
+
+
 def test_the_command_makes_the_page_of_the_newest_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Without settings; others of the same witness beside it, a broken file of the history is said to be left out."""
     history = tmp_path / "history"
     history.mkdir()
     (history / "audit-1.json").write_bytes(encode(result([(Kind.META, [missing(1)])], run_id="old", started_at_ms=1)))
     (history / "audit-2.json").write_text("{}")
-    other = replaced(result(run_id="csv", started_at_ms=2), against=Witness.CSV)
+    other = msgspec.structs.replace(result(run_id="csv", started_at_ms=2), against=Witness.CSV)
     files = []
     for nth, made in enumerate([result(run_id="newest"), other, result(run_id="before", started_at_ms=3)]):
         files.append(tmp_path / f"{nth}.json")

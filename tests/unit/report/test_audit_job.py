@@ -1,0 +1,52 @@
+"""The audit as a command leaves its page beside everything else that it leaves; without Spark, of a result by hand."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from pipeline.audit.options import add_audit_arguments
+from pipeline.audit.result import Kind
+from pipeline.config import load_all
+from pipeline.errors import PipelineError
+from pipeline.jobs.audit import Runs
+from tests.unit.report.reading import Page
+from tests.unit.report.world import T0_MS, WorkerLog, missing, result
+
+
+@pytest.fixture
+def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Runs:
+    """A command with a history, a page and the log of a worker."""
+    for name, value in {
+        "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "LOGP_KAFKA__SOURCE_TOPICS": '["none"]',
+        "LOGP_S3__BUCKET": "none",
+        "PIPELINE_AUDIT__HISTORY_DIRECTORY": str(tmp_path / "history"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "w1.log").write_bytes(b"".join(WorkerLog().assigned(T0_MS, 0).lines))
+    parser = argparse.ArgumentParser()
+    add_audit_arguments(parser)
+    asked = ["--html", str(tmp_path / "page.html"), "--logs", str(tmp_path / "w1.log")]
+    return Runs(None, load_all(), parser.parse_args(asked))  # type: ignore[arg-type]
+
+
+def test_a_page_is_left_with_the_audits_before_it(runs: Runs, tmp_path: Path) -> None:
+    """Each audit replaces the page; the exit code is the verdict's."""
+    assert runs._publish(result(run_id="one", started_at_ms=T0_MS)) == 0
+    assert "Audits before" not in (tmp_path / "page.html").read_text()
+    found = result([(Kind.MISSING, [missing(1)])], run_id="two", started_at_ms=T0_MS + 1)
+    assert runs._publish(found) == 1
+    text = Page((tmp_path / "page.html").read_text()).text
+    assert "The last 2 audits as a table" in text
+    assert "From 1 line of workers' logs, rebalances: 1" in text
+
+
+def test_an_audit_is_told_though_its_page_cannot_be_written(
+    runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The log is gone: the error says so, behind the result."""
+    (tmp_path / "w1.log").unlink()
+    with pytest.raises(PipelineError, match="a log cannot be read"):
+        runs._publish(result())
+    assert "clean (0)" in capsys.readouterr().out
