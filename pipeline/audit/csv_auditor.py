@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
-from pipeline.audit import by_id, collect, csv_archive, csv_collect, findings, scope, sides, topics
+from pipeline.audit import by_id, collect, csv_archive, csv_collect, scope, sides, topics
 from pipeline.audit.csv_source import identify
+from pipeline.audit.csv_window import find_judged
 from pipeline.audit.progress import Progress
 from pipeline.audit.result import Archive, Counts, Finding, Kind, Result, Witness
 from pipeline.errors import ArchiveError
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from pipeline.audit.scope import Span
     from pipeline.config import JobSettings
     from service.core.model import TopicPartition
-
-_SHOWN = 3
 
 
 class CsvOptions(NamedTuple):
@@ -95,12 +94,14 @@ class CsvAuditor:
         )
         source = self._keep(sides.mark_window(identify(messages, settings), reach, window))
         totals = csv_collect.totals_of(source)
-        judged_from_ms = self._judged_from(spans, totals)
+        rules = self._rules(spans, totals)
         step("rows")
         archived = self._keep(csv_archive.read_files(self._spark, settings, files))
         step("comparison")
-        compared = self._keep(by_id.compare(source, archived, self._rules(judged_from_ms)))
-        told = self._keep(self._findings(compared, archived))
+        compared = self._keep(by_id.compare(source, archived, rules))
+        told, unread = csv_collect.findings_of(compared, archived)
+        told = self._keep(told)
+        self._doubts += unread
         by_kind = {row["kind"]: row["n"] for row in told.groupBy("kind").agg(F.sum("count").alias("n")).collect()}
         examples = collect.collect_plain_examples(told, per_kind=self._options.examples)
         archive = self._archive(files, archived, compared, totals)
@@ -168,50 +169,23 @@ class CsvAuditor:
             tps = [tp for topic in kafka.source_topics for tp in brokers.topic_partitions(topic)]
             sources = scope.ask(brokers, tps, window, dict.fromkeys(tps))
             cluster_id = brokers.cluster_id()
-        if window.until_ms is not None and window.until_ms > self._started_at_ms:
-            self._doubts.append("the window ends in the future")
         return cluster_id, [scope.whole_span_of(one) for one in sources]
 
-    def _judged_from(self, spans: list[Span], totals: dict[TopicPartition, Totals]) -> int | None:
-        """Say since when the source has everything, in milliseconds; None: it has its beginning."""
-        window, since = self._options.window, []
-        for span in spans:
-            if span.retained == 0 or span.first > span.retained:
-                continue
-            oldest_ms = totals.get(span.tp, csv_collect.NOTHING).oldest_ms
-            since.append(self._started_at_ms if oldest_ms is None else oldest_ms)
-            begins = f"{span.tp}: the source begins at offset {span.retained}"
-            if window.from_ms is None:
-                self._notes.append(f"{begins}; what was before it cannot be compared")
-            elif since[-1] > window.from_ms:
-                self._doubts.append(f"{begins}: its retention ends inside the window")
-        return max(since) + round(window.padding_s * 1000) if since else None
-
-    def _rules(self, judged_from_ms: int | None) -> by_id.Rules:
-        csv, user, window = self._settings.pipeline.csv, self._settings.worker.user, self._options.window
-        begins = [moment for moment in (window.from_ms, judged_from_ms) if moment is not None]
-        until_ms = window.until_ms
-        if until_ms is None:  # rows of records that were written after the source was asked for its end
-            until_ms = self._started_at_ms - round(window.padding_s * 1000)
+    def _rules(self, spans: list[Span], totals: dict[TopicPartition, Totals]) -> by_id.Rules:
+        csv, user = self._settings.pipeline.csv, self._settings.worker.user
+        oldest_ms = {tp: one.oldest_ms for tp, one in totals.items()}
+        judged = find_judged(self._options.window, spans, oldest_ms, started_at_ms=self._started_at_ms)
+        self._doubts += judged.doubts
+        self._notes += judged.notes
         return by_id.Rules(
             values=tuple(csv.values),
             has_users=csv.user_column is not None,
             has_times=csv.time_column is not None,
             time_tolerance_s=csv.time_tolerance_s,
             no_user=user.missing_name if user.missing == "name" else None,
-            from_us=max(begins) * 1000 if begins else None,
-            until_us=until_ms * 1000,
+            from_us=None if judged.from_ms is None else judged.from_ms * 1000,
+            until_us=judged.until_ms * 1000,
         )
-
-    def _findings(self, compared: DataFrame, archived: DataFrame) -> DataFrame:
-        entries = csv_collect.entry_findings(compared)
-        refused = archived.where("unread").select("text").limit(_SHOWN).collect()
-        if refused:
-            missing = entries.where(F.col("kind") == Kind.MISSING).count()
-            entries = entries.where(F.col("kind") != Kind.MISSING)
-            self._doubts.append(f"files cannot be read: {'; '.join(row['text'] for row in refused)}")
-            self._doubts.append(f"{missing} entries may be in files that cannot be read")
-        return findings.union([entries, csv_collect.file_findings(archived)])
 
     def _archive(
         self,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
+from pipeline.audit.findings import union
 from pipeline.audit.frames import ENTRY_KEY
 from pipeline.audit.result import Ids, Kind, RecordHour, Verdict
 from service.core.model import TopicPartition
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 
 _HOUR = ["date", "hour"]
 _HOUR_MS = 3_600_000
+_ABOUT = ["timestamp_ms", "user", "date", "hour", "id", "object"]
+_SHOWN = 3
 
 
 class Totals(NamedTuple):
@@ -48,16 +51,25 @@ def totals_of(source: DataFrame) -> dict[TopicPartition, Totals]:
     return {TopicPartition(row["topic"], row["partition"]): Totals(*[row[name] for name in names]) for row in rows}
 
 
-def entry_findings(compared: DataFrame) -> DataFrame:
-    """Give what is wrong with entries and rows."""
-    columns = [*ENTRY_KEY, "timestamp_ms", "user", "date", "hour", "id", "object"]
-    return compared.select(*columns, F.inline("findings"))
+def findings_of(compared: DataFrame, archived: DataFrame) -> tuple[DataFrame, list[str]]:
+    """Give what is wrong with entries, rows and files of the window, and what cannot be told.
 
-
-def file_findings(archived: DataFrame) -> DataFrame:
-    """Give broken lines and unreadable files that are of the window."""
-    of_window = archived.where(F.col("kind").isNotNull() & F.col("is_in_window"))
-    return of_window.select("kind", F.col("file").alias("object"), "text")
+    Where a file could not be had, nothing is missing for certain.
+    """
+    entries = compared.select(*ENTRY_KEY, *_ABOUT, F.inline("findings"))
+    of_files = archived.where(F.col("kind").isNotNull() & F.col("is_in_window")).select(
+        "kind", F.col("file").alias("object"), "text"
+    )
+    refused = archived.where("unread").select("text").limit(_SHOWN).collect()
+    if not refused:
+        return union([entries, of_files]), []
+    is_missing = F.col("kind") == Kind.MISSING
+    missing = entries.where(is_missing).count()
+    doubts = [
+        f"files cannot be read: {'; '.join(row['text'] for row in refused)}",
+        f"{missing} entries may be in files that cannot be read",
+    ]
+    return union([entries.where(~is_missing), of_files]), doubts
 
 
 def count_rows(archived: DataFrame, compared: DataFrame) -> dict[str, int]:

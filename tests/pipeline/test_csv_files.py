@@ -1,0 +1,71 @@
+"""An archive's files through Spark: rows, what is broken, and a file that cannot be had."""
+
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.audit import by_id, csv_collect
+from pipeline.audit.by_id import Rules
+from pipeline.audit.csv_archive import ArchivedFile, read_files
+from pipeline.audit.frames import IDENTIFIED
+from pipeline.audit.result import Kind
+from tests.pipeline.conftest import settings_of
+
+WORKER = {
+    "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+    "LOGP_KAFKA__SOURCE_TOPICS": '["none"]',
+    "LOGP_S3__BUCKET": "none",
+    "PIPELINE_CSV__TIME_COLUMN": "at",
+}
+RULES = Rules(
+    values=(), has_users=False, has_times=True, time_tolerance_s=1, no_user=None, from_us=None, until_us=1 << 60
+)
+FILES = {
+    "inside.csv": "id,at\na,2026-03-04T05:00:00\nbroken\n,2026-03-04T05:00:00\n",
+    "outside.csv": "id,at\nbroken\nb,\nc,2026-03-04T05:00:00\n",
+    "damaged.csv": "no,columns\n",
+}
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> list[ArchivedFile]:
+    """Two readable files, one of them not of the window, and one without the column of the id."""
+    for name, text in FILES.items():
+        (tmp_path / name).write_text(text)
+    return [ArchivedFile(str(tmp_path / name), 1, name != "outside.csv") for name in FILES]
+
+
+def test_what_cannot_be_had_makes_nothing_missing(
+    spark: SparkSession, files: list[ArchivedFile], tmp_path: Path
+) -> None:
+    """An entry that is in no file is missing, unless one of the files is gone: then nobody can tell."""
+    settings = settings_of(WORKER)
+    entry = {"topic": "logs", "partition": 0, "offset": 7, "index": 0, "living": True, "id": "lost"}
+    source = spark.createDataFrame([tuple(entry.get(name) for name in IDENTIFIED.names)], IDENTIFIED)
+    source = source.withColumn("in_window", F.lit(True))  # noqa: FBT003 - a value of SQL
+    archived = read_files(spark, settings, files).cache()
+    compared = by_id.compare(source, archived, RULES)
+    told, doubts = csv_collect.findings_of(compared, archived)
+    found = {(row["kind"], row["id"], Path(row["object"] or "-").name) for row in told.collect()}
+    of_files = {(Kind.CSV_BROKEN, None, "inside.csv"), (Kind.CSV_UNREADABLE, None, "damaged.csv")}
+    of_rows = {(Kind.UNEXPECTED, "a", "inside.csv"), (Kind.UNEXPECTED, "c", "outside.csv")}
+    assert (found, doubts) == (of_files | of_rows | {(Kind.MISSING, "lost", "-")}, [])
+    assert csv_collect.count_rows(archived, compared) == {
+        "rows": 4,
+        "rows_without_id": 1,
+        "broken_lines": 2,
+        "broken_elsewhere": 1,
+        "rows_compared": 2,
+        "rows_dead": 0,
+        "rows_not_judged": 1,
+        "rows_timeless": 1,
+    }
+
+    gone = [*files, ArchivedFile(str(tmp_path / "gone.csv"), 1, is_in_window=True)]
+    archived = read_files(spark, settings, gone)
+    told, doubts = csv_collect.findings_of(by_id.compare(source, archived, RULES), archived)
+    assert {(row["kind"], row["id"]) for row in told.collect()} == {one[:2] for one in of_files | of_rows}
+    assert doubts[0].startswith(f"files cannot be read: {tmp_path / 'gone.csv'}")
+    assert doubts[1:] == ["1 entries may be in files that cannot be read"]
