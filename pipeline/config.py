@@ -180,7 +180,7 @@ class CsvSettings(Section):
     delimiter: str = Field(",", min_length=1, max_length=1, description="Between fields.")
     quote: str = Field('"', min_length=1, max_length=1, description="Around fields; doubled inside them.")
     escape: str | None = Field(
-        None, min_length=1, max_length=1, description="Before a quote inside a field, where it is not doubled."
+        None, min_length=1, max_length=1, description="Before a quote inside a field, where that is not doubled."
     )
     encoding: Annotated[str, AfterValidator(_known_encoding)] = Field(
         "utf-8-sig", description="Of the text, by Python's name."

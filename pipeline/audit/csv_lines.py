@@ -145,7 +145,6 @@ def _reader_of(settings: CsvSettings) -> Callable[[Iterator[str]], Iterator[list
             delimiter=settings.delimiter,
             quotechar=settings.quote,
             escapechar=settings.escape,
-            doublequote=settings.escape is None,
             strict=True,
         )
 

@@ -27,6 +27,21 @@ def test_a_moment_is_in_the_period_of_its_folder(moment: datetime, zone: str, pa
     assert period.end_ms - period.begin_ms <= most.total_seconds() * 1000
 
 
+@pytest.mark.parametrize(
+    ("path", "begin", "hours"),
+    [
+        ("2026/10/25/02", "2026-10-25T00:00:00Z", 2),  # the clock shows this hour twice
+        ("2026/10/25/03", "2026-10-25T02:00:00Z", 1),
+        ("2026/03/29/03", "2026-03-29T01:00:00Z", 1),
+    ],
+)
+def test_an_hour_that_the_clock_shows_twice_is_both(path: str, begin: str, hours: int) -> None:
+    """Files of one folder cannot be told apart."""
+    period = Folders(f"{DAILY}/%H", "Europe/Berlin").period_of(path)
+    begin_ms = round(datetime.fromisoformat(begin).timestamp() * 1000)
+    assert period == Period(begin_ms, begin_ms + hours * 3_600_000)
+
+
 @pytest.mark.parametrize("path", ["a.csv", "x/2026/03/04/a.csv", "2026/02/31/a.csv", "2026/3/4/a.csv"])
 def test_a_path_that_names_no_day_has_no_period(path: str) -> None:
     """So it is read whatever the window is."""

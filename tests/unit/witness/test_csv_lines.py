@@ -76,7 +76,10 @@ def test_bytes_that_are_no_text_break_their_line() -> None:
 
 
 def test_an_open_quote_reads_no_more_lines_than_a_row_may_have() -> None:
-    """A file of a million lines is not read to its end for each quote that is open."""
+    """A file of a million lines is not read to its end for each quote that is open; a row may have no more lines."""
+    text = "\n".join("abcdefghij")
+    assert broken(read(f'id,x\na,"{text}"\n'.encode(), CsvSettings(row_lines_max=10))) == []
+    assert broken(read(f'id,x\na,"{text}"\n'.encode(), CsvSettings(row_lines_max=9)))[0] == 2
     data = ("id,x\n" + '"open,x\n' + "a,b\n" * 50).encode()
     found = read(data, CsvSettings(row_lines_max=10))
     assert (ids(found), broken(found)) == (["a"] * 50, [2])
