@@ -12,8 +12,11 @@ from pipeline.audit.options import add_audit_arguments
 from pipeline.config import load_all
 from pipeline.errors import PipelineError, cause_on_executor
 from pipeline.jobs import compare
+from pipeline.progress import CLEAR_LINE
 from pipeline.report.options import add_report_arguments
 from service.errors import SettingsError
+
+_CONSOLE = structlog.dev.ConsoleRenderer()
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -92,8 +95,13 @@ def _configure_logs() -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,
-            structlog.dev.ConsoleRenderer() if is_terminal else structlog.processors.JSONRenderer(sort_keys=True),
+            _render_on_terminal if is_terminal else structlog.processors.JSONRenderer(sort_keys=True),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def _render_on_terminal(logger: object, name: str, event: structlog.typing.EventDict) -> str:
+    """Write a line in place of that of the progress, which comes again."""
+    return f"{CLEAR_LINE}{_CONSOLE(logger, name, event)}"

@@ -67,9 +67,9 @@ def slice_ends(starts: Offsets, ends: dict[int, Ends], *, messages_max: int) -> 
     return {number: min(ends[number].next, starts[number] + share) for number in behind}
 
 
-def is_behind(offsets: Offsets, ends: dict[int, Ends]) -> bool:
-    """Tell whether there is something between these offsets and the ends."""
-    return any(offsets.get(number, end.first) < end.next for number, end in ends.items())
+def count_behind(offsets: Offsets, ends: dict[int, Ends]) -> int:
+    """Count what lies between these offsets and the ends."""
+    return sum(max(0, end.next - offsets.get(number, end.first)) for number, end in ends.items())
 
 
 def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> None:

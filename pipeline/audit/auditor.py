@@ -16,11 +16,11 @@ from pyspark.sql import functions as F
 from pipeline.audit import accounts, collect, findings, scope, sides, topics
 from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
-from pipeline.audit.progress import Progress
 from pipeline.audit.result import Counts, Finding, Ids, Kind, Result
 from pipeline.audit.verdicts import write_verdicts
 from pipeline.errors import TableError
 from pipeline.kafka import Brokers
+from pipeline.progress import Progress
 from pipeline.session import CATALOG
 from pipeline.table import Position, Table
 from service.core.model import TopicPartition
@@ -67,7 +67,7 @@ class Auditor:
         self._doubts: list[str] = []
         self._notes: list[str] = []
         self._kept: list[DataFrame] = []
-        self._progress = Progress(spark)
+        self._progress = Progress(spark, "audit")
 
     def run(self) -> Result:
         """Do everything; blocks for as long as reading the window takes.
@@ -99,10 +99,12 @@ class Auditor:
         reach = sides.reach_of(self._spark, ground.spans, _starts(source, ground))
         in_window = sides.of_window(source, reach, window)
         totals = _totals(in_window)
+        self._progress.count(entries=sum(entries for _, entries in totals.values()))
         self._doubt_uncommitted(ground)
         step("files")
         near = self._keep(_near(announced.references, reach))
         selected = near.where("in_window")
+        self._progress.count(files=near.count())
         rows = self._keep(sides.read_files(self._spark, self._settings, near, position))
         step("comparison")
         compared = self._keep(

@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 from pipeline.audit import by_id, collect, csv_archive, csv_collect, scope, sides, topics
 from pipeline.audit.csv_source import identify
 from pipeline.audit.csv_window import find_judged
-from pipeline.audit.progress import Progress
 from pipeline.audit.result import Archive, Counts, Finding, Kind, Result, Witness
 from pipeline.errors import ArchiveError
 from pipeline.kafka import Brokers
+from pipeline.progress import Progress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -69,7 +69,7 @@ class CsvAuditor:
         self._doubts: list[str] = []
         self._notes: list[str] = []
         self._kept = ExitStack()
-        self._progress = Progress(spark)
+        self._progress = Progress(spark, "audit")
 
     def run(self) -> Result:
         """Do everything; blocks for as long as reading the window takes, and of the archive what may be of it.
@@ -95,6 +95,7 @@ class CsvAuditor:
         source = self._keep(sides.mark_window(identify(messages, settings), reach, window))
         totals = csv_collect.totals_of(source)
         rules = self._rules(spans, totals)
+        self._progress.count(files=len(files))
         step("rows")
         archived = self._keep(csv_archive.read_files(self._spark, settings, files))
         step("comparison")

@@ -24,6 +24,7 @@ from pipeline.backfill.outbox import Announced, Outbox, read_outbox
 from pipeline.backfill.write import GENERATION, WORKER, speaker_of
 from pipeline.errors import OvertakenError, PipelineError
 from pipeline.kafka import read_messages
+from pipeline.progress import Progress
 from pipeline.publisher import UnknownOutcomeError
 from service.core.announcements import backfill_message
 from service.core.dead_letter import parse_headers
@@ -140,6 +141,7 @@ class Publication:
         self._runs = RunLog(settings.kafka)
         self._rivals = Rivals(settings.kafka, outbox.run)
         self._log = structlog.get_logger("backfill").bind(run=outbox.run.run_id)
+        self._progress = Progress(None, "backfill")
 
     def publish(self) -> Published:
         """Publish what is left; on return everything is visible to readers.
@@ -148,6 +150,11 @@ class Publication:
             OvertakenError: somebody else publishes, or has published, this range.
             PipelineError: it cannot go on now; a later call goes on where it was.
         """
+        self._progress.step("messages", total=self._outbox.messages, unit="messages")
+        with self._progress:
+            return self._publish()
+
+    def _publish(self) -> Published:
         outbox, done, unknown = self._outbox, Published(0, 0), 0
         before = self._newest()
         while before.published < outbox.messages:
@@ -166,6 +173,7 @@ class Publication:
                     raise
                 self._log.warning("outcome_unknown", cause=str(error))
                 continue
+            self._progress.reach(after.published)
             self._log.info("messages_published", published=after.published, messages=after.messages)
             done, before = Published(done.messages + len(chunk), done.transactions + 1), after
         self._await_visible()

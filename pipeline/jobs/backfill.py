@@ -24,6 +24,7 @@ from pipeline.backfill.split import pieces_of
 from pipeline.backfill.write import written
 from pipeline.errors import PipelineError, RangeError
 from pipeline.objects import Objects
+from pipeline.progress import Progress
 from pipeline.publisher import Publisher
 from pipeline.session import open_session
 
@@ -181,8 +182,10 @@ class Backfill:
 
     def _write(self, run: Run) -> list[tuple[str, int, str]]:
         tasks = self._backfill.tasks or self._session().sparkContext.defaultParallelism
-        parts = written(self._pieces(run), run, self._worker, self._backfill, tasks=tasks)
-        return [(row["key"], row["messages"], row["sha256"]) for row in parts.collect()]
+        with Progress(self._session(), "backfill") as progress:
+            progress.step("files")
+            parts = written(self._pieces(run), run, self._worker, self._backfill, tasks=tasks)
+            return [(row["key"], row["messages"], row["sha256"]) for row in parts.collect()]
 
     def _write_outbox(self, run: Run, parts: list[tuple[str, int, str]]) -> Outbox:
         s3 = self._worker.s3

@@ -24,7 +24,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pipeline.columns import plan_of, union_of
 from pipeline.kafka import partition_ends, spark_options
 from pipeline.objects import Objects
-from pipeline.reference_log import require_unbroken
+from pipeline.progress import Progress
+from pipeline.reference_log import count_behind, require_unbroken
 from pipeline.references import MessageAt, SchemaTexts, decode, encode_for_reading, share_out
 from pipeline.rows import RowGatherer
 from pipeline.session import open_session
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.config import JobSettings, MaterializeSettings
+    from pipeline.kafka import Ends
     from service.config import S3Settings
 
 _MESSAGE_COLUMNS = ("partition", "offset", "value")
@@ -79,6 +81,9 @@ class Materialize:
         self._log = structlog.get_logger("materialize").bind(run=run_id)
         self._position = Position({}, None)
         self._failure: BaseException | None = None
+        self._progress = Progress(spark, "materialize")
+        self._ends: dict[int, Ends] = {}
+        self._behind = 0
 
     @property
     def table_name(self) -> str:
@@ -96,7 +101,11 @@ class Materialize:
         self._position = self._table.position()
         require_unbroken(self._position.offsets, ends, self._topic)
         self._log.info("materialize_started", offsets=self._position.offsets, columns=len(self._table.schema()))
-        with tempfile.TemporaryDirectory(prefix="checkpoint-", dir=self._settings.checkpoint_directory) as checkpoint:
+        self._ends = {} if continuous else ends
+        checkpoints = tempfile.TemporaryDirectory(prefix="checkpoint-", dir=self._settings.checkpoint_directory)
+        with self._progress, checkpoints as checkpoint:
+            self._behind = count_behind(self._position.offsets, self._ends)
+            self._progress.step("references", total=self._behind, unit="offsets")
             writer = self._messages(list(ends)).writeStream.foreachBatch(self._take)
             writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())
             if continuous:
@@ -153,6 +162,8 @@ class Materialize:
         rows = self._read(new, schema)
         entries = sum(reference.entries for reference in new)
         self._position = self._table.append(rows, base=self._position, offsets=offsets, entries=entries)
+        self._progress.reach(self._behind - count_behind(offsets, self._ends))
+        self._progress.count(references=len(new), entries=entries)
         self._log.info(
             "references_materialized",
             references=len(new),

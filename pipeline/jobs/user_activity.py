@@ -23,7 +23,8 @@ from pipeline.activity.stages import DAY_KEY, DAYS, HOUR_KEY, HOURS, update_days
 from pipeline.activity.tables import StateTable
 from pipeline.errors import OvertakenError, TableError
 from pipeline.kafka import Ends, partition_ends
-from pipeline.reference_log import Offsets, ReferenceLog, is_behind, require_unbroken
+from pipeline.progress import Progress
+from pipeline.reference_log import Offsets, ReferenceLog, count_behind, require_unbroken
 from pipeline.references import decode, encode_for_reading, share_out
 from pipeline.session import open_session
 
@@ -72,6 +73,7 @@ class UserActivity:
         self._days = StateTable(spark, self._settings.days_table, columns=DAYS, key=DAY_KEY, run=run_id)
         self._log = structlog.get_logger("user_activity").bind(run=run_id)
         self._written_at_ms = 0
+        self._progress = Progress(spark, "user-activity")
 
     def run(self, *, continuous: bool) -> None:
         """Count until everything that there is now is counted, or for ever.
@@ -86,15 +88,19 @@ class UserActivity:
         require_unbroken(offsets, ends, self._topic)
         self._written_at_ms = max(self._days.written_at_ms(), self._hours.written_at_ms())
         self._log.info("user_activity_started", offsets=offsets)
+        behind = count_behind(offsets, ends)
         try:
-            while continuous or is_behind(offsets, ends):
-                self._wait_until_due()
-                if continuous:
-                    ends = partition_ends(self._worker.kafka, self._topic)
-                if is_behind(offsets, ends):
-                    offsets = self._count(offsets, ends)
-                else:
-                    time.sleep(self._settings.interval_s)
+            with self._progress:
+                self._progress.step("references", total=0 if continuous else behind, unit="offsets")
+                while continuous or count_behind(offsets, ends):
+                    self._wait_until_due()
+                    if continuous:
+                        ends = partition_ends(self._worker.kafka, self._topic)
+                    if count_behind(offsets, ends):
+                        offsets = self._count(offsets, ends)
+                        self._progress.reach(behind - count_behind(offsets, ends))
+                    else:
+                        time.sleep(self._settings.interval_s)
         finally:
             self._days.drop_branch()
             self._hours.drop_branch()
@@ -113,10 +119,12 @@ class UserActivity:
         references = decode(messages)
         changed = self._update(references, offsets)
         self._written_at_ms = _now_ms()
+        entries = sum(reference.entries for reference in references)
+        self._progress.count(references=len(references), entries=entries)
         self._log.info(
             "references_counted",
             references=len(references),
-            entries=sum(reference.entries for reference in references),
+            entries=entries,
             changed_hours=changed,
             offsets=offsets,
             seconds=round(time.monotonic() - begun, 3),
