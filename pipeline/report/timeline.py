@@ -1,8 +1,8 @@
-"""The plot of findings beside what the workers did: one lane per kind of finding, commit and event."""
+"""The plot of what the workers did, findings beside it: one lane per kind of finding, commit and event."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from matplotlib.axes import Axes
@@ -24,12 +24,13 @@ _MARKS_MAX = 1000
 _LINES_MAX = 60
 _LANE_IN = 0.24
 _LINE_FROM = 8
-_TITLE = "When findings were handled, and what the workers did then"
+_WITH_FINDINGS = "When findings were handled, and what the workers did then"
+_WITHOUT_FINDINGS = "What the workers did"
 _TEXT = (
     "When the offsets of findings were handled: from the commit before them to the one that covers them or comes "
-    "after, as a line where that took long; UTC by the workers' clocks. Dotted lines are rebalances. Findings are "
-    "those that the result has as examples."
+    "after, as a line where that took long. Findings are those that the result has as examples."
 )
+_LEGEND = "UTC by the workers' clocks; dotted lines are rebalances."
 # name, kinds of events, marker, colour
 _EVENT_LANES = (
     ("assigned", {EventKind.ASSIGNED}, ">", _GREEN),
@@ -37,6 +38,7 @@ _EVENT_LANES = (
     ("lost", {EventKind.LOST}, "X", _RED),
     ("discarded", {EventKind.DISCARDED}, "v", _PURPLE),
     ("rewound", {EventKind.REWOUND}, "4", _BLUE),
+    ("commit repeated", {EventKind.REPEATED}, "^", _YELLOW),
     ("holes in offsets", {EventKind.GAPS}, "_", _GREY),
     ("worker started", {EventKind.STARTED}, "o", _SKY),
     ("stopped, failed, silent", {EventKind.STOPPED, EventKind.FAILED, EventKind.SILENT}, "s", _GREY),
@@ -51,23 +53,21 @@ class _Lane(NamedTuple):
 
 
 def timeline(ranges: Sequence[Range], flushes: Sequence[Flush], events: Sequence[Event]) -> Plot | None:
-    """Plot the ranges that have a time; None: there is none with one."""
-    spans: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in dict.fromkeys(one.kind for one in ranges)}
-    for one in ranges:
-        if one.at_ms is not None and has_date(one.at_ms):
-            begin_ms = one.handled.begin_ms
-            has_begin = begin_ms is not None and has_date(begin_ms)
-            spans[one.kind].append((min(begin_ms, one.at_ms) if has_begin and begin_ms else one.at_ms, one.at_ms))
-    lanes = [_Lane(words.kind_name(kind), "D", _RED, of_it) for kind, of_it in spans.items() if of_it]
-    if not lanes:
+    """Plot ranges and what was near them, or all that was done where no range has a time; None: nothing was."""
+    lanes = _finding_lanes(ranges)
+    spans = [span for lane in lanes for span in lane.spans_ms]
+    if not spans:
+        ends = [flush.ended_at_ms for flush in flushes] + [event.at_ms for event in events]
+        spans = [(at_ms, at_ms) for at_ms in ends if has_date(at_ms)]
+    if not spans:
         return None
-    first = min(begin for lane in lanes for begin, _ in lane.spans_ms)
-    last = max(end for lane in lanes for _, end in lane.spans_ms)
+    first, last = min(begin for begin, _ in spans), max(end for _, end in spans)
     around = max(round((last - first) * _AROUND), _AROUND_MS_MIN)
     first, last = first - around, last + around
-    ended = [flush for flush in flushes if first <= flush.ended_at_ms <= last]
     near = [event for event in events if first <= event.at_ms <= last]
-    lanes += _commit_lanes(ended) + _event_lanes(near)
+    title, text = (_WITH_FINDINGS if lanes else _WITHOUT_FINDINGS), (f"{_TEXT} {_LEGEND}" if lanes else _LEGEND)
+    lanes += _commit_lanes([flush for flush in flushes if first <= flush.ended_at_ms <= last])
+    lanes += _event_lanes(near, recorded={flush.batch_id for flush in flushes})
 
     def draw(figure: Figure, shape: Shape) -> None:
         axes = figure.subplots()
@@ -81,30 +81,41 @@ def timeline(ranges: Sequence[Range], flushes: Sequence[Flush], events: Sequence
         axes.set_xlim(date(first), date(last))
         over_time(axes, shape)
 
-    return plot("timeline", _TITLE, _TEXT, height_in=0.9 + _LANE_IN * len(lanes), draw=draw)
+    return plot("timeline", title, text, height_in=0.9 + _LANE_IN * len(lanes), draw=draw)
+
+
+def _finding_lanes(ranges: Sequence[Range]) -> list[_Lane]:
+    spans: dict[Kind, list[tuple[int, int]]] = {}
+    for one in ranges:
+        end_ms, begin_ms = one.at_ms, one.handled.begin_ms
+        if end_ms is not None and has_date(end_ms):
+            begins_before = begin_ms is not None and has_date(begin_ms) and begin_ms < end_ms
+            spans.setdefault(one.kind, []).append((begin_ms if begins_before and begin_ms else end_ms, end_ms))
+    return [_Lane(words.kind_name(kind), "D", _RED, of_it) for kind, of_it in spans.items()]
 
 
 def _commit_lanes(flushes: Sequence[Flush]) -> list[_Lane]:
-    def ends(*, at_rebalances: bool) -> list[tuple[int, int]]:
-        return [
-            (flush.ended_at_ms, flush.ended_at_ms)
-            for flush in flushes
-            if (flush.reason in _AT_REBALANCES) is at_rebalances
-        ]
-
+    forced = [flush for flush in flushes if flush.reason in _AT_REBALANCES]
+    others = [flush for flush in flushes if flush.reason not in _AT_REBALANCES]
     lanes = [
-        _Lane("committed", "|", _BLUE, ends(at_rebalances=False)),
-        _Lane("committed, rebalance or stop", "|", _ORANGE, ends(at_rebalances=True)),
+        _Lane("committed", "|", _BLUE, _instants(flush.ended_at_ms for flush in others)),
+        _Lane("committed, rebalance or stop", "|", _ORANGE, _instants(flush.ended_at_ms for flush in forced)),
     ]
     return [lane for lane in lanes if lane.spans_ms]
 
 
-def _event_lanes(events: Sequence[Event]) -> list[_Lane]:
-    lanes = [
-        _Lane(name, marker, colour, [(event.at_ms, event.at_ms) for event in events if event.kind in kinds])
+def _event_lanes(events: Sequence[Event], *, recorded: set[str]) -> list[_Lane]:
+    unrecorded = [one for one in events if one.kind is EventKind.COMMITTED and one.batch_id not in recorded]
+    lanes = [_Lane("committed, only in a log", "|", _GREY, _instants(event.at_ms for event in unrecorded))]
+    lanes += [
+        _Lane(name, marker, colour, _instants(event.at_ms for event in events if event.kind in kinds))
         for name, kinds, marker, colour in _EVENT_LANES
     ]
     return [lane for lane in lanes if lane.spans_ms]
+
+
+def _instants(moments_ms: Iterable[int]) -> list[tuple[int, int]]:
+    return [(at_ms, at_ms) for at_ms in moments_ms]
 
 
 def _draw_lane(axes: Axes, nth: int, lane: _Lane, apart_ms: float) -> None:

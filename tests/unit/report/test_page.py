@@ -250,6 +250,22 @@ def test_times_that_are_none_are_shown_and_not_plotted() -> None:
     assert [label for label in labels if label.startswith(("Entries per hour", "When findings"))]
 
 
+def test_without_findings_the_logs_tell_what_the_workers_did() -> None:
+    """A clean audit that was given logs: rebalances and commits on one axis, those without flush record by name."""
+    log = (
+        WorkerLog()
+        .assigned(T0_MS, 0)
+        .committed(T0_MS + 9, {0: (0, 5)}, batch="in a log")
+        .gave_up(T0_MS + 90, "partitions_lost", 0)
+    )
+    page = Page(render(result(flushes=[flush(T0_MS, {0: (0, 5)})]), log=read_log(log.lines)))
+    assert "What the workers did" in page.text
+    assert all(
+        lane in page.text for lane in ("assigned", "lost", "committed, only in a log", "stopped, failed, silent")
+    )
+    assert page.count("div", of_class="range") == 0
+
+
 def test_a_page_is_bounded_and_says_what_it_leaves_out() -> None:
     """More ranges and examples than a browser likes: counted, and left to the result."""
     flushes = [flush(T0_MS + nth, {0: (nth, nth + 1)}) for nth in range(EXAMPLES_SHOWN + 7)]
