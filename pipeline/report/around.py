@@ -27,7 +27,10 @@ _NAMES = {
 
 
 class Moment(NamedTuple):
-    """One line: when, how far from when the findings were handled, what; `look` is commit, covering, event or none."""
+    """One line: when, how far from when the findings were handled, what.
+
+    `look` is commit, covering, event, none (that something is not there) or note.
+    """
 
     at_ms: int | None
     look: str
@@ -44,10 +47,10 @@ def moments_of(one: Range) -> list[Moment]:
     if one.tp is not None and not handled.covering and (handled.before or handled.after):
         after_ms = None if handled.after is None else handled.after.ended_at_ms
         moments.append(Moment(after_ms, "none", "no commit covers these offsets", "", ""))
-    moments += [_event(event, one) for event in (events.before, *events.during, events.after) if event is not None]
+    moments += [_event(event, one) for event in (*events.before, *events.during, *events.after)]
     if events.between > len(events.during):
-        text = f"the last {len(events.during)} of {events.between} events between these commits are shown"
-        moments.append(Moment(events.during[0].at_ms, "none", text, "", ""))
+        text = f"{len(events.during)} of {events.between} events between these commits are shown"
+        moments.append(Moment(events.during[0].at_ms, "note", "", text, ""))
     return sorted(moments, key=_order)
 
 
@@ -69,7 +72,7 @@ def facts_of(one: Example) -> list[tuple[str, str]]:
 
 def _order(moment: Moment) -> tuple[bool, int, bool]:
     """What says that something is not there stands before what comes next; at the end where nothing does."""
-    return moment.at_ms is None, moment.at_ms or 0, moment.look != "none"
+    return moment.at_ms is None, moment.at_ms or 0, moment.look not in ("none", "note")
 
 
 def _commit(commit: Commit, one: Range, look: str) -> Moment:

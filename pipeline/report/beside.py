@@ -1,18 +1,19 @@
 """Findings with what happened beside them, so that a loss can be seen next to its cause.
 
 Findings of one kind that stand between the same commits of a TopicPartition are one range. A rebalance, discard or
-rewind is beside it by TopicPartition; a start or stop, by worker. What is nearest before and after stands for the rest.
+rewind is beside it by TopicPartition; a start or stop, by worker. Before and after stand what is nearest, and the
+nearest rebalance; holes in offsets, which are many and mostly legal, only between, where there is room.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pipeline.audit.result import Example, Finding, Kind, Result
-from pipeline.report.events import Event, EventKind
+from pipeline.report.events import REBALANCES, Event, EventKind
 from pipeline.report.handled import Commits, Handled
 from service.core.model import TopicPartition
 
@@ -20,12 +21,12 @@ _DURING_MAX = 6
 
 
 class Events(NamedTuple):
-    """Events beside a range: the nearest before and after, and those between (the last ones, of `between`)."""
+    """Events beside a range in their order: the nearest before and after, and those between, of `between`."""
 
-    before: Event | None
+    before: tuple[Event, ...]
     during: tuple[Event, ...]
     between: int
-    after: Event | None
+    after: tuple[Event, ...]
 
 
 class Range(NamedTuple):
@@ -100,7 +101,7 @@ def _range(
         last_offset=max(offsets, default=None),
         timestamps_ms=timestamps,
         handled=handled,
-        events=Events(None, (), 0, None)
+        events=Events((), (), 0, ())
         if begin_ms is None or end_ms is None
         else lookup.beside(tp, frozenset(workers), min(begin_ms, end_ms), end_ms),
     )
@@ -128,10 +129,10 @@ class _Lookup:
         high = bisect_right(found, end_ms, key=_at)
         during = found[low:high]
         return Events(
-            before=found[low - 1] if low else None,
-            during=tuple(during[-_DURING_MAX:]),
+            before=tuple(reversed(_nearest(reversed(found[:low])))),
+            during=_chosen(during),
             between=len(during),
-            after=found[high] if high < len(found) else None,
+            after=tuple(_nearest(found[high:])),
         )
 
     def _of(self, tp: TopicPartition | None, workers: frozenset[str]) -> list[Event]:
@@ -142,6 +143,26 @@ class _Lookup:
             merged.sort(key=lambda one: (one.at_ms, one.worker, one.boot, one.seq))
             self._merged[tp, workers] = merged
         return merged
+
+
+def _nearest(events: Iterable[Event]) -> list[Event]:
+    """Choose of events, the nearest first: the first, and the first rebalance if that is another."""
+    nearest: list[Event] = []
+    for event in events:
+        if event.kind in REBALANCES:
+            return [*nearest, event]
+        if not nearest and event.kind is not EventKind.GAPS:
+            nearest.append(event)
+    return nearest
+
+
+def _chosen(events: Sequence[Event]) -> tuple[Event, ...]:
+    """Choose the last ones, holes in offsets only where there is room."""
+    telling = [nth for nth, event in enumerate(events) if event.kind is not EventKind.GAPS]
+    holes = [nth for nth, event in enumerate(events) if event.kind is EventKind.GAPS]
+    kept = telling[-_DURING_MAX:]
+    room = _DURING_MAX - len(kept)
+    return tuple(events[nth] for nth in sorted(kept + (holes[-room:] if room else [])))
 
 
 def _at(event: Event) -> int:

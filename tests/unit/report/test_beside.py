@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 from pipeline.audit.result import Example, Kind
 from pipeline.report.around import moments_of
 from pipeline.report.beside import Range, ranges_of
-from pipeline.report.events import Event, EventKind, read_log
+from pipeline.report.events import REBALANCES, Event, EventKind, read_log
 from pipeline.report.handled import Commit, Commits
 from service.core.model import TopicPartition
 from tests.unit.report.world import FLUSH_MS, T0_MS, TOPIC, WorkerLog, flush, missing, result
 
 TP = TopicPartition(TOPIC, 0)
+KINDS = (EventKind.STARTED, EventKind.LOST, EventKind.ASSIGNED, EventKind.DISCARDED, EventKind.GAPS, EventKind.REWOUND)
 small = st.integers(0, 30)
 
 
@@ -60,27 +61,39 @@ def test_commits_beside_an_offset_are_those_that_a_search_of_all_finds(
     assert (found.after and (found.after.first_offset, found.after.ended_at_ms)) == min(after, default=None)
 
 
-@given(st.lists(st.tuples(small, st.integers(0, 2), st.booleans()), max_size=14), small, small)
+@given(st.lists(st.tuples(small, st.integers(0, 1), st.sampled_from(KINDS)), max_size=20), small, small)
 def test_events_beside_a_finding_are_those_that_a_search_of_all_finds(
-    events: list[tuple[int, int, bool]], begin: int, length: int
+    events: list[tuple[int, int, EventKind]], begin: int, length: int
 ) -> None:
-    """Of its TopicPartition, or of its worker and no TopicPartition: nearest before, all between, nearest after."""
+    """Of its TopicPartition, or of its worker alone: nearest and nearest rebalance on both sides, the last between."""
     made = [
-        event(T0_MS + at, worker=f"w{nth % 2 + 1}", partitions=(partition,) if has_partition else ())
-        for nth, (at, partition, has_partition) in enumerate(events)
+        event(T0_MS + at, kind, worker=f"w{nth % 2 + 1}", partitions=() if kind is EventKind.STARTED else (partition,))
+        for nth, (at, partition, kind) in enumerate(events)
     ]
-    made.sort(key=lambda one: one.at_ms)
+    made = [one._replace(seq=nth) for nth, one in enumerate(sorted(made, key=lambda one: (one.at_ms, one.worker)))]
     end = begin + length
     flushes = [flush(T0_MS + begin, {0: (0, 5)}), flush(T0_MS + end, {0: (5, 9)}, batch="covers")]
     found = only(ranges_of(result([(Kind.MISSING, [missing(6)])], flushes=flushes), made)).events
     mine = [one for one in made if TP in one.topic_partitions or (not one.topic_partitions and one.worker == "w1")]
-    before = [one.at_ms for one in mine if one.at_ms < T0_MS + begin]
-    between = [one.at_ms for one in mine if T0_MS + begin <= one.at_ms <= T0_MS + end]
-    after = [one.at_ms for one in mine if one.at_ms > T0_MS + end]
-    assert (found.before and found.before.at_ms) == max(before, default=None)
-    assert [one.at_ms for one in found.during] == between[-6:]
+    telling = [one for one in mine if one.kind is not EventKind.GAPS]
+    rebalances = [one for one in mine if one.kind in REBALANCES]
+    before = {
+        max((e for e in some if e.at_ms < T0_MS + begin), default=None, key=order) for some in (telling, rebalances)
+    }
+    after = {min((e for e in some if e.at_ms > T0_MS + end), default=None, key=order) for some in (telling, rebalances)}
+    assert list(found.before) == sorted(before - {None}, key=order)
+    assert list(found.after) == sorted(after - {None}, key=order)
+    between = [one for one in mine if T0_MS + begin <= one.at_ms <= T0_MS + end]
     assert found.between == len(between)
-    assert (found.after and found.after.at_ms) == min(after, default=None)
+    last = [one for one in between if one in telling][-6:]
+    assert [one for one in found.during if one in telling] == last
+    assert len(found.during) == min(6, len(between))
+    assert list(found.during) == sorted(found.during, key=order)
+
+
+def order(one: Event) -> tuple[int, str, int]:
+    """The order of events."""
+    return one.at_ms, one.worker, one.seq
 
 
 def test_a_loss_stands_beside_the_discard_that_caused_it() -> None:
@@ -177,4 +190,4 @@ def test_many_events_between_two_commits_are_counted() -> None:
     flushes = [flush(T0_MS, {0: (0, 5)}), flush(T0_MS + FLUSH_MS, {0: (5, 9)})]
     events = [event(T0_MS + 1 + nth) for nth in range(50)]
     one = only(ranges_of(result([(Kind.MISSING, [missing(6)])], flushes=flushes), events))
-    assert any("the last 6 of 50 events" in moment.title for moment in moments_of(one))
+    assert any("6 of 50 events" in moment.text for moment in moments_of(one))
