@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter
 
 from pipeline.audit.result import Verdict
 from pipeline.report import series, words
-from pipeline.report.axes import counted, dates, legend, over_time
+from pipeline.report.axes import SIZES, TIMES, Scale, amounts, counted, dates, legend, over_time
 from pipeline.report.series import Audited, Steps
 from pipeline.report.svg import INK, MUTED, PAPER, SERIES, Plot, Shape, plot
 
@@ -31,9 +30,6 @@ _LOOKS = ((_ORANGE, ""), (_GREEN, "////"), (_SKY, ""), (_YELLOW, "////"), (_BLUE
 _VERDICTS = {Verdict.CLEAN: ("o", _GREEN), Verdict.FINDINGS: ("X", _RED), Verdict.COULD_NOT_TELL: ("d", _ORANGE)}
 # name, line, colour, width
 _PERCENTILES = (("max", ":", MUTED, 1.2), ("p99", "--", _ORANGE, 1.6), ("p50", "-", _BLUE, 2.0))
-_TIMES = ((86_400.0, "days"), (3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
-_SIZES = tuple((float(1 << 10 * nth), unit) for nth, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB"), (0, "B")))
-_LOG_FROM = 20
 _BARS_MIN = 8
 _DAY_H = 24
 
@@ -70,7 +66,7 @@ def lag(steps: Steps) -> Plot:
 
     def draw(figure: Figure, shape: Shape) -> None:
         axes = figure.subplots()
-        _percentiles(axes, steps, _TIMES)
+        _percentiles(axes, steps, TIMES)
         over_time(axes, shape)
         legend(figure, shape.columns)
 
@@ -86,7 +82,7 @@ def files(counts: Steps, sizes: Steps | None) -> Plot:
         edges = dates(counts.edges_ms)
         titles = ("files", "bytes of all together", "bytes of one file")
         together = _of(counts, "bytes")
-        unit, label = next((one for one in _SIZES if together.max() >= one[0] * 2), _SIZES[-1])
+        unit, label = SIZES.unit_of(float(together.max()))
         for axes, values, colour, title in (
             (rows[0], _of(counts, "files"), _BLUE, titles[0]),
             (rows[1], together / unit, _GREEN, titles[1]),
@@ -96,7 +92,7 @@ def files(counts: Steps, sizes: Steps | None) -> Plot:
             counted(axes, "")
         rows[1].set_ylabel(label)
         if sizes is not None:
-            _percentiles(rows[2], sizes, _SIZES)
+            _percentiles(rows[2], sizes, SIZES)
             rows[2].set_title(titles[2])
             figure.legend(loc="outside lower left", ncols=shape.columns)
         over_time(rows[-1], shape)
@@ -166,20 +162,13 @@ def _stack(axes: Axes, edges: list[float], stacked: dict[str, Numbers], looks: S
         base = up
 
 
-def _percentiles(axes: Axes, steps: Steps, units: Sequence[tuple[float, str]]) -> None:
-    """Draw percentiles in the largest of these units that half of the highest one reaches."""
+def _percentiles(axes: Axes, steps: Steps, scale: Scale) -> None:
     known = [value for name, *_ in _PERCENTILES for value in steps.values[name] if value is not None]
-    unit, label = next((one for one in units if max(known) >= one[0] * 2), units[-1])
+    unit = amounts(axes, scale, min(known), max(known))
+    edges = dates(steps.edges_ms)
     for name, line, colour, width in _PERCENTILES:
         values = np.array([np.nan if value is None else value / unit for value in steps.values[name]])
-        edges = dates(steps.edges_ms)
         axes.stairs(values, edges, baseline=None, color=colour, linestyle=line, linewidth=width, label=name)
-    axes.set_ylabel(label)
-    if min(known) > 0 and max(known) > _LOG_FROM * min(known):
-        axes.set_yscale("log")
-    else:
-        axes.set_ylim(min(0, *known) / unit, max(0, *known) / unit * 1.1 or 1)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
 
 
 def _of(steps: Steps, name: str) -> Numbers:

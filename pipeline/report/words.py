@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pipeline.audit.result import Kind, Result, Verdict, Window, Witness
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
+SIZES = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP = 1024
 _WHOLE_FROM = 100
 _SECOND_MS = 1000
@@ -105,9 +105,9 @@ def size(value: int | None) -> str:
     if value is None:
         return "\N{EN DASH}"
     amount, unit = float(value), 0
-    while amount >= _STEP and unit < len(_SIZES) - 1:
+    while amount >= _STEP and unit < len(SIZES) - 1:
         amount, unit = amount / _STEP, unit + 1
-    return f"{amount:.0f} {_SIZES[unit]}" if unit == 0 or amount >= _WHOLE_FROM else f"{amount:.1f} {_SIZES[unit]}"
+    return f"{amount:.0f} {SIZES[unit]}" if unit == 0 or amount >= _WHOLE_FROM else f"{amount:.1f} {SIZES[unit]}"
 
 
 def moment(at_ms: int | None) -> str:

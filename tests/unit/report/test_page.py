@@ -235,6 +235,16 @@ def test_extremes_do_not_keep_a_page_from_being_made() -> None:
     assert "500 of 3,000" in text
 
 
+def test_amounts_far_apart_are_on_axes_that_can_be_read() -> None:
+    """Lag from a second to hours and files from bytes to megabytes: plain numbers at the axes."""
+    lags = [record_hour(0, lag_ms=900), record_hour(1, lag_ms=20_000), record_hour(2, lag_ms=9_000_000)]
+    large = msgspec.structs.replace(hour(1), file_bytes_p99=40_000, file_bytes_max=70_000)
+    page = Page(render(result(record_hours=lags, hours=[hour(0), large])))
+    assert "1 s 10 s 1 min 10 min 1 h" in page.text
+    assert "2 KiB 5 KiB 10 KiB 20 KiB 50 KiB" in page.text
+    assert "$" not in page.text
+
+
 def test_times_that_are_none_are_shown_and_not_plotted() -> None:
     """Dates of wrong references, clocks of other centuries: in tables, beside what can be plotted."""
     wrong = [msgspec.structs.replace(hour(0, findings={"misplaced": 1}), date=date) for date in ("2026-13-45", "", "x")]
