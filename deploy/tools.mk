@@ -31,9 +31,12 @@ chart: chart-tools  ## lint and render the chart, check the alerts
 docs: setup  ## write docs/CONFIGURATION*.md, docs/METRICS.md and the chart's schema from the code
 	$(BIN)/python -m deploy.docs
 
-.PHONY: image
+.PHONY: image image-pipeline
 image:  ## build the container image (needs a Docker engine)
 	DOCKER_BUILDKIT=1 docker build -t log-partitioner:$(IMAGE_TAG) .
+
+image-pipeline:  ## build the image of the Spark jobs (needs a Docker engine)
+	DOCKER_BUILDKIT=1 docker build -f pipeline/Dockerfile -t log-partitioner-pipeline:$(IMAGE_TAG) .
 
 ##@ Kill matrix
 .PHONY: kill-matrix-materialize kill-matrix-backfill

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pipeline.jars import find_jars
 
 if TYPE_CHECKING:
-    from pipeline.config import CatalogSettings, JobSettings
+    from pipeline.config import CatalogSettings, JobSettings, SparkSettings
 
 CATALOG = "lake"
 _SQLITE_BUSY_MS = 30_000
@@ -29,7 +29,8 @@ def open_session(settings: JobSettings, *, name: str) -> SparkSession:
     # The Python of the executors is this one, wherever PATH points to.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(f"log-partitioner {name}").master(spark.master)
-    for key, value in {**_properties(settings), **catalog_options(settings), **spark.properties}.items():
+    properties = {**_properties(settings), **_addresses(spark.master), **catalog_options(settings), **spark.properties}
+    for key, value in properties.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")  # errors reach us as exceptions; their Java traces help nobody
@@ -39,7 +40,7 @@ def open_session(settings: JobSettings, *, name: str) -> SparkSession:
 def _properties(settings: JobSettings) -> dict[str, str]:
     return {
         "spark.driver.memory": settings.pipeline.spark.driver_memory,
-        "spark.jars": ",".join(str(jar) for jar in find_jars(settings.pipeline.spark.jars_directory)),
+        "spark.jars": _jars(settings.pipeline.spark),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Without the page nobody reads what is kept for it: 1,000 plans of an audit are hundreds of MB of a driver that
@@ -48,8 +49,6 @@ def _properties(settings: JobSettings) -> dict[str, str]:
             ("spark.ui.retainedJobs", "spark.ui.retainedStages", "spark.sql.ui.retainedExecutions"), _RETAINED
         ),
         "spark.ui.retainedTasks": "100",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
         "spark.sql.session.timeZone": "UTC",
         # Columns of the table are original names: `V` and `v` are two.
         "spark.sql.caseSensitive": "true",
@@ -57,6 +56,19 @@ def _properties(settings: JobSettings) -> dict[str, str]:
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.shuffle.partitions": "8",
     }
+
+
+def _jars(spark: SparkSettings) -> str:
+    # On Kubernetes driver and executors are of one image: nothing is sent around.
+    scheme = "local://" if spark.master.startswith("k8s:") else ""
+    return ",".join(f"{scheme}{jar}" for jar in find_jars(spark.jars_directory))
+
+
+def _addresses(master: str) -> dict[str, str]:
+    """Keep everything of this machine on it; elsewhere executors must find the driver."""
+    if not master.startswith("local"):
+        return {}
+    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
 def catalog_options(settings: JobSettings) -> dict[str, str]:

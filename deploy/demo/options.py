@@ -47,7 +47,7 @@ class DemoOptions:
         return self.entries or _GENERATED_ENTRIES
 
     def worker_settings(self) -> dict[str, str]:
-        """Return the settings (LOGP_...) that all workers and the audit share, but for addresses."""
+        """Return the settings that all workers, the pipeline and the audit share, but for addresses."""
         settings = {
             "LOGP_KAFKA__GROUP_ID": GROUP,
             "LOGP_KAFKA__GROUP_PROTOCOL": "consumer" if self.protocol == "consumer" else "classic",
@@ -63,6 +63,9 @@ class DemoOptions:
         }
         if self.protocol != "consumer":
             settings["LOGP_KAFKA__ASSIGNMENT_STRATEGY"] = self.protocol
+        if not self.input:
+            # One of the generated clients writes data as keys: the table keeps them in one column beyond this bound.
+            settings["PIPELINE_TABLE__COLUMNS_MAX"] = "200"
         paths = {"USER": self.user_paths, "TIME": self.time_paths, "ID": self.id_paths}
         settings |= {f"LOGP_{name}__PATHS": json.dumps(found) for name, found in paths.items() if found}
         return settings

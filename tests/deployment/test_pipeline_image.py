@@ -1,0 +1,104 @@
+"""The image of the Spark jobs: everything by hash, and an entrypoint for jobs and for executors."""
+
+import os
+import re
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.deployment.tools import ROOT
+
+ENTRYPOINT = ROOT / "pipeline" / "entrypoint.sh"
+EXECUTOR = {
+    "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@driver:7078",
+    "SPARK_EXECUTOR_ID": "1",
+    "SPARK_EXECUTOR_CORES": "2",
+    "SPARK_EXECUTOR_MEMORY": "2g",
+    "SPARK_APPLICATION_ID": "spark-1",
+    "SPARK_EXECUTOR_POD_IP": "10.0.0.7",
+    "SPARK_EXECUTOR_POD_NAME": "audit-exec-1",
+    "SPARK_RESOURCE_PROFILE_ID": "0",
+    "SPARK_JAVA_OPT_0": "-Dspark.driver.port=7078",
+    "SPARK_JAVA_OPT_1": "-Dname=with a space",
+    "SPARK_JAVA_OPT_10": "-Dlast",
+    "PIPELINE_SPARK__JARS_DIRECTORY": "/jars",
+}
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    """A directory with a `java` and a `python` that say how they were called, an argument a line."""
+    for name, answer in (("java", ""), ("python", 'case "$1" in -c) echo /spark; exit;; esac; ')):
+        program = tmp_path / name
+        program.write_text(f'#!/bin/sh\n{answer}printf "%s\\n" {name} "$@"\n', encoding="utf-8")
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return tmp_path
+
+
+def test_image_is_made_from_lock_files() -> None:
+    """Packages and jars are checked; no registry is needed that a pin or a syntax line would name."""
+    dockerfile = (ROOT / "pipeline" / "Dockerfile").read_text(encoding="utf-8")
+    last = dockerfile.rpartition("\nFROM ")[2]
+    installs = re.findall(r"pip (?:--python \S+ )?install((?:[^&\\]|\\\n)*)", dockerfile)
+    assert all("--require-hashes" in one or "--no-deps" in one for one in installs)
+    assert "sha256sum --check" in dockerfile
+    assert "USER 65532:65532" in last
+    assert "# syntax" not in dockerfile
+    assert "@sha256" not in dockerfile
+    assert {"!pipeline", "!requirements-pipeline.lock"} <= set(
+        (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    )
+
+
+def test_entrypoint_runs_jobs(programs: Path) -> None:
+    """Arguments are those of the command line, unchanged."""
+    assert _run(programs, ["audit", "--every", "1 h"], {}) == ["python", "-m", "pipeline", "audit", "--every", "1 h"]
+
+
+def test_entrypoint_runs_executors(programs: Path) -> None:
+    """As Spark's own image does: options in the order of their numbers, then the backend with what the driver says."""
+    said = _run(programs, ["executor"], EXECUTOR)
+    assert said[:6] == ["java", "-Dspark.driver.port=7078", "-Dname=with a space", "-Dlast", "-Xms2g", "-Xmx2g"]
+    backend = said.index("org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend")
+    assert said[backend - 2 : backend] == ["-cp", f"/spark/jars/*:/jars/*:{programs}"]
+    assert dict(zip(said[backend + 1 :: 2], said[backend + 2 :: 2], strict=True)) == {
+        "--driver-url": EXECUTOR["SPARK_DRIVER_URL"],
+        "--executor-id": "1",
+        "--cores": "2",
+        "--app-id": "spark-1",
+        "--hostname": "10.0.0.7",
+        "--resourceProfileId": "0",
+        "--podName": "audit-exec-1",
+    }
+
+
+def test_entrypoint_names_what_an_executor_lacks(programs: Path) -> None:
+    """Started by hand without Spark's variables it says which is absent."""
+    answer = subprocess.run(
+        [ENTRYPOINT, "executor"],
+        env=_environment(programs, {}),
+        cwd=programs,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert answer.returncode != 0
+    assert "SPARK_EXECUTOR_MEMORY" in answer.stderr
+
+
+def _run(programs: Path, arguments: list[str], variables: dict[str, str]) -> list[str]:
+    answer = subprocess.run(
+        [ENTRYPOINT, *arguments],
+        env=_environment(programs, variables),
+        cwd=programs,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return answer.stdout.splitlines()
+
+
+def _environment(programs: Path, variables: dict[str, str]) -> dict[str, str]:
+    return {**variables, "PATH": f"{programs}:{os.environ['PATH']}"}
