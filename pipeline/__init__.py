@@ -18,6 +18,7 @@ Beside it:
 
     audit/            source against files, dead letters and table         jobs/audit.py
     upkeep.py         small files to large ones, old snapshots             jobs/compact.py
+    retire.py         raw objects past their retention, by record          jobs/compact.py
     backfill/         what no committed reference holds, published         jobs/backfill.py, publisher.py
     activity/         entries and bytes of users, each counted once        jobs/user_activity.py, reference_log.py
 """

@@ -195,13 +195,21 @@ class CsvSettings(Section):
 
 
 class CompactSettings(Section):
-    """Files and snapshots of the table."""
+    """Files and snapshots of the table, and the raw objects that are in it."""
 
     files_min: int = Field(4, ge=2, description="Files in one partition (hour and bucket of users) worth rewriting.")
     snapshots_s: PositiveSeconds = Field(86_400, description="Seconds that snapshots, and files only they have, stay.")
     branches_s: PositiveSeconds = Field(
         86_400, description="Seconds after which the branch of a driver is taken for that of a dead one."
     )
+    retention_s: PositiveSeconds | None = Field(
+        None,
+        description="Seconds after its announcement from which a raw object is retired: recorded, then deleted. By default none ever is.",
+    )
+    retired_table: str = Field(
+        "logs.retired", pattern=r"^\w+\.\w+$", description="Namespace and name of the table of retired objects."
+    )
+    retired_max: PositiveInt = Field(10_000, description="Objects that one run retires, the oldest.")
 
 
 class PipelineSettings(SourcedSettings):

@@ -78,13 +78,16 @@ class Brokers:
         cluster_id: str | None = self._ask(lambda: self._consumer.list_topics(timeout=_ANSWER_S)).cluster_id
         return cluster_id
 
-    def topic_partitions(self, topic: str) -> list[model.TopicPartition]:
-        """List the TopicPartitions of a topic.
+    def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[model.TopicPartition]:
+        """List the TopicPartitions of a topic; none where it is absent and may be.
 
         Raises:
             BrokerError: no broker answers, or there is no such topic.
         """
         found = self._ask(lambda: self._consumer.list_topics(topic, timeout=_ANSWER_S)).topics[topic]
+        is_absent = found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+        if is_absent and may_be_absent:
+            return []
         if found.error is not None:
             raise BrokerError(f"topic {topic} of {self._servers}: {found.error.str()}")
         return [model.TopicPartition(topic, number) for number in sorted(found.partitions)]

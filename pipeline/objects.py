@@ -1,6 +1,7 @@
 """S3: the bytes that references point to, and new objects. The pipeline's only user of boto3; driver and executors.
 
-What is read is named by a reference; only the audit lists, to find what is not. Nothing is overwritten.
+What is read is named by a reference; only the audit lists, to find what is not. Nothing is overwritten; only compaction
+deletes, what it has recorded before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import time
 import zlib
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from itertools import islice
@@ -25,6 +26,7 @@ from service.core.exchange import StoredObject
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
     from service.config import S3Settings
     from service.core.reference import Location
@@ -33,10 +35,14 @@ Asked = TypeVar("Asked")
 Given = TypeVar("Given")
 
 _NOT_FOUND = ("404", "NoSuchKey", "NotFound")
+_NOT_THERE = (*_NOT_FOUND, "NoSuchVersion")
 _SHA256_METADATA = "lp-sha256"
 _TAKEN, _CONFLICT = 412, 409
 _CONFLICTS_MAX = 5
 _CONFLICT_S = 0.2
+_DELETED_AT_ONCE = 1000  # as many as S3 takes
+_DELETE_ATTEMPTS = 5
+_DELETE_AGAIN_S = 0.5
 
 
 class Stored(NamedTuple):
@@ -108,7 +114,7 @@ class Objects:
             answer = self._client.get_object(Bucket=bucket, Key=key, **versioned)  # type: ignore[arg-type]
             return Stored(answer["Body"].read(), answer.get("ETag"))
         except ClientError as error:
-            if error.response.get("Error", {}).get("Code", "") in (*_NOT_FOUND, "NoSuchVersion"):
+            if error.response.get("Error", {}).get("Code", "") in _NOT_THERE:
                 return None
             raise ObjectError(f"s3://{bucket}/{key}: {error}") from error
         except BotoCoreError as error:
@@ -189,6 +195,37 @@ class Objects:
                     yield Listed(item["Key"], item["Size"], int(item["LastModified"].timestamp() * 1000))
         except (ClientError, BotoCoreError) as error:
             raise ObjectError(f"s3://{bucket}/{prefix} cannot be listed: {error}") from error
+
+    def delete(self, addresses: Iterable[Address]) -> None:
+        """Delete objects; one that is not there is deleted already. Blocks until S3 has said so of all.
+
+        Raises:
+            ObjectError: S3 refuses one again and again, or does not answer; some of the others may be deleted.
+        """
+        by_bucket: dict[str, list[ObjectIdentifierTypeDef]] = {}
+        for bucket, key, version in addresses:
+            versioned: ObjectIdentifierTypeDef = {"Key": key} if version is None else {"Key": key, "VersionId": version}
+            by_bucket.setdefault(bucket, []).append(versioned)
+        for bucket, objects in by_bucket.items():
+            for begin in range(0, len(objects), _DELETED_AT_ONCE):
+                self._delete_some(bucket, objects[begin : begin + _DELETED_AT_ONCE])
+
+    def _delete_some(self, bucket: str, objects: Sequence[ObjectIdentifierTypeDef]) -> None:
+        for attempt in range(_DELETE_ATTEMPTS):
+            try:
+                answer = self._client.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
+            except (ClientError, BotoCoreError) as error:
+                raise ObjectError(f"objects of {bucket} cannot be deleted: {error}") from error
+            refused = [error for error in answer.get("Errors", []) if error.get("Code") not in _NOT_THERE]
+            if not refused:
+                return
+            if attempt + 1 == _DELETE_ATTEMPTS:
+                first = refused[0]
+                text = f"{len(refused)} objects of {bucket} cannot be deleted, the first is {first.get('Key')}"
+                raise ObjectError(f"{text}: {first.get('Code')} {first.get('Message')}")
+            left = {error.get("Key") for error in refused}
+            objects = [one for one in objects if one["Key"] in left]
+            time.sleep(_DELETE_AGAIN_S)
 
     def _get(
         self, bucket: str, key: str, *, etag: str | None = None, size: int | None = None, start: int | None = None

@@ -5,7 +5,9 @@
     topics.py                  Kafka -> frames: messages, flush records, references
     executors.py sides.py      source, files, dead letters, table as frames of entries (frames.py)
     compare.py findings.py     entries side by side -> findings
+    retired.py                 references whose objects are retired: their entries are those of the table
     accounts.py                flush records and references against each other and the source
+    backfills.py               run records of backfills, likewise
     collect.py auditor.py      the bounded result; the order of the steps
     csv_auditor.py             the same window against an older system's archive, by unique id (docs/AUDIT.md):
     csv_archive.py csv_folders.py csv_lines.py csv_values.py csv_source.py by_id.py csv_collect.py

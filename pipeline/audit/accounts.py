@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _TP = ["topic", "partition"]
 # Records and the lines that cover them meet by blocks of so many offsets.
 _BLOCK = 10_000
+_OF_REFERENCE = [*_TP, "batch_id", "worker", "reference_id", "user", "date", "hour", "text"]
 
 
 def gaps_and_overlaps(lines: DataFrame, spans: DataFrame) -> DataFrame:
@@ -169,13 +170,7 @@ def wrong_ranges(sources: DataFrame, lines: DataFrame) -> DataFrame:
 
     A batch without flush record is a gap between those of others; where it is none, its references are too many.
     """
-    covered = lines.groupBy("batch_id", *_TP).agg(
-        F.first("first_offset").alias("l_first"),
-        F.first("next_offset").alias("l_next"),
-        F.first("worker").alias("l_worker"),
-        F.first("generation").alias("l_generation"),
-    )
-    both = sources.join(covered, on=["batch_id", *_TP], how="left")
+    both = sources.join(lines_by_batch(lines), on=["batch_id", *_TP], how="left")
     known = lines.select("batch_id").distinct().withColumn("has_flush", F.lit(True))  # noqa: FBT003
     both = both.join(known, on="batch_id", how="left")
     others = lines.select(
@@ -193,6 +188,25 @@ def wrong_ranges(sources: DataFrame, lines: DataFrame) -> DataFrame:
             "text", F.format_string("of a batch without flush record, offsets are those of batch %s", "o_batch")
         )
     )
+    return (
+        differing_ranges(both.where(F.col("has_flush")), record="flush record")
+        .unionByName(strays.select(*_OF_REFERENCE))
+        .select(F.lit(Kind.REFERENCE_WRONG).alias("kind"), *_OF_REFERENCE)
+    )
+
+
+def lines_by_batch(lines: DataFrame) -> DataFrame:
+    """Give lines in the form that `differing_ranges` wants them in beside the source ranges of references."""
+    return lines.groupBy("batch_id", *_TP).agg(
+        F.first("first_offset").alias("l_first"),
+        F.first("next_offset").alias("l_next"),
+        F.first("worker").alias("l_worker"),
+        F.first("generation").alias("l_generation"),
+    )
+
+
+def differing_ranges(both: DataFrame, *, record: str) -> DataFrame:
+    """Find source ranges that are not those of the line beside them; `record` is what a person calls its place."""
     is_within = (
         (F.col("first_offset") <= F.col("min_offset"))
         & (F.col("min_offset") <= F.col("max_offset"))
@@ -201,24 +215,18 @@ def wrong_ranges(sources: DataFrame, lines: DataFrame) -> DataFrame:
     stated = F.format_string("[%d, %d)", "first_offset", "next_offset")
     differences = F.concat_ws(
         "; ",
-        F.when(F.col("l_first").isNull(), F.lit("a range of which its flush record says nothing")),
+        F.when(F.col("l_first").isNull(), F.lit(f"a range of which its {record} says nothing")),
         F.when(
             (F.col("l_first") != F.col("first_offset")) | (F.col("l_next") != F.col("next_offset")),
-            F.format_string("range %s, its flush record says [%d, %d)", stated, "l_first", "l_next"),
+            F.format_string(f"range %s, its {record} says [%d, %d)", stated, "l_first", "l_next"),
         ),
         F.when(
             (F.col("l_worker") != F.col("worker")) | (F.col("l_generation") != F.col("generation")),
-            F.lit("worker or generation are not those of its flush record"),
+            F.lit(f"worker or generation are not those of its {record}"),
         ),
         F.when(~is_within, F.format_string("offsets %d to %d are not in %s", "min_offset", "max_offset", stated)),
     )
-    wrong = both.where(F.col("has_flush")).withColumn("text", differences).where(F.col("text") != "")
-    columns = [*_TP, "batch_id", "worker", "reference_id", "user", "date", "hour", "text"]
-    return (
-        wrong.select(*columns)
-        .unionByName(strays.select(*columns))
-        .select(F.lit(Kind.REFERENCE_WRONG).alias("kind"), *columns)
-    )
+    return both.withColumn("text", differences).where(F.col("text") != "").select(*_OF_REFERENCE)
 
 
 def _block(offset: Column) -> Column:

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
-from pipeline.audit import accounts, collect, findings, scope, sides, topics
+from pipeline.audit import accounts, backfills, collect, findings, scope, sides, topics
 from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
 from pipeline.audit.result import Counts, Finding, Ids, Kind, Result
+from pipeline.audit.retired import ReferenceReader, find_position
 from pipeline.audit.verdicts import write_verdicts
 from pipeline.errors import TableError
 from pipeline.kafka import Brokers
 from pipeline.progress import Progress
-from pipeline.session import CATALOG
-from pipeline.table import Position, Table
 from service.core.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -31,12 +30,12 @@ if TYPE_CHECKING:
     from pipeline.audit.result import Window
     from pipeline.audit.scope import Asked
     from pipeline.config import AuditSettings, JobSettings
+    from pipeline.table import Position
 
 _SHOWN = 3
 _TP = ["topic", "partition"]
-_RANGES = ("first_offset", "next_offset", "min_offset", "max_offset")
 _MESSAGE_AT = ("message_partition", "message_offset")
-_NOT_OF_ENTRIES = ("reference", "object", "flush", "table")
+_NOT_OF_ENTRIES = ("reference", "object", "flush", "backfill", "table")
 
 
 class Options(NamedTuple):
@@ -68,6 +67,7 @@ class Auditor:
         self._notes: list[str] = []
         self._kept: list[DataFrame] = []
         self._progress = Progress(spark, "audit")
+        self._files = ReferenceReader(spark, settings, self._keep)
 
     def run(self) -> Result:
         """Do everything; blocks for as long as reading the window takes.
@@ -102,10 +102,11 @@ class Auditor:
         self._progress.count(entries=sum(entries for _, entries in totals.values()))
         self._doubt_uncommitted(ground)
         step("files")
-        near = self._keep(_near(announced.references, reach))
+        chosen = self._files.choose(announced.references, reach)
+        self._progress.count(files=chosen.count())
+        near, rows, doubts = self._files.read(chosen, position, ground.spans, reach)
+        self._doubts += doubts
         selected = near.where("in_window")
-        self._progress.count(files=near.count())
-        rows = self._keep(sides.read_files(self._spark, self._settings, near, position))
         step("comparison")
         compared = self._keep(
             compare(
@@ -120,8 +121,12 @@ class Auditor:
         compared.count()
         step("accounts")
         flushes = self._keep(_flushes_in_window(announced.flushes, reach))
+        flushed = selected.where(~backfills.is_backfilled())
         entries = findings.entry_findings(compared, rows, near)
         self._doubt_unread(rows, announced.dead, entries.unread)
+        seen = backfills.Seen(selected, rows, reach)
+        counted = backfills.count_references(self._spark, flushes, announced, ground, seen)
+        self._notes += counted.notes
         found = [
             entries.findings,
             findings.row_findings(rows, selected),
@@ -130,14 +135,14 @@ class Auditor:
             accounts.gaps_and_overlaps(announced.lines, reach),
             accounts.wrong_lines(announced.lines, source, reach),
             accounts.wrong_totals(flushes),
-            accounts.miscounted_references(ground.complete(flushes), announced.by_batch),
-            accounts.wrong_ranges(topics.sources_of(selected), announced.lines),
+            accounts.wrong_ranges(topics.sources_of(flushed), announced.lines),
+            *counted.findings,
             *self._unreadable(announced),
         ]
         listed = None
         if self._options.list_objects:
             step("listing")
-            listed = self._list_objects(announced, found)
+            listed = self._keep(self._list_objects(announced, found))
         step("findings")
         told = self._keep(findings.union(found))
         by_kind = {row["kind"]: row["n"] for row in told.groupBy("kind").agg(F.sum("count").alias("n")).collect()}
@@ -155,12 +160,13 @@ class Auditor:
         counts = collect.collect_counts(compared, rows, selected, flushes)
         if position is None:
             del counts["in_table"]
+        self._notes += self._files.notes(counts, listed)
         if counts["replays_discarded"]:
             self._notes.append(f"{counts['replays_discarded']} discarded replays are what flush records say")
         dead_letters = compared.select(F.explode("dead_reasons").alias("reason")).groupBy("reason").count().collect()
         if self._options.verdicts:
             step("verdicts")
-            self._write_verdicts(hours, asked.references_offsets)
+            self._write_verdicts(hours, asked.references_offsets, position)
         durations = self._progress.end()
         return Result(
             run_id=self._run_id,
@@ -176,7 +182,7 @@ class Auditor:
             counts=Counts(
                 records=sum(records for records, _ in totals.values()),
                 entries=sum(entries for _, entries in totals.values()),
-                objects_listed=listed,
+                objects_listed=None if listed is None else listed.count(),
                 **counts,
             ),
             findings=[
@@ -217,6 +223,7 @@ class Auditor:
         records = self._keep(topics.flush_records(topics.read_messages(self._spark, kafka, asked.flushes)))
         flushes = records.where(F.col("batch_id").isNotNull())
         step("references")
+        runs = self._keep(topics.run_records(topics.read_messages(self._spark, kafka, asked.backfills)))
         read = topics.references(topics.read_messages(self._spark, kafka, asked.references))
         every = self._keep(read.every)
         step("dead letters")
@@ -227,8 +234,10 @@ class Auditor:
             repeated=self._keep(read.repeated),
             by_batch=self._keep(every.groupBy("batch_id").agg(F.count("*").alias("references"))),
             dead=self._keep(sides.read_dead_letters(self._spark, self._settings, asked.dead_letters)),
+            runs=self._keep(backfills.newest(runs)),
             no_flushes=records.where(F.col("batch_id").isNull()),
             no_references=read.unreadable,
+            no_runs=runs.where(F.col("batch_id").isNull()),
         )
 
     def _unreadable(self, announced: Announced) -> list[DataFrame]:
@@ -237,6 +246,7 @@ class Auditor:
         for frame, kind, name in (
             (announced.no_flushes, Kind.FLUSH_WRONG, "flush record"),
             (announced.no_references, Kind.REFERENCE_WRONG, "reference"),
+            (announced.no_runs, Kind.BACKFILL_WRONG, "run record"),
         ):
             text = F.format_string(f"message %d/%d is no {name} that this code knows", *_MESSAGE_AT)
             if self._options.is_full:
@@ -276,19 +286,17 @@ class Auditor:
     # Sides that not every audit has.
 
     def _position(self) -> Position:
-        kafka = self._settings.worker.kafka
-        table = Table(self._spark, self._settings.pipeline.table, topic=kafka.references_topic, branch="audit")
-        if not self._spark.catalog.tableExists(table.name):
-            raise TableError(f"there is no table {table.name}")
-        return table.position()
+        position = find_position(self._spark, self._settings)
+        if position is None:
+            raise TableError(f"there is no table {self._settings.pipeline.table.name}")
+        return position
 
     def _read_table(self, position: Position | None, ground: Ground, reach: DataFrame) -> DataFrame | None:
         if position is None:
             return None
-        name = f"{CATALOG}.{self._settings.pipeline.table.name}"
-        return sides.read_table(self._spark, self._settings, name, position, ground.spans, reach)
+        return sides.read_table(self._spark, self._settings, position, ground.spans, reach)
 
-    def _list_objects(self, announced: Announced, found: list[DataFrame]) -> int:
+    def _list_objects(self, announced: Announced, found: list[DataFrame]) -> DataFrame:
         """List the prefix; what nothing names is a finding, by setting a note."""
         bucket = self._settings.worker.s3.bucket
         references = announced.references.where(F.col("location.bucket") == bucket)
@@ -300,13 +308,12 @@ class Auditor:
         )
         before_ms = self._started_at_ms - round(self._audit.unreferenced_age_s * 1000)
         listed, strays = sides.list_unreferenced(self._spark, self._settings, named=named, before_ms=before_ms)
-        listed = self._keep(listed)
         if self._audit.unreferenced == "finding":
             text = F.format_string("%d bytes, which nothing committed names", "size")
             found.append(strays.select(F.lit(Kind.OBJECT_UNREFERENCED).alias("kind"), "object", text.alias("text")))
         elif count := strays.count():
             self._notes.append(f"{count} objects are named by nothing committed")
-        return listed.count()
+        return listed
 
     def _ids(self, compared: DataFrame, by_kind: dict[str, int]) -> Ids | None:
         if not self._settings.worker.id.paths:
@@ -321,13 +328,14 @@ class Auditor:
 
     # Results.
 
-    def _write_verdicts(self, hours: DataFrame, references_offsets: dict[int, int]) -> None:
+    def _write_verdicts(self, hours: DataFrame, references_offsets: dict[int, int], position: Position | None) -> None:
         write_verdicts(
             self._spark,
             hours,
             name=self._audit.verdicts_table,
             references_topic=self._settings.worker.kafka.references_topic,
             references_offsets=references_offsets,
+            table_offsets=None if position is None else position.offsets,
             started_at_ms=self._started_at_ms,
             window=self._options.window,
             run_id=self._run_id,
@@ -362,22 +370,6 @@ def _totals(source: DataFrame) -> dict[TopicPartition, tuple[int, int]]:
         F.count(F.when(F.col("index") >= 0, 1)).alias("entries"),
     )
     return {TopicPartition(row["topic"], row["partition"]): (row["records"], row["entries"]) for row in rows.collect()}
-
-
-def _near(references: DataFrame, reach: DataFrame) -> DataFrame:
-    """Choose references by their source ranges: those with offsets that are read, and of these the window's."""
-    ranges = topics.sources_of(references).select("reference_id", *_TP, *_RANGES)
-    begin, end = F.least("first_offset", "min_offset"), F.greatest("next_offset", F.col("max_offset") + 1)
-    reaching = (
-        ranges.join(F.broadcast(reach), on=_TP, how="inner")
-        .where((begin < F.col("next")) & (end > F.col("first")))
-        .withColumn(
-            "in_window", (F.col("min_offset") < F.col("window_next")) & (F.col("max_offset") >= F.col("window_first"))
-        )
-        .groupBy("reference_id")
-        .agg(F.bool_or("in_window").alias("in_window"))
-    )
-    return references.join(reaching, on="reference_id", how="inner")
 
 
 def _flushes_in_window(flushes: DataFrame, reach: DataFrame) -> DataFrame:

@@ -244,11 +244,17 @@ def collect_counts(compared: DataFrame, rows: DataFrame, references: DataFrame, 
     )
     objects = (
         references.groupBy("location.bucket", "location.object", "location.version_id")
-        .agg(F.count("*").alias("n"), F.first("location.size").alias("size"))
-        .agg(F.sum("n").alias("references"), F.count("*").alias("objects"), F.sum("size").alias("object_bytes"))
+        .agg(F.count("*").alias("n"), F.first("location.size").alias("size"), F.bool_or("retired").alias("is_retired"))
+        .agg(
+            F.sum("n").alias("references"),
+            F.count("*").alias("objects"),
+            F.sum("size").alias("object_bytes"),
+            _count(F.col("is_retired")).alias("objects_retired"),
+        )
     )
     flushed = flushes.agg(F.count("*").alias("flushes"), F.sum("totals.discarded_replays").alias("replays_discarded"))
-    read = rows.agg(_count(F.col("topic").isNotNull()).alias("rows"))
+    is_row = F.col("topic").isNotNull()
+    read = rows.agg(_count(is_row).alias("rows"), _count(is_row & F.col("retired")).alias("rows_retired"))
     found: dict[str, int] = {}
     for frame in (entries, objects, flushed, read):
         row = frame.first()

@@ -35,11 +35,14 @@ def entry_findings(compared: DataFrame, rows: DataFrame, references: DataFrame) 
     lost = rows.where("lost").select(
         F.col("reference_id").alias("lost_id"),
         F.coalesce("unread", F.lit(False)).alias("unread"),  # noqa: FBT003
+        F.when(F.col("retired"), F.lit("its reference's object is retired, and the table does not have it"))
+        .otherwise(F.lit("its reference's object cannot be read"))
+        .alias("cause"),
     )
     sources = (
         sources_of(references)
         .join(lost, on=F.col("reference_id") == F.col("lost_id"), how="inner")
-        .select(*_LOCATED, "min_offset", "max_offset", "lost_id", "unread")
+        .select(*_LOCATED, "min_offset", "max_offset", "lost_id", "unread", "cause")
     )
     missing = (
         found.where(F.col("kind") == Kind.MISSING)
@@ -50,9 +53,7 @@ def entry_findings(compared: DataFrame, rows: DataFrame, references: DataFrame) 
     explained = missing.dropDuplicates(ENTRY_KEY).select(
         *[name for name in found.columns if name not in ("reference_id", "text")],
         F.col("lost_id").alias("reference_id"),
-        F.when(F.col("lost_id").isNotNull(), F.lit("its reference's object cannot be read"))
-        .otherwise(F.col("text"))
-        .alias("text"),
+        F.coalesce("cause", "text").alias("text"),
         F.coalesce("unread", F.lit(False)).alias("unread"),  # noqa: FBT003 - a value of SQL
     )
     others = found.where(F.col("kind") != Kind.MISSING)

@@ -40,7 +40,7 @@ SOURCE = _struct(
 )
 # One row per row of a file; or, with a `kind`, one per finding about a reference or its object. `user`, `date` and
 # `hour` are the reference's. `taken`: it is in the table, if all is well. `lost`: the rows of this reference could
-# not be had; `unread`: because S3 refused.
+# not be had; `unread`: because S3 refused. `retired`: its object is, and this is what the table has of it.
 ROWS = _struct(
     **_KEY,
     reference_id=T.StringType(),
@@ -58,6 +58,7 @@ ROWS = _struct(
     text=T.StringType(),
     lost=T.BooleanType(),
     unread=T.BooleanType(),
+    retired=T.BooleanType(),
 )
 # One row per entry that a dead letter names; or, with a `kind`, one per finding about a dead letter.
 DEAD = _struct(

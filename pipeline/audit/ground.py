@@ -22,9 +22,10 @@ _TP = ["topic", "partition"]
 
 
 class Announced(NamedTuple):
-    """The worker's messages as frames: `references` each id once, `repeated` those that come again.
+    """The worker's and backfills' messages as frames: `references` each id once, `repeated` those that come again.
 
-    `no_flushes` and `no_references` are messages that this code does not know.
+    `runs` is the newest run record of each backfill. `no_flushes`, `no_references` and `no_runs` are messages that
+    this code does not know.
     """
 
     flushes: DataFrame
@@ -33,8 +34,10 @@ class Announced(NamedTuple):
     repeated: DataFrame
     by_batch: DataFrame
     dead: DataFrame
+    runs: DataFrame
     no_flushes: DataFrame
     no_references: DataFrame
+    no_runs: DataFrame
 
 
 class Ground(NamedTuple):

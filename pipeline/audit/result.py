@@ -53,7 +53,7 @@ class Kind(StrEnum):
     DEAD_LETTER_DUPLICATED = "dead_letter_duplicated"  # a surplus dead letter of an entry
     DEAD_LETTER_UNEXPECTED = "dead_letter_unexpected"  # a dead letter of an entry without fault, or of none
     DEAD_LETTER_WRONG = "dead_letter_wrong"  # an entry's dead letter with a wrong reason, index, bytes or headers
-    REFERENCE_MISSING = "reference_missing"  # a reference that a flush record counts, and that is not there
+    REFERENCE_MISSING = "reference_missing"  # a reference that a flush or run record counts, and that is not there
     REFERENCE_DUPLICATED = "reference_duplicated"  # a surplus message with the same reference id
     REFERENCE_WRONG = "reference_wrong"  # a statement of a reference: counts, ranges, times, schema, version
     OBJECT_MISSING = "object_missing"  # an object (data, or that of a dead letter) that is referenced and not there
@@ -63,6 +63,7 @@ class Kind(StrEnum):
     FLUSH_GAP = "flush_gap"  # a hole between flush records, or between them and the committed offset
     FLUSH_OVERLAP = "flush_overlap"  # offsets of a TopicPartition that two flush records cover
     FLUSH_WRONG = "flush_wrong"  # a statement of a flush record that source or references do not bear out
+    BACKFILL_WRONG = "backfill_wrong"  # a statement of a backfill's run record that its messages do not bear out
     TABLE_MISSING = "table_missing"  # an entry in a file that the table has taken, and not in the table
     TABLE_DUPLICATED = "table_duplicated"  # a surplus row of an entry in the table, beyond those in files
     TABLE_UNEXPECTED = "table_unexpected"  # a row of the table of an entry that the source does not have or is dead
@@ -140,7 +141,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of the window.
 
     entries = living + dead by the source. in_files and in_dead_letters count entries found there, each once; rows
-    counts all rows read from files, in_table all rows of the window in the table (None: not asked for).
+    counts all rows of references, in_table all rows of the window in the table (None: not asked for). Of references
+    whose objects are retired (objects_retired of all objects) the rows are those that the table has: rows_retired.
     references, objects, object_bytes and flushes are of all that reach into the window. replays_discarded is what
     flush records say.
     """
@@ -158,6 +160,8 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
     object_bytes: int = 0
     flushes: int = 0
     replays_discarded: int = 0
+    objects_retired: int = 0
+    rows_retired: int = 0
     objects_listed: int | None = None
 
 

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pipeline.audit import executors, frames
 from pipeline.audit.topics import read_messages
 from pipeline.columns import REFERENCE
+from pipeline.session import CATALOG
 from service.core.avro_schema import META
 
 if TYPE_CHECKING:
@@ -97,10 +98,60 @@ def read_dead_letters(
 
 
 def read_table(
-    spark: SparkSession, settings: JobSettings, name: str, position: Position, spans: list[Span], reach: DataFrame
+    spark: SparkSession, settings: JobSettings, position: Position, spans: list[Span], reach: DataFrame
 ) -> DataFrame:
     """Read the entries of the table as of this snapshot: `frames.TABLE`."""
-    rows = spark.read.option("versionAsOf", str(position.snapshot_id)).table(name)
+    return _entries_of(rows_of_table(spark, settings, position, spans, reach), settings)
+
+
+def read_retired(
+    settings: JobSettings, references: DataFrame, rows: DataFrame | None, position: Position | None
+) -> DataFrame:
+    """Read from rows of the table what it has of these references, whose objects are retired: `frames.ROWS`.
+
+    What nobody has any more because the table is gone, or another one, is `unread`.
+    """
+    name = settings.pipeline.table.name
+    references = references.withColumn("taken", _taken(position))
+    address = F.concat(F.lit("s3://"), F.col("location.bucket"), F.lit("/"), F.col("location.object"))
+    gone = references.where(~F.col("taken")).withColumns(
+        {
+            "text": F.concat(address, F.lit(f" is retired, and table {name} does not have its entries")),
+            "lost": F.lit(True),  # noqa: FBT003 - a value of SQL
+            "unread": F.lit(True),  # noqa: FBT003
+            "retired": F.lit(True),  # noqa: FBT003
+        }
+    )
+    if rows is None:
+        return _in_form(gone)
+    about = references.where("taken").select("reference_id", "user", "date", "hour", "taken", "entries")
+    theirs = rows.join(about.select(F.col("reference_id").alias(REFERENCE)), on=REFERENCE, how="left_semi")
+    counted = theirs.groupBy(F.col(REFERENCE).alias("reference_id")).agg(F.count("*").alias("n"))
+    found = _entries_of(theirs, settings).withColumnRenamed("user", "meta_user")
+    found = found.join(about, on="reference_id", how="inner")
+    lacking = about.join(counted, on="reference_id", how="left").where(F.coalesce("n", F.lit(0)) < F.col("entries"))
+    of_retired = {"retired": F.lit(True)}  # noqa: FBT003 - a value of SQL
+    return (
+        _in_form(gone)
+        .unionByName(_in_form(found.withColumns(of_retired)))
+        .unionByName(_in_form(lacking.withColumns(of_retired | {"lost": F.lit(True)})))  # noqa: FBT003
+    )
+
+
+def _in_form(rows: DataFrame) -> DataFrame:
+    absent = [field for field in frames.ROWS if field.name not in rows.columns]
+    return rows.withColumns({field.name: F.lit(None).cast(field.dataType) for field in absent}).select(
+        *frames.ROWS.names
+    )
+
+
+def rows_of_table(
+    spark: SparkSession, settings: JobSettings, position: Position, spans: list[Span], reach: DataFrame
+) -> DataFrame:
+    """Give rows of the table as of this snapshot, those of the offsets that are read, as they are."""
+    rows = spark.read.option("versionAsOf", str(position.snapshot_id)).table(
+        f"{CATALOG}.{settings.pipeline.table.name}"
+    )
     first = min((span.first for span in spans), default=0)
     end = max((span.next for span in spans), default=0)
     is_near = (F.col(f"{META}.offset") >= first) & (F.col(f"{META}.offset") < end)  # pushed down to the files
@@ -111,6 +162,10 @@ def read_table(
         & (F.col(f"{META}.offset") < F.col("next"))
     )
     spans_of_it = F.broadcast(reach.select(*_TP, "first", "next"))
+    return rows.where(is_near).join(spans_of_it, on=is_within, how="left_semi")
+
+
+def _entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
     meta = [F.col(f"{META}.{field}").alias(field) for field in ("topic", "partition", "offset", "index", "user", "id")]
     root = F.col(f"{META}.root")
     meta += [
@@ -123,12 +178,7 @@ def read_table(
         ).alias("root"),
     ]
     read = partial(executors.read_table, settings=settings.worker, schema=to_arrow_schema(frames.TABLE))
-    return (
-        rows.where(is_near)
-        .join(spans_of_it, on=is_within, how="left_semi")
-        .withColumn(META, F.struct(*meta))
-        .mapInArrow(read, frames.TABLE)
-    )
+    return rows.withColumn(META, F.struct(*meta)).mapInArrow(read, frames.TABLE)
 
 
 def list_unreferenced(

@@ -1,4 +1,4 @@
-"""Topics as frames: committed messages of offset ranges, flush records and references as columns.
+"""Topics as frames: committed messages of offset ranges; flush records, run records, references as columns.
 
 Owns how Spark reads Kafka in one go, and what of the worker's messages the audit needs in SQL.
 """
@@ -53,6 +53,12 @@ _FLUSH = (
     f"started_at_ms bigint, ended_at_ms bigint, topic_partitions {_LINE}, totals struct<records bigint, "
     "entries bigint, entries_in_files bigint, dead_letters bigint, dead_letter_records bigint, "
     "discarded_replays bigint, references bigint, bytes bigint>"
+)
+_BACKFILL = (
+    "format_version int, batch_id string, worker string, generation bigint, published bigint, messages bigint, "
+    "topic_partitions array<struct<topic string, partition int, first_offset bigint, next_offset bigint, "
+    "entries_in_files bigint, dead_letters bigint>>, totals struct<references bigint, entries_in_files bigint, "
+    "dead_letters bigint, dead_letter_records bigint>"
 )
 _REFERENCE = (
     "format_version int, reference_id string, batch_id string, worker string, generation bigint, "
@@ -119,8 +125,15 @@ def flush_records(messages: DataFrame) -> DataFrame:
     )
 
 
+def run_records(messages: DataFrame) -> DataFrame:
+    """Give run records of backfills as columns; what is none has no batch id."""
+    return messages.select("partition", "offset", _parsed(_BACKFILL).alias("run")).select(
+        F.col("partition").alias("message_partition"), F.col("offset").alias("message_offset"), "run.*"
+    )
+
+
 def lines_of(flushes: DataFrame) -> DataFrame:
-    """Give the lines of flush records that cover an offset, each with its flush."""
+    """Give the lines of flush records (or run records) that cover an offset, each with its flush."""
     return flushes.select("batch_id", "worker", "generation", *_MESSAGE_AT, F.inline("topic_partitions")).where(
         F.col("first_offset") != F.col("next_offset")
     )

@@ -1,27 +1,48 @@
 """The verdict of each date and hour, kept in a small table beside that of the entries (DESIGN 8).
 
 Compaction reads the newest verdict of an hour here. Only hours that were audited whole are written, and those with
-findings: so the newest line of an hour speaks of all its references below `references_offsets`.
+findings: so the newest line of an hour speaks of all its references below `references_offsets`. `table_offsets` is up
+to which of them the table had taken when it was audited, too; null where it was not, and in lines from before there was
+this column.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
+from pipeline.audit.result import Verdict
 from pipeline.session import CATALOG
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from pipeline.audit.result import Window
 
+_TABLE_OFFSETS = "table_offsets"
 _COLUMNS = (
     "date string, hour int, verdict string, is_whole boolean, expected bigint, found bigint, "
     "findings map<string, bigint>, references_topic string, references_offsets map<int, bigint>, "
-    "audited_at timestamp, window_from timestamp, window_until timestamp, run_id string"
+    "audited_at timestamp, window_from timestamp, window_until timestamp, run_id string, "
+    f"{_TABLE_OFFSETS} map<int, bigint>"
 )
+_NEWEST = "max_by(struct(verdict, is_whole, references_offsets, table_offsets), audited_at)"
+
+
+class Passed(NamedTuple):
+    """A date and hour (of the partition zone) whose newest verdict is clean, and of the whole hour.
+
+    `offsets` are those of the references topic that the verdict covers. `table_offsets` are those up to which the
+    newest audit that included the table has found the table the same as the source; none where it was not clean.
+    """
+
+    date: str
+    hour: int
+    offsets: dict[int, int]
+    table_offsets: dict[int, int]
 
 
 def write_verdicts(
@@ -31,11 +52,15 @@ def write_verdicts(
     name: str,
     references_topic: str,
     references_offsets: dict[int, int],
+    table_offsets: dict[int, int] | None,
     started_at_ms: int,
     window: Window,
     run_id: str,
 ) -> None:
-    """Append the verdicts of one run in one commit; makes the table where it is not there."""
+    """Append the verdicts of one run in one commit; makes the table where it is not there.
+
+    `table_offsets` are None where the table was not audited.
+    """
     table = f"{CATALOG}.{name}"
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")
     spark.sql(
@@ -43,7 +68,8 @@ def write_verdicts(
         "TBLPROPERTIES ('format-version' = '2', 'write.metadata.delete-after-commit.enabled' = 'true', "
         "'write.metadata.previous-versions-max' = '20')"
     )
-    offsets = [part for pair in sorted(references_offsets.items()) for part in map(F.lit, pair)]
+    if _TABLE_OFFSETS not in spark.table(table).columns:  # made by an older version
+        spark.sql(f"ALTER TABLE {table} ADD COLUMN {_TABLE_OFFSETS} map<int, bigint>")
     found = F.col("in_files") + F.col("in_dead_letters")
     (
         hours.where(F.col("is_whole") | (F.col("verdict") == "findings"))
@@ -56,14 +82,49 @@ def write_verdicts(
             found.alias("found"),
             "findings",
             F.lit(references_topic).alias("references_topic"),
-            F.create_map(*offsets).cast("map<int, bigint>").alias("references_offsets"),
+            _map(references_offsets).alias("references_offsets"),
             F.timestamp_millis(F.lit(started_at_ms)).alias("audited_at"),
             F.timestamp_millis(F.lit(window.from_ms).cast("bigint")).alias("window_from"),
             F.timestamp_millis(F.lit(window.until_ms).cast("bigint")).alias("window_until"),
             F.lit(run_id).alias("run_id"),
+            _map(table_offsets).alias(_TABLE_OFFSETS),
         )
         .coalesce(1)
         .sortWithinPartitions("date", "hour")
         .writeTo(table)
         .append()
     )
+
+
+def read_passed(spark: SparkSession, *, name: str, references_topic: str) -> list[Passed]:
+    """Read which hours have passed; none where there is no such table yet."""
+    table = f"{CATALOG}.{name}"
+    if not spark.catalog.tableExists(table):
+        return []
+    verdicts = spark.table(table).where(F.col("references_topic") == references_topic)
+    if _TABLE_OFFSETS not in verdicts.columns:
+        verdicts = verdicts.withColumn(_TABLE_OFFSETS, _map(None))
+    newest = verdicts.groupBy("date", "hour").agg(
+        F.expr(_NEWEST).alias("newest"),
+        F.expr(f"{_NEWEST} FILTER (WHERE {_TABLE_OFFSETS} IS NOT NULL)").alias("with_table"),
+    )
+    clean = newest.where((F.col("newest.verdict") == Verdict.CLEAN) & F.col("newest.is_whole"))
+    return [
+        Passed(row["date"], row["hour"], dict(row["newest"]["references_offsets"]), _in_table(row["with_table"]))
+        for row in clean.collect()
+    ]
+
+
+def _in_table(verdict: Row | None) -> dict[int, int]:
+    """Give up to where both the verdict and the table had come."""
+    if verdict is None or verdict["verdict"] != Verdict.CLEAN or not verdict["is_whole"]:
+        return {}
+    taken = verdict[_TABLE_OFFSETS]
+    return {n: min(offset, taken.get(n, 0)) for n, offset in verdict["references_offsets"].items()}
+
+
+def _map(offsets: Mapping[int, int] | None) -> Column:
+    if offsets is None:
+        return F.lit(None).cast("map<int, bigint>")
+    parts = [part for pair in sorted(offsets.items()) for part in map(F.lit, pair)]
+    return F.create_map(*parts).cast("map<int, bigint>")

@@ -1,7 +1,8 @@
 """What is held already: the entries of committed references and dead letters within the ranges, as Spark frames.
 
 References are read to offsets asked for after the ranges were known to be committed, so that all that the group has
-published of them is seen. What references say is not enough: the rows of their objects say which entries.
+published of them is seen. What references say is not enough: the rows of their objects say which entries, and where
+these are retired, the rows of the table.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.backfill.ranges import Ranges
+from pipeline.backfill.retired import split_retired
 from pipeline.errors import BrokerError, ObjectError, PipelineError, RangeError
 from pipeline.kafka import Brokers, spark_options
 from pipeline.objects import Objects
@@ -28,6 +30,7 @@ from service.core.model import TopicPartition
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from pipeline.config import JobSettings
     from service.config import KafkaSettings, S3Settings
     from service.core.reference import Reference
 
@@ -74,13 +77,22 @@ def settled_ends(settings: KafkaSettings, topic: str, *, may_lack_beginning: boo
 
 
 def held_by_references(
-    spark: SparkSession, kafka: KafkaSettings, s3: S3Settings, *, ends: dict[int, int], ranges: Ranges, threads: int
+    spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges, threads: int
 ) -> DataFrame:
-    """Give the entries within the ranges that stand in objects of committed references: columns of a place."""
+    """Give the entries within the ranges that committed references hold: columns of a place.
+
+    They stand in objects; of objects that are retired, in the table.
+
+    Raises:
+        RangeError: the table does not have what was in a retired object.
+    """
+    kafka, s3 = settings.worker.kafka, settings.worker.s3
     messages = read_topics(spark, kafka, {kafka.references_topic: {n: (0, end) for n, end in ends.items()}})
+    there, retired = split_retired(spark, settings, messages, ranges)
     tasks = spark.sparkContext.defaultParallelism
-    values = messages.select("partition", "offset", "value").repartition(tasks)
-    return values.mapInArrow(partial(_places_in_objects, ranges=ranges, s3=s3, threads=threads), _PLACE)
+    values = there.select("partition", "offset", "value").repartition(tasks)
+    held = values.mapInArrow(partial(_places_in_objects, ranges=ranges, s3=s3, threads=threads), _PLACE)
+    return held if retired is None else held.unionByName(retired)
 
 
 def held_by_dead_letters(

@@ -166,9 +166,7 @@ class Backfill:
         """Outline: source records of the range, joined with the indexes held of each -> what is left of them."""
         worker, spark, ranges = self._worker, self._session(), run.ranges
         threads = self._backfill.download_threads
-        in_files = held_by_references(
-            spark, worker.kafka, worker.s3, ends=run.reference_ends, ranges=ranges, threads=threads
-        )
+        in_files = held_by_references(spark, self._settings, ends=run.reference_ends, ranges=ranges, threads=threads)
         dead = held_by_dead_letters(spark, worker.kafka, ends=run.dead_letter_ends, ranges=ranges)
         records = read_topics(spark, worker.kafka, _spans(ranges))
         return pieces_of(records, by_record(in_files.unionByName(dead)), worker)

@@ -1,20 +1,24 @@
-"""Small files of the table -> large ones, hour by hour, and the end of old snapshots (DESIGN 8).
+"""Small files of the table -> large ones, hour by hour; the end of old snapshots and of raw objects (DESIGN 8).
 
 Only hours are taken whose newest verdict is clean and covers every reference that the hour has rows of: what the audit
-has not passed is left as it was written, so that what is wrong can still be told file by file.
+has not passed is left as it was written, so that what is wrong can still be told file by file. Raw objects are retired
+where a retention is set.
 """
 
 from __future__ import annotations
 
 import time
+import uuid
 from datetime import datetime
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
 
 import structlog
 
+from pipeline.audit.verdicts import read_passed
 from pipeline.errors import PipelineError
-from pipeline.session import CATALOG, open_session
+from pipeline.retire import Retired, Retirement
+from pipeline.session import open_session
 from pipeline.table import Table
 from pipeline.upkeep import FileHour, Rewritten, Upkeep
 
@@ -35,6 +39,7 @@ class Compacted(NamedTuple):
     hours: list[int]
     files_before: int
     files_after: int
+    retired: Retired = Retired()
 
 
 class PassedHour(NamedTuple):
@@ -58,8 +63,9 @@ class Compact:
 
     def __init__(self, spark: SparkSession, settings: JobSettings) -> None:
         self._spark = spark
+        self._all_settings = settings
         self._settings = settings.pipeline.compact
-        self._verdicts = f"{CATALOG}.{settings.pipeline.audit.verdicts_table}"
+        self._verdicts = settings.pipeline.audit.verdicts_table
         self._topic = settings.worker.kafka.references_topic
         self._zone = ZoneInfo(settings.worker.partition.zone)
         self.table = Table(spark, settings.pipeline.table, topic=self._topic, branch=_BRANCH)
@@ -67,30 +73,34 @@ class Compact:
         self._log = structlog.get_logger("compact")
 
     def run(self) -> Compacted:
-        """Rewrite what may be rewritten, then expire snapshots and forget branches of drivers that are gone."""
+        """Rewrite what may be rewritten, expire snapshots, forget branches of drivers that are gone, retire objects.
+
+        Raises:
+            PipelineError: see `pipeline.errors`; what was done by then stays done.
+        """
         self.table.ensure()
         position = self.table.position()
         hours = choose(self.upkeep.file_hours(), self._passed_hours(), files_min=self._settings.files_min)
-        done = Compacted(hours, *(self.upkeep.rewrite(hours, position=position) if hours else Rewritten(0, 0)))
+        rewritten = self.upkeep.rewrite(hours, position=position) if hours else Rewritten(0, 0)
         now_ms = time.time_ns() // 1_000_000
         dropped = self.upkeep.drop_branches(before_ms=now_ms - round(self._settings.branches_s * 1000))
         self.upkeep.expire(before_ms=now_ms - round(self._settings.snapshots_s * 1000))
-        self._log.info("table_compacted", **done._asdict(), branches_dropped=dropped)
-        return done
+        self._log.info("table_compacted", hours=hours, **rewritten._asdict(), branches_dropped=dropped)
+        return Compacted(hours, *rewritten, retired=self._retire())
+
+    def _retire(self) -> Retired:
+        retention_s = self._settings.retention_s
+        if retention_s is None:
+            return Retired()
+        retirement = Retirement(self._spark, self._all_settings, self.table, retention_s=retention_s)
+        return retirement.run(run_id=uuid.uuid4().hex[:12])
 
     def _passed_hours(self) -> list[PassedHour]:
-        """Read the newest verdict of each hour, and keep the clean ones."""
-        if not self._spark.catalog.tableExists(self._verdicts):
-            return []
-        newest = self._spark.sql(
-            f"SELECT date, hour, max_by(struct(verdict, is_whole, references_offsets), audited_at) AS newest "
-            f"FROM {self._verdicts} WHERE references_topic = :topic GROUP BY date, hour",
-            args={"topic": self._topic},
-        )
+        """Give the hours of UTC that have passed."""
         return [
-            PassedHour(hour, dict(row.newest.references_offsets))
-            for row in newest.where("newest.verdict = 'clean' AND newest.is_whole").collect()
-            for hour in utc_hours(row.date, row.hour, self._zone)
+            PassedHour(hour, one.offsets)
+            for one in read_passed(self._spark, name=self._verdicts, references_topic=self._topic)
+            for hour in utc_hours(one.date, one.hour, self._zone)
         ]
 
 

@@ -24,7 +24,7 @@ MEANINGS = {
     Kind.DEAD_LETTER_DUPLICATED: "A surplus dead letter of an entry.",
     Kind.DEAD_LETTER_UNEXPECTED: "A dead letter of an entry without fault, or of no entry at all.",
     Kind.DEAD_LETTER_WRONG: "A dead letter with a wrong reason, index, bytes or headers.",
-    Kind.REFERENCE_MISSING: "A reference that a flush record counts, and that is not there.",
+    Kind.REFERENCE_MISSING: "A reference that a flush record (or a run record) counts, and that is not there.",
     Kind.REFERENCE_DUPLICATED: "A surplus message with the same reference id.",
     Kind.REFERENCE_WRONG: "A statement of a reference is wrong: counts, ranges, times, schema or version.",
     Kind.OBJECT_MISSING: "An object that is referenced, and that is not there.",
@@ -34,6 +34,7 @@ MEANINGS = {
     Kind.FLUSH_GAP: "A hole between flush records, or between them and the committed offset.",
     Kind.FLUSH_OVERLAP: "Offsets of a TopicPartition that two flush records cover.",
     Kind.FLUSH_WRONG: "A statement of a flush record that source or references do not bear out.",
+    Kind.BACKFILL_WRONG: "A statement of a backfill's run record that its messages do not bear out.",
     Kind.TABLE_MISSING: "An entry in a file that the table has taken, and that is not in the table.",
     Kind.TABLE_DUPLICATED: "A surplus row of an entry in the table, beyond those in files.",
     Kind.TABLE_UNEXPECTED: "A row of the table of an entry that the source does not have, or that is dead.",
@@ -63,7 +64,9 @@ def verdict_sentence(result: Result) -> str:
             return "As far as source and archive can be compared, the archive has each entry once, as it should be."
         case Verdict.CLEAN:
             entries = plural(counts.entries, "entry", "entries")
-            return f"{entries} of the source: each is in exactly one file or dead letter{asked}."
+            retired = plural(counts.rows_retired, "row", "rows")
+            kept = f" {retired} of retired objects were read from the table." if counts.rows_retired else ""
+            return f"{entries} of the source: each is in exactly one file or dead letter{asked}.{kept}"
         case Verdict.FINDINGS:
             total = sum(one.count for one in result.findings)
             kinds = ", ".join(f"{number(one.count)} {kind_name(one.kind)}" for one in result.findings)

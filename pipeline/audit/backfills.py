@@ -1,0 +1,240 @@
+"""References against who counts them: flush records, and the run records of backfills (DESIGN 8).
+
+Owns what a backfill makes good of a flush record, and that data of a backfill needs a run record. What comes to the
+driver is proportional to runs and TopicPartitions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from pipeline.audit import accounts
+from pipeline.audit.frames import ENTRY_KEY, FINDING
+from pipeline.audit.result import Kind
+from pipeline.audit.run_records import Line, RunRecord, Sums, judge
+from pipeline.audit.topics import lines_of, sources_of
+from pipeline.backfill.outbox import BATCH_PREFIX
+from service.core.model import TopicPartition
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, Row, SparkSession
+
+    from pipeline.audit.ground import Announced, Ground
+
+_TP = ["topic", "partition"]
+_RECORD = "run record"
+_REFERENCES, _LETTERS, _FILES, _DEAD = "references", "letters", "files", "dead"
+
+
+class Seen(NamedTuple):
+    """What was read: the window's references, the rows of all that were read, and the offsets."""
+
+    selected: DataFrame
+    rows: DataFrame
+    reach: DataFrame
+
+
+class Counted(NamedTuple):
+    """What was found when references were counted, and what a reader should know besides."""
+
+    findings: list[DataFrame]
+    notes: list[str]
+
+
+def is_backfilled() -> Column:
+    """Tell whether a batch is a backfill's."""
+    return F.col("batch_id").startswith(BATCH_PREFIX)
+
+
+def newest(records: DataFrame) -> DataFrame:
+    """Give the newest record of each run; `before` is how far the one before had come, as far as it is still there."""
+    of_run = Window.partitionBy("batch_id").orderBy("message_partition", "message_offset")
+    backwards = Window.partitionBy("batch_id").orderBy(F.desc("message_partition"), F.desc("message_offset"))
+    return (
+        records.where(F.col("batch_id").isNotNull())
+        .withColumns({"before": F.lag("published").over(of_run), "nth": F.row_number().over(backwards)})
+        .where(F.col("nth") == 1)
+        .drop("nth")
+    )
+
+
+def count_references(
+    spark: SparkSession, flushes: DataFrame, announced: Announced, ground: Ground, seen: Seen
+) -> Counted:
+    """Compare references with who counts them: these flush records, and the run records that reach into the window."""
+    findings, notes = _without_run(seen, announced), []
+    flushes = ground.complete(flushes)
+    runs = _reaching(announced.runs, seen.reach)
+    found = sorted(runs.collect())
+    if found:
+        flushes = _unmended(flushes, announced, seen, [run["batch_id"] for run in found])
+    for run in found:
+        if run["published"] < run["messages"]:
+            said = f"has published {run['published']} of {run['messages']} messages, and goes on from there"
+            notes.append(f"{run['batch_id']} {said}")
+    if found and ground.short is None:
+        findings += [_judged(spark, found, announced, ground), _wrong_ranges(runs, seen.selected)]
+    elif found:
+        notes.append("what run records of backfills say is not counted: messages of theirs may be gone")
+    return Counted([*findings, accounts.miscounted_references(flushes, announced.by_batch)], notes)
+
+
+def _reaching(runs: DataFrame, reach: DataFrame) -> DataFrame:
+    """Choose the runs whose ranges reach into the window."""
+    spans = F.broadcast(reach.select(*_TP, "window_first", "window_next"))
+    ids = (
+        runs.select("batch_id", F.inline("topic_partitions"))
+        .join(spans, on=_TP, how="inner")
+        .where((F.col("first_offset") < F.col("window_next")) & (F.col("next_offset") > F.col("window_first")))
+        .select("batch_id")
+        .distinct()
+    )
+    return runs.join(ids, on="batch_id", how="left_semi")
+
+
+def _without_run(seen: Seen, announced: Announced) -> list[DataFrame]:
+    """Find references and dead letters of the window that say they are a backfill's, and no run record does."""
+    text = F.lit(f"of a backfill without {_RECORD}").alias("text")
+    ids = announced.runs.select("batch_id")
+    references = seen.selected.where(is_backfilled()).join(ids, on="batch_id", how="left_anti")
+    spans = F.broadcast(seen.reach.select(*_TP, "window_first", "window_next"))
+    letters = (
+        announced.dead.where(is_backfilled())
+        .join(ids, on="batch_id", how="left_anti")
+        .join(spans, on=_TP, how="inner")
+        .where((F.col("offset") >= F.col("window_first")) & (F.col("offset") < F.col("window_next")))
+    )
+    return [
+        references.select(
+            F.lit(Kind.REFERENCE_WRONG).alias("kind"),
+            *("reference_id", "batch_id", "worker", "user", "date", "hour"),
+            F.col("location.object").alias("object"),
+            text,
+        ),
+        letters.select(F.lit(Kind.DEAD_LETTER_WRONG).alias("kind"), *_TP, "offset", "batch_id", text).distinct(),
+    ]
+
+
+def _judged(spark: SparkSession, runs: list[Row], announced: Announced, ground: Ground) -> DataFrame:
+    """Count what each run has published, and compare."""
+    ids = [run["batch_id"] for run in runs]
+    sums = _sums(announced, ids)
+    committed = {span.tp: span.committed or 0 for span in ground.spans}
+    flushed = announced.flushes.where(F.col("batch_id").isin(ids)).select("batch_id").distinct().collect()
+    rows = [{"batch_id": row["batch_id"], "text": "there is a flush record of this batch id, too"} for row in flushed]
+    findings = [{"kind": str(Kind.BACKFILL_WRONG), "count": 1} | row for row in rows]
+    for run in runs:
+        for wrong in judge(_record(run), sums[run["batch_id"]], committed):
+            topic, partition = wrong.tp or (None, None)
+            findings.append(
+                {
+                    "kind": str(wrong.kind),
+                    "count": wrong.number,
+                    "topic": topic,
+                    "partition": partition,
+                    "offset": wrong.offset,
+                    "batch_id": run["batch_id"],
+                    "worker": run["worker"],
+                    "text": wrong.text,
+                }
+            )
+    return spark.createDataFrame(findings, FINDING)
+
+
+def _record(run: Row) -> RunRecord:
+    totals = run["totals"]
+    lines = {
+        TopicPartition(line["topic"], line["partition"]): Line(
+            line["first_offset"], line["next_offset"], line["entries_in_files"], line["dead_letters"]
+        )
+        for line in run["topic_partitions"]
+    }
+    names = ("references", "entries_in_files", "dead_letters", "dead_letter_records")
+    return RunRecord(
+        **{name: run[name] for name in ("batch_id", "worker", "published", "messages", "before")},
+        **{name: totals[name] for name in names},
+        lines=lines,
+    )
+
+
+def _sums(announced: Announced, ids: list[str]) -> dict[str, Sums]:
+    """Add up references, dead letters and their entries by run: one row for each run, TopicPartition and what it is."""
+    theirs = F.col("batch_id").isin(ids)
+    own = announced.references.where(theirs)
+    letters = announced.dead.where(theirs & F.col("index").isNotNull())
+    messages = letters.select("batch_id", *_TP, "offset", "reason").distinct()
+    parts = [
+        own.select("batch_id", *_nowhere(), F.lit(_REFERENCES).alias("what"), F.lit(1).cast("bigint").alias("n")),
+        messages.select("batch_id", *_nowhere(), F.lit(_LETTERS).alias("what"), F.lit(1).cast("bigint").alias("n")),
+        sources_of(own).select("batch_id", *_TP, F.lit(_FILES).alias("what"), F.col("entries").alias("n")),
+        letters.select("batch_id", *_TP, F.lit(_DEAD).alias("what"), F.lit(1).cast("bigint").alias("n")),
+    ]
+    together = parts[0].unionByName(parts[1]).unionByName(parts[2]).unionByName(parts[3])
+    found = {batch_id: Sums(0, 0, Counter(), Counter()) for batch_id in ids}
+    for row in together.groupBy("batch_id", *_TP, "what").agg(F.sum("n").alias("n")).collect():
+        batch_id, what, count = row["batch_id"], row["what"], row["n"]
+        sums = found[batch_id]
+        if what == _REFERENCES:
+            found[batch_id] = sums._replace(references=count)
+        elif what == _LETTERS:
+            found[batch_id] = sums._replace(dead_letter_records=count)
+        else:
+            by_tp = sums.in_files if what == _FILES else sums.dead_letters
+            by_tp[TopicPartition(row["topic"], row["partition"])] += count
+    return found
+
+
+def _nowhere() -> list[Column]:
+    return [F.lit(None).cast("string").alias("topic"), F.lit(None).cast("int").alias("partition")]
+
+
+def _wrong_ranges(runs: DataFrame, selected: DataFrame) -> DataFrame:
+    """Compare the source ranges of references with the lines of their run record."""
+    lines = accounts.lines_by_batch(lines_of(runs))
+    known = F.broadcast(runs.select("batch_id"))
+    sources = sources_of(selected).join(known, on="batch_id", how="left_semi")
+    both = sources.join(F.broadcast(lines), on=["batch_id", *_TP], how="left")
+    return accounts.differing_ranges(both, record=_RECORD).select(F.lit(Kind.REFERENCE_WRONG).alias("kind"), "*")
+
+
+def _unmended(flushes: DataFrame, announced: Announced, seen: Seen, ids: list[str]) -> DataFrame:
+    """Leave out flush records that lack references whose entries these backfills have published again.
+
+    References of a batch and rows of backfills in its ranges must together be all its entries. Where the ranges were
+    not read as a whole only the entries that were are compared, one by one, and nothing is said of the number.
+    """
+    said = flushes.select("batch_id", "totals").join(announced.by_batch, on="batch_id", how="left")
+    short = said.where(F.coalesce("references", F.lit(0)) < F.col("totals.references"))
+    wanted = {
+        row["batch_id"]: row["n"]
+        for row in short.select("batch_id", F.col("totals.entries_in_files").alias("n")).collect()
+    }
+    if not wanted:
+        return flushes
+    of_short = F.col("batch_id").isin(list(wanted))
+    own = announced.references.where(of_short).groupBy("batch_id").agg(F.sum("entries").alias("n"))
+    lines = announced.lines.where(of_short).join(F.broadcast(seen.reach), on=_TP, how="inner")
+    is_within = (F.col("first_offset") >= F.col("first")) & (F.col("next_offset") <= F.col("next"))
+    wholes = lines.groupBy("batch_id").agg(F.bool_and(is_within).alias("is_whole"))
+    of_backfills = announced.references.where(F.col("batch_id").isin(ids)).select("reference_id")
+    again = seen.rows.where(F.col("topic").isNotNull()).join(of_backfills, on="reference_id", how="left_semi")
+    spans = F.broadcast(lines.select("batch_id", *_TP, "first_offset", "next_offset"))
+    good = (
+        again.select(*ENTRY_KEY)
+        .distinct()
+        .join(spans, on=_TP, how="inner")
+        .where((F.col("offset") >= F.col("first_offset")) & (F.col("offset") < F.col("next_offset")))
+        .groupBy("batch_id")
+        .agg(F.count("*").alias("good"))
+    )
+    kept = {row["batch_id"]: row["n"] for row in own.collect()}
+    mended = [
+        row["batch_id"]
+        for row in good.join(wholes, on="batch_id", how="inner").collect()
+        if not row["is_whole"] or kept.get(row["batch_id"], 0) + row["good"] >= wanted[row["batch_id"]]
+    ]
+    return flushes.where(~F.col("batch_id").isin(mended))

@@ -1,0 +1,129 @@
+"""References and their rows, from objects or, where these are retired, from the table (DESIGN 8).
+
+Owns what retirement changes for the audit: an object that is recorded as retired is not missing, and its entries are
+judged by the table. Compaction may go on beside an audit.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as F
+
+from pipeline.audit import sides
+from pipeline.audit.topics import sources_of
+from pipeline.retired import RetiredObjects
+from pipeline.table import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.audit.scope import Span
+    from pipeline.config import JobSettings
+    from pipeline.table import Position
+
+_ATTEMPTS = 3
+_TP = ["topic", "partition"]
+_RANGES = ("first_offset", "next_offset", "min_offset", "max_offset")
+
+
+class Read(NamedTuple):
+    """What was read: `rows` are `frames.ROWS`.
+
+    `references` say by `in_window` whether they are of the window, by `retired` whether their objects are.
+    """
+
+    references: DataFrame
+    rows: DataFrame
+    doubts: list[str]
+
+
+class ReferenceReader:
+    """Reads what references point to. `keep` keeps a frame until the run ends."""
+
+    def __init__(self, spark: SparkSession, settings: JobSettings, keep: Callable[[DataFrame], DataFrame]) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._keep = keep
+        self._retired = RetiredObjects(spark, settings)
+
+    def choose(self, references: DataFrame, reach: DataFrame) -> DataFrame:
+        """Choose references with offsets that are read; `in_window` says which are the window's."""
+        return self._keep(_near(references, reach))
+
+    def read(self, chosen: DataFrame, position: Position | None, spans: list[Span], reach: DataFrame) -> Read:
+        """Read the rows of what was chosen; blocks until that is done, again where objects were retired meanwhile.
+
+        `position` is the table's where it is audited, too.
+        """
+        for _ in range(_ATTEMPTS):
+            count = self._retired.count()
+            marked = self._keep(self._mark(chosen))
+            rows = self._keep(self._rows(marked, position, spans, reach))
+            rows.count()
+            if self._retired.count() == count:
+                return Read(marked, rows, [])
+        return Read(marked, rows, ["objects were being retired while the audit was reading: audit again"])
+
+    def _mark(self, references: DataFrame) -> DataFrame:
+        ids = self._retired.reference_ids()
+        if ids is None:
+            return references.withColumn("retired", F.lit(False))  # noqa: FBT003 - a value of SQL
+        known = ids.withColumn("known", F.lit(True))  # noqa: FBT003
+        marked = references.join(known, on="reference_id", how="left")
+        return marked.withColumn("retired", F.col("known").isNotNull()).drop("known")
+
+    def _rows(self, marked: DataFrame, position: Position | None, spans: list[Span], reach: DataFrame) -> DataFrame:
+        there, retired = marked.where(~F.col("retired")), marked.where("retired")
+        rows = sides.read_files(self._spark, self._settings, there, position)
+        if retired.isEmpty():
+            return rows
+        if position is None:
+            position = find_position(self._spark, self._settings)
+        of_table = None
+        if position is not None:
+            of_table = sides.rows_of_table(self._spark, self._settings, position, spans, reach)
+        return rows.unionByName(sides.read_retired(self._settings, retired, of_table, position))
+
+    def notes(self, counts: dict[str, int], listed: DataFrame | None) -> list[str]:
+        """Say what of the window is retired, and which retired objects are there: by the record if none are listed."""
+        recorded = self._retired.read()
+        if recorded is None:
+            return []
+        notes = []
+        if counts["objects_retired"]:
+            rows, table = counts["rows_retired"], self._settings.pipeline.table.name
+            notes.append(f"{counts['objects_retired']} objects are retired: table {table} has their {rows} entries")
+        if listed is None:
+            if count := recorded.where(F.col("deleted_at").isNull()).count():
+                notes.append(f"{count} objects are recorded as retired, and not yet as deleted")
+        else:
+            ours = recorded.where(F.col("bucket") == self._settings.worker.s3.bucket).select("object").distinct()
+            if count := listed.join(ours, on="object", how="left_semi").count():
+                notes.append(f"{count} objects are recorded as retired, and still there")
+        return notes
+
+
+def find_position(spark: SparkSession, settings: JobSettings) -> Position | None:
+    """Read what the table holds; None where there is no table."""
+    topic = settings.worker.kafka.references_topic
+    table = Table(spark, settings.pipeline.table, topic=topic, branch="audit")
+    return table.position() if spark.catalog.tableExists(table.name) else None
+
+
+def _near(references: DataFrame, reach: DataFrame) -> DataFrame:
+    """Choose references by their source ranges: those with offsets that are read, and of these the window's."""
+    ranges = sources_of(references).select("reference_id", *_TP, *_RANGES)
+    begin, end = F.least("first_offset", "min_offset"), F.greatest("next_offset", F.col("max_offset") + 1)
+    reaching = (
+        ranges.join(F.broadcast(reach), on=_TP, how="inner")
+        .where((begin < F.col("next")) & (end > F.col("first")))
+        .withColumn(
+            "in_window", (F.col("min_offset") < F.col("window_next")) & (F.col("max_offset") >= F.col("window_first"))
+        )
+        .groupBy("reference_id")
+        .agg(F.bool_or("in_window").alias("in_window"))
+    )
+    return references.join(reaching, on="reference_id", how="inner")

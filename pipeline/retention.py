@@ -1,0 +1,84 @@
+"""May a raw object go? Pure: an object with every reference into it, and what readers and audits have said -> why not.
+
+Owns the rule of retirement (DESIGN 8). What cannot be told for certain keeps an object: it can be deleted only once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+Offsets = Mapping[int, int]
+"""Next offset by partition of the references topic."""
+Span = tuple[int, int]
+
+
+class Place(NamedTuple):
+    """One announcement of an object: the message, the hour of its entries, and [start, length] in bytes of them."""
+
+    partition: int
+    offset: int
+    date: str
+    hour: int
+    ranges: tuple[Span, ...]
+
+
+class RawObject(NamedTuple):
+    """An object as the references topic knows it.
+
+    `announced_at_ms` is the newest timestamp of the messages that name it (None: one has none).
+    """
+
+    size: int
+    announced_at_ms: int | None
+    places: tuple[Place, ...]
+
+
+class Grounds(NamedTuple):
+    """What is known when objects are judged.
+
+    `before_ms` is where the retention begins. `readers` are how far those have come that read objects: the table
+    first. `passed` says, for each date and hour whose newest verdict is clean, up to which offsets an audit has found
+    source, files and table the same.
+    """
+
+    before_ms: int
+    readers: tuple[Offsets, ...]
+    passed: Mapping[tuple[str, int], Offsets]
+
+
+class Refusal(StrEnum):
+    """Why an object stays."""
+
+    YOUNG = "young"  # not past the retention, or nobody knows whether it is
+    PARTLY_KNOWN = "partly_known"  # some of its bytes are of references that the topic no longer has
+    NOT_TAKEN = "not_taken"  # the table, or another job that reads objects, has not come so far
+    NOT_PASSED = "not_passed"  # an hour of it has no clean verdict of an audit that included the table
+
+
+def refusal_of(raw: RawObject, grounds: Grounds) -> Refusal | None:
+    """Say why an object may not be retired; None where it may."""
+    if raw.announced_at_ms is None or raw.announced_at_ms >= grounds.before_ms:
+        return Refusal.YOUNG
+    if not covers((span for place in raw.places for span in place.ranges), raw.size):
+        return Refusal.PARTLY_KNOWN
+    if not all(_is_below(place, offsets) for place in raw.places for offsets in grounds.readers):
+        return Refusal.NOT_TAKEN
+    if not all(_is_below(place, grounds.passed.get((place.date, place.hour), {})) for place in raw.places):
+        return Refusal.NOT_PASSED
+    return None
+
+
+def covers(spans: Iterable[Span], size: int) -> bool:
+    """Tell whether [start, length] spans together are all of so many bytes."""
+    reached = 0
+    for start, length in sorted(spans):
+        if start > reached:
+            return False
+        reached = max(reached, start + length)
+    return reached >= size
+
+
+def _is_below(place: Place, offsets: Offsets) -> bool:
+    return place.offset < offsets.get(place.partition, 0)

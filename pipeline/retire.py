@@ -1,0 +1,224 @@
+"""Raw objects past their retention: recorded as retired in a table, then deleted; only what is in the table (DESIGN 8).
+
+    references topic -> objects with every reference into them -> may they go (retention.py)? -> recorded -> deleted
+
+Nothing is listed. An object is recorded in a commit before it is deleted: a driver that is killed in between leaves
+objects that the next run judges again, and deletes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+import structlog
+from pyspark import StorageLevel
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from pipeline.activity.tables import StateTable
+from pipeline.audit.topics import read_messages
+from pipeline.audit.verdicts import read_passed
+from pipeline.columns import REFERENCE
+from pipeline.kafka import partition_ends
+from pipeline.objects import Objects
+from pipeline.retention import Grounds, Place, RawObject, refusal_of
+from pipeline.retired import RetiredObjects
+from pipeline.session import CATALOG
+from service.core.avro_schema import META
+from service.core.model import TopicPartition
+from service.core.reference import FORMAT_VERSION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.config import JobSettings
+    from pipeline.objects import Address
+    from pipeline.table import Position, Table
+
+_THREADS = 1
+_REFERENCE = (
+    "format_version int, reference_id string, location struct<bucket string, object string, version_id string, "
+    "size bigint, etag string, checksum struct<algorithm string, value string>, ranges array<array<bigint>>>, "
+    "partition struct<date string, hour int>, entries bigint, event_time_min_us bigint, event_time_max_us bigint"
+)
+_PLACE = ("reference_id", "partition", "offset", "date", "hour", "entries", "ranges")
+_RECORDED = ["bucket", "object", "version_id", "size", "etag", "checksum", "announced_at", "places"]
+_OBJECT = ["bucket", "object"]
+_REFUSAL = pa.field("refusal", pa.string())
+
+
+class Retired(NamedTuple):
+    """What one run has deleted."""
+
+    objects: int = 0
+    bytes: int = 0
+
+
+class Retirement:
+    """One run; `retention_s` is seconds since the newest message that names an object.
+
+    The message's timestamp says since when readers could have had the object. The times of its entries do not: a
+    backfill brings old ones today.
+    """
+
+    def __init__(self, spark: SparkSession, settings: JobSettings, table: Table, *, retention_s: float) -> None:
+        self._spark = spark
+        self._settings = settings
+        self._topic = settings.worker.kafka.references_topic
+        self._table = table
+        self._retention_s = retention_s
+        self._retired = RetiredObjects(spark, settings)
+        self._objects = Objects(settings.worker.s3, threads=_THREADS)
+        self._log = structlog.get_logger("retire")
+
+    def run(self, *, run_id: str) -> Retired:
+        """Record what may go, then delete what is recorded and may still go; blocks until S3 has deleted it.
+
+        Raises:
+            PipelineError: brokers or S3 do not answer; what is recorded by then the next run deletes.
+        """
+        self._retired.ensure()
+        position = self._table.position()
+        grounds = self._grounds(position)
+        self._record(grounds, position, run_id=run_id)
+        return self._delete(grounds)
+
+    def _grounds(self, position: Position) -> Grounds:
+        settings = self._settings.pipeline
+        passed = read_passed(self._spark, name=settings.audit.verdicts_table, references_topic=self._topic)
+        readers = [position.offsets]
+        counted = settings.activity.hours_table
+        if self._spark.catalog.tableExists(f"{CATALOG}.{counted}"):
+            readers.append(read_offsets(self._spark, counted, self._topic))
+        return Grounds(
+            before_ms=_now_ms() - round(self._retention_s * 1000),
+            readers=tuple(readers),
+            passed={(one.date, one.hour): one.table_offsets for one in passed},
+        )
+
+    def _record(self, grounds: Grounds, position: Position, *, run_id: str) -> None:
+        """Outline: all objects of the topic -> those not recorded yet -> judged -> those the table has every row of."""
+        known = self._retired.read()
+        assert known is not None, "it was created"
+        fresh = self._announced().join(known.select(*_OBJECT), on=_OBJECT, how="left_anti")
+        judged = _judged(fresh, grounds).persist(StorageLevel.DISK_ONLY)
+        try:
+            refused = {
+                row["refusal"]: row["n"] for row in judged.groupBy("refusal").agg(F.count("*").alias("n")).collect()
+            }
+            may_go = refused.pop(None, 0)
+            if may_go:
+                oldest = judged.where(F.col("refusal").isNull()).orderBy("announced_at", *_OBJECT)
+                chosen = oldest.limit(self._settings.pipeline.compact.retired_max).persist(StorageLevel.DISK_ONLY)
+                self._retired.record(self._whole(chosen, position).select(*_RECORDED), run_id=run_id, at_ms=_now_ms())
+                chosen.unpersist()
+            self._log.info("objects_judged", may_go=may_go, refused=refused)
+        finally:
+            judged.unpersist()
+
+    def _announced(self) -> DataFrame:
+        """Give every object that the topic names, with every message that names it."""
+        ends = partition_ends(self._settings.worker.kafka, self._topic)
+        ranges = {TopicPartition(self._topic, number): (end.first, end.next) for number, end in ends.items()}
+        messages = read_messages(self._spark, self._settings.worker.kafka, ranges)
+        parsed = messages.withColumn("said", F.from_json(F.col("value").cast("string"), _REFERENCE))
+        location, place = F.col("said.location"), F.col("said.partition")
+        is_known = (F.col("said.format_version") == FORMAT_VERSION) & location["ranges"].isNotNull()
+        references = parsed.where(is_known).select(
+            "partition",
+            "offset",
+            "timestamp_ms",
+            *[location[name].alias(name) for name in ("bucket", "object", "version_id", "size", "etag", "ranges")],
+            F.concat_ws(":", location["checksum"]["algorithm"], location["checksum"]["value"]).alias("checksum"),
+            place["date"].alias("date"),
+            place["hour"].alias("hour"),
+            *[F.col(f"said.{name}").alias(name) for name in ("reference_id", "entries")],
+            F.col("said.event_time_min_us").alias("earliest_us"),
+            F.col("said.event_time_max_us").alias("latest_us"),
+        )
+        are_dated = F.count("timestamp_ms") == F.count("*")
+        return references.groupBy(*_OBJECT).agg(
+            *[F.max(name).alias(name) for name in ("version_id", "size", "etag", "checksum")],
+            F.when(are_dated, F.timestamp_millis(F.max("timestamp_ms"))).alias("announced_at"),
+            F.collect_list(F.struct(*_PLACE)).alias("places"),
+            F.min("earliest_us").alias("earliest_us"),
+            F.max("latest_us").alias("latest_us"),
+        )
+
+    def _whole(self, objects: DataFrame, position: Position) -> DataFrame:
+        """Leave out objects of which the table has not as many rows as their references say: a last look."""
+        times = objects.agg(F.min("earliest_us").alias("first"), F.max("latest_us").alias("last")).first()
+        assert times is not None, "an aggregate has one row"
+        first, last = (F.timestamp_micros(F.lit(times[name])) for name in ("first", "last"))
+        said = objects.select(*_OBJECT, F.inline("places")).groupBy(*_OBJECT, "reference_id")
+        rows = (
+            self._spark.read.option("versionAsOf", str(position.snapshot_id))
+            .table(self._table.name)
+            .where(F.col(f"{META}.event_time").between(first, last))
+            .groupBy(F.col(REFERENCE).alias("reference_id"))
+            .agg(F.count("*").alias("rows"))
+        )
+        lacking = (
+            said.agg(F.max("entries").alias("entries"))
+            .join(rows, on="reference_id", how="left")
+            .where(~F.col("entries").eqNullSafe(F.coalesce("rows", F.lit(0))))
+            .select(*_OBJECT)
+            .distinct()
+            .persist(StorageLevel.DISK_ONLY)
+        )
+        count = lacking.count()
+        if count:
+            self._log.warning("rows_lacking", objects=count, table=self._table.name)
+        return objects.join(lacking, on=_OBJECT, how="left_anti")
+
+    def _delete(self, grounds: Grounds) -> Retired:
+        recorded = self._retired.read()
+        assert recorded is not None, "it was created"
+        pending = _judged(recorded.where(F.col("deleted_at").isNull()), grounds).where(F.col("refusal").isNull())
+        rows = pending.select("bucket", "object", "version_id", "size").collect()
+        if not rows:
+            return Retired()
+        addresses = [(row["bucket"], row["object"], row["version_id"]) for row in rows]
+        self._delete_objects(addresses)
+        self._retired.mark_deleted(addresses, at_ms=_now_ms())
+        done = Retired(len(rows), sum(row["size"] for row in rows))
+        self._log.info("objects_retired", **done._asdict())
+        return done
+
+    def _delete_objects(self, addresses: list[Address]) -> None:
+        self._objects.delete(addresses)
+
+
+def _judged(objects: DataFrame, grounds: Grounds) -> DataFrame:
+    """Add `refusal`: why an object stays, null where it may go."""
+    schema = T.StructType([*objects.schema.fields, T.StructField("refusal", T.StringType())])
+    return objects.mapInArrow(partial(judge_batches, grounds=grounds), schema)
+
+
+def judge_batches(batches: Iterable[pa.RecordBatch], *, grounds: Grounds) -> Iterator[pa.RecordBatch]:
+    """Judge objects; runs on the executors."""
+    for batch in batches:
+        refusals = pa.array([refusal_of(_raw(row), grounds) for row in batch.to_pylist()], pa.string())
+        yield pa.RecordBatch.from_arrays([*batch.columns, refusals], schema=batch.schema.append(_REFUSAL))
+
+
+def _raw(row: dict[str, Any]) -> RawObject:
+    announced = row["announced_at"]
+    places = tuple(
+        Place(one["partition"], one["offset"], one["date"], one["hour"], tuple(tuple(span) for span in one["ranges"]))
+        for one in row["places"]
+    )
+    return RawObject(row["size"], None if announced is None else round(announced.timestamp() * 1000), places)
+
+
+def read_offsets(spark: SparkSession, name: str, topic: str) -> dict[int, int]:
+    """Read how far the activity of users is counted."""
+    return StateTable(spark, name, columns=T.StructType([]), key=[], run="").offsets(topic)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

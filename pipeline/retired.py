@@ -1,0 +1,94 @@
+"""The table of retired objects: recorded in it before they are deleted, so that nobody takes them for lost (DESIGN 8).
+
+Compaction writes it. The audit and backfill read it: the entries of a retired object are those that the table has under
+the ids of its references.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from pipeline.session import CATALOG
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from pipeline.config import JobSettings
+    from pipeline.objects import Address
+
+_PLACES = (
+    "array<struct<reference_id: string, partition: int, offset: bigint, date: string, hour: int, entries: bigint, "
+    "ranges: array<array<bigint>>>>"
+)
+_COLUMNS = (
+    "bucket string, object string, version_id string, size bigint, etag string, checksum string, "
+    f"announced_at timestamp, places {_PLACES}, references_topic string, retired_at timestamp, run_id string, "
+    "deleted_at timestamp"
+)
+
+
+class RetiredObjects:
+    """Those of one references topic, through one Spark session. `deleted_at` is null until S3 has said so."""
+
+    def __init__(self, spark: SparkSession, settings: JobSettings) -> None:
+        self.name = f"{CATALOG}.{settings.pipeline.compact.retired_table}"
+        self._spark = spark
+        self._topic = settings.worker.kafka.references_topic
+
+    def ensure(self) -> None:
+        """Create the table where it is not there."""
+        self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.name.rpartition('.')[0]}")
+        self._spark.sql(
+            f"CREATE TABLE IF NOT EXISTS {self.name} ({_COLUMNS}) USING iceberg PARTITIONED BY (days(retired_at)) "
+            "TBLPROPERTIES ('format-version' = '2', 'write.metadata.delete-after-commit.enabled' = 'true', "
+            "'write.metadata.previous-versions-max' = '20')"
+        )
+
+    def record(self, objects: DataFrame, *, run_id: str, at_ms: int) -> None:
+        """Record objects (the columns up to `places`) in one commit."""
+        (
+            objects.withColumns(
+                {
+                    "references_topic": F.lit(self._topic),
+                    "retired_at": F.timestamp_millis(F.lit(at_ms)),
+                    "run_id": F.lit(run_id),
+                    "deleted_at": F.lit(None).cast("timestamp"),
+                }
+            )
+            .coalesce(1)
+            .writeTo(self.name)
+            .append()
+        )
+
+    def mark_deleted(self, addresses: Iterable[Address], *, at_ms: int) -> None:
+        """Say that these objects are deleted, in one commit."""
+        view = "deleted_objects"
+        deleted = self._spark.createDataFrame(list(addresses), "bucket string, object string, version_id string")
+        deleted.dropDuplicates(["bucket", "object"]).createOrReplaceTempView(view)
+        self._spark.sql(
+            f"MERGE INTO {self.name} AS old USING {view} AS new "
+            "ON old.deleted_at IS NULL AND old.bucket = new.bucket AND old.object = new.object "
+            f"WHEN MATCHED THEN UPDATE SET deleted_at = timestamp_millis({at_ms}L)"
+        )
+
+    def read(self) -> DataFrame | None:
+        """Give all of them; None where nothing was ever retired."""
+        if not self._spark.catalog.tableExists(self.name):
+            return None
+        return self._spark.table(self.name).where(F.col("references_topic") == self._topic)
+
+    def reference_ids(self) -> DataFrame | None:
+        """Give the ids of the references to them, each once: `reference_id`; None where nothing was ever retired."""
+        recorded = self.read()
+        if recorded is None:
+            return None
+        return recorded.select(F.explode("places.reference_id").alias("reference_id")).distinct()
+
+    def count(self) -> int:
+        """Count them. Objects are recorded before they are deleted: while the count stays, nobody deletes others."""
+        recorded = self.read()
+        return 0 if recorded is None else recorded.count()

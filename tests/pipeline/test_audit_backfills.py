@@ -1,0 +1,128 @@
+"""The audit on Spark after backfills: clean by their run records, which it judges as it judges flush records."""
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from pipeline.audit.auditor import Auditor, Options
+from pipeline.audit.result import ExitCode, Kind, Result, Window
+from pipeline.backfill.ranges import Wanted, parse_offsets
+from pipeline.rows import read_rows
+from service.core.dead_letter import parse_headers
+from service.core.reference import Reference, decode_backfill_record, decode_reference, encode_backfill_record
+from tests.integration.harness import Deployment
+from tests.integration.one_worker import run_through
+from tests.pipeline.conftest import Lake
+from tests.pipeline.test_backfill import Hole, Worked
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+PARTITIONS = 3
+RECORDS = 90
+EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
+
+
+@pytest.fixture(scope="module")
+def worked(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worked]:
+    """One worker's work in several flushes, each record with two entries; some entries are dead."""
+    records = []
+    for at in range(RECORDS):
+        entries = [{"user": f"user-{at % 4}", "time": f"2026-03-04T05:06:{k:02}Z", "n": at} for k in range(2)]
+        if at % 10 in (0, 1, 2):
+            del entries[1]["user"]
+        records.append(ToProduce(value=json.dumps(entries).encode(), partition=at % PARTITIONS))
+    root = tmp_path_factory.mktemp("backfills")
+    with Deployment(kafka=kafka, s3=s3, names=Names("backfills"), root=root, partitions=PARTITIONS) as deployment:
+        run_through(deployment, records, LOGP_FLUSH__ENTRIES_MAX="90")
+        yield Worked(deployment, deployment.references())
+
+
+def test_backfills_are_judged_by_their_run_records(worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
+    """Clean after three backfills; then one without its record, one without a reference, one that says something else.
+
+    Outline: a hole -> a backfill for each TopicPartition -> clean -> their messages as a copy with faults.
+    """
+    hole = Hole(worked, names, lake_of)
+    for partition in range(PARTITIONS):
+        offsets = json.dumps({worked.deployment.source: {str(partition): [0, RECORDS // PARTITIONS]}})
+        assert hole.backfill(f"{partition}").run(Wanted(offsets=parse_offsets(offsets))).messages > 1
+    result = audited(hole.lake)
+    assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
+
+    batches = [f"backfill-{hole.name}-{partition}" for partition in range(PARTITIONS)]
+    of_batch = {batch: [one for one in hole.published() if one.batch_id == batch] for batch in batches}
+    unrecorded, short, untrue = batches
+    lost = of_batch[short][0]
+    result = audited(faulty(hole, names, lake_of, lost=lost, unrecorded=unrecorded, untrue=untrue))
+    assert result.could_not_tell == []
+    found = {one.kind: one.examples for one in result.findings}
+    assert {one.reference_id: one.text for one in found[Kind.REFERENCE_WRONG]} == dict.fromkeys(
+        (one.reference_id for one in of_batch[unrecorded]), "of a backfill without run record"
+    ) | dict.fromkeys(
+        (one.reference_id for one in of_batch[untrue]), "worker or generation are not those of its run record"
+    )
+    letters = worked.deployment.kafka.read_committed(hole.dead_letters_topic)
+    says = [parse_headers(one.headers()) for one in letters]
+    assert {(one.partition, one.offset) for one in found[Kind.DEAD_LETTER_WRONG]} == {
+        (one.partition, one.offset) for one in says if one.batch_id == unrecorded
+    }
+    rows, _ = read_rows(hole.deployment.s3.read(hole.deployment.bucket, lost.location.object), "lost")
+    places = {(row["_meta"]["partition"], row["_meta"]["offset"], row["_meta"]["index"]) for row in rows}
+    missing = {one.batch_id: one.text for one in found[Kind.REFERENCE_MISSING]}
+    assert missing.keys() == {short} | not_made_good(hole, {(partition, offset) for partition, offset, _ in places})
+    said = len(of_batch[short])
+    assert missing[short] == f"its run record says {said} references, there are {said - 1}"
+    entries = sum(one.entries for one in of_batch[untrue])
+    assert [(one.batch_id, one.text) for one in found[Kind.BACKFILL_WRONG]] == [
+        (untrue, f"{entries + 1} entries in files, counted {entries}")
+    ]
+    assert {(one.partition, one.offset, one.index) for one in found[Kind.MISSING]} == places
+    assert found.keys() == {
+        *(Kind.REFERENCE_WRONG, Kind.DEAD_LETTER_WRONG, Kind.REFERENCE_MISSING, Kind.BACKFILL_WRONG, Kind.MISSING)
+    }
+
+
+def not_made_good(hole: Hole, lost_again: set[tuple[int, int]]) -> set[str]:
+    """Name the batches of the worker that lack entries of the run without a record, or ones that are lost again."""
+    return {
+        one.batch_id
+        for one in hole.lost.values()
+        for source in one.sources
+        if source.partition == 0
+        or any(
+            source.first_offset <= offset < source.next_offset
+            for partition, offset in lost_again
+            if partition == source.partition
+        )
+    }
+
+
+def audited(lake: Lake) -> Result:
+    """Audit in this process."""
+    return Auditor(lake.spark, lake.settings, Options(EVERYTHING, examples=1000, verdicts=False)).run()
+
+
+def faulty(
+    hole: Hole, names: Names, lake_of: Callable[..., Lake], *, lost: Reference, unrecorded: str, untrue: str
+) -> Lake:
+    """Copy references without `lost`, and run records without those of one run and with another's last one untrue."""
+    kafka = hole.deployment.kafka
+    references = kafka.create_topic(names.topic("refs-faulty"), partitions=1)
+    values = [message.value() for message in kafka.read_committed(hole.references_topic)]
+    kept = [value for value in values if decode_reference(value).reference_id != lost.reference_id]
+    kafka.produce(references, [ToProduce(value=value) for value in kept])
+    backfills = kafka.create_topic(names.topic("backfills-faulty"), partitions=1)
+    records = [decode_backfill_record(message.value()) for message in kafka.read_committed(hole.backfills_topic)]
+    for record in records:
+        if record.batch_id == unrecorded:
+            continue
+        said = record
+        if record.batch_id == untrue and record.is_finished:
+            totals = replace(record.totals, entries_in_files=record.totals.entries_in_files + 1)
+            said = replace(record, generation=7, totals=totals)
+        kafka.produce(backfills, [ToProduce(value=encode_backfill_record(said))])
+    settings = {"LOGP_KAFKA__REFERENCES_TOPIC": references, "LOGP_KAFKA__BACKFILLS_TOPIC": backfills}
+    return lake_of(hole.deployment, **hole.settings | settings)

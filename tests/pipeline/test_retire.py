@@ -1,0 +1,177 @@
+"""Retirement of raw objects: only what an audit has found in the table, recorded first; nobody takes them for lost."""
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from pyspark.sql import DataFrame
+
+from pipeline.audit import sides
+from pipeline.audit.auditor import Auditor, Options
+from pipeline.audit.result import ExitCode, Kind, Result, Window
+from pipeline.audit.retired import ReferenceReader
+from pipeline.audit.scope import Span
+from pipeline.audit.topics import read_messages, references
+from pipeline.backfill.ranges import Wanted
+from pipeline.jobs.backfill import Backfill
+from pipeline.jobs.compact import Compact
+from pipeline.jobs.materialize import Materialize
+from pipeline.kafka import partition_ends
+from pipeline.retire import Retired
+from pipeline.retired import RetiredObjects
+from pipeline.rows import read_rows
+from service.audit.equal import canonical
+from service.core.model import TopicPartition
+from tests.integration.harness import Deployment
+from tests.integration.one_worker import run_through
+from tests.pipeline.conftest import Lake
+from tests.pipeline.readback import Places, read_table
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+DRIVER = str(Path(__file__).parent / "retire_driver.py")
+POINT = "between record and delete"
+HOURS = 2
+NOW_S = int(time.time()) // 3600 * 3600
+RETIRES = {"PIPELINE_COMPACT__RETENTION_S": "0.001"}
+EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
+OLD_VERDICTS = """
+CREATE TABLE lake.logs.verdicts USING iceberg PARTITIONED BY (truncate(7, date)) AS
+SELECT date_format(_meta.event_time, 'yyyy-MM-dd') AS date, hour(_meta.event_time) AS hour, 'clean' AS verdict,
+    true AS is_whole, count(*) AS expected, count(*) AS found, CAST(map() AS map<string, bigint>) AS findings,
+    '{topic}' AS references_topic, map(0, 1000L, 1, 1000L, 2, 1000L) AS references_offsets,
+    timestamp '2020-01-01 00:00:00' AS audited_at, CAST(null AS timestamp) AS window_from,
+    CAST(null AS timestamp) AS window_until, 'old' AS run_id
+FROM {table} GROUP BY 1, 2
+"""
+
+
+def entries(first: int, count: int) -> list[dict[str, object]]:
+    """Give entries of two hours and four users."""
+    return [
+        {
+            "user": f"user-{n % 4}",
+            "time": (NOW_S - 7200 + 3600 * (n // 4 % HOURS)) * 1000,
+            "n": n,
+            "s": {"t": ["x"] * 3},
+        }
+        for n in range(first, first + count)
+    ]
+
+
+def deliver(deployment: Deployment, some: list[dict[str, object]]) -> Places:
+    """Let a worker take entries; gives where they stand."""
+    records = [ToProduce(value=json.dumps(entry).encode(), partition=at % 3) for at, entry in enumerate(some)]
+    written = run_through(deployment, records)
+    deployment.log_of("w1").unlink()
+    return {(*place, 0): canonical(entry) for place, entry in zip(written, some, strict=True)}
+
+
+def objects_of(deployment: Deployment) -> set[str]:
+    """Name the data objects that are there."""
+    named = {one.location.object for one in deployment.references()}
+    return named & set(deployment.s3.keys(deployment.bucket))
+
+
+def audited(lake: Lake, **options: bool) -> Result:
+    """Audit in this process."""
+    return Auditor(lake.spark, lake.settings, Options(EVERYTHING, examples=1000, **options)).run()
+
+
+class World(NamedTuple):
+    """What a worker has delivered, and the lake whose table has it, audited with the table."""
+
+    deployment: Deployment
+    lake: Lake
+    expected: Places
+
+
+@pytest.fixture
+def world(kafka: KafkaHelper, s3: S3Helper, tmp_path: Path, lake_of: Callable[..., Lake]) -> Iterator[World]:
+    """Deliver, materialise, audit; nothing is retired before the verdict that includes the table.
+
+    Without a verdict, nor with one from before there was a column for the table.
+    """
+    with Deployment(kafka=kafka, s3=s3, names=Names("retire"), root=tmp_path, partitions=3) as deployment:
+        expected = deliver(deployment, entries(0, 120))
+        lake = lake_of(deployment, **RETIRES)
+        Materialize(lake.spark, lake.settings).run(continuous=False)
+        assert Compact(lake.spark, lake.settings).run().retired == Retired()
+        lake.spark.sql(OLD_VERDICTS.format(topic=deployment.references_topic, table=lake.table))
+        assert Compact(lake.spark, lake.settings).run().retired == Retired()
+        assert audited(lake, table=True, verdicts=True).exit_code is ExitCode.CLEAN
+        yield World(deployment, lake, expected)
+
+
+@pytest.mark.timeout(600)
+def test_objects_go_when_the_table_has_passed(world: World, lake_of: Callable[..., Lake]) -> None:
+    """From the first verdict to an object that somebody else has deleted.
+
+    Outline: a driver is killed between record and delete -> the next run deletes -> clean audit by the table, backfill
+    has nothing to do -> new objects, one deleted by hand, and an entry of a retired one deleted from the table.
+    """
+    deployment, lake, expected = world
+    before = objects_of(deployment)
+    driver = lake.start("retiring", POINT, program=(DRIVER,))
+    driver.wait_for_line(f"stopped at {POINT}", timeout_s=240)
+    os.killpg(driver.pid, signal.SIGKILL)
+    driver.wait(grace_s=10)
+    recorded = lake.spark.table("lake.logs.retired")
+    assert {row.object for row in recorded.where("deleted_at IS NULL").collect()} == before == objects_of(deployment)
+    done = Compact(lake.spark, lake.settings).run().retired
+    assert (done.objects, objects_of(deployment)) == (len(before), set())
+    assert (recorded.count(), recorded.where("deleted_at IS NULL").count()) == (len(before), 0)
+    assert read_table(lake) == expected
+
+    result = audited(lake, table=True, list_objects=True, verdicts=False)
+    assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
+    counts = result.counts
+    assert (counts.objects, counts.objects_retired) == (len(before), len(before))
+    assert counts.rows == counts.rows_retired == counts.in_files == counts.in_table == len(expected)
+    assert [note for note in result.notes if "retired" in note] == [
+        f"{len(before)} objects are retired: table logs.entries has their {len(expected)} entries"
+    ]
+    summary = Backfill(lake.settings, "nothing", spark=lake.spark).summarise(Wanted(from_ms=0))
+    assert (summary.entries_in_files, summary.dead_letters) == (0, {})
+
+    deliver(deployment, entries(120, 60))
+    assert Compact(lake.spark, lake.settings).run().retired == Retired()
+    require_unread_without_table(deployment, lake_of)
+    lake.spark.sql(f"DELETE FROM {lake.table} WHERE n__long = 7")
+    victim = min(objects_of(deployment))
+    rows, _ = read_rows(deployment.s3.read(deployment.bucket, victim), victim)
+    deployment.s3.client.delete_object(Bucket=deployment.bucket, Key=victim)
+    result = audited(lake, verdicts=False)
+    lost = {(row["_meta"]["partition"], row["_meta"]["offset"], row["_meta"]["index"]) for row in rows}
+    gone = next(place for place, entry in expected.items() if entry["n"] == 7)
+    found = {one.kind: one.examples for one in result.findings}
+    assert found.keys() == {Kind.OBJECT_MISSING, Kind.MISSING}
+    assert [one.object for one in found[Kind.OBJECT_MISSING]] == [victim]
+    assert {(one.partition, one.offset, one.index): one.text for one in found[Kind.MISSING]} == dict.fromkeys(
+        lost, "its reference's object cannot be read"
+    ) | {gone: "its reference's object is retired, and the table does not have it"}
+
+
+def require_unread_without_table(deployment: Deployment, lake_of: Callable[..., Lake]) -> None:
+    """Where there is no table to ask, of entries of retired objects it cannot be told whether they are there."""
+    other = lake_of(deployment, **RETIRES, PIPELINE_TABLE__NAME="logs.other")
+    topic = deployment.references_topic
+    ends = partition_ends(other.settings.worker.kafka, topic)
+    ranges = {TopicPartition(topic, number): (end.first, end.next) for number, end in ends.items()}
+    messages = read_messages(other.spark, other.settings.worker.kafka, ranges)
+    spans = [Span(TopicPartition(deployment.source, n), 0, 40, 40, 0, 40, 0, 40, 40) for n in range(3)]
+    retired = references(messages).every.join(
+        RetiredObjects(other.spark, other.settings).reference_ids(), on="reference_id", how="left_semi"
+    )
+    reach = sides.reach_of(other.spark, spans, {})
+    reader = ReferenceReader(other.spark, other.settings, DataFrame.persist)
+    read = reader.read(reader.choose(retired, reach), None, spans, reach)
+    rows = read.rows.collect()
+    assert len(rows) == retired.count() > 0
+    assert all(row.lost and row.unread and "is retired, and table logs.other does not have" in row.text for row in rows)
