@@ -94,7 +94,8 @@ def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
             [
                 Account("in files", counts.in_files, "entries found there, each once"),
                 Account("in dead letters", counts.in_dead_letters, "entries found there, each once"),
-                Account("rows", counts.rows, "all rows read from files, those of the padding too"),
+                Account("rows", counts.rows, "of all references that were read, those of the padding too"),
+                *([Account("rows retired", counts.rows_retired, "told by the table")] if counts.rows_retired else []),
                 Account("rows of retired objects", counts.rows_retired, "of these; read from the table"),
                 Account("in the table", counts.in_table, "rows of the window"),
             ],
@@ -110,6 +111,7 @@ def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
             [
                 Account("references", counts.references),
                 Account("objects", counts.objects, words.size(counts.object_bytes)),
+                *([Account("objects retired", counts.objects_retired)] if counts.objects_retired else []),
                 Account("objects retired", counts.objects_retired, "of these; the table has their entries"),
                 Account("flush records", counts.flushes),
                 Account("replays discarded", counts.replays_discarded, "as flush records say"),

@@ -196,12 +196,16 @@ def test_every_kind_at_once_and_an_older_system_are_shown() -> None:
     ids = Ids(
         in_source=91, in_files=92, missing=93, surplus=94, repeated_in_source=95, examples=["id-1: 1 in the source"]
     )
+    counts = Counts(entries=5, objects_retired=81, rows_retired=82)
     made = msgspec.structs.replace(
-        result([(kind, [missing(nth)]) for nth, kind in enumerate(Kind)]), archive=archive, ids=ids, against=Witness.CSV
+        result([(kind, [missing(nth)]) for nth, kind in enumerate(Kind)], counts=counts),
+        archive=archive,
+        ids=ids,
+        against=Witness.CSV,
     )
     text = Page(render(made)).text
     assert not [kind for kind in Kind if f"{kind.value.replace('_', ' ')}: 1 example of 1 finding" not in text]
-    assert all(f" {number} " in text for number in (77, 70, 91, 92, 93, 94, 95))
+    assert all(f" {number} " in text for number in (77, 70, 81, 82, 91, 92, 93, 94, 95))
     assert "an older system's archive" in text
 
 
