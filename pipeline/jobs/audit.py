@@ -19,7 +19,7 @@ from pipeline.audit.metrics import AuditMetrics
 from pipeline.audit.options import archive_of, window_of
 from pipeline.audit.result import Counts, Result, Window, Witness, encode
 from pipeline.audit.text import to_text
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, cause_on_executor
 from pipeline.session import open_session
 
 if TYPE_CHECKING:
@@ -64,14 +64,20 @@ class Runs:
         exit_code = 2
         while not self._stop.is_set():
             begun = time.monotonic()
-            try:
-                result = self._audit()
-            except PipelineError as error:
-                result = failed(error, window_of(self._arguments), Witness(self._arguments.against))
+            result = self._audit_or_say_why_not()
             exit_code = self._publish(result)
             self._log.info("audited", exit_code=exit_code, seconds=result.seconds, findings=len(result.findings))
             self._stop.wait(max(0.0, every - (time.monotonic() - begun)))
         return exit_code
+
+    def _audit_or_say_why_not(self) -> Result:
+        try:
+            return self._audit()
+        except Exception as error:
+            cause = str(error) if isinstance(error, PipelineError) else cause_on_executor(error)
+            if cause is None:
+                raise
+            return failed(cause, window_of(self._arguments), Witness(self._arguments.against))
 
     def _audit(self) -> Result:
         given = self._arguments
@@ -117,7 +123,7 @@ class Runs:
         return int(result.exit_code)
 
 
-def failed(error: PipelineError, window: Window, against: Witness) -> Result:
+def failed(cause: str, window: Window, against: Witness) -> Result:
     """Make the result of an audit that could not be done."""
     return Result(
         against=against,
@@ -129,7 +135,7 @@ def failed(error: PipelineError, window: Window, against: Witness) -> Result:
         coverage=[],
         counts=Counts(),
         findings=[],
-        could_not_tell=[str(error)],
+        could_not_tell=[cause],
         notes=[],
         ids=None,
         dead_letters={},

@@ -1,0 +1,108 @@
+"""`audit --every`: one audit after the other, whatever one of them meets; history, metrics and the last exit code."""
+
+import argparse
+import signal
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.ports import find_free_ports
+from pipeline.audit.history import kept
+from pipeline.audit.options import add_audit_arguments
+from pipeline.audit.result import Kind, Result, decode
+from pipeline.config import load_all
+from pipeline.errors import BrokerError
+from pipeline.jobs import audit
+from pipeline.jobs.audit import Runs
+from tests.unit.report.world import missing, result
+
+ON_EXECUTOR = RuntimeError("Job aborted: pipeline.errors.ObjectError: s3://logs/a.avro: S3 answered 503\n at Java")
+
+
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """Put back what answers signals."""
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def periodic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: None) -> Callable[..., Runs]:
+    """Give a command whose audits come out as told, and which is asked to end during the last one."""
+    del signals
+    (port,) = find_free_ports(1)
+    for name, value in {
+        "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "LOGP_KAFKA__SOURCE_TOPICS": '["none"]',
+        "LOGP_S3__BUCKET": "none",
+        "PIPELINE_AUDIT__HISTORY_DIRECTORY": str(tmp_path / "history"),
+        "PIPELINE_AUDIT__HISTORY_MAX": "3",
+        "PIPELINE_AUDIT__METRICS_FILE": str(tmp_path / "audit.prom"),
+        "PIPELINE_AUDIT__METRICS_PORT": str(port),
+    }.items():
+        monkeypatch.setenv(name, value)
+    parser = argparse.ArgumentParser()
+    add_audit_arguments(parser)
+
+    def make(outcomes: list[Result | Exception], *, at_the_end: Callable[[int], None] = lambda _: None) -> Runs:
+        runs = Runs(None, load_all(), parser.parse_args(["--every", "0.01s"]))  # type: ignore[arg-type]
+        left = iter(outcomes)
+
+        class Told:
+            def __init__(self, *_: object) -> None:
+                self.outcome = next(left)
+
+            def run(self) -> Result:
+                if self.outcome is outcomes[-1]:
+                    at_the_end(port)
+                    signal.raise_signal(signal.SIGTERM)
+                if isinstance(self.outcome, Exception):
+                    raise self.outcome
+                return self.outcome
+
+        monkeypatch.setattr(audit, "Auditor", Told)
+        return runs
+
+    return make
+
+
+def test_it_goes_on_after_what_cannot_be_told(periodic: Callable[..., Runs], tmp_path: Path) -> None:
+    """No broker, S3 refusing an executor: each is a result; then findings, then clean, and the signal."""
+    found = result([(Kind.MISSING, [missing(1)])], run_id="c", started_at_ms=4_000_000_000_000)
+    clean = result(run_id="d", started_at_ms=4_000_000_000_001)
+    assert periodic([BrokerError("no broker answers"), ON_EXECUTOR, found, clean]).run() == 0
+    results = [decode(file.read_bytes()) for file in kept(tmp_path / "history")]
+    assert [(int(one.exit_code), one.could_not_tell) for one in results] == [
+        (2, ["s3://logs/a.avro: S3 answered 503"]),
+        (1, []),
+        (0, []),
+    ], "the newest three"
+    metrics = (tmp_path / "audit.prom").read_text(encoding="utf-8")
+    assert "log_partitioner_audit_exit_code 0.0" in metrics
+    assert 'log_partitioner_audit_findings{kind="missing"} 0.0' in metrics
+    assert "log_partitioner_audit_last_success_timestamp_seconds 0.0" not in metrics
+
+
+def test_metrics_are_served_while_it_goes_on(periodic: Callable[..., Runs]) -> None:
+    """During the second audit the port tells of the first; the exit code is that of the last."""
+    answers = []
+
+    def ask(port: int) -> None:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            answers.append(answer.read().decode())
+
+    found = result([(Kind.MISSING, [missing(1), missing(2)])])
+    assert periodic([found, BrokerError("no broker answers")], at_the_end=ask).run() == 2
+    assert 'log_partitioner_audit_findings{kind="missing"} 2.0' in answers[0]
+    assert "log_partitioner_audit_seconds_since_success -1.0" in answers[0]
+
+
+def test_mistake_of_ours_ends_it(periodic: Callable[..., Runs]) -> None:
+    """What is neither the source's nor the store's fault is not repeated for ever."""
+    with pytest.raises(ZeroDivisionError):
+        periodic([ZeroDivisionError("a bug"), result()]).run()
