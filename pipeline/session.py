@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 CATALOG = "lake"
 _SQLITE_BUSY_MS = 30_000
+_PLAN_CHARS = "10000"
 _RETAINED = "10"
 
 
@@ -49,6 +50,7 @@ def _properties(settings: JobSettings) -> dict[str, str]:
             ("spark.ui.retainedJobs", "spark.ui.retainedStages", "spark.sql.ui.retainedExecutions"), _RETAINED
         ),
         "spark.ui.retainedTasks": "100",
+        "spark.sql.maxPlanStringLength": _PLAN_CHARS,
         "spark.sql.session.timeZone": "UTC",
         # Columns of the table are original names: `V` and `v` are two.
         "spark.sql.caseSensitive": "true",

@@ -66,8 +66,9 @@ class Auditor:
         self._doubts: list[str] = []
         self._notes: list[str] = []
         self._kept: list[DataFrame] = []
+        self._kept_apart: list[DataFrame] = []
         self._progress = Progress(spark, "audit")
-        self._files = ReferenceReader(spark, settings, self._keep)
+        self._files = ReferenceReader(spark, settings, self._keep_apart)
 
     def run(self) -> Result:
         """Do everything; blocks for as long as reading the window takes.
@@ -81,6 +82,8 @@ class Auditor:
         finally:
             for frame in self._kept:
                 frame.unpersist()
+            for frame in self._kept_apart:
+                frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001, FBT003 - no other way
 
     def _run(self) -> Result:  # noqa: PLR0915 - the list of all steps
         """Outline: what is announced -> what is audited -> the sides -> compare -> accounts -> result."""
@@ -108,7 +111,7 @@ class Auditor:
         self._doubts += doubts
         selected = near.where("in_window")
         step("comparison")
-        compared = self._keep(
+        compared = self._keep_apart(
             compare(
                 source=source,
                 rows=sides.within(rows.where(F.col("topic").isNotNull()), reach),
@@ -118,7 +121,6 @@ class Auditor:
                 window=window,
             )
         )
-        compared.count()
         step("accounts")
         flushes = self._keep(_flushes_in_window(announced.flushes, reach))
         flushed = selected.where(~backfills.is_backfilled())
@@ -144,7 +146,7 @@ class Auditor:
             step("listing")
             listed = self._keep(self._list_objects(announced, found))
         step("findings")
-        told = self._keep(findings.union(found))
+        told = self._keep_apart(findings.union(found))
         by_kind = {row["kind"]: row["n"] for row in told.groupBy("kind").agg(F.sum("count").alias("n")).collect()}
         ids = self._ids(compared, by_kind)
         examples = collect.collect_examples(
@@ -212,6 +214,16 @@ class Auditor:
         """Keep a frame on disk until the run ends: it is used more than once, and is made from what is far away."""
         kept = frame.persist(StorageLevel.DISK_ONLY)
         self._kept.append(kept)
+        return kept
+
+    def _keep_apart(self, frame: DataFrame) -> DataFrame:
+        """Make a frame now, and keep it on disk without how it was made.
+
+        Spark writes plans out whenever they change, and those of kept frames wherever they are used: where one is made
+        from the other, and used several times, that is gigabytes.
+        """
+        kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
+        self._kept_apart.append(kept)
         return kept
 
     # What was announced.

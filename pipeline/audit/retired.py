@@ -41,7 +41,7 @@ class Read(NamedTuple):
 
 
 class ReferenceReader:
-    """Reads what references point to. `keep` keeps a frame until the run ends."""
+    """Reads what references point to. `keep` makes a frame, and keeps it until the run ends."""
 
     def __init__(self, spark: SparkSession, settings: JobSettings, keep: Callable[[DataFrame], DataFrame]) -> None:
         self._spark = spark
@@ -62,7 +62,6 @@ class ReferenceReader:
             count = self._retired.count()
             marked = self._keep(self._mark(chosen))
             rows = self._keep(self._rows(marked, position, spans, reach))
-            rows.count()
             if self._retired.count() == count:
                 return Read(marked, rows, [])
         return Read(marked, rows, ["objects were being retired while the audit was reading: audit again"])

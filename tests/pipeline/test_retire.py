@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from pyspark.sql import DataFrame
 
 from pipeline.audit import sides
 from pipeline.audit.auditor import Auditor, Options
@@ -170,7 +169,7 @@ def require_unread_without_table(deployment: Deployment, lake_of: Callable[..., 
         RetiredObjects(other.spark, other.settings).reference_ids(), on="reference_id", how="left_semi"
     )
     reach = sides.reach_of(other.spark, spans, {})
-    reader = ReferenceReader(other.spark, other.settings, DataFrame.persist)
+    reader = ReferenceReader(other.spark, other.settings, lambda frame: frame.localCheckpoint())
     read = reader.read(reader.choose(retired, reach), None, spans, reach)
     rows = read.rows.collect()
     assert len(rows) == retired.count() > 0
