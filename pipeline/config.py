@@ -71,7 +71,10 @@ class TableSettings(Section):
 class MaterializeSettings(Section):
     """References to table."""
 
-    references_max: PositiveInt = Field(1000, description="References in one micro-batch.")
+    references_max: PositiveInt = Field(
+        5000,
+        description="References in one micro-batch; more make fewer, larger files, and more to do again after a kill.",
+    )
     interval_s: PositiveSeconds = Field(60, description="Seconds between micro-batches where it runs continuously.")
     rows_per_batch: PositiveInt = Field(8192, description="Rows in one Arrow batch.")
     download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")

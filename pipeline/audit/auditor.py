@@ -236,15 +236,15 @@ class Auditor:
         flushes = records.where(F.col("batch_id").isNotNull())
         step("references")
         runs = self._keep(topics.run_records(topics.read_messages(self._spark, kafka, asked.backfills)))
-        read = topics.references(topics.read_messages(self._spark, kafka, asked.references))
-        every = self._keep(read.every)
+        ranked = topics.ranked_references(topics.read_messages(self._spark, kafka, asked.references))
+        read = topics.references(self._keep(ranked))
         step("dead letters")
         return Announced(
             flushes=flushes,
             lines=self._keep(topics.lines_of(flushes)),
-            references=every,
-            repeated=self._keep(read.repeated),
-            by_batch=self._keep(every.groupBy("batch_id").agg(F.count("*").alias("references"))),
+            references=read.every,
+            repeated=read.repeated,
+            by_batch=self._keep(read.every.groupBy("batch_id").agg(F.count("*").alias("references"))),
             dead=self._keep(sides.read_dead_letters(self._spark, self._settings, asked.dead_letters)),
             runs=self._keep(backfills.newest(runs)),
             no_flushes=records.where(F.col("batch_id").isNull()),

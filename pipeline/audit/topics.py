@@ -139,8 +139,8 @@ def lines_of(flushes: DataFrame) -> DataFrame:
     )
 
 
-def references(messages: DataFrame) -> References:
-    """Give references as columns, the first message of each id; `value` is the message."""
+def ranked_references(messages: DataFrame) -> DataFrame:
+    """Give references as columns; `nth` message of its id, null for what is no reference; `value` is the message."""
     parsed = messages.select("partition", "offset", "value", _parsed(_REFERENCE).alias("reference"))
     columns = parsed.select(
         F.col("partition").alias("message_partition"),
@@ -159,11 +159,16 @@ def references(messages: DataFrame) -> References:
         "reference.sources",
     )
     by_id = Window.partitionBy("reference_id").orderBy("message_partition", "message_offset")
-    known = columns.where(F.col("reference_id").isNotNull()).withColumn("nth", F.row_number().over(by_id))
+    is_reference = F.col("reference_id").isNotNull()
+    return columns.withColumn("nth", F.when(is_reference, F.row_number().over(by_id)))
+
+
+def references(ranked: DataFrame) -> References:
+    """Tell ranked references apart."""
     return References(
-        every=known.where(F.col("nth") == 1).drop("nth"),
-        repeated=known.where(F.col("nth") > 1).drop("nth"),
-        unreadable=columns.where(F.col("reference_id").isNull()),
+        every=ranked.where(F.col("nth") == 1).drop("nth"),
+        repeated=ranked.where(F.col("nth") > 1).drop("nth"),
+        unreadable=ranked.where(F.col("nth").isNull()).drop("nth"),
     )
 
 
