@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import pytest
 
+from pipeline.activity import stages
+from pipeline.activity.tables import StateTable
 from pipeline.audit import sides
 from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.result import ExitCode, Kind, Result, Window
@@ -112,11 +114,18 @@ def world(kafka: KafkaHelper, s3: S3Helper, tmp_path: Path, lake_of: Callable[..
 def test_objects_go_when_the_table_has_passed(world: World, lake_of: Callable[..., Lake]) -> None:
     """From the first verdict to an object that somebody else has deleted.
 
-    Outline: a driver is killed between record and delete -> the next run deletes -> clean audit by the table, backfill
-    has nothing to do -> new objects, one deleted by hand, and an entry of a retired one deleted from the table.
+    Outline: the activity of users has not counted them -> a driver is killed between record and delete -> the next run
+    deletes -> clean audit by the table, backfill has nothing to do -> new objects, one deleted by hand, and an entry of
+    a retired one deleted from the table.
     """
     deployment, lake, expected = world
     before = objects_of(deployment)
+    counted = StateTable(
+        lake.spark, lake.settings.pipeline.activity.hours_table, columns=stages.HOURS, key=stages.HOUR_KEY, run="test"
+    )
+    counted.ensure(user_buckets=1, identity="root")
+    assert Compact(lake.spark, lake.settings).run().retired == Retired()
+    counted.write_offsets(deployment.references_topic, dict.fromkeys(range(3), 1000))
     driver = lake.start("retiring", POINT, program=(DRIVER,))
     driver.wait_for_line(f"stopped at {POINT}", timeout_s=240)
     os.killpg(driver.pid, signal.SIGKILL)
