@@ -17,6 +17,7 @@ import structlog
 
 from pipeline.audit.verdicts import read_passed
 from pipeline.errors import PipelineError
+from pipeline.progress import Progress
 from pipeline.retire import Retired, Retirement
 from pipeline.session import open_session
 from pipeline.table import Table
@@ -78,15 +79,21 @@ class Compact:
         Raises:
             PipelineError: see `pipeline.errors`; what was done by then stays done.
         """
-        self.table.ensure()
-        position = self.table.position()
-        hours = choose(self.upkeep.file_hours(), self._passed_hours(), files_min=self._settings.files_min)
-        rewritten = self.upkeep.rewrite(hours, position=position) if hours else Rewritten(0, 0)
-        now_ms = time.time_ns() // 1_000_000
-        dropped = self.upkeep.drop_branches(before_ms=now_ms - round(self._settings.branches_s * 1000))
-        self.upkeep.expire(before_ms=now_ms - round(self._settings.snapshots_s * 1000))
-        self._log.info("table_compacted", hours=hours, **rewritten._asdict(), branches_dropped=dropped)
-        return Compacted(hours, *rewritten, retired=self._retire())
+        with Progress(self._spark, "compact") as progress:
+            progress.step("hours")
+            self.table.ensure()
+            position = self.table.position()
+            hours = choose(self.upkeep.file_hours(), self._passed_hours(), files_min=self._settings.files_min)
+            progress.step("files")
+            progress.count(hours=len(hours))
+            rewritten = self.upkeep.rewrite(hours, position=position) if hours else Rewritten(0, 0)
+            progress.step("snapshots")
+            now_ms = time.time_ns() // 1_000_000
+            dropped = self.upkeep.drop_branches(before_ms=now_ms - round(self._settings.branches_s * 1000))
+            self.upkeep.expire(before_ms=now_ms - round(self._settings.snapshots_s * 1000))
+            self._log.info("table_compacted", hours=hours, **rewritten._asdict(), branches_dropped=dropped)
+            progress.step("raw objects")
+            return Compacted(hours, *rewritten, retired=self._retire())
 
     def _retire(self) -> Retired:
         retention_s = self._settings.retention_s
