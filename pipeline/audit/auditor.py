@@ -236,8 +236,7 @@ class Auditor:
         flushes = records.where(F.col("batch_id").isNotNull())
         step("references")
         runs = self._keep(topics.run_records(topics.read_messages(self._spark, kafka, asked.backfills)))
-        ranked = topics.ranked_references(topics.read_messages(self._spark, kafka, asked.references))
-        read = topics.references(self._keep(ranked))
+        read = topics.references(topics.read_messages(self._spark, kafka, asked.references), keep=self._keep)
         step("dead letters")
         return Announced(
             flushes=flushes,

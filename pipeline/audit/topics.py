@@ -16,7 +16,7 @@ from pipeline.kafka import spark_options
 from service.core.reference import FORMAT_VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -139,8 +139,11 @@ def lines_of(flushes: DataFrame) -> DataFrame:
     )
 
 
-def ranked_references(messages: DataFrame) -> DataFrame:
-    """Give references as columns; `nth` message of its id, null for what is no reference; `value` is the message."""
+def references(messages: DataFrame, *, keep: Callable[[DataFrame], DataFrame] | None = None) -> References:
+    """Give references as columns, the first message of each id; `value` is the message.
+
+    What several of them are used of is read once if `keep` keeps it.
+    """
     parsed = messages.select("partition", "offset", "value", _parsed(_REFERENCE).alias("reference"))
     columns = parsed.select(
         F.col("partition").alias("message_partition"),
@@ -160,11 +163,9 @@ def ranked_references(messages: DataFrame) -> DataFrame:
     )
     by_id = Window.partitionBy("reference_id").orderBy("message_partition", "message_offset")
     is_reference = F.col("reference_id").isNotNull()
-    return columns.withColumn("nth", F.when(is_reference, F.row_number().over(by_id)))
-
-
-def references(ranked: DataFrame) -> References:
-    """Tell ranked references apart."""
+    ranked = columns.withColumn("nth", F.when(is_reference, F.row_number().over(by_id)))
+    if keep is not None:
+        ranked = keep(ranked)
     return References(
         every=ranked.where(F.col("nth") == 1).drop("nth"),
         repeated=ranked.where(F.col("nth") > 1).drop("nth"),
