@@ -3,6 +3,7 @@
 Jobs that must be killed run as processes of their own (`Lake.start`), as on a cluster.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,11 @@ from pipeline.session import catalog_options, open_session
 from tests.integration.harness import Deployment
 
 _HERE = Path(__file__).parent
+_SPARK_PROPERTIES = {
+    "spark.sql.shuffle.partitions": "2",
+    # Sessions live for minutes: what the second compiler makes faster in the end takes longer than it saves.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -57,7 +63,7 @@ def pipeline_variables(root: Path) -> dict[str, str]:
         "PIPELINE_SPARK__MASTER": "local[2]",
         "PIPELINE_SPARK__DRIVER_MEMORY": "2g",
         "PIPELINE_SPARK__JARS_DIRECTORY": str(ensure_pipeline_jars()),
-        "PIPELINE_SPARK__PROPERTIES": '{"spark.sql.shuffle.partitions": "2"}',
+        "PIPELINE_SPARK__PROPERTIES": json.dumps(_SPARK_PROPERTIES),
         "PIPELINE_TABLE__USER_BUCKETS": "2",
     }
 
