@@ -3,12 +3,23 @@
 A file `test_real_*.py` is about real log data and is not collected where there are none.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+import structlog
 
 from tests.stack.providers import kafka_provider, s3_provider
 from tests.stack.real_logs import real_log_sets
 
 pytest_plugins = ("tests.stack.fixtures",)
+
+
+@pytest.fixture(autouse=True)
+def _logs_as_they_were() -> Iterator[None]:
+    """Forget what a test's command has configured: it writes to that test's standard error, which is closed then."""
+    yield
+    structlog.reset_defaults()
 
 
 def pytest_report_header() -> list[str]:

@@ -5,21 +5,12 @@ from __future__ import annotations
 import io
 import json
 import threading
-from collections.abc import Iterator
 from typing import Any
 
-import pytest
 import structlog
 
 from service.adapters import logs
 from service.adapters.kafka_log import client_logger
-
-
-@pytest.fixture(autouse=True)
-def defaults() -> Iterator[None]:
-    """Leave structlog as it was."""
-    yield
-    structlog.reset_defaults()
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
