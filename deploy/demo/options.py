@@ -17,6 +17,16 @@ SESSION_TIMEOUT_S = 6.0  # the local brokers use the same for the consumer proto
 
 _HOME = Path(__file__).parents[2] / ".local"
 _GENERATED_ENTRIES = 60_000
+# For a minute's work on two cores: few files and tasks, and no second compiler that would pay off after an hour.
+_SMALL_SPARK = {
+    "PIPELINE_TABLE__USER_BUCKETS": "2",
+    "PIPELINE_SPARK__PROPERTIES": json.dumps(
+        {
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        }
+    ),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +73,7 @@ class DemoOptions:
         }
         if self.protocol != "consumer":
             settings["LOGP_KAFKA__ASSIGNMENT_STRATEGY"] = self.protocol
+        settings |= _SMALL_SPARK
         if not self.input:
             # One of the generated clients writes data as keys: the table keeps them in one column beyond this bound.
             settings["PIPELINE_TABLE__COLUMNS_MAX"] = "200"
