@@ -17,13 +17,14 @@ SESSION_TIMEOUT_S = 6.0  # the local brokers use the same for the consumer proto
 
 _HOME = Path(__file__).parents[2] / ".local"
 _GENERATED_ENTRIES = 60_000
-# For a minute's work on two cores: few files and tasks, and no second compiler that would pay off after an hour.
+# For a minute's work on two cores: few files and tasks, and no second compiler that would pay off after an hour. With
+# one compiler Java reserves 48 MB for code, which Spark's generated classes fill: then the process dies.
 _SMALL_SPARK = {
     "PIPELINE_TABLE__USER_BUCKETS": "2",
     "PIPELINE_SPARK__PROPERTIES": json.dumps(
         {
             "spark.sql.shuffle.partitions": "2",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
         }
     ),
 }

@@ -21,8 +21,9 @@ from tests.integration.harness import Deployment
 _HERE = Path(__file__).parent
 _SPARK_PROPERTIES = {
     "spark.sql.shuffle.partitions": "2",
-    # Sessions live for minutes: what the second compiler makes faster in the end takes longer than it saves.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Sessions live for minutes: what the second compiler makes faster in the end takes longer than it saves. With one
+    # compiler Java reserves 48 MB for code, which Spark's generated classes fill: then the process dies.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
 
 
