@@ -19,8 +19,8 @@ from deploy.local.errors import StackError
 _WORKERS = 2
 _TURN_S = 1.0
 _LIMIT_S = 1800.0
-# Well-behaved logs: what breaks entries and schemas is the tests' concern, and costs the dead-letter path instead.
 _OF_THE_DEMO = ("PIPELINE_SPARK__PROPERTIES", "PIPELINE_TABLE__USER_BUCKETS", "PIPELINE_TABLE__COLUMNS_MAX")
+# Well-behaved logs: what breaks entries and schemas is the tests' concern, and costs the dead-letter path instead.
 _RATES = Rates(odd=0.0, broken=0.0, compressed=0.0, empty=0.0, absurd_time=0.0, no_time=0.0, no_user=0.0)
 
 
@@ -35,7 +35,7 @@ def delivered(*, entries: int, users: int, home: Path) -> Iterator[Environment]:
     """
     options = parse_options(["--home", str(home)])
     with start_environment(options, _tell) as started:
-        # As in production: the timer and the bounds on size decide, not the demo's three seconds; Spark by its defaults.
+        # As in production: the timer and the bounds on size decide, not the demo's three seconds; Spark as it comes.
         kept = {name: value for name, value in started.variables.items() if name not in _OF_THE_DEMO}
         environment = replace(started, variables={**kept, "LOGP_FLUSH__INTERVAL_S": "30"})
         try:
