@@ -19,7 +19,6 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from bench.deliver import delivered
 from deploy.demo.environment import Environment
@@ -28,10 +27,10 @@ from deploy.maven import JarSet
 from pipeline.columns import FIXED_FIELDS, plan_of, union_of
 from pipeline.config import JobSettings, load_all
 from pipeline.jars import find_jars
-from pipeline.jobs.materialize import read_shares
+from pipeline.jobs.materialize import read_rows
 from pipeline.kafka import spark_options
 from pipeline.objects import Objects
-from pipeline.references import MessageAt, SchemaTexts, decode, encode_for_reading, share_out
+from pipeline.references import MessageAt, SchemaTexts, decode
 from pipeline.session import open_session
 from service.core.avro_schema import schema_of, type_of
 from service.core.lattice import ArrayType, MapType, RecordType, Scalar, Type, join_records
@@ -125,16 +124,7 @@ def _has_conflict(kind: Type) -> bool:
 def _by_map_in_arrow(
     spark: SparkSession, settings: JobSettings, columns: T.StructType, references: list[Reference]
 ) -> None:
-    shares = share_out(references, tasks=spark.sparkContext.defaultParallelism)
-    encoded = [[encode_for_reading(reference) for reference in share] for share in shares]
-    read = partial(
-        read_shares,
-        encoded=encoded,
-        schema=to_arrow_schema(columns),
-        s3=settings.worker.s3,
-        settings=settings.pipeline.materialize,
-    )
-    frame = spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(read, columns)
+    frame = read_rows(spark, references, columns, s3=settings.worker.s3, settings=settings.pipeline.materialize)
     frame.write.format("noop").mode("overwrite").save()
 
 

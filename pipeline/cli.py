@@ -10,7 +10,7 @@ import structlog
 
 from pipeline.audit.options import add_audit_arguments
 from pipeline.config import load_all
-from pipeline.errors import PipelineError, cause_on_executor
+from pipeline.errors import cause_of
 from pipeline.jobs import compare
 from pipeline.progress import CLEAR_LINE
 from pipeline.report.options import add_report_arguments
@@ -49,11 +49,8 @@ def main(arguments: list[str] | None = None) -> int:
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    except PipelineError as error:
-        sys.stderr.write(f"{options.job}: {error}\n")
-        return 2
     except Exception as error:
-        cause = cause_on_executor(error)
+        cause = cause_of(error)
         if cause is None:
             raise
         sys.stderr.write(f"{options.job}: {cause}\n")

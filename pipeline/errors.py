@@ -54,7 +54,9 @@ class OvertakenError(PipelineError):
     """Another driver has committed in the place of this one."""
 
 
-def cause_on_executor(error: BaseException) -> str | None:
-    """Find the message of a PipelineError that was raised on an executor: of Spark's exception only the text tells."""
+def cause_of(error: BaseException) -> str | None:
+    """Give the message of a PipelineError, raised here or on an executor: of Spark's exception only the text tells."""
+    if isinstance(error, PipelineError):
+        return str(error)
     found = _ON_EXECUTOR.search(str(error))
     return None if found is None else found[1].strip()

@@ -19,7 +19,7 @@ _HOME = Path(__file__).parents[2] / ".local"
 _GENERATED_ENTRIES = 60_000
 # For a minute's work on two cores: few files and tasks, and no second compiler that would pay off after an hour. With
 # one compiler Java reserves 48 MB for code, which Spark's generated classes fill: then the process dies.
-_SMALL_SPARK = {
+SMALL_SPARK = {
     "PIPELINE_TABLE__USER_BUCKETS": "2",
     "PIPELINE_SPARK__PROPERTIES": json.dumps(
         {
@@ -74,7 +74,7 @@ class DemoOptions:
         }
         if self.protocol != "consumer":
             settings["LOGP_KAFKA__ASSIGNMENT_STRATEGY"] = self.protocol
-        settings |= _SMALL_SPARK
+        settings |= SMALL_SPARK
         if not self.input:
             # One of the generated clients writes data as keys: the table keeps them in one column beyond this bound.
             settings["PIPELINE_TABLE__COLUMNS_MAX"] = "200"

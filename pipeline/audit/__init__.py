@@ -1,6 +1,6 @@
 """The audit on Spark: is every source entry in exactly one committed reference or dead letter, and in the table?
 
-    options.py                 the command's options, the window
+    options.py windows.py      the command's options; which records are of the window
     scope.py ground.py         which offsets are audited, and what cannot be told
     topics.py                  Kafka -> frames: messages, flush records, references
     executors.py sides.py      source, files, dead letters, table as frames of entries (frames.py)
@@ -8,7 +8,8 @@
     retired.py                 references whose objects are retired: their entries are those of the table
     accounts.py                flush records and references against each other and the source
     backfills.py               run records of backfills, likewise
-    collect.py auditor.py      the bounded result; the order of the steps
+    collect.py lag.py          the bounded result
+    auditor.py kept.py         the order of the steps; what they keep until the end
     csv_auditor.py             the same window against an older system's archive, by unique id (docs/AUDIT.md):
     csv_archive.py csv_folders.py csv_lines.py csv_values.py csv_source.py by_id.py csv_collect.py
     comparison.py comparison_text.py   two results side by side

@@ -10,13 +10,13 @@ import time
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from pipeline.audit import accounts, backfills, collect, findings, scope, sides, topics
 from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
-from pipeline.audit.result import Counts, Finding, Ids, Kind, Result
+from pipeline.audit.kept import Kept
+from pipeline.audit.result import Counts, Ids, Kind, Result
 from pipeline.audit.retired import ReferenceReader, find_position
 from pipeline.audit.verdicts import write_verdicts
 from pipeline.errors import TableError
@@ -48,11 +48,6 @@ class Options(NamedTuple):
     require_caught_up: bool = False
     examples: int = 10
 
-    @property
-    def is_full(self) -> bool:
-        """Whether everything is audited, not a window."""
-        return self.window.from_ms is None and self.window.until_ms is None
-
 
 class Auditor:
     """One run; `run` is called once."""
@@ -65,10 +60,9 @@ class Auditor:
         self._started_at_ms = time.time_ns() // 1_000_000
         self._doubts: list[str] = []
         self._notes: list[str] = []
-        self._kept: list[DataFrame] = []
-        self._kept_apart: list[DataFrame] = []
+        self._kept = Kept()
         self._progress = Progress(spark, "audit")
-        self._files = ReferenceReader(spark, settings, self._keep_apart)
+        self._files = ReferenceReader(spark, settings, self._kept.keep_apart)
 
     def run(self) -> Result:
         """Do everything; blocks for as long as reading the window takes.
@@ -76,14 +70,8 @@ class Auditor:
         Raises:
             PipelineError: brokers do not answer, or there is no such table.
         """
-        try:
-            with self._progress:
-                return self._run()
-        finally:
-            for frame in self._kept:
-                frame.unpersist()
-            for frame in self._kept_apart:
-                frame._jdf.queryExecution().logical().rdd().unpersist(False)  # noqa: SLF001, FBT003 - no other way
+        with self._kept, self._progress:
+            return self._run()
 
     def _run(self) -> Result:  # noqa: PLR0915 - the list of all steps
         """Outline: what is announced -> what is audited -> the sides -> compare -> accounts -> result."""
@@ -95,10 +83,10 @@ class Auditor:
             cluster_id = brokers.cluster_id()
         self._doubts += asked.doubts
         announced = self._read_announced(asked)
-        ground = find_ground(self._settings, asked, announced, is_full=self._options.is_full)
+        ground = find_ground(self._settings, asked, announced, is_full=self._options.window.is_everything)
         self._doubts += ground.doubts
         step("source")
-        source = self._keep(sides.read_source(self._spark, self._settings, ground.spans))
+        source = self._kept.keep(sides.read_source(self._spark, self._settings, ground.spans))
         reach = sides.reach_of(self._spark, ground.spans, _starts(source, ground))
         in_window = sides.of_window(source, reach, window)
         totals = _totals(in_window)
@@ -111,7 +99,7 @@ class Auditor:
         self._doubts += doubts
         selected = near.where("in_window")
         step("comparison")
-        compared = self._keep_apart(
+        compared = self._kept.keep_apart(
             compare(
                 source=source,
                 rows=sides.within(rows.where(F.col("topic").isNotNull()), reach),
@@ -122,7 +110,7 @@ class Auditor:
             )
         )
         step("accounts")
-        flushes = self._keep(_flushes_in_window(announced.flushes, reach))
+        flushes = self._kept.keep(_flushes_in_window(announced.flushes, reach))
         flushed = selected.where(~backfills.is_backfilled())
         entries = findings.entry_findings(compared, rows, near)
         self._doubt_unread(rows, announced.dead, entries.unread)
@@ -132,7 +120,7 @@ class Auditor:
         found = [
             entries.findings,
             findings.row_findings(rows, selected),
-            findings.letter_findings(announced.dead, reach, is_full=self._options.is_full),
+            findings.letter_findings(announced.dead, reach, is_full=self._options.window.is_everything),
             findings.repeated_references(announced.repeated, selected.select("reference_id")),
             accounts.gaps_and_overlaps(announced.lines, reach),
             accounts.wrong_lines(announced.lines, source, reach),
@@ -144,16 +132,16 @@ class Auditor:
         listed = None
         if self._options.list_objects:
             step("listing")
-            listed = self._keep(self._list_objects(announced, found))
+            listed = self._kept.keep(self._list_objects(announced, found))
         step("findings")
-        told = self._keep_apart(findings.union(found))
-        by_kind = {row["kind"]: row["n"] for row in told.groupBy("kind").agg(F.sum("count").alias("n")).collect()}
+        told = self._kept.keep_apart(findings.union(found))
+        by_kind = collect.count_by_kind(told)
         ids = self._ids(compared, by_kind)
         examples = collect.collect_examples(
             told, announced.references, announced.lines, per_kind=self._options.examples
         )
         step("hours")
-        hours = self._keep(
+        hours = self._kept.keep(
             collect.hours_of(compared, told, selected, announced.references, has_doubts=bool(self._doubts))
         )
         found_hours, hours_left_out = collect.collect_hours(hours, most=self._audit.hours_max)
@@ -187,11 +175,7 @@ class Auditor:
                 objects_listed=None if listed is None else listed.count(),
                 **counts,
             ),
-            findings=[
-                Finding(kind=kind, count=by_kind[kind], examples=examples.get(kind, []))
-                for kind in Kind
-                if by_kind.get(kind)
-            ],
+            findings=collect.findings_of(by_kind, examples),
             could_not_tell=self._doubts,
             notes=self._notes,
             ids=ids,
@@ -210,42 +194,26 @@ class Auditor:
     def _audit(self) -> AuditSettings:
         return self._settings.pipeline.audit
 
-    def _keep(self, frame: DataFrame) -> DataFrame:
-        """Keep a frame on disk until the run ends: it is used more than once, and is made from what is far away."""
-        kept = frame.persist(StorageLevel.DISK_ONLY)
-        self._kept.append(kept)
-        return kept
-
-    def _keep_apart(self, frame: DataFrame) -> DataFrame:
-        """Make a frame now, and keep it on disk without how it was made.
-
-        Spark writes plans out whenever they change, and those of kept frames wherever they are used: where one is made
-        from the other, and used several times, that is gigabytes.
-        """
-        kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)
-        self._kept_apart.append(kept)
-        return kept
-
     # What was announced.
 
     def _read_announced(self, asked: Asked) -> Announced:
         kafka = self._settings.worker.kafka
         step = self._progress.step
         step("flush records")
-        records = self._keep(topics.flush_records(topics.read_messages(self._spark, kafka, asked.flushes)))
+        records = self._kept.keep(topics.flush_records(topics.read_messages(self._spark, kafka, asked.flushes)))
         flushes = records.where(F.col("batch_id").isNotNull())
         step("references")
-        runs = self._keep(topics.run_records(topics.read_messages(self._spark, kafka, asked.backfills)))
-        read = topics.references(topics.read_messages(self._spark, kafka, asked.references), keep=self._keep)
+        runs = self._kept.keep(topics.run_records(topics.read_messages(self._spark, kafka, asked.backfills)))
+        read = topics.references(topics.read_messages(self._spark, kafka, asked.references), keep=self._kept.keep)
         step("dead letters")
         return Announced(
             flushes=flushes,
-            lines=self._keep(topics.lines_of(flushes)),
+            lines=self._kept.keep(topics.lines_of(flushes)),
             references=read.every,
             repeated=read.repeated,
-            by_batch=self._keep(read.every.groupBy("batch_id").agg(F.count("*").alias("references"))),
-            dead=self._keep(sides.read_dead_letters(self._spark, self._settings, asked.dead_letters)),
-            runs=self._keep(backfills.newest(runs)),
+            by_batch=self._kept.keep(read.every.groupBy("batch_id").agg(F.count("*").alias("references"))),
+            dead=self._kept.keep(sides.read_dead_letters(self._spark, self._settings, asked.dead_letters)),
+            runs=self._kept.keep(backfills.newest(runs)),
             no_flushes=records.where(F.col("batch_id").isNull()),
             no_references=read.unreadable,
             no_runs=runs.where(F.col("batch_id").isNull()),
@@ -260,7 +228,7 @@ class Auditor:
             (announced.no_runs, Kind.BACKFILL_WRONG, "run record"),
         ):
             text = F.format_string(f"message %d/%d is no {name} that this code knows", *_MESSAGE_AT)
-            if self._options.is_full:
+            if self._options.window.is_everything:
                 found.append(frame.select(F.lit(kind).alias("kind"), text.alias("text")))
             elif count := frame.count():
                 self._notes.append(f"{count} messages are no {name}s that this code knows")
@@ -274,7 +242,7 @@ class Auditor:
         now_ms = time.time_ns() // 1_000_000
         if options.window.until_ms is not None and options.window.until_ms > now_ms:
             self._doubts.append("the window ends in the future")
-        if options.is_full and not options.require_caught_up:
+        if options.window.is_everything and not options.require_caught_up:
             return
         beyond = {span.tp: (max(span.next, span.window_first), span.beyond) for span in ground.spans}
         messages = topics.read_messages(self._spark, self._settings.worker.kafka, beyond)

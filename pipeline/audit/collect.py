@@ -8,7 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from pipeline.audit.lag import hour_of, lags_of
-from pipeline.audit.result import Example, Flush, FlushedRange, Hour, Ids, Kind, RecordHour, Verdict
+from pipeline.audit.result import Example, Finding, Flush, FlushedRange, Hour, Ids, Kind, RecordHour, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row
@@ -34,6 +34,29 @@ def collect_examples(
 def collect_plain_examples(findings: DataFrame, *, per_kind: int) -> dict[str, list[Example]]:
     """Take the first findings of each kind as they are."""
     return _examples_of(_first_of_each_kind(findings, per_kind))
+
+
+def count_by_kind(findings: DataFrame) -> dict[str, int]:
+    """Add up findings by kind."""
+    return {row["kind"]: row["n"] for row in findings.groupBy("kind").agg(F.sum("count").alias("n")).collect()}
+
+
+def findings_of(by_kind: dict[str, int], examples: dict[str, list[Example]]) -> list[Finding]:
+    """Give what was found, in the order of the kinds."""
+    return [
+        Finding(kind=kind, count=by_kind[kind], examples=examples.get(kind, [])) for kind in Kind if by_kind.get(kind)
+    ]
+
+
+def findings_by_hour(findings: DataFrame) -> DataFrame:
+    """Give findings of entries by date and hour: `findings`, a map from kind to count."""
+    return (
+        findings.where(F.col("date").isNotNull())
+        .groupBy(*_HOUR, "kind")
+        .agg(F.sum("count").alias("n"))
+        .groupBy(*_HOUR)
+        .agg(F.map_from_entries(F.collect_list(F.struct("kind", "n"))).alias("findings"))
+    )
 
 
 def _first_of_each_kind(findings: DataFrame, most: int) -> list[dict[str, Any]]:
@@ -102,13 +125,6 @@ def hours_of(
             _count(F.col("living") & (F.col("in_dead_letters") > 0)).alias("in_dead_letters"),
         )
     )
-    wrong = (
-        findings.where(F.col("date").isNotNull())
-        .groupBy(*_HOUR, "kind")
-        .agg(F.sum("count").alias("n"))
-        .groupBy(*_HOUR)
-        .agg(F.map_from_entries(F.collect_list(F.struct("kind", "n"))).alias("findings"))
-    )
     ranges = F.aggregate("location.ranges", F.lit(0).cast("bigint"), lambda total, span: total + span[1])
     files = in_window.groupBy(*_HOUR).agg(
         F.countDistinct("location.object").alias("files"),
@@ -122,7 +138,7 @@ def hours_of(
     clean = Verdict.COULD_NOT_TELL if has_doubts else Verdict.CLEAN
     counts = ["expected", "in_files", "in_dead_letters", "files", "bytes", "users"]
     return (
-        entries.join(wrong, on=_HOUR, how="full")
+        entries.join(findings_by_hour(findings), on=_HOUR, how="full")
         .join(files, on=_HOUR, how="full")
         .join(read, on=_HOUR, how="left")
         .join(announced, on=_HOUR, how="left")

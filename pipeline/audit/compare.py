@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 
 from pipeline.audit.frames import ENTRY_KEY
 from pipeline.audit.result import Kind
+from pipeline.audit.windows import is_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -58,7 +59,7 @@ def compare(
     # the type is needed where there is no table, too
     lists.append(F.collect_list("t").alias("t") if table is not None else F.lit(0).alias("t"))
     grouped = together.groupBy(*ENTRY_KEY).agg(F.first("s", ignorenulls=True).alias("s"), *lists)
-    in_window = _in_window(window)
+    in_window = is_of(window, F.col("s.timestamp_ms"))
     judged = grouped.join(F.broadcast(spans), on=["topic", "partition"], how="inner").where(in_window)
     has_table = table is not None
     return judged.select(
@@ -87,19 +88,6 @@ def _side(frame: DataFrame, name: str, columns: list[str]) -> DataFrame:
 def _place(name: str) -> Column:
     """Where the entry belongs; where nobody knows that, where it was found."""
     return F.coalesce(F.col(f"s.{name}"), F.when(F.col("s").isNull(), F.get("f", F.lit(0))[name])).alias(name)
-
-
-def _in_window(window: Window) -> Column:
-    """Tell whether an entry is of the window: by its record's timestamp; what the source does not have, by offset."""
-    by_offset = (F.col("offset") >= F.col("window_first")) & (F.col("offset") < F.col("window_next"))
-    by_time = F.lit(True)  # noqa: FBT003 - a value of SQL
-    if window.from_ms is not None:
-        by_time = by_time & (F.col("s.timestamp_ms") >= window.from_ms)
-    if window.until_ms is not None:
-        by_time = by_time & (F.col("s.timestamp_ms") < window.until_ms)
-    if window.from_ms is None and window.until_ms is None:
-        return F.lit(True)  # noqa: FBT003 - a value of SQL
-    return F.when(F.col("s.timestamp_ms").isNotNull(), by_time).otherwise(by_offset)
 
 
 _NAMED = "coalesce(s.living, false)"

@@ -73,7 +73,7 @@ def list_files(settings: JobSettings, location: str, window: Window) -> list[Arc
 
 
 def _is_in_window(period: Period | None, window: Window) -> bool:
-    if window.from_ms is None and window.until_ms is None:
+    if window.is_everything:
         return True
     return period is not None and period.overlaps(window.from_ms, window.until_ms)
 

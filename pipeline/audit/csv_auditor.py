@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import time
 import uuid
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, NamedTuple
-
-from pyspark import StorageLevel
-from pyspark.sql import functions as F
 
 from pipeline.audit import by_id, collect, csv_archive, csv_collect, scope, sides, topics
 from pipeline.audit.csv_source import identify
 from pipeline.audit.csv_window import find_judged
-from pipeline.audit.result import Archive, Counts, Finding, Kind, Result, Witness
+from pipeline.audit.kept import Kept
+from pipeline.audit.result import Archive, Counts, Result, Witness
 from pipeline.errors import ArchiveError
 from pipeline.kafka import Brokers
 from pipeline.progress import Progress
@@ -39,11 +36,6 @@ class CsvOptions(NamedTuple):
     window: Window
     location: str
     examples: int = 10
-
-    @property
-    def is_full(self) -> bool:
-        """Whether everything is audited, not a window."""
-        return self.window.from_ms is None and self.window.until_ms is None
 
 
 def require_ids(settings: JobSettings) -> None:
@@ -68,7 +60,7 @@ class CsvAuditor:
         self._started_at_ms = time.time_ns() // 1_000_000
         self._doubts: list[str] = []
         self._notes: list[str] = []
-        self._kept = ExitStack()
+        self._kept = Kept()
         self._progress = Progress(spark, "audit")
 
     def run(self) -> Result:
@@ -92,18 +84,18 @@ class CsvAuditor:
         messages = topics.read_messages(
             self._spark, settings.worker.kafka, {span.tp: (span.first, span.next) for span in spans}
         )
-        source = self._keep(sides.mark_window(identify(messages, settings), reach, window))
+        source = self._kept.keep(sides.mark_window(identify(messages, settings), reach, window))
         totals = csv_collect.totals_of(source)
         rules = self._rules(spans, totals)
         self._progress.count(files=len(files))
         step("rows")
-        archived = self._keep(csv_archive.read_files(self._spark, settings, files))
+        archived = self._kept.keep(csv_archive.read_files(self._spark, settings, files))
         step("comparison")
-        compared = self._keep(by_id.compare(source, archived, rules))
+        compared = self._kept.keep(by_id.compare(source, archived, rules))
         told, unread = csv_collect.findings_of(compared, archived)
-        told = self._keep(told)
+        told = self._kept.keep(told)
         self._doubts += unread
-        by_kind = {row["kind"]: row["n"] for row in told.groupBy("kind").agg(F.sum("count").alias("n")).collect()}
+        by_kind = collect.count_by_kind(told)
         examples = collect.collect_plain_examples(told, per_kind=self._options.examples)
         archive = self._archive(files, archived, compared, totals)
         ids = csv_collect.collect_ids(compared, by_kind)
@@ -111,8 +103,10 @@ class CsvAuditor:
             self._notes.append(f"{ids.repeated_in_source} unique ids are more than once in the source itself")
         step("hours")
         most = settings.pipeline.audit.hours_max
-        hours = self._keep(
-            csv_collect.hours_of(compared, told, is_whole=self._options.is_full, has_doubts=bool(self._doubts))
+        hours = self._kept.keep(
+            csv_collect.hours_of(
+                compared, told, is_whole=self._options.window.is_everything, has_doubts=bool(self._doubts)
+            )
         )
         found_hours, hours_left_out = collect.collect_hours(hours, most=most)
         record_hours = csv_collect.collect_record_hours(source, compared, most=most)
@@ -140,11 +134,7 @@ class CsvAuditor:
                 objects=archive.files,
                 object_bytes=archive.bytes,
             ),
-            findings=[
-                Finding(kind=kind, count=by_kind[kind], examples=examples.get(kind, []))
-                for kind in Kind
-                if by_kind.get(kind)
-            ],
+            findings=collect.findings_of(by_kind, examples),
             could_not_tell=self._doubts,
             notes=self._notes,
             ids=ids,
@@ -157,12 +147,6 @@ class CsvAuditor:
             archive=archive,
             durations_s=durations,
         )
-
-    def _keep(self, frame: DataFrame) -> DataFrame:
-        """Keep a frame on disk until the run ends: it is used more than once, and is made from what is far away."""
-        kept = frame.persist(StorageLevel.DISK_ONLY)
-        self._kept.callback(kept.unpersist)
-        return kept
 
     def _spans(self) -> tuple[str | None, list[Span]]:
         kafka, window = self._settings.worker.kafka, self._options.window

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
+from pipeline.audit.collect import findings_by_hour
 from pipeline.audit.findings import union
 from pipeline.audit.frames import ENTRY_KEY
+from pipeline.audit.lag import hour_of
 from pipeline.audit.result import Ids, Kind, RecordHour, Verdict
 from service.core.model import TopicPartition
 
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _HOUR = ["date", "hour"]
-_HOUR_MS = 3_600_000
 _ABOUT = ["timestamp_ms", "user", "date", "hour", "id", "object"]
 _SHOWN = 3
 
@@ -115,15 +116,8 @@ def hours_of(compared: DataFrame, findings: DataFrame, *, is_whole: bool, has_do
         .groupBy(*_HOUR)
         .agg(F.count("*").alias("expected"), _count(F.col("in_archive")).alias("in_files"))
     )
-    wrong = (
-        findings.where(F.col("date").isNotNull())
-        .groupBy(*_HOUR, "kind")
-        .agg(F.sum("count").alias("n"))
-        .groupBy(*_HOUR)
-        .agg(F.map_from_entries(F.collect_list(F.struct("kind", "n"))).alias("findings"))
-    )
     clean = Verdict.COULD_NOT_TELL if has_doubts else Verdict.CLEAN
-    return entries.join(wrong, on=_HOUR, how="full").select(
+    return entries.join(findings_by_hour(findings), on=_HOUR, how="full").select(
         *_HOUR,
         F.when(F.col("findings").isNotNull(), Verdict.FINDINGS).otherwise(clean).alias("verdict"),
         F.lit(is_whole).alias("is_whole"),
@@ -134,15 +128,14 @@ def hours_of(compared: DataFrame, findings: DataFrame, *, is_whole: bool, has_do
 
 def collect_record_hours(source: DataFrame, compared: DataFrame, *, most: int) -> list[RecordHour]:
     """Take the newest hours of record timestamps, in their order; nothing of an archive is in dead letters."""
-    begins = (F.floor(F.col("timestamp_ms") / _HOUR_MS) * _HOUR_MS).cast("bigint")
     records = (
         source.where("in_window")
-        .groupBy(begins.alias("begins_ms"))
+        .groupBy(hour_of("timestamp_ms"))
         .agg(_count(F.col("index") <= 0).alias("records"), _count(F.col("index") >= 0).alias("entries"))
     )
     found = (
         compared.where("of_window")
-        .groupBy(begins.alias("found_ms"))
+        .groupBy(hour_of("timestamp_ms").alias("found_ms"))
         .agg(
             _count(F.col("in_archive") & F.col("in_window")).alias("in_files"),
             _count(_has(Kind.MISSING)).alias("missing"),

@@ -1,11 +1,14 @@
-"""Results of past audits as JSON files in one directory, a bounded number of them."""
+"""Results of past audits as JSON files; a bounded number of them in one directory."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from pipeline.audit.result import encode
+import msgspec
+
+from pipeline.audit.result import decode, encode
+from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,3 +38,17 @@ def keep(result: Result, directory: Path, *, most: int) -> Path:
 def kept(directory: Path) -> list[Path]:
     """List the results that are kept, the oldest first."""
     return sorted(directory.glob(_NAMES))
+
+
+def read_result(file: Path) -> Result:
+    """Read a result, of the directory or from elsewhere.
+
+    Raises:
+        PipelineError: there is none in this file.
+    """
+    try:
+        return decode(file.read_bytes())
+    except OSError as error:
+        raise PipelineError(f"{file} cannot be read: {error.strerror}") from error
+    except msgspec.DecodeError as error:
+        raise PipelineError(f"{file} is no result of an audit: {error}") from error

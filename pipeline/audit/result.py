@@ -114,6 +114,11 @@ class Window(msgspec.Struct, frozen=True, kw_only=True):
     until_ms: int | None
     padding_s: float
 
+    @property
+    def is_everything(self) -> bool:
+        """Whether everything is audited, not a window."""
+        return self.from_ms is None and self.until_ms is None
+
 
 class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """One TopicPartition of the source: what there is, and which of its offsets were audited.

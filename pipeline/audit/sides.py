@@ -14,6 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.audit import executors, frames
 from pipeline.audit.topics import read_messages
+from pipeline.audit.windows import is_of
 from pipeline.columns import REFERENCE
 from pipeline.session import CATALOG
 from service.core.avro_schema import META
@@ -209,15 +210,8 @@ def of_window(source: DataFrame, reach: DataFrame, window: Window) -> DataFrame:
 
 def mark_window(source: DataFrame, reach: DataFrame, window: Window) -> DataFrame:
     """Say by `in_window` which rows `of_window` keeps."""
-    if window.from_ms is None and window.until_ms is None:
+    if window.is_everything:
         return source.withColumn("in_window", F.lit(True))  # noqa: FBT003 - a value of SQL
-    by_time = F.lit(True)  # noqa: FBT003 - a value of SQL
-    if window.from_ms is not None:
-        by_time = by_time & (F.col("timestamp_ms") >= window.from_ms)
-    if window.until_ms is not None:
-        by_time = by_time & (F.col("timestamp_ms") < window.until_ms)
-    by_offset = (F.col("offset") >= F.col("window_first")) & (F.col("offset") < F.col("window_next"))
     spans = F.broadcast(reach.select(*_TP, "window_first", "window_next"))
-    is_in = F.when(F.col("timestamp_ms").isNotNull(), by_time).otherwise(by_offset)
-    marked = source.join(spans, on=_TP, how="inner").withColumn("in_window", is_in)
+    marked = source.join(spans, on=_TP, how="inner").withColumn("in_window", is_of(window, F.col("timestamp_ms")))
     return marked.drop("window_first", "window_next")

@@ -46,7 +46,7 @@ def _place(example: Example) -> str:
 
 def window_text(window: Window) -> str:
     """Say what a window is, in UTC."""
-    if window.from_ms is None and window.until_ms is None:
+    if window.is_everything:
         return "everything"
     return f"records from {_moment(window.from_ms)} until {_moment(window.until_ms)}"
 

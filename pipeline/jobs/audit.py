@@ -19,7 +19,7 @@ from pipeline.audit.metrics import AuditMetrics
 from pipeline.audit.options import archive_of, window_of
 from pipeline.audit.result import Counts, Result, Window, Witness, encode
 from pipeline.audit.text import to_text
-from pipeline.errors import PipelineError, cause_on_executor
+from pipeline.errors import PipelineError, cause_of
 from pipeline.session import open_session
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Runs:
         try:
             return self._audit()
         except Exception as error:
-            cause = str(error) if isinstance(error, PipelineError) else cause_on_executor(error)
+            cause = cause_of(error)
             if cause is None:
                 raise
             return failed(cause, window_of(self._arguments), Witness(self._arguments.against))
@@ -86,11 +86,10 @@ class Runs:
         if location is not None:
             asked = CsvOptions(window=window, location=location, examples=given.examples)
             return CsvAuditor(self._spark, self._settings, asked).run()
-        is_full = window.from_ms is None and window.until_ms is None
         options = Options(
             window=window,
             table=given.table,
-            list_objects=is_full if given.list_objects is None else given.list_objects,
+            list_objects=window.is_everything if given.list_objects is None else given.list_objects,
             verdicts=given.verdicts,
             require_caught_up=given.require_caught_up,
             examples=given.examples,

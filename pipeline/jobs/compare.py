@@ -6,12 +6,9 @@ import argparse
 import sys
 from pathlib import Path
 
-import msgspec
-
 from pipeline.audit.comparison import compare, encode
 from pipeline.audit.comparison_text import to_text
-from pipeline.audit.result import Result, decode
-from pipeline.errors import IncomparableError
+from pipeline.audit.history import read_result
 
 
 def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,18 +22,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what both name and what only one; gives 0 they agree and are clean, 1 they name something, 2 not all told.
 
     Raises:
-        IncomparableError: a file is no result of an audit, or they are not of the same source and window.
+        PipelineError: a file is no result of an audit, or they are not of the same source and window.
     """
-    comparison = compare(_read(arguments.first), _read(arguments.second))
+    comparison = compare(read_result(arguments.first), read_result(arguments.second))
     sys.stdout.write(encode(comparison).decode() if arguments.json else to_text(comparison))
     sys.stdout.flush()
     return int(comparison.exit_code)
-
-
-def _read(file: Path) -> Result:
-    try:
-        return decode(file.read_bytes())
-    except OSError as error:
-        raise IncomparableError(f"{file} cannot be read: {error.strerror}") from error
-    except msgspec.DecodeError as error:
-        raise IncomparableError(f"{file} is no result of an audit: {error}") from error

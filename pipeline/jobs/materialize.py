@@ -159,7 +159,7 @@ class Materialize:
             weights.update(dict.fromkeys(plan_of(texts[reference.schema.fingerprint]).columns.names, reference.entries))
         wanted = union_of(plan_of(text).columns for text in texts.values())
         schema = self._table.widen(wanted, weights=weights)
-        rows = self._read(new, schema)
+        rows = read_rows(self._spark, new, schema, s3=self._worker.s3, settings=self._settings)
         entries = sum(reference.entries for reference in new)
         self._position = self._table.append(rows, base=self._position, offsets=offsets, entries=entries)
         self._progress.reach(self._behind - count_behind(offsets, self._ends))
@@ -174,21 +174,23 @@ class Materialize:
             seconds=round(time.monotonic() - begun, 3),
         )
 
-    def _read(self, references: list[Reference], schema: T.StructType) -> DataFrame:
-        """Give the rows of these references; they are read where the frame is written."""
-        shares = share_out(references, tasks=self._spark.sparkContext.defaultParallelism)
-        encoded = [[encode_for_reading(reference) for reference in share] for share in shares]
-        read = partial(
-            read_shares,
-            encoded=encoded,
-            schema=to_arrow_schema(schema),
-            s3=self._worker.s3,
-            settings=self._settings,
-        )
-        return self._spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(read, schema)
+
+def read_rows(
+    spark: SparkSession,
+    references: list[Reference],
+    schema: T.StructType,
+    *,
+    s3: S3Settings,
+    settings: MaterializeSettings,
+) -> DataFrame:
+    """Give the rows of these references; they are read where the frame is written."""
+    shares = share_out(references, tasks=spark.sparkContext.defaultParallelism)
+    encoded = [[encode_for_reading(reference) for reference in share] for share in shares]
+    read = partial(_read_shares, encoded=encoded, schema=to_arrow_schema(schema), s3=s3, settings=settings)
+    return spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(read, schema)
 
 
-def read_shares(
+def _read_shares(
     numbers: Iterable[pa.RecordBatch],
     *,
     encoded: list[list[bytes]],

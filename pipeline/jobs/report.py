@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from pipeline.report.files import read_result, write_page
+from pipeline.audit.history import read_result
+from pipeline.report.files import write_page
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
-from pipeline.audit.history import kept
-from pipeline.audit.result import Result, decode
+from pipeline.audit.history import kept, read_result
+from pipeline.audit.result import Result
 from pipeline.errors import PipelineError
 from pipeline.report.events import Log, read_log
 from pipeline.report.page import render
@@ -44,20 +42,6 @@ def write_page(
         partial.replace(file)
     except OSError as error:
         raise PipelineError(f"the page cannot be written: {error}") from error
-
-
-def read_result(file: Path) -> Result:
-    """Read a result.
-
-    Raises:
-        PipelineError: there is none in this file.
-    """
-    try:
-        return decode(file.read_bytes())
-    except OSError as error:
-        raise PipelineError(f"{file} cannot be read: {error.strerror}") from error
-    except msgspec.DecodeError as error:
-        raise PipelineError(f"{file} is no result of an audit: {error}") from error
 
 
 def _read_history(directory: Path) -> tuple[list[Result], list[str]]:

@@ -79,7 +79,7 @@ def verdict_sentence(result: Result) -> str:
 
 def window_words(window: Window) -> str:
     """Say what was asked for."""
-    if window.from_ms is None and window.until_ms is None:
+    if window.is_everything:
         return "everything that the worker answers for"
     begin = "the beginning" if window.from_ms is None else moment(window.from_ms)
     end = "the end" if window.until_ms is None else moment(window.until_ms)

@@ -3,7 +3,6 @@
 Jobs that must be killed run as processes of their own (`Lake.start`), as on a cluster.
 """
 
-import json
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from deploy.demo.options import SMALL_SPARK
 from deploy.local.processes import ServerProcess
 from deploy.pipeline_jars import ensure_pipeline_jars
 from pipeline.config import JobSettings, load_all
@@ -19,12 +19,6 @@ from pipeline.session import catalog_options, open_session
 from tests.integration.harness import Deployment
 
 _HERE = Path(__file__).parent
-_SPARK_PROPERTIES = {
-    "spark.sql.shuffle.partitions": "2",
-    # Sessions live for minutes: what the second compiler makes faster in the end takes longer than it saves. With one
-    # compiler Java reserves 48 MB for code, which Spark's generated classes fill: then the process dies.
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
-}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -64,9 +58,7 @@ def pipeline_variables(root: Path) -> dict[str, str]:
         "PIPELINE_SPARK__MASTER": "local[2]",
         "PIPELINE_SPARK__DRIVER_MEMORY": "2g",
         "PIPELINE_SPARK__JARS_DIRECTORY": str(ensure_pipeline_jars()),
-        "PIPELINE_SPARK__PROPERTIES": json.dumps(_SPARK_PROPERTIES),
-        "PIPELINE_TABLE__USER_BUCKETS": "2",
-    }
+    } | SMALL_SPARK
 
 
 def settings_of(variables: dict[str, str]) -> JobSettings:

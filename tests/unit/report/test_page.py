@@ -10,11 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from pipeline.audit.history import read_result
 from pipeline.audit.result import Archive, Counts, Example, Finding, Ids, Kind, Result, Witness, decode, encode
 from pipeline.cli import main
 from pipeline.errors import PipelineError
 from pipeline.report.events import Log, read_log
-from pipeline.report.files import read_result, write_page
+from pipeline.report.files import write_page
 from pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, render
 from pipeline.report.words import MEANINGS, seconds, size
 from tests.unit.report.reading import Page

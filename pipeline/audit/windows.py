@@ -1,0 +1,25 @@
+"""Which records are of a window."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from pipeline.audit.result import Window
+
+
+def is_of(window: Window, timestamp_ms: Column) -> Column:
+    """Tell whether a record is of the window: by its timestamp, or by `offset`, `window_first` and `window_next`."""
+    if window.is_everything:
+        return F.lit(True)  # noqa: FBT003 - a value of SQL
+    by_time = F.lit(True)  # noqa: FBT003 - a value of SQL
+    if window.from_ms is not None:
+        by_time = by_time & (timestamp_ms >= window.from_ms)
+    if window.until_ms is not None:
+        by_time = by_time & (timestamp_ms < window.until_ms)
+    by_offset = (F.col("offset") >= F.col("window_first")) & (F.col("offset") < F.col("window_next"))
+    return F.when(timestamp_ms.isNotNull(), by_time).otherwise(by_offset)
