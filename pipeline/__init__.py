@@ -3,6 +3,7 @@
     cli.py            python -m pipeline JOB
     config.py         settings of the jobs, beside those of the worker
     session.py        the Spark session; the only place with Spark options
+    python_daemon.py  the parent of Spark's Python workers
 
 The way of the data into the table:
 

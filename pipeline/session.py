@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from pipeline import python_daemon
 from pipeline.jars import find_jars
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def _properties(settings: JobSettings) -> dict[str, str]:
     return {
         "spark.driver.memory": settings.pipeline.spark.driver_memory,
         "spark.jars": _jars(settings.pipeline.spark),
+        "spark.python.daemon.module": python_daemon.__name__,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         # Without the page nobody reads what is kept for it: 1,000 plans of an audit are hundreds of MB of a driver that
@@ -51,6 +53,8 @@ def _properties(settings: JobSettings) -> dict[str, str]:
         ),
         "spark.ui.retainedTasks": "100",
         "spark.sql.maxPlanStringLength": _PLAN_CHARS,
+        # Spark keeps 100 classes of generated code; one audit has several times as many, and the next one has the same.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.sql.session.timeZone": "UTC",
         # Columns of the table are original names: `V` and `v` are two.
         "spark.sql.caseSensitive": "true",

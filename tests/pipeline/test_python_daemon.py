@@ -1,0 +1,32 @@
+"""Spark's Python workers: what their parent leaves them."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline.python_daemon import leave_out_archives
+
+
+def archives(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Give the archives that this worker looks for modules in; runs on an executor."""
+    known = [entry for entry in (*sys.path, *sys.path_importer_cache) if Path(entry).is_file()]
+    yield pa.RecordBatch.from_pylist([{"entry": entry} for entry in known], pa.schema([("entry", pa.string())]))
+
+
+def test_no_task_reads_spark_s_own_archives(spark: SparkSession) -> None:
+    """Not one of those that Spark puts before everything."""
+    assert spark.range(1).mapInArrow(archives, "entry string").collect() == []
+
+
+def test_folders_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the path, and what Python knows of them."""
+    archive = tmp_path / "one.zip"
+    archive.touch()
+    monkeypatch.setattr(sys, "path", [str(archive), str(tmp_path)])
+    monkeypatch.setattr(sys, "path_importer_cache", {str(archive): None, str(tmp_path): None})
+    leave_out_archives()
+    assert (sys.path, [*sys.path_importer_cache]) == ([str(tmp_path)], [str(tmp_path)])
