@@ -14,12 +14,22 @@ from tests.stack.real_logs import real_log_sets
 
 pytest_plugins = ("tests.stack.fixtures",)
 
+_HERE = Path(__file__).parent
+_LONG = ("pipeline", "integration", "stack")
+
 
 @pytest.fixture(autouse=True)
 def _logs_as_they_were() -> Iterator[None]:
     """Forget what a test's command has configured: it writes to that test's standard error, which is closed then."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes minutes, so that no process stands idle at the end; the order is random otherwise."""
+    order = {name: at for at, name in enumerate(_LONG)}
+    items.sort(key=lambda item: order.get(item.path.relative_to(_HERE).parts[0], len(order)))
 
 
 def pytest_report_header() -> list[str]:
