@@ -99,7 +99,7 @@ def test_columns_come_from_each_header_or_from_settings() -> None:
         (b"id,id\n1,2\n", "column 'id' is there more than once"),
         (b'"id\n', "line 1 is no header"),
         (b"\x1f\x8bnothing", "its gzip is damaged"),
-        (gzip.compress(b"id\n" + b"a\n" * 999)[:-9], "its gzip is damaged"),
+        (gzip.compress(b"id\n" + b"a\n" * 999, mtime=0)[:-9], "its gzip is damaged"),
     ],
 )
 def test_a_file_that_is_not_what_settings_say_is_told(data: bytes, says: str) -> None:
