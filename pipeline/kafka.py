@@ -120,13 +120,10 @@ class Brokers:
         """Ask for the group's committed offsets, None where there is none.
 
         Raises:
-            BrokerError: no broker answers.
+            BrokerError: no broker answers, or not for each TopicPartition.
         """
         asked = [TopicPartition(*tp) for tp in tps]
-        found = self._ask(lambda: self._consumer.committed(asked, timeout=_ANSWER_S))
-        return {
-            model.TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found
-        }
+        return self._offsets(self._ask(lambda: self._consumer.committed(asked, timeout=_ANSWER_S)))
 
     def offsets_at(
         self, tps: Iterable[model.TopicPartition], timestamp_ms: int
@@ -134,10 +131,16 @@ class Brokers:
         """Ask for the first offset with this record timestamp or a later one, None where there is none.
 
         Raises:
-            BrokerError: no broker answers.
+            BrokerError: no broker answers, or not for each TopicPartition.
         """
         asked = [TopicPartition(*tp, timestamp_ms) for tp in tps]
-        found = self._ask(lambda: self._consumer.offsets_for_times(asked, timeout=_ANSWER_S))
+        return self._offsets(self._ask(lambda: self._consumer.offsets_for_times(asked, timeout=_ANSWER_S)))
+
+    def _offsets(self, found: list[TopicPartition]) -> dict[model.TopicPartition, int | None]:
+        for one in found:
+            if one.error is not None:
+                name = f"{one.topic}-{one.partition} of {self._servers}"
+                raise BrokerError(f"the offset asked for of {name}: {one.error.str()}")
         return {
             model.TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found
         }

@@ -42,11 +42,11 @@ def gaps_and_overlaps(lines: DataFrame, spans: DataFrame) -> DataFrame:
     )
     reached = settled.groupBy(*_TP).agg(F.max("next_offset").alias("reached"))
     ends = spans.join(reached, on=_TP, how="left").withColumn("reached", F.coalesce("reached", "start"))
-    behind = ends.where((F.col("reached") != F.col("committed")) & F.col("committed").isNotNull()).select(
+    behind = ends.where(F.col("reached") < F.col("committed")).select(
         *_TP,
-        F.when(F.col("reached") < F.col("committed"), Kind.FLUSH_GAP).otherwise(Kind.FLUSH_WRONG).alias("kind"),
-        F.least("reached", "committed").alias("begin"),
-        F.greatest("reached", "committed").alias("end"),
+        F.lit(Kind.FLUSH_GAP).alias("kind"),
+        F.col("reached").alias("begin"),
+        F.col("committed").alias("end"),
         F.lit(None).cast("string").alias("batch_id"),
         F.lit(None).cast("string").alias("worker"),
         "window_first",
@@ -54,16 +54,37 @@ def gaps_and_overlaps(lines: DataFrame, spans: DataFrame) -> DataFrame:
     )
     reaches_in = (F.col("begin") < F.col("window_next")) & (F.col("end") > F.col("window_first"))
     name = F.format_string("[%d, %d)", "begin", "end")
-    text = (
-        F.when(F.col("kind") == Kind.FLUSH_GAP, F.concat(F.lit("no flush record covers "), name))
-        .when(F.col("kind") == Kind.FLUSH_OVERLAP, F.concat(F.lit("more than one flush record covers "), name))
-        .otherwise(F.concat(F.lit("flush records cover "), name, F.lit(", which is not committed")))
+    text = F.when(F.col("kind") == Kind.FLUSH_GAP, F.concat(F.lit("no flush record covers "), name)).otherwise(
+        F.concat(F.lit("more than one flush record covers "), name)
     )
     return (
         between.unionByName(behind)
         .where(reaches_in)
         .select("kind", *_TP, F.col("begin").alias("offset"), "batch_id", "worker", text.alias("text"))
     )
+
+
+def uncommitted(lines: DataFrame, spans: DataFrame) -> DataFrame:
+    """Find what flush records cover and the group has not committed: its offsets are gone, set back, or another's.
+
+    A flush record and the offsets are committed as one, so `committed_again` is never behind a line.
+    """
+    is_above = F.col("committed_again").isNull() | (F.col("next_offset") > F.col("committed_again"))
+    begin = F.greatest("first_offset", F.coalesce("committed_again", "first_offset"))
+    above = (
+        lines.join(F.broadcast(spans), on=_TP, how="inner")
+        .where(is_above)
+        .where((begin < F.col("window_next")) & (F.col("next_offset") > F.col("window_first")))
+        .groupBy(*_TP)
+        .agg(
+            F.min(begin).alias("offset"),
+            F.max("next_offset").alias("end"),
+            F.min_by("batch_id", "first_offset").alias("batch_id"),
+            F.min_by("worker", "first_offset").alias("worker"),
+        )
+    )
+    text = F.format_string("flush records cover [%d, %d), which the group has not committed", "offset", "end")
+    return above.select(F.lit(Kind.FLUSH_WRONG).alias("kind"), *_TP, "offset", "batch_id", "worker", text.alias("text"))
 
 
 def wrong_lines(lines: DataFrame, source: DataFrame, spans: DataFrame) -> DataFrame:

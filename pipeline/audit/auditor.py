@@ -123,6 +123,7 @@ class Auditor:
             findings.letter_findings(announced.dead, reach, is_full=self._options.window.is_everything),
             findings.repeated_references(announced.repeated, selected.select("reference_id")),
             accounts.gaps_and_overlaps(announced.lines, reach),
+            accounts.uncommitted(announced.lines, reach),
             accounts.wrong_lines(announced.lines, source, reach),
             accounts.wrong_totals(flushes),
             accounts.wrong_ranges(topics.sources_of(flushed), announced.lines),

@@ -138,4 +138,6 @@ SPAN = _struct(
     window_next=T.LongType(),
     committed=T.LongType(),
     start=T.LongType(),
+    answers_from=T.LongType(),
+    committed_again=T.LongType(),
 )

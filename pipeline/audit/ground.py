@@ -76,6 +76,10 @@ def find_ground(settings: JobSettings, asked: Asked, announced: Announced, *, is
         doubts += doubts_of(span, source, covered_first=first, floor=floor)
     if is_full and not has_all_flushes:
         doubts.append("the topic of flush records no longer has its beginning")
+    is_unknown = not any(span.tp in firsts for span in spans) and all(span.is_empty for span in spans)
+    if is_full and is_unknown and any(span.retained < span.end for span in spans):
+        group = settings.worker.kafka.group_id
+        doubts.append(f"nothing of the source is audited: group {group} has neither flush records nor work committed")
     starts = [span.tp for span in spans if from_beginning and span.first == span.retained and span.tp not in floors]
     return Ground(spans, starts, short, doubts)
 

@@ -25,7 +25,8 @@ class Span(NamedTuple):
     """One TopicPartition: what there is, and what of it is read and judged.
 
     [first, next) is read; [window_first, window_next) begins at the first record of the window and ends at the first
-    behind it. `beyond` is up to where records of the window may stand that are not committed.
+    behind it. `beyond` is up to where records of the window may stand that are not committed. What the audit answers
+    for begins at `answers_from`; `committed_again` is what was committed when all announcements had been asked for.
     """
 
     tp: TopicPartition
@@ -37,6 +38,8 @@ class Span(NamedTuple):
     window_first: int
     window_next: int
     beyond: int
+    answers_from: int = 0
+    committed_again: int | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -45,7 +48,7 @@ class Span(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What brokers say about one TopicPartition of the source."""
+    """What brokers say about one TopicPartition of the source; of `committed_again`, see `Span`."""
 
     tp: TopicPartition
     ends: Ends
@@ -54,6 +57,7 @@ class Source(NamedTuple):
     window_first: int
     window_next: int
     read_next: int
+    committed_again: int | None = None
 
 
 class Asked(NamedTuple):
@@ -74,6 +78,8 @@ class Asked(NamedTuple):
 
 def ask_all(brokers: Brokers, kafka: KafkaSettings, window: Window, *, settle_s: float) -> Asked:
     """Ask for the committed offsets first, then for what was announced: so nothing committed is not announced yet.
+
+    And once more after that: so nothing announced is not committed, unless something is wrong.
 
     Blocks for seconds, for `settle_s` where a transaction stays open.
 
@@ -102,8 +108,9 @@ def ask_all(brokers: Brokers, kafka: KafkaSettings, window: Window, *, settle_s:
     # What a backfill announces is not covered by the offsets that the group has committed: it may come in between.
     if settled(of_backfills) != backfills:
         doubts.append("a backfill was publishing while the audit asked what there is: audit again")
+    again = brokers.committed(tps)
     return Asked(
-        sources=ask(brokers, tps, window, committed),
+        sources=[one._replace(committed_again=again[one.tp]) for one in ask(brokers, tps, window, committed)],
         references=references,
         flushes=flushes,
         dead_letters=dead_letters,
@@ -159,6 +166,8 @@ def span_of(source: Source, *, covered_first: int | None, floor: int | None) -> 
         window_first=max(begin, source.window_first),
         window_next=source.window_next,
         beyond=source.read_next,
+        answers_from=begin,
+        committed_again=source.committed_again,
     )
 
 

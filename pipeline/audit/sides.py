@@ -43,7 +43,10 @@ _LISTED = T.StructType(
 def reach_of(spark: SparkSession, spans: Iterable[Span], starts: Mapping[TopicPartition, int]) -> DataFrame:
     """Give spans as a frame; `starts` are the first records that flush records must begin at, where that is known."""
     rows = [
-        (*span.tp, span.first, span.next, span.window_first, span.window_next, span.committed, starts.get(span.tp))
+        (
+            *(*span.tp, span.first, span.next, span.window_first, span.window_next),
+            *(span.committed, starts.get(span.tp), span.answers_from, span.committed_again),
+        )
         for span in spans
     ]
     return spark.createDataFrame(rows, frames.SPAN)

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median_low
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -219,3 +220,43 @@ def test_the_table_too_is_clean_until_it_is_tampered_with(deployment: Deployment
             (Kind.TABLE_UNEXPECTED, (*place_of(5)[:2], 7)): 1,
         }
     )
+
+
+def commit_as(group: str, deployment: Deployment, offsets: dict[int, int]) -> None:
+    """Let a group have these offsets of the source's partitions, and none of the others."""
+    consumer = Consumer(
+        {"bootstrap.servers": deployment.kafka.bootstrap_servers, "group.id": group, "enable.auto.commit": False}
+    )
+    try:
+        consumer.commit(
+            offsets=[TopicPartition(deployment.source, number, offset) for number, offset in offsets.items()],
+            asynchronous=False,
+        )
+    finally:
+        consumer.close()
+
+
+def test_what_is_announced_and_not_committed_is_named(
+    deployment: Deployment, lake_of: Callable[..., Lake], names: Names
+) -> None:
+    """A group set back to where a flush ends, with nothing committed of one partition; and one that nobody knows."""
+    group, back, end = names.group("back"), RECORDS // PARTITIONS // 2, RECORDS // PARTITIONS
+    commit_as(group, deployment, {0: back, 2: end})
+    result = run(lake_of(deployment, LOGP_KAFKA__GROUP_ID=group))
+    assert found(result) == Counter({(Kind.FLUSH_WRONG, (0, back)): 1, (Kind.FLUSH_WRONG, (1, 0)): 1})
+    assert {example.text for one in result.findings for example in one.examples} == {
+        f"flush records cover [{first}, {end}), which the group has not committed" for first in (0, back)
+    }
+    assert [(one.first_offset, one.next_offset) for one in result.coverage] == [(0, back), (0, 0), (0, end)]
+    assert (result.exit_code, result.could_not_tell) == (ExitCode.FINDINGS, [])
+
+    group = names.group("nobody")
+    empty = {
+        f"LOGP_KAFKA__{name}_TOPIC": deployment.kafka.create_topic(names.topic(f"no-{name.lower()}"))
+        for name in ("REFERENCES", "FLUSHES", "DEAD_LETTERS")
+    }
+    result = run(lake_of(deployment, LOGP_KAFKA__GROUP_ID=group, **empty))
+    assert (result.exit_code, found(result)) == (ExitCode.COULD_NOT_TELL, Counter())
+    assert result.could_not_tell == [
+        f"nothing of the source is audited: group {group} has neither flush records nor work committed"
+    ]
