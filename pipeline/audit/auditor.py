@@ -19,6 +19,7 @@ from pipeline.audit.kept import Kept
 from pipeline.audit.result import Counts, Ids, Kind, Result
 from pipeline.audit.retired import ReferenceReader, find_position
 from pipeline.audit.verdicts import write_verdicts
+from pipeline.audit.windows import reach_last
 from pipeline.errors import TableError
 from pipeline.kafka import Brokers
 from pipeline.progress import Progress
@@ -81,6 +82,8 @@ class Auditor:
         with Brokers(self._settings.worker.kafka) as brokers:
             asked = scope.ask_all(brokers, self._settings.worker.kafka, window, settle_s=self._audit.settle_s)
             cluster_id = brokers.cluster_id()
+        reached = reach_last(self._spark, self._settings.worker.kafka, asked.sources, window)
+        asked = asked._replace(sources=reached)
         self._doubts += asked.doubts
         announced = self._read_announced(asked)
         ground = find_ground(self._settings, asked, announced, is_full=self._options.window.is_everything)

@@ -15,6 +15,7 @@ from pipeline.audit.csv_source import identify
 from pipeline.audit.csv_window import find_judged
 from pipeline.audit.kept import Kept
 from pipeline.audit.result import Archive, Counts, Result, Witness
+from pipeline.audit.windows import reach_last
 from pipeline.errors import ArchiveError
 from pipeline.kafka import Brokers
 from pipeline.progress import Progress
@@ -154,6 +155,7 @@ class CsvAuditor:
             tps = [tp for topic in kafka.source_topics for tp in brokers.topic_partitions(topic)]
             sources = scope.ask(brokers, tps, window, dict.fromkeys(tps))
             cluster_id = brokers.cluster_id()
+        sources = reach_last(self._spark, kafka, sources, window)
         return cluster_id, [scope.whole_span_of(one) for one in sources]
 
     def _rules(self, spans: list[Span], totals: dict[TopicPartition, Totals]) -> by_id.Rules:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pipeline.audit.result import Coverage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from pipeline.audit.result import Window
     from pipeline.kafka import Brokers, Ends
@@ -134,6 +134,8 @@ def ask(
         # None: no record so late, whatever bound was asked for
         return {tp: ends[tp].next if offset is None else max(offset, ends[tp].first) for tp, offset in found.items()}
 
+    # At `from` nothing is left out: what is before the first record as late as that is older. At `until` a record whose
+    # clock goes ahead may come long before the last one of the window: see `reaching_to`.
     firsts = {tp: ends[tp].first for tp in tps}
     nexts = {tp: ends[tp].next for tp in tps}
     padded_from = None if window.from_ms is None else window.from_ms - padding_ms
@@ -143,6 +145,22 @@ def ask(
     return [
         Source(tp, ends[tp], committed[tp], read_first[tp], window_first[tp], window_next[tp], read_next[tp])
         for tp in tps
+    ]
+
+
+def behind(sources: Iterable[Source]) -> OffsetRanges:
+    """Give where records of a window may stand behind the end that brokers have found for it."""
+    return {one.tp: (one.window_next, one.ends.next) for one in sources if one.window_next < one.ends.next}
+
+
+def reaching_to(sources: Iterable[Source], last: Mapping[TopicPartition, int]) -> list[Source]:
+    """Let each window end behind its `last` record, where it ended before."""
+    return [
+        one._replace(
+            window_next=max(one.window_next, last.get(one.tp, -1) + 1),
+            read_next=max(one.read_next, last.get(one.tp, -1) + 1),
+        )
+        for one in sources
     ]
 
 

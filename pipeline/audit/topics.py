@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.kafka import spark_options
+from service.core.model import TopicPartition
 from service.core.reference import FORMAT_VERSION
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from service.config import KafkaSettings
-    from service.core.model import TopicPartition
 
 # Records that one task reads, about: judging them takes some seconds.
 _RECORDS_PER_TASK = 200_000
@@ -87,6 +87,41 @@ def read_messages(
     ranges = {tp: span for tp, span in ranges.items() if span[0] < span[1]}
     if not ranges:
         return spark.createDataFrame([], _MESSAGE)
+    messages = _load(spark, settings, ranges, has_headers=True)
+    return messages.select("key", "value", "topic", "partition", "offset", _timestamp_ms(), "headers")
+
+
+def last_offsets(
+    spark: SparkSession,
+    settings: KafkaSettings,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    *,
+    from_ms: int | None,
+    until_ms: int,
+) -> dict[TopicPartition, int]:
+    """Find the last committed record with a timestamp from `from_ms` to before `until_ms` in each of these ranges.
+
+    Brokers find the first record as late as a moment, and one clock that goes ahead is the first for all behind it.
+    Blocks for as long as reading the ranges takes; TopicPartitions without such a record are absent.
+    """
+    ranges = {tp: span for tp, span in ranges.items() if span[0] < span[1]}
+    if not ranges:
+        return {}
+    messages = _load(spark, settings, ranges, has_headers=False)
+    times = messages.select("topic", "partition", "offset", _timestamp_ms()).where(F.col("timestamp_ms") < until_ms)
+    if from_ms is not None:
+        times = times.where(F.col("timestamp_ms") >= from_ms)
+    rows = times.groupBy("topic", "partition").agg(F.max("offset").alias("last")).collect()
+    return {TopicPartition(row["topic"], row["partition"]): row["last"] for row in rows}
+
+
+def _load(
+    spark: SparkSession,
+    settings: KafkaSettings,
+    ranges: Mapping[TopicPartition, tuple[int, int]],
+    *,
+    has_headers: bool,
+) -> DataFrame:
     topics: dict[str, list[int]] = {}
     firsts: dict[str, dict[str, int]] = {}
     nexts: dict[str, dict[str, int]] = {}
@@ -103,19 +138,14 @@ def read_messages(
         .option("assign", json.dumps(topics))
         .option("startingOffsets", json.dumps(firsts))
         .option("endingOffsets", json.dumps(nexts))
-        .option("includeHeaders", "true")
+        .option("includeHeaders", str(has_headers).lower())
         .option("minPartitions", max(len(ranges), records // _RECORDS_PER_TASK))
         .load()
-        .select(
-            "key",
-            "value",
-            "topic",
-            "partition",
-            "offset",
-            F.when(F.col("timestampType") != _NO_TIMESTAMP, F.unix_millis("timestamp")).alias("timestamp_ms"),
-            "headers",
-        )
     )
+
+
+def _timestamp_ms() -> Column:
+    return F.when(F.col("timestampType") != _NO_TIMESTAMP, F.unix_millis("timestamp")).alias("timestamp_ms")
 
 
 def flush_records(messages: DataFrame) -> DataFrame:

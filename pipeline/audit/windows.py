@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pipeline.audit import scope, topics
+
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, SparkSession
 
     from pipeline.audit.result import Window
+    from pipeline.audit.scope import Source
+    from service.config import KafkaSettings
 
 
 def is_of(window: Window, timestamp_ms: Column) -> Column:
@@ -23,3 +27,12 @@ def is_of(window: Window, timestamp_ms: Column) -> Column:
         by_time = by_time & (timestamp_ms < window.until_ms)
     by_offset = (F.col("offset") >= F.col("window_first")) & (F.col("offset") < F.col("window_next"))
     return F.when(timestamp_ms.isNotNull(), by_time).otherwise(by_offset)
+
+
+def reach_last(spark: SparkSession, kafka: KafkaSettings, sources: list[Source], window: Window) -> list[Source]:
+    """Move the ends of a window behind its last records; blocks for reading all that is behind its `until`."""
+    if window.until_ms is None:
+        return sources
+    behind = scope.behind(sources)
+    last = topics.last_offsets(spark, kafka, behind, from_ms=window.from_ms, until_ms=window.until_ms)
+    return scope.reaching_to(sources, last)

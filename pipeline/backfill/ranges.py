@@ -6,6 +6,7 @@ Above it a worker may be at work; below it no worker will ever be again.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 Ranges = dict[TopicPartition, range]
 """Offsets to look at; no range is empty."""
 
+LastOf = Callable[[dict[TopicPartition, tuple[int, int]], int | None, int], dict[TopicPartition, int]]
+"""Looks in [first, next) for the last record with a timestamp from the first up to before the second moment."""
+
 _offsets_decoder = msgspec.json.Decoder(dict[str, dict[int, tuple[int, int]]])
 
 
@@ -39,10 +43,11 @@ class Wanted(NamedTuple):
         return self == Wanted()
 
 
-def resolve(settings: KafkaSettings, wanted: Wanted) -> Ranges:
+def resolve(settings: KafkaSettings, wanted: Wanted, last_of: LastOf) -> Ranges:
     """Give the offsets that are meant.
 
-    A range of time ends at the committed offsets at the latest; a range of offsets that goes beyond is refused.
+    A range of time ends at the committed offsets at the latest; a range of offsets that goes beyond is refused. Its
+    end is behind its last record, though one before it has a later timestamp: blocks until `last_of` has looked.
 
     Raises:
         RangeError: the offsets are not the group's, not there any more, or not of a source topic.
@@ -57,12 +62,17 @@ def resolve(settings: KafkaSettings, wanted: Wanted) -> Ranges:
             return wanted.offsets
         starts = _at(brokers, tps, wanted.from_ms)
         stops = _at(brokers, tps, wanted.until_ms)
-        found = {}
+        found, behind = {}, {}
         for tp in tps:
             ends, reached = brokers.ends(tp), committed[tp]
             start, stop = starts.get(tp), stops.get(tp)
             first = ends.first if wanted.from_ms is None else ends.next if start is None else start
             found[tp] = range(max(first, ends.first), min(ends.next if stop is None else stop, reached or 0))
+            if stop is not None and reached is not None:
+                behind[tp] = (max(stop, ends.first), min(ends.next, reached))
+    if wanted.until_ms is not None:
+        for tp, last in last_of(behind, wanted.from_ms, wanted.until_ms).items():
+            found[tp] = range(found[tp].start, last + 1)
     return {tp: span for tp, span in found.items() if span}
 
 

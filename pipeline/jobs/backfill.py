@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from pyspark.sql import functions as F
 
+from pipeline.audit.topics import last_offsets
 from pipeline.backfill.held import by_record, held_by_dead_letters, held_by_references, read_topics, settled_ends
 from pipeline.backfill.outbox import Outbox, Run, find_outbox, write_outbox
 from pipeline.backfill.publish import Publication, Published
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.config import JobSettings
+    from service.core.model import TopicPartition
 
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -149,7 +151,7 @@ class Backfill:
                 f"run {self.run_id} has no list of messages yet: say which range, by --from, --until or --offsets"
             )
         kafka, forgotten = self._worker.kafka, self._backfill.assume_forgotten_unheld
-        ranges = resolve(kafka, wanted)
+        ranges = resolve(kafka, wanted, self._last_offsets)
         self._log.info("backfill_started", offsets=format_offsets(ranges))
         return Run(
             run_id=self.run_id,
@@ -188,6 +190,13 @@ class Backfill:
     def _write_outbox(self, run: Run, parts: list[tuple[str, int, str]]) -> Outbox:
         s3 = self._worker.s3
         return write_outbox(self._objects, s3.bucket, s3.prefix, run, parts)
+
+    def _last_offsets(
+        self, ranges: dict[TopicPartition, tuple[int, int]], from_ms: int | None, until_ms: int
+    ) -> dict[TopicPartition, int]:
+        if not any(first < end for first, end in ranges.values()):
+            return {}
+        return last_offsets(self._session(), self._worker.kafka, ranges, from_ms=from_ms, until_ms=until_ms)
 
     def _session(self) -> SparkSession:
         if self._spark is None:

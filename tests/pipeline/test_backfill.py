@@ -8,6 +8,7 @@ is the deployment's. Each point of the kill matrix is tried once; LOGP_TEST_REPE
 import json
 import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -19,11 +20,13 @@ from pipeline.backfill.ranges import Wanted, parse_offsets
 from pipeline.errors import OvertakenError, RangeError
 from pipeline.jobs.backfill import Backfill
 from service.core.dead_letter import parse_headers
+from service.core.model import TopicPartition
 from service.core.reference import Reference, decode_reference
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.backfill_driver import POINTS
 from tests.pipeline.conftest import Lake
+from tests.pipeline.groups import commit
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -158,6 +161,24 @@ def test_range_beyond_the_committed_offset_is_refused(
     offsets = json.dumps({worked.deployment.source: {"0": [0, 100_000]}})
     with pytest.raises(RangeError, match="beyond what the group has committed"):
         hole.backfill("beyond").run(Wanted(offsets=parse_offsets(offsets)))
+
+
+def test_range_of_time_reaches_to_its_last_record(
+    worked: Worked, kafka: KafkaHelper, names: Names, lake_of: Callable[..., Lake]
+) -> None:
+    """A record amid the range has a timestamp far ahead; what is not committed is not taken all the same."""
+    source, group, minute_ms = kafka.create_topic(names.topic("minutes"), partitions=2), names.group("minutes"), 60_000
+    t0_ms = (int(time.time()) - 5 * 3600) * 1000
+    for partition in range(2):
+        minutes = [40 if number == 12 else number for number in range(30)]
+        some = [ToProduce(value=b"{}", partition=partition, timestamp_ms=t0_ms + at * minute_ms) for at in minutes]
+        kafka.produce(source, some)
+    commit(kafka, group, source, {0: 30, 1: 15})
+    settings = {"LOGP_KAFKA__SOURCE_TOPICS": json.dumps([source]), "LOGP_KAFKA__GROUP_ID": group}
+    lake = lake_of(worked.deployment, **settings)
+    wanted = Wanted(from_ms=t0_ms + 10 * minute_ms, until_ms=t0_ms + 20 * minute_ms)
+    run = Backfill(lake.settings, "minutes", spark=lake.spark)._begin(wanted)
+    assert run.ranges == {TopicPartition(source, 0): range(10, 20), TopicPartition(source, 1): range(10, 15)}
 
 
 def test_other_run_over_the_same_range_stops(worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
