@@ -49,11 +49,14 @@ def findings_of(by_kind: dict[str, int], examples: dict[str, list[Example]]) -> 
 
 
 def findings_by_hour(findings: DataFrame) -> DataFrame:
-    """Give findings of entries by date and hour: `findings`, a map from kind to count."""
+    """Give findings of entries by date and hour: `findings`, a map from kind to count.
+
+    A finding of several hours counts in each of them, so one with count 0 (it is counted in another) counts here.
+    """
     return (
         findings.where(F.col("date").isNotNull())
         .groupBy(*_HOUR, "kind")
-        .agg(F.sum("count").alias("n"))
+        .agg(F.sum(F.greatest("count", F.lit(1))).alias("n"))
         .groupBy(*_HOUR)
         .agg(F.map_from_entries(F.collect_list(F.struct("kind", "n"))).alias("findings"))
     )
@@ -62,7 +65,7 @@ def findings_by_hour(findings: DataFrame) -> DataFrame:
 def _first_of_each_kind(findings: DataFrame, most: int) -> list[dict[str, Any]]:
     order = [F.col(name).asc_nulls_last() for name in ("topic", "partition", "offset", "index", "reference_id", "text")]
     nth = F.row_number().over(Window.partitionBy("kind").orderBy(*order))
-    chosen = findings.withColumn("nth", nth).where(F.col("nth") <= most)
+    chosen = findings.where(F.col("count") > 0).withColumn("nth", nth).where(F.col("nth") <= most)
     return [row.asDict() for row in chosen.orderBy("kind", "nth").drop("nth").collect()]
 
 
@@ -230,9 +233,11 @@ def _flush(row: Row) -> Flush:
 
 
 def collect_ids(compared: DataFrame) -> Ids:
-    """Compare unique ids by how often they occur, whatever their positions."""
+    """Compare unique ids by how often they occur, whatever their positions; who is only in a dead letter has no row."""
     zero, one = F.lit(0).alias("f"), F.lit(1)
-    expected = compared.where(F.col("living") & F.col("id").isNotNull()).select("id", one.alias("s"), zero)
+    is_dead = (F.col("in_files") == 0) & (F.col("in_dead_letters") > 0)
+    living = compared.where(F.col("living") & F.col("id").isNotNull() & ~is_dead)
+    expected = living.select("id", one.alias("s"), zero)
     found = compared.select(F.explode("row_ids").alias("id")).where(F.col("id").isNotNull())
     both = expected.unionByName(found.select("id", F.lit(0).alias("s"), one.alias("f")))
     by_id = both.groupBy("id").agg(F.sum("s").alias("s"), F.sum("f").alias("f"))

@@ -102,16 +102,9 @@ class _FileReader:
         grouped = [(address, list(group)) for address, group in groupby(decoded, key=_address)]
         fetched = self._objects.fetch_ahead(address for address, _ in grouped)
         for (_, references), stored in zip(grouped, fetched, strict=True):
-            told: set[tuple[str, str]] = set()
             for reference in references:
                 is_taken = {"taken": reference.reference_id in taken}
-                for row in self._read_reference(reference, stored, is_taken):
-                    # what is wrong with an object is said once, however many references it has
-                    said = row.get("kind", ""), row.get("text", "")
-                    if said in told and said[0].startswith("object"):
-                        row |= {"kind": None, "text": None}
-                    told.add(said)
-                    yield row
+                yield from self._read_reference(reference, stored, is_taken)
 
     def _read_reference(
         self, reference: Reference, stored: Stored | ObjectError | None, is_taken: Row

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from pipeline.audit.frames import ENTRY_KEY, FINDING
@@ -64,12 +65,27 @@ def entry_findings(compared: DataFrame, rows: DataFrame, references: DataFrame) 
 
 
 def row_findings(rows: DataFrame, references: DataFrame) -> DataFrame:
-    """Give the findings of these references and their objects."""
+    """Give the findings of these references and their objects.
+
+    What is wrong with an object is said once, however many references it has, and once more, with count 0, for each
+    further hour of theirs: who counts by hour counts it there.
+    """
     said = rows.where(F.col("kind").isNotNull() & F.col("reference_id").isNotNull()).select(
         "kind", "reference_id", "user", "date", "hour", "text"
     )
     about = references.select("reference_id", F.col("location.object").alias("object"), "batch_id", "worker")
-    return said.join(about, on="reference_id", how="inner")
+    told = said.join(about, on="reference_id", how="inner")
+    is_of_object = F.col("kind").startswith("object")
+    what = ["kind", "object", "text"]
+    in_hour, anywhere = (Window.partitionBy(*some).orderBy("reference_id") for some in ([*what, "date", "hour"], what))
+    of_objects = (
+        told.where(is_of_object)
+        .withColumns({"nth": F.row_number().over(in_hour), "count": F.row_number().over(anywhere)})
+        .where(F.col("nth") == 1)
+        .withColumn("count", F.when(F.col("count") == 1, 1).otherwise(0))
+        .drop("nth")
+    )
+    return told.where(~is_of_object).withColumn("count", F.lit(1)).unionByName(of_objects)
 
 
 def letter_findings(dead: DataFrame, reach: DataFrame, *, is_full: bool) -> DataFrame:
