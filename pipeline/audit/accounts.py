@@ -12,6 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from pipeline.audit.result import Kind
+from pipeline.audit.topics import sources_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -213,6 +214,35 @@ def wrong_ranges(sources: DataFrame, lines: DataFrame) -> DataFrame:
         differing_ranges(both.where(F.col("has_flush")), record="flush record")
         .unionByName(strays.select(*_OF_REFERENCE))
         .select(F.lit(Kind.REFERENCE_WRONG).alias("kind"), *_OF_REFERENCE)
+    )
+
+
+def stray_references(references: DataFrame, chosen: DataFrame, lines: DataFrame, spans: DataFrame) -> DataFrame:
+    """Find references of which an audit of everything reads nothing, though it has no reason to leave them out.
+
+    Reasons are: they are older than what it answers for, or of a flush that the group had not committed when it began.
+    """
+    begin, end = F.least("first_offset", "min_offset"), F.greatest("next_offset", F.col("max_offset") + 1)
+    is_old = end <= F.col("answers_from")
+    is_new = (begin >= F.coalesce("committed", F.lit(0))) & (end <= F.col("committed_again"))
+    spans = F.broadcast(spans.select(*_TP, "committed", "answers_from", "committed_again"))
+    is_later = F.col("committed").isNull() | (F.col("next_offset") > F.col("committed"))
+    later = lines.join(spans, on=_TP, how="inner").where(is_later).select("batch_id")
+    unread = references.join(chosen.select("reference_id"), on="reference_id", how="left_anti").join(
+        later, on="batch_id", how="left_anti"
+    )
+    explained = (
+        sources_of(unread)
+        .join(spans, on=_TP, how="left")
+        .groupBy("reference_id")
+        .agg(F.bool_and(F.coalesce(is_old | is_new, F.lit(False))).alias("is_explained"))  # noqa: FBT003
+        .where("is_explained")
+    )
+    return unread.join(explained, on="reference_id", how="left_anti").select(
+        F.lit(Kind.REFERENCE_WRONG).alias("kind"),
+        *("batch_id", "worker", "reference_id", "user", "date", "hour"),
+        F.col("location.object").alias("object"),
+        F.lit("its sources are nowhere in what is audited").alias("text"),
     )
 
 

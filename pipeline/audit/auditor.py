@@ -131,6 +131,7 @@ class Auditor:
             accounts.wrong_totals(flushes),
             accounts.wrong_ranges(topics.sources_of(flushed), announced.lines),
             *counted.findings,
+            *self._stray_references(announced, chosen, reach),
             *self._unreadable(announced),
         ]
         listed = None
@@ -237,6 +238,12 @@ class Auditor:
             elif count := frame.count():
                 self._notes.append(f"{count} messages are no {name}s that this code knows")
         return found
+
+    def _stray_references(self, announced: Announced, chosen: DataFrame, reach: DataFrame) -> list[DataFrame]:
+        """Say of which references nothing was read: of full audits, since windows leave out others for good reasons."""
+        if not self._options.window.is_everything:
+            return []
+        return [accounts.stray_references(announced.references, chosen, announced.lines, reach)]
 
     # What cannot be told.
 

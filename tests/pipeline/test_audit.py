@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import median_low
 
 import pytest
+from msgspec.structs import replace
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -41,6 +42,7 @@ WINDOW = (90, 195)
 # Its producer's clock goes ahead by hours: by timestamp it is of the last hour, though it stands amid the window, in
 # the TopicPartition whose last record of the window is lost.
 AHEAD = 149
+OFFSETS = ("first_offset", "next_offset", "min_offset", "max_offset")
 
 
 def records() -> Iterator[ToProduce]:
@@ -235,16 +237,41 @@ def test_the_table_too_is_clean_until_it_is_tampered_with(deployment: Deployment
     )
 
 
+def with_strays(world: Delivered, sourceless: str, elsewhere: str, unwritten: str) -> Delivered:
+    """Announce an object again in references of a batch that nobody has flushed, each with other sources."""
+    one = next(iter(world.references.values()))
+    source = one.sources[0]
+    beyond = {name: getattr(source, name) + 10_000 for name in OFFSETS}
+    for reference_id, sources in {
+        sourceless: (),
+        elsewhere: (replace(source, topic="another"),),
+        unwritten: (replace(source, **beyond),),
+    }.items():
+        world.again.append(replace(one, reference_id=reference_id, batch_id="of nobody", sources=sources))
+    return world
+
+
 def test_what_is_announced_and_not_committed_is_named(
     deployment: Deployment, lake_of: Callable[..., Lake], names: Names
 ) -> None:
-    """A group set back to where a flush ends, with nothing committed of one partition; and one that nobody knows."""
+    """A group set back to where a flush ends, with nothing committed of one partition; and one that nobody knows.
+
+    Beside it references of no batch, whose sources are none, of another topic, or not yet written.
+    """
     group, back, end = names.group("back"), RECORDS // PARTITIONS // 2, RECORDS // PARTITIONS
     commit(deployment.kafka, group, deployment.source, {0: back, 2: end})
-    result = run(lake_of(deployment, LOGP_KAFKA__GROUP_ID=group))
-    assert found(result) == Counter({(Kind.FLUSH_WRONG, (0, back)): 1, (Kind.FLUSH_WRONG, (1, 0)): 1})
+    world = Delivered(deployment)
+    strays = ["without sources", "elsewhere", "not written"]
+    result = run(lake_of(deployment, **with_strays(world, *strays).publish(names), LOGP_KAFKA__GROUP_ID=group))
+    assert found(result) == Counter(
+        {
+            **{(Kind.FLUSH_WRONG, place): 1 for place in ((0, back), (1, 0))},
+            **{(Kind.REFERENCE_WRONG, (stray,)): 1 for stray in strays},
+        }
+    )
     assert {example.text for one in result.findings for example in one.examples} == {
-        f"flush records cover [{first}, {end}), which the group has not committed" for first in (0, back)
+        *(f"flush records cover [{first}, {end}), which the group has not committed" for first in (0, back)),
+        "its sources are nowhere in what is audited",
     }
     assert [(one.first_offset, one.next_offset) for one in result.coverage] == [(0, back), (0, 0), (0, end)]
     assert (result.exit_code, result.could_not_tell) == (ExitCode.FINDINGS, [])
