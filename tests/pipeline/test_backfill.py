@@ -17,8 +17,9 @@ import pytest
 
 from deploy.local.processes import ServerProcess
 from pipeline.backfill.ranges import Wanted, parse_offsets
-from pipeline.errors import OvertakenError, RangeError
+from pipeline.errors import BrokerError, OvertakenError, RangeError
 from pipeline.jobs.backfill import Backfill
+from pipeline.kafka import Brokers
 from service.core.dead_letter import parse_headers
 from service.core.model import TopicPartition
 from service.core.reference import Reference, decode_reference
@@ -166,7 +167,10 @@ def test_range_beyond_the_committed_offset_is_refused(
 def test_range_of_time_reaches_to_its_last_record(
     worked: Worked, kafka: KafkaHelper, names: Names, lake_of: Callable[..., Lake]
 ) -> None:
-    """A record amid the range has a timestamp far ahead; what is not committed is not taken all the same."""
+    """A record amid the range has a timestamp far ahead; what is not committed is not taken all the same.
+
+    A partition of which brokers do not say its offset is an error, not one without records.
+    """
     source, group, minute_ms = kafka.create_topic(names.topic("minutes"), partitions=2), names.group("minutes"), 60_000
     t0_ms = (int(time.time()) - 5 * 3600) * 1000
     for partition in range(2):
@@ -179,6 +183,8 @@ def test_range_of_time_reaches_to_its_last_record(
     wanted = Wanted(from_ms=t0_ms + 10 * minute_ms, until_ms=t0_ms + 20 * minute_ms)
     run = Backfill(lake.settings, "minutes", spark=lake.spark)._begin(wanted)
     assert run.ranges == {TopicPartition(source, 0): range(10, 20), TopicPartition(source, 1): range(10, 15)}
+    with Brokers(lake.settings.worker.kafka) as brokers, pytest.raises(BrokerError, match=f"{source}-7"):
+        brokers.offsets_at([TopicPartition(source, 0), TopicPartition(source, 7)], t0_ms)
 
 
 def test_other_run_over_the_same_range_stops(worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
