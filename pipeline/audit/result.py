@@ -124,7 +124,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """One TopicPartition of the source: what there is, and which of its offsets were audited.
 
     Everything in [first_offset, next_offset) was compared; with a window it is the window with its padding, and
-    [window_first_offset, window_next_offset) are the offsets from its first record on to the first after it.
+    [window_first_offset, window_next_offset) are the offsets from its first record on to behind its last one.
     `retained_offset` is the first that Kafka still has, `end_offset` the end of what is committed there,
     `committed_offset` the group's (None: none). records and entries are those in the window.
     """

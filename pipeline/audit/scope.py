@@ -24,9 +24,10 @@ OffsetRanges = dict["TopicPartition", tuple[int, int]]
 class Span(NamedTuple):
     """One TopicPartition: what there is, and what of it is read and judged.
 
-    [first, next) is read; [window_first, window_next) begins at the first record of the window or after it, and ends
-    behind its last one. `beyond` is up to where records of the window may stand that are not committed. What the audit answers
-    for begins at `answers_from`; `committed_again` is what was committed when all announcements had been asked for.
+    [first, next) is read; [window_first, window_next) begins at the first record of the window and ends behind its
+    last one, or further on. `beyond` is up to where records of the window may stand that are not committed. What the
+    audit answers for begins at `answers_from`; `committed_again` is what was committed when all announcements had been
+    asked for.
     """
 
     tp: TopicPartition
