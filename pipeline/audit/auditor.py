@@ -20,13 +20,14 @@ from pipeline.audit.result import Counts, Ids, Kind, Result
 from pipeline.audit.retired import ReferenceReader, find_position
 from pipeline.audit.verdicts import write_verdicts
 from pipeline.audit.windows import reach_last
+from pipeline.backfill.outbox import outboxes_prefix
 from pipeline.errors import TableError
 from pipeline.kafka import Brokers
 from pipeline.progress import Progress
 from service.core.model import TopicPartition
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from pipeline.audit.result import Window
     from pipeline.audit.scope import Asked
@@ -138,6 +139,8 @@ class Auditor:
         if self._options.list_objects:
             step("listing")
             listed = self._kept.keep(self._list_objects(announced, found))
+            if count := listed.where(self._is_outbox()).count():
+                self._notes.append(f"{count} objects are what backfills keep of their runs")
         step("findings")
         told = self._kept.keep_apart(findings.union(found))
         by_kind = collect.count_by_kind(told)
@@ -298,12 +301,17 @@ class Auditor:
         )
         before_ms = self._started_at_ms - round(self._audit.unreferenced_age_s * 1000)
         listed, strays = sides.list_unreferenced(self._spark, self._settings, named=named, before_ms=before_ms)
+        strays = strays.where(~self._is_outbox())
         if self._audit.unreferenced == "finding":
             text = F.format_string("%d bytes, which nothing committed names", "size")
             found.append(strays.select(F.lit(Kind.OBJECT_UNREFERENCED).alias("kind"), "object", text.alias("text")))
         elif count := strays.count():
             self._notes.append(f"{count} objects are named by nothing committed")
         return listed
+
+    def _is_outbox(self) -> Column:
+        """Tell keys of what backfills keep of their runs: nothing names these, nothing deletes them."""
+        return F.col("object").startswith(outboxes_prefix(self._settings.worker.s3.prefix))
 
     def _ids(self, compared: DataFrame, by_kind: dict[str, int]) -> Ids | None:
         if not self._settings.worker.id.paths:

@@ -120,14 +120,19 @@ class Outbox(NamedTuple):
         return sum(part.messages for part in self.parts)
 
 
+def outboxes_prefix(prefix: str) -> str:
+    """Give what the keys of all outboxes begin with."""
+    return f"{prefix}/_backfill/"
+
+
 def manifest_key(prefix: str, run_id: str) -> str:
     """Name the manifest of a run."""
-    return f"{prefix}/_backfill/{run_id}/manifest.json"
+    return f"{outboxes_prefix(prefix)}{run_id}/manifest.json"
 
 
 def part_key(prefix: str, run_id: str, name: str) -> str:
     """Name a part."""
-    return f"{prefix}/_backfill/{run_id}/{name}.json"
+    return f"{outboxes_prefix(prefix)}{run_id}/{name}.json"
 
 
 def find_outbox(objects: Objects, bucket: str, prefix: str, run_id: str) -> Outbox | None:

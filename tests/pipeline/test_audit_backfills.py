@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from msgspec.structs import replace
 
 from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.result import ExitCode, Kind, Result, Window
+from pipeline.backfill.outbox import outboxes_prefix
 from pipeline.backfill.ranges import Wanted, parse_offsets
 from pipeline.rows import read_rows
 from service.core.dead_letter import parse_headers
@@ -43,14 +45,20 @@ def worked(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFa
 def test_backfills_are_judged_by_their_run_records(worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
     """Clean after three backfills; then one without its record, one without a reference, one that says something else.
 
-    Outline: a hole -> a backfill for each TopicPartition -> clean -> their messages as a copy with faults.
+    Outline: a hole -> a backfill for each TopicPartition -> clean, objects too -> their messages as a copy with faults.
     """
-    hole = Hole(worked, names, lake_of)
+    hole = Hole(worked, names, partial(lake_of, PIPELINE_AUDIT__UNREFERENCED_AGE_S="0"))
     for partition in range(PARTITIONS):
         offsets = json.dumps({worked.deployment.source: {str(partition): [0, RECORDS // PARTITIONS]}})
         assert hole.backfill(f"{partition}").run(Wanted(offsets=parse_offsets(offsets))).messages > 1
-    result = audited(hole.lake)
+    for one in hole.lost.values():  # who named them is gone
+        worked.deployment.s3.client.delete_object(Bucket=one.location.bucket, Key=one.location.object)
+    result = audited(hole.lake, list_objects=True)
     assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
+    prefix = outboxes_prefix(hole.lake.settings.worker.s3.prefix)
+    kept = [key for key in worked.deployment.s3.keys(worked.deployment.bucket) if key.startswith(prefix)]
+    assert len(kept) > PARTITIONS
+    assert f"{len(kept)} objects are what backfills keep of their runs" in result.notes
 
     batches = [f"backfill-{hole.name}-{partition}" for partition in range(PARTITIONS)]
     of_batch = {batch: [one for one in hole.published() if one.batch_id == batch] for batch in batches}
@@ -100,9 +108,9 @@ def not_made_good(hole: Hole, lost_again: set[tuple[int, int]]) -> set[str]:
     }
 
 
-def audited(lake: Lake) -> Result:
+def audited(lake: Lake, **options: bool) -> Result:
     """Audit in this process."""
-    return Auditor(lake.spark, lake.settings, Options(EVERYTHING, examples=1000, verdicts=False)).run()
+    return Auditor(lake.spark, lake.settings, Options(EVERYTHING, examples=1000, verdicts=False, **options)).run()
 
 
 def faulty(
