@@ -12,7 +12,7 @@ The way of the data into the table:
     objects.py            S3: the bytes that a reference points to
     rows.py               those bytes -> rows of the table, in Arrow
     columns.py            published schemas -> columns
-    table.py              Iceberg: created, widened, appended to by compare-and-swap
+    table.py branches.py  Iceberg: created, widened, appended to by compare-and-swap
     table_rows.py         a row -> the entry that it came from
 
 Beside it:

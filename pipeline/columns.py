@@ -37,11 +37,17 @@ from service.core.lattice import ArrayType, RecordType, Scalar, Type
 REFERENCE = "_reference"
 REST = "_rest"
 RESERVED = (META, REFERENCE, REST)
+# Iceberg's metadata columns: a table with a column of such a name cannot be read.
+_OF_ICEBERG = (
+    *("_file", "_pos", "_deleted", "_spec_id", "_partition", "_row_id", "_last_updated_sequence_number"),
+    *("_change_type", "_change_ordinal", "_commit_snapshot_id"),
+)
 JSON = "json"
 RECORD = "record"
 
 _SEPARATOR = "__"
 _UNESCAPED = re.compile(r"[A-Za-z0-9_@-]")
+_HEXADECIMAL = re.compile(r"_x[0-9A-F]")
 _SCALARS: dict[Scalar, tuple[str, T.DataType]] = {
     Scalar.BOOL: ("boolean", T.BooleanType()),
     Scalar.LONG53: ("long", T.LongType()),
@@ -135,7 +141,7 @@ def plan_of(schema_text: str) -> FilePlan:
         ValueError: it is not a row schema of this product.
     """
     schema = json.loads(schema_text)
-    return FilePlan(*_plan_record(type_of(schema), schema["fields"][1:], reserved=RESERVED))
+    return FilePlan(*_plan_record(type_of(schema), schema["fields"][1:], reserved=(*RESERVED, *_OF_ICEBERG)))
 
 
 def project(present: T.StructType, wanted: T.StructType) -> T.StructType:
@@ -226,7 +232,8 @@ def escape(name: str, *, reserved: tuple[str, ...] = ()) -> str:
     """Write an original name so that it can be (part of) a column's name; injective, `unescape` undoes it.
 
     Letters, digits, `_`, `-` and `@` stay, the second of two `_` and everything else is %XX of its UTF-8 bytes;
-    the empty name is `%`.
+    the empty name is `%`. So is a `_` before a digit at the beginning, or before `x` and a digit of hexadecimal: in
+    Parquet files Iceberg writes `_1` for `1` and `_x2D` for `-`, and no two columns may meet there.
     """
     if not name:
         return "%"
@@ -237,6 +244,8 @@ def escape(name: str, *, reserved: tuple[str, ...] = ()) -> str:
 def _escape_character(name: str, at: int) -> str:
     character = name[at]
     is_plain = _UNESCAPED.fullmatch(character) is not None and name[at - 1 : at + 1] != _SEPARATOR
+    if character == "_" and (_HEXADECIMAL.match(name, at) or (at == 0 and name[1:2].isdigit())):
+        is_plain = False
     return character if is_plain else "".join(f"%{byte:02X}" for byte in character.encode("utf-8", "surrogatepass"))
 
 

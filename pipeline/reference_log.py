@@ -43,8 +43,9 @@ class ReferenceLog:
         """
         starts = {number: offsets.get(number, end.first) for number, end in ends.items()}
         stops = slice_ends(starts, ends, messages_max=messages_max)
+        reached = offsets | starts | stops
         if not stops:
-            return Slice([], offsets)
+            return Slice([], reached)
         options = spark_options(self._settings, self._topic)
         del options["subscribe"]
         messages = (
@@ -57,7 +58,7 @@ class ReferenceLog:
             .select("partition", "offset", "value")
         )
         found = [MessageAt(row.partition, row.offset, bytes(row.value)) for row in messages.collect()]
-        return Slice(found, offsets | stops)
+        return Slice(found, reached)
 
 
 def slice_ends(starts: Offsets, ends: dict[int, Ends], *, messages_max: int) -> Offsets:
@@ -75,14 +76,16 @@ def count_behind(offsets: Offsets, ends: dict[int, Ends]) -> int:
 def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> None:
     """Refuse to go on where references are gone that were not read, or the topic is another one.
 
+    Who has read any has an offset for every partition there was: one without is new, and begins at 0.
+
     Raises:
         PipelineError: it names the partitions.
     """
-    gone = [number for number, end in ends.items() if offsets.get(number, end.first) < end.first]
+    gone = [number for number, end in ends.items() if offsets and offsets.get(number, 0) < end.first]
     if gone:
         raise PipelineError(
             f"references of {topic} were deleted before they were read: partitions {gone} begin at "
-            f"{[ends[number].first for number in gone]}, read up to {[offsets[number] for number in gone]}"
+            f"{[ends[number].first for number in gone]}, read up to {[offsets.get(number, 0) for number in gone]}"
         )
     ahead = [number for number, offset in offsets.items() if number not in ends or offset > ends[number].next]
     if ahead:

@@ -1,23 +1,21 @@
 """The Iceberg table of all entries: created, widened, appended to by compare-and-swap (DESIGN 8).
 
 Every snapshot that materialize makes says, in its summary, up to which offsets of the references topic the table
-holds everything. An append takes place on a branch of its driver's own, whose head was the table's head when the
-offsets were read; then the table is moved forward to it, which Iceberg refuses unless the table's head is still an
-ancestor. So a driver that comes back late can never add to what its successor has done.
+holds everything. An append takes place on a branch of its driver's own, which begins where the table was when the
+offsets were read (branches.py). So a driver that comes back late can never add to what its successor has done.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from py4j.protocol import Py4JJavaError
-from pyspark.errors import PySparkException
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pipeline.branches import Branch, commit, load_table
 from pipeline.columns import FIXED_FIELDS, REFERENCE, admit, project
 from pipeline.errors import OvertakenError, TableError
 from pipeline.session import CATALOG
@@ -29,13 +27,12 @@ if TYPE_CHECKING:
     from pipeline.config import TableSettings
     from service.core.reference import Reference
 
-FORMAT = "1"
+FORMAT = "2"
 PROPERTY_FORMAT = "log-partitioner.format"
 PROPERTY_TOPIC = "log-partitioner.references-topic"
 SUMMARY_OFFSETS = "log-partitioner.references-offsets"
 SUMMARY_CARRIED = "log-partitioner.references-offsets-carried"  # by a rewrite, from before it
 SUMMARY_ENTRIES = "log-partitioner.entries"
-_MAIN = "main"
 _ATTEMPTS = 10
 
 Offsets = dict[int, int]
@@ -57,7 +54,7 @@ class Table:
         self._spark = spark
         self._settings = settings
         self._topic = topic
-        self._branch = branch
+        self._branch = Branch(spark, self.name, branch)
 
     # Its form.
 
@@ -76,9 +73,10 @@ class Table:
                 f"PARTITIONED BY (hours({META}.event_time), bucket({self._settings.user_buckets}, {META}.user)) "
                 f"TBLPROPERTIES ('format-version' = '2', '{PROPERTY_FORMAT}' = '{FORMAT}', "
                 f"'{PROPERTY_TOPIC}' = '{self._topic}', 'write.spark.accept-any-schema' = 'true', "
-                "'write.parquet.compression-codec' = 'zstd', "
+                "'write.parquet.compression-codec' = 'zstd', 'commit.retry.num-retries' = '20', "
                 "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
             )
+        if self._java().currentSnapshot() is None:
             # A branch needs a snapshot to begin at.
             self._spark.createDataFrame([], self.schema()).writeTo(self.name).append()
         properties = dict(self._java().properties())
@@ -103,10 +101,13 @@ class Table:
         present = self.schema()
         admitted = admit(present, wanted, weights=weights, columns_max=self._settings.columns_max)
         if admitted is not present:
-            update = self._java().updateSchema().caseSensitive(True)  # noqa: FBT003 - Java knows no names
-            update.unionByNameWith(self._java_schema(admitted)).commit()
+            commit(lambda: self._add_columns(admitted))
         asked = T.StructType([*FIXED_FIELDS, *wanted])
         return project(self.schema(), asked)
+
+    def _add_columns(self, admitted: T.StructType) -> None:
+        update = self._java().updateSchema().caseSensitive(True)  # noqa: FBT003 - Java knows no names
+        update.unionByNameWith(self._java_schema(admitted)).commit()
 
     def _java_schema(self, columns: T.StructType) -> Any:
         parsed = self._spark._jsparkSession.parseDataType(columns.json())  # noqa: SLF001 - py4j is the way in
@@ -119,17 +120,7 @@ class Table:
 
         What a rewrite carried counts only where the append that said so first is expired.
         """
-        table = self._java()
-        head = table.currentSnapshot()
-        snapshot, carried = head, None
-        while snapshot is not None:
-            text = snapshot.summary().get(SUMMARY_OFFSETS)
-            if text is not None:
-                return Position(parse_offsets(text), head.snapshotId())
-            carried = carried or snapshot.summary().get(SUMMARY_CARRIED)
-            parent = snapshot.parentId()
-            snapshot = None if parent is None else table.snapshot(parent)
-        return Position(parse_offsets(carried or "{}"), None if head is None else head.snapshotId())
+        return position_of(self._java())
 
     def holds(self, references: list[Reference]) -> set[str]:
         """Say which of these references the table has rows of, by id; reads only the hours that they are of."""
@@ -160,16 +151,16 @@ class Table:
         for _ in range(_ATTEMPTS):
             head = self._take_head(base)
             (
-                rows.writeTo(f"{self.name}.branch_{self._branch}")
+                rows.writeTo(self._branch.name)
                 .option(f"snapshot-property.{SUMMARY_OFFSETS}", format_offsets(offsets))
                 .option(f"snapshot-property.{SUMMARY_ENTRIES}", entries)
                 .append()
             )
-            if self._move_forward(head):
+            if self._branch.move_table(base=head):
                 return self.position()
         raise TableError(f"{self.name} was changed by others during each of {_ATTEMPTS} attempts to append to it")
 
-    def _take_head(self, base: Position) -> int | None:
+    def _take_head(self, base: Position) -> int:
         """Put the driver's branch where the table is, which must still hold what `base` says."""
         position = self.position()
         if position.offsets != base.offsets:
@@ -177,36 +168,47 @@ class Table:
                 f"{self.name} holds the references up to {position.offsets}, this driver started from {base.offsets}: "
                 "another driver has gone on"
             )
-        self._spark.sql(
-            f"ALTER TABLE {self.name} CREATE OR REPLACE BRANCH `{self._branch}` AS OF VERSION {position.snapshot_id}"
-        )
+        assert position.snapshot_id is not None, "`ensure` has made one"
+        self._branch.begin_at(position.snapshot_id)
         return position.snapshot_id
-
-    def _move_forward(self, head: int | None) -> bool:
-        """Make the branch's head the table's; False where the table is no longer at `head`."""
-        try:
-            self._spark.sql(f"CALL {CATALOG}.system.fast_forward('{self._settings.name}', '{_MAIN}', '{self._branch}')")
-        except (PySparkException, Py4JJavaError):
-            table = self._java()
-            now = table.currentSnapshot().snapshotId()
-            branch = table.refs().get(self._branch)
-            if branch is not None and now == branch.snapshotId():
-                return True  # the answer was lost, not the commit
-            if now == head:
-                raise
-            return False
-        return True
 
     def drop_branch(self) -> None:
         """Forget the driver's branch."""
-        self._spark.sql(f"ALTER TABLE {self.name} DROP BRANCH IF EXISTS `{self._branch}`")
+        self._branch.drop()
 
     def _java(self) -> Any:
-        session = self._spark._jsparkSession  # noqa: SLF001 - py4j is the way in
-        return self._jvm().org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, self.name)
+        return load_table(self._spark, self.name)
 
     def _jvm(self) -> Any:
         return self._spark._jvm  # noqa: SLF001 - py4j is the way in
+
+
+def position_of(table: Any) -> Position:
+    """Read the position of Iceberg's own table; see `Table.position`."""
+    head = table.currentSnapshot()
+    snapshot_id = None if head is None else head.snapshotId()
+    carried = None
+    for snapshot in ancestors(table):
+        text = snapshot.summary().get(SUMMARY_OFFSETS)
+        if text is not None:
+            return Position(parse_offsets(text), snapshot_id)
+        carried = carried or snapshot.summary().get(SUMMARY_CARRIED)
+    return Position(parse_offsets(carried or "{}"), snapshot_id)
+
+
+def ancestors(table: Any) -> Iterator[Any]:
+    """Give the snapshots that the table's newest one came from, itself first, as far as they are not expired."""
+    snapshot = table.currentSnapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parentId()
+        snapshot = None if parent is None else table.snapshot(parent)
+
+
+def told_by(snapshot: Any) -> Offsets:
+    """Give the offsets that a snapshot tells or carries."""
+    summary = snapshot.summary()
+    return parse_offsets(summary.get(SUMMARY_OFFSETS) or summary.get(SUMMARY_CARRIED) or "{}")
 
 
 def _moment(time_us: int) -> Column:

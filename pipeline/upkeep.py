@@ -11,8 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
 
+from pipeline.branches import MAIN, Branch, commit, load_table
 from pipeline.session import CATALOG
-from pipeline.table import SUMMARY_CARRIED, SUMMARY_OFFSETS, format_offsets, parse_offsets
+from pipeline.table import (
+    SUMMARY_CARRIED,
+    SUMMARY_OFFSETS,
+    ancestors,
+    format_offsets,
+    parse_offsets,
+    position_of,
+    told_by,
+)
 from service.core.avro_schema import META
 
 if TYPE_CHECKING:
@@ -96,27 +105,35 @@ class Upkeep:
         """Drop branches whose newest snapshot is older than this: their drivers are gone; gives their names."""
         stale = self._spark.sql(
             f"SELECT r.name FROM {self._table}.refs r JOIN {self._table}.snapshots s ON r.snapshot_id = s.snapshot_id "
-            "WHERE r.type = 'BRANCH' AND r.name <> 'main' AND unix_millis(s.committed_at) < :before",
+            f"WHERE r.type = 'BRANCH' AND r.name <> '{MAIN}' AND unix_millis(s.committed_at) < :before",
             args={"before": before_ms},
         )
         names = [row["name"] for row in stale.collect()]
         for name in names:
-            self._spark.sql(f"ALTER TABLE {self._table} DROP BRANCH IF EXISTS `{name}`")
+            Branch(self._spark, self._table, name).drop()
         return names
 
     def expire(self, *, before_ms: int) -> None:
         """Expire snapshots that are older than this, and delete the files that only they had.
 
-        The newest that tells the table's offsets stays: it is the table's head, or a rewrite behind it carries them.
+        The newest that tells the table's offsets stays: a rewrite that began before it carries older ones.
         """
-        self._spark.sql(
-            f"CALL {CATALOG}.system.expire_snapshots(table => '{self._name}', "
-            f"older_than => timestamp_millis({before_ms}L), retain_last => 1)"
+        older_than_ms = min(before_ms, self._told_at_ms())
+        commit(
+            lambda: self._spark.sql(
+                f"CALL {CATALOG}.system.expire_snapshots(table => '{self._name}', "
+                f"older_than => timestamp_millis({older_than_ms}L), retain_last => 1)"
+            )
         )
 
+    def _told_at_ms(self) -> int:
+        """Say when the newest snapshot was made that tells up to which offsets the table holds everything."""
+        table = self._java()
+        offsets = position_of(table).offsets
+        return next(int(one.timestampMillis()) for one in ancestors(table) if told_by(one) == offsets)
+
     def _java(self) -> Any:
-        session = self._spark._jsparkSession  # noqa: SLF001 - py4j is the way in
-        return self._jvm().org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, self._table)
+        return load_table(self._spark, self._table)
 
     def _jvm(self) -> Any:
         return self._spark._jvm  # noqa: SLF001 - py4j is the way in

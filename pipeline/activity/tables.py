@@ -1,8 +1,7 @@
 """The tables of the states: created, read as of a snapshot, merged into by compare-and-swap; offsets beside them.
 
-A merge takes place on a branch of its driver's own, which begins at the snapshot that the states were read from; then
-the table is moved forward to it, which Iceberg refuses where somebody else has moved it. So no state is ever replaced
-by one that was made from an older one.
+A merge takes place on a branch of its driver's own, which begins at the snapshot that the states were read from
+(branches.py). So no state is ever replaced by one that was made from an older one.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pipeline.branches import Branch, load_table
 from pipeline.errors import OvertakenError, TableError
 from pipeline.session import CATALOG
 
@@ -29,7 +29,6 @@ FORMAT = "1"
 PROPERTY_FORMAT = "log-partitioner.activity-format"
 PROPERTY_IDENTITY = "log-partitioner.activity-identity"
 PROPERTY_OFFSETS = "log-partitioner.references-offsets"
-_MAIN = "main"
 _BRANCHES = "activity_"
 
 
@@ -39,10 +38,10 @@ class StateTable:
     def __init__(self, spark: SparkSession, name: str, *, columns: T.StructType, key: list[str], run: str) -> None:
         self.name = f"{CATALOG}.{name}"
         self._spark = spark
-        self._short_name = name
         self._columns = columns
         self._key = key
-        self._branch = f"{_BRANCHES}{run}"
+        self._run = run
+        self._branch = Branch(spark, self.name, f"{_BRANCHES}{run}")
 
     def ensure(self, *, user_buckets: int, identity: str) -> None:
         """Create the table where it is not there; branches that a killed driver has left are dropped.
@@ -60,6 +59,7 @@ class StateTable:
                 f"'{PROPERTY_IDENTITY}' = '{identity}', 'write.parquet.compression-codec' = 'zstd', "
                 "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
             )
+        if self._java().currentSnapshot() is None:
             # A branch needs a snapshot to begin at.
             self._spark.createDataFrame([], self._spark.table(self.name).schema).writeTo(self.name).append()
         found = self._properties()
@@ -68,7 +68,7 @@ class StateTable:
                 raise TableError(f"table {self.name} has {name} = {found.get(name, 'none')}, this job has {wanted}")
         for row in self._spark.sql(f"SELECT name FROM {self.name}.refs WHERE type = 'BRANCH'").collect():
             if row.name.startswith(_BRANCHES):
-                self._drop(row.name)
+                Branch(self._spark, self.name, row.name).drop()
 
     # States.
 
@@ -93,51 +93,27 @@ class StateTable:
         Raises:
             OvertakenError: the table is no longer at the snapshot `base`, from which these states were made.
         """
-        view = f"{self._branch}_states"
+        view = f"{_BRANCHES}{self._run}_states"
         states.withColumn("date", F.to_date("date")).createOrReplaceTempView(view)
         of_dates = ", ".join(f"DATE '{date}'" for date in sorted(dates))
         same_key = " AND ".join(f"old.`{name}` = new.`{name}`" for name in self._key)
-        self._spark.sql(f"ALTER TABLE {self.name} CREATE OR REPLACE BRANCH `{self._branch}` AS OF VERSION {base}")
+        self._branch.begin_at(base)
         try:
             self._spark.sql(
-                f"MERGE INTO {self.name}.branch_{self._branch} AS old USING {view} AS new "
+                f"MERGE INTO {self._branch.name} AS old USING {view} AS new "
                 f"ON {same_key} AND old.`date` IN ({of_dates}) "
                 "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
             )
-        except (PySparkException, Py4JJavaError):
-            self._branch_head()
-            raise
-        self._move_forward(base)
-
-    def _move_forward(self, base: int) -> None:
-        try:
-            self._spark.sql(f"CALL {CATALOG}.system.fast_forward('{self._short_name}', '{_MAIN}', '{self._branch}')")
         except (PySparkException, Py4JJavaError) as error:
-            now = self.head()
-            if now == self._branch_head():
-                return  # the answer was lost, not the commit
-            if now == base:
-                raise
-            raise OvertakenError(f"{self.name} was changed by another driver while states were made") from error
-
-    def _branch_head(self) -> int:
-        """Give the newest snapshot of the driver's branch.
-
-        Raises:
-            OvertakenError: another driver has started since, and dropped the branch.
-        """
-        branch = self._java().refs().get(self._branch)
-        if branch is None:
-            raise OvertakenError(f"{self.name} was taken over by another driver, which has just started")
-        snapshot_id: int = branch.snapshotId()
-        return snapshot_id
+            if not self._branch.is_there():
+                raise OvertakenError(f"{self.name} was taken over by another driver, which has just started") from error
+            raise
+        if not self._branch.move_table(base=base):
+            raise OvertakenError(f"{self.name} was changed by another driver while states were made")
 
     def drop_branch(self) -> None:
         """Forget the driver's branch."""
-        self._drop(self._branch)
-
-    def _drop(self, branch: str) -> None:
-        self._spark.sql(f"ALTER TABLE {self.name} DROP BRANCH IF EXISTS `{branch}`")
+        self._branch.drop()
 
     # Offsets.
 
@@ -158,9 +134,7 @@ class StateTable:
         return dict(self._java().properties())
 
     def _java(self) -> Any:
-        jvm, session = self._spark._jvm, self._spark._jsparkSession  # noqa: SLF001 - py4j is the way in
-        assert jvm is not None, "the session runs"
-        return jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session, self.name)
+        return load_table(self._spark, self.name)
 
 
 def _type_of(field: T.StructField) -> str:

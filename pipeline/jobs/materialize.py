@@ -106,7 +106,7 @@ class Materialize:
         with self._progress, checkpoints as checkpoint:
             self._behind = count_behind(self._position.offsets, self._ends)
             self._progress.step("references", total=self._behind, unit="offsets")
-            writer = self._messages(list(ends)).writeStream.foreachBatch(self._take)
+            writer = self._messages(list(ends)).writeStream.foreachBatch(partial(self._take, Path(checkpoint)))
             writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())
             if continuous:
                 writer = writer.trigger(processingTime=f"{self._settings.interval_s} seconds")
@@ -137,19 +137,20 @@ class Materialize:
             .select(*_MESSAGE_COLUMNS)
         )
 
-    def _take(self, messages: DataFrame, _batch_id: int) -> None:
+    def _take(self, checkpoint: Path, messages: DataFrame, batch_id: int) -> None:
         try:
-            self._commit([MessageAt(row.partition, row.offset, bytes(row.value)) for row in messages.collect()])
+            found = [MessageAt(row.partition, row.offset, bytes(row.value)) for row in messages.collect()]
+            self._commit(found, self._position.offsets | read_ends(checkpoint, batch_id, self._topic))
         except Exception as error:
             self._failure = error  # Spark would hand on its text only
             raise
 
-    def _commit(self, messages: list[MessageAt]) -> None:
-        """Outline: read references -> leave out what the table holds -> widen -> read rows -> one commit."""
-        if not messages:
-            return
+    def _commit(self, messages: list[MessageAt], offsets: Offsets) -> None:
+        """Outline: read references -> leave out what the table holds -> widen -> read rows -> one commit.
+
+        Where there are only markers of transactions the offsets move alone: Kafka will delete them, too.
+        """
         begun = time.monotonic()
-        offsets = advance(self._position.offsets, messages)
         references = decode(messages)
         held = self._table.holds(references)
         new = [reference for reference in references if reference.reference_id not in held]
@@ -215,9 +216,11 @@ def _read_shares(
                 yield gatherer.take()
 
 
-def advance(offsets: Offsets, messages: Iterable[MessageAt]) -> Offsets:
-    """Move offsets past these messages; what lies between them is invisible: markers and aborted messages."""
-    advanced = dict(offsets)
-    for message in messages:
-        advanced[message.partition] = max(advanced.get(message.partition, 0), message.offset + 1)
-    return advanced
+def read_ends(checkpoint: Path, batch_id: int, topic: str) -> Offsets:
+    """Read up to where a micro-batch goes: behind its last messages and the markers of their transactions.
+
+    Partitions without messages are among them. Spark writes this before it runs a batch, and tells it nowhere else.
+    """
+    version, _metadata, ends = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
+    assert version == "v1", "one line for the version, one for the batch, one for its only source"
+    return {int(partition): offset for partition, offset in json.loads(ends)[topic].items()}

@@ -5,15 +5,15 @@ Whoever started it sees the line `stopped at POINT` in its output, and then kill
 
 import sys
 
+from pipeline.branches import Branch
 from pipeline.cli import main
-from pipeline.jobs.materialize import Materialize
 from pipeline.table import Table
 from tests.pipeline.stopping import Point, stop_at
 
 # Where the driver stops: before or after a call of this method.
 POINTS: dict[str, Point] = {
-    "before the read": Point(Materialize, "_read"),
-    "between data files and table commit": Point(Table, "_move_forward"),
+    "before the read": Point(Table, "append"),
+    "between data files and table commit": Point(Branch, "move_table"),
     "between table commit and checkpoint commit": Point(Table, "append", is_before=False),
 }
 

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from pyspark.sql import types as T
 
+from pipeline.errors import PipelineError
 from pipeline.jobs.materialize import Materialize
 from service.audit.equal import canonical
 from service.core.reference import encode_reference
@@ -27,8 +29,19 @@ CONFLICTING: list[Any] = [
     *[{"a.b": 1, "A.b": 2}, {"": 0}, {"__": 1, "a__long": 2, "%": 3, "é": 4, "a space": 5, "`": 6, '"': 7, "\\": 8}],
     *[{"deep": {"deeper": [{"deepest": {"": [{}]}}]}}, [{"a": None}, {"b": {"c": None}}]],
 ]
-NAMES = {"_meta": 1, "_reference": "mine", "_META": {"user": "me"}, "_rest": {"a": 1}, "v": 1, "V": 2}
+NAMES = {
+    "_meta": 1,
+    "_reference": "mine",
+    "_META": {"user": "me"},
+    "_rest": {"a": 1},
+    "v": 1,
+    "V": 2,
+    "_file": {"a": 1},
+    "_partition": {"b": 2},
+}
 SIMILAR = {"a b": 3, "a_x20b": 4, "x__long": 5, "x": 6, "x__array_long": [7], "__": 8, "_": 9, "": 10, "日本": 11}
+# Alike in the files of the table, where Iceberg has other names for some.
+IN_PARQUET = {"1": 1, "_1": 2, "a-b": 3, "a_x2Db": 4, "a@": {"1": 5, "_1": 6}, "a_x40": {"%": 7, "_x25": 8}}
 
 
 @pytest.mark.parametrize(
@@ -83,6 +96,43 @@ def test_missing_object_is_named(
     assert lake.spark.table(lake.table).count() == 0
 
 
+def test_retention_of_what_was_read_is_no_loss(
+    conflicting: tuple[Deployment, Places], lake_of: Callable[..., Lake], kafka: KafkaHelper, names: Names
+) -> None:
+    """What was read may go, with the markers behind it; what was not is missed, in a new partition too."""
+    deployment, _ = conflicting
+    read, unread = [encode_reference(reference) for reference in deployment.references()[:2]]
+    topic = kafka.create_topic(names.topic("references"), partitions=2)
+    lake = lake_of(deployment, LOGP_KAFKA__REFERENCES_TOPIC=topic)
+    produce_in_transaction(kafka, topic, 0, read)
+    Materialize(lake.spark, lake.settings).run(continuous=False)
+    entries = lake.spark.table(lake.table).count()
+    delete_everything(kafka, topic, 0)
+    Materialize(lake.spark, lake.settings).run(continuous=False)
+    assert lake.spark.table(lake.table).count() == entries > 0
+
+    produce_in_transaction(kafka, topic, 1, unread)
+    delete_everything(kafka, topic, 1)
+    with pytest.raises(PipelineError, match=r"deleted before they were read: partitions \[1\]"):
+        Materialize(lake.spark, lake.settings).run(continuous=False)
+
+
+def produce_in_transaction(kafka: KafkaHelper, topic: str, partition: int, value: bytes) -> None:
+    """Write one message, and the marker that a worker's commit leaves behind it."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{topic}-{partition}"})
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, value, partition=partition)
+    producer.commit_transaction(20)
+
+
+def delete_everything(kafka: KafkaHelper, topic: str, partition: int) -> None:
+    """Delete what a partition has, as retention does."""
+    to_the_end = TopicPartition(topic, partition, OFFSET_END)
+    for deleted in kafka.admin.delete_records([to_the_end]).values():
+        assert deleted.result().low_watermark == 2
+
+
 @pytest.fixture(scope="module")
 def conflicting(
     kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory
@@ -92,6 +142,7 @@ def conflicting(
     entries: list[dict[str, Any]] = [{"user": "one", **hour, "x": value} for value in CONFLICTING]
     entries += [{"user": f"user-{at}", **hour, "x": value} for at, value in enumerate(CONFLICTING)]
     entries += [{"user": "names", **hour, **NAMES}, {"user": "similar", **hour, **SIMILAR}]
+    entries += [{"user": "parquet", **hour, **IN_PARQUET}]
     records = [ToProduce(value=json.dumps(entry).encode(), partition=at % 6) for at, entry in enumerate(entries)]
     root = tmp_path_factory.mktemp("conflicting")
     with Deployment(kafka=kafka, s3=s3, names=Names("conflicting"), root=root) as deployment:

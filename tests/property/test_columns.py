@@ -5,6 +5,7 @@ from random import Random
 
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pyiceberg.schema import make_compatible_name
 from pyspark.sql import types as T
 
 from pipeline.columns import (
@@ -40,6 +41,15 @@ def test_names_are_kept_apart(name: str) -> None:
     assert unescape(escape(name)) == name
     assert parse_column_name(column_name(name, "array_long")) == (name, "array_long")
     assert parse_column_name(column_name(name, "record")) == (name, "record")
+
+
+@given(st.sets(st.tuples(st.text(alphabet="_x12DF0a-@%.", max_size=6), st.sampled_from(["record", "long"]))))
+@example({("1", "long"), ("_1", "long")})
+@example({("a-b", "record"), ("a_x2Db", "record")})
+@example({("a.b", "long"), ("a%2Eb", "long"), ("a_x252Eb", "long")})
+def test_names_are_kept_apart_in_parquet(fields: set[tuple[str, str]]) -> None:
+    """Iceberg gives columns other names in its files: those are as many."""
+    assert len({make_compatible_name(column_name(name, kind)) for name, kind in fields}) == len(fields)
 
 
 @given(st.lists(_STRUCTS, max_size=4), st.randoms())

@@ -1,0 +1,185 @@
+"""The table between drivers: compare-and-swap, half-made tables, offsets that outlive expiry. Needs no servers."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.branches import Branch
+from pipeline.columns import FIXED_FIELDS, META_TYPE
+from pipeline.config import JobSettings
+from pipeline.errors import OvertakenError
+from pipeline.session import catalog_options
+from pipeline.table import SUMMARY_CARRIED, Position, Table, format_offsets
+from pipeline.upkeep import Upkeep
+from tests.pipeline.conftest import pipeline_variables, settings_of
+
+TOPIC = "references"
+SCHEMA = f"_meta {META_TYPE.simpleString()}, _reference string, _rest string"
+LATER_MS = 4_000_000_000_000
+WAIT_S = 60.0
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> JobSettings:
+    """Settings of a catalogue of its own."""
+    variables = pipeline_variables(tmp_path) | {
+        "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "LOGP_KAFKA__SOURCE_TOPICS": '["none"]',
+        "LOGP_S3__BUCKET": "none",
+        "PIPELINE_CATALOG__WAREHOUSE": str(tmp_path / "warehouse"),
+    }
+    return settings_of(variables)
+
+
+@pytest.fixture
+def session(spark: SparkSession, settings: JobSettings) -> SparkSession:
+    """A session with that catalogue."""
+    session = spark.newSession()
+    for key, value in catalog_options(settings).items():
+        session.conf.set(key, value)
+    return session
+
+
+@pytest.fixture
+def table_of(session: SparkSession, settings: JobSettings) -> Callable[[str], Table]:
+    """Make the table as a driver of this name has it."""
+
+    def make(driver: str) -> Table:
+        table = Table(session, settings.pipeline.table, topic=TOPIC, branch=driver)
+        table.ensure()
+        return table
+
+    return make
+
+
+def rows(session: SparkSession, *names: str) -> DataFrame:
+    """Rows of references with these names."""
+    return session.createDataFrame([(None, name, None) for name in names], SCHEMA)
+
+
+def names_in(session: SparkSession, table: Table) -> list[str]:
+    """Read the names back."""
+    return sorted(row[0] for row in session.table(table.name).select(FIXED_FIELDS[1].name).collect())
+
+
+class Stopped:
+    """Rows whose writing stops in its task until it may go on."""
+
+    def __init__(self, root: Path) -> None:
+        self.stands, self.may_go_on = root / "stands", root / "may-go-on"
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Stand, then give the rows."""
+        self.stands.touch()
+        wait_for(self.may_go_on)
+        yield from batches
+
+
+def wait_for(file: Path) -> None:
+    """Wait until there is such a file."""
+    deadline = time.monotonic() + WAIT_S
+    while not file.exists():
+        assert time.monotonic() < deadline, f"{file.name} does not come"
+        time.sleep(0.02)
+
+
+def test_a_late_driver_whose_branch_is_gone_adds_nothing(
+    session: SparkSession, table_of: Callable[[str], Table], tmp_path: Path
+) -> None:
+    """Stopped while it writes; its successor commits; compaction takes its branch for one of a dead driver's."""
+    late, successor = table_of("late"), table_of("successor")
+    base = late.position()
+    stopped = Stopped(tmp_path)
+    slow = rows(session, "a").coalesce(1).mapInArrow(stopped, SCHEMA)
+    failed: list[BaseException] = []
+
+    def append() -> None:
+        try:
+            late.append(slow, base=base, offsets={0: 1}, entries=1)
+        except OvertakenError as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=append)
+    thread.start()
+    wait_for(stopped.stands)
+    successor.append(rows(session, "a"), base=base, offsets={0: 1}, entries=1)
+    successor.drop_branch()
+    assert Upkeep(session, late.name).drop_branches(before_ms=LATER_MS) == ["late"]
+    stopped.may_go_on.touch()
+    thread.join(WAIT_S)
+    assert (names_in(session, late), len(failed)) == (["a"], 1)
+
+
+def test_a_table_that_was_only_created_is_used(session: SparkSession, table_of: Callable[[str], Table]) -> None:
+    """Killed between the table's creation and its first, empty snapshot."""
+
+    def die() -> DataFrame:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SparkSession, "createDataFrame", lambda *_: die())
+        with pytest.raises(KeyboardInterrupt):
+            table_of("killed")
+    table = table_of("next")
+    table.append(rows(session, "a"), base=table.position(), offsets={0: 1}, entries=1)
+    assert names_in(session, table) == ["a"]
+
+
+def test_expiry_sets_no_offsets_back(session: SparkSession, table_of: Callable[[str], Table]) -> None:
+    """A rewrite that began before an append carries the offsets from before it: the append's snapshot stays."""
+    table = table_of("one")
+    upkeep = Upkeep(session, table.name)
+    positions = [table.position()]
+    for offset in (1, 2, 3):
+        appended = rows(session, f"{offset}a", f"{offset}b")
+        positions.append(table.append(appended, base=positions[-1], offsets={0: offset}, entries=2))
+    table.drop_branch()
+    rewrite_all(session, upkeep, positions[2])
+    upkeep.expire(before_ms=LATER_MS)
+    assert table.position().offsets == {0: 3}
+    rewrite_all(session, upkeep, table.position())
+    upkeep.expire(before_ms=LATER_MS)
+    assert table.position().offsets == {0: 3}
+    assert names_in(session, table) == ["1a", "1b", "2a", "2b", "3a", "3b"]
+
+
+def rewrite_all(session: SparkSession, upkeep: Upkeep, position: Position) -> None:
+    """Commit what a rewrite commits: nothing new, and the offsets that it carries from when it began."""
+    name = f"snapshot-property.{SUMMARY_CARRIED}"
+    rows(session).writeTo(upkeep._table).option(name, format_offsets(position.offsets)).append()
+
+
+def test_others_may_change_the_table_at_the_same_moment(
+    session: SparkSession, table_of: Callable[[str], Table]
+) -> None:
+    """Branches that come and go meanwhile cost a driver nothing but another attempt."""
+    table = table_of("one")
+    over = threading.Event()
+    troubles: list[BaseException] = []
+
+    def come_and_go(name: str) -> None:
+        try:
+            while not over.is_set():
+                branch = Branch(session, table.name, name)
+                branch.begin_at(table.position().snapshot_id or 0)
+                branch.drop()
+                over.wait(0.05)
+        except (AssertionError, Py4JJavaError) as error:
+            troubles.append(error)
+
+    others = [threading.Thread(target=come_and_go, args=(f"other-{n}",)) for n in range(2)]
+    for other in others:
+        other.start()
+    position = table.position()
+    for offset in range(1, 6):
+        position = table.append(rows(session, f"{offset}"), base=position, offsets={0: offset}, entries=1)
+    over.set()
+    for other in others:
+        other.join(WAIT_S)
+    assert (names_in(session, table), troubles) == (["1", "2", "3", "4", "5"], [])
