@@ -242,6 +242,9 @@ _JAAS_LOGIN = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+_OF_SECURITY = ("security.", "ssl.", "sasl.", "enable.ssl.")
+_ALIKE = ("security.protocol", "client.id", "ssl.keystore.location", "ssl.keystore.password")
+_SAID = {*_ALIKE, "ssl.ca.location", "sasl.mechanism", "sasl.mechanisms", "sasl.username", "sasl.password"}
 
 
 def spark_options(settings: KafkaSettings, topic: str) -> dict[str, str]:
@@ -265,18 +268,25 @@ def _java_properties(settings: KafkaSettings) -> dict[str, str]:
     """Say the security of librdkafka's options in the words of the Java client."""
     secrets = {name: value.get_secret_value() for name, value in settings.secret_properties.items()}
     given = {**settings.client_properties, **secrets}
-    java: dict[str, str] = {}
-    for name in ("security.protocol", "client.id"):
-        if name in given:
-            java[name] = given[name]
+    unsaid = sorted(name for name in given if name.startswith(_OF_SECURITY) and name not in _SAID)
+    if unsaid:
+        raise BrokerError(f"{', '.join(unsaid)}: Spark's Kafka client has no such option that is known here")
+    java = {name: given[name] for name in _ALIKE if name in given}
     if "ssl.ca.location" in given:
         java |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": given["ssl.ca.location"]}
+    if "ssl.keystore.location" in given:
+        java["ssl.keystore.type"] = "PKCS12"
     mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))
     if mechanism is not None:
         login = _JAAS_LOGIN.get(mechanism)
         if login is None:
-            raise BrokerError(f"sasl.mechanism {mechanism} is not known here; give spark.kafka properties instead")
-        user, password = (given.get(f"sasl.{name}", "").replace('"', '\\"') for name in ("username", "password"))
+            raise BrokerError(f"sasl.mechanism {mechanism} is not known here")
+        user, password = (_quoted(given.get(f"sasl.{name}", "")) for name in ("username", "password"))
         java["sasl.mechanism"] = mechanism
-        java["sasl.jaas.config"] = f'{login} required username="{user}" password="{password}";'
+        java["sasl.jaas.config"] = f"{login} required username={user} password={password};"
     return java
+
+
+def _quoted(text: str) -> str:
+    """Write a value of JAAS, in which a backslash takes the next character as it is."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

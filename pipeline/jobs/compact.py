@@ -103,12 +103,15 @@ class Compact:
         return retirement.run(run_id=uuid.uuid4().hex[:12])
 
     def _passed_hours(self) -> list[PassedHour]:
-        """Give the hours of UTC that have passed."""
-        return [
-            PassedHour(hour, one.offsets)
-            for one in read_passed(self._spark, name=self._verdicts, references_topic=self._topic)
-            for hour in utc_hours(one.date, one.hour, self._zone)
-        ]
+        """Give the hours of UTC that have passed; none in a zone whose hours are no hours of UTC."""
+        passed = read_passed(self._spark, name=self._verdicts, references_topic=self._topic)
+        try:
+            return [
+                PassedHour(hour, one.offsets) for one in passed for hour in utc_hours(one.date, one.hour, self._zone)
+            ]
+        except PipelineError as error:
+            self._log.warning("nothing_is_rewritten", reason=str(error))
+            return []
 
 
 def choose(files: list[FileHour], passed: list[PassedHour], *, files_min: int) -> list[int]:
