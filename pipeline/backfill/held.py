@@ -49,6 +49,7 @@ _ARROW_PLACE = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("index", pa.int32())]
 )
 _SETTLE_MARGIN_S = 20.0
+_EARLIEST = -2  # as Spark writes it
 
 Place = tuple[str, int, int, int]
 
@@ -86,8 +87,8 @@ def held_by_references(
     Raises:
         RangeError: the table does not have what was in a retired object.
     """
-    kafka, s3 = settings.worker.kafka, settings.worker.s3
-    messages = read_topics(spark, kafka, {kafka.references_topic: {n: (0, end) for n, end in ends.items()}})
+    s3 = settings.worker.s3
+    messages = _read_to(spark, settings, settings.worker.kafka.references_topic, ends)
     there, retired = split_retired(spark, settings, messages, ranges)
     tasks = spark.sparkContext.defaultParallelism
     values = there.select("partition", "offset", "value").repartition(tasks)
@@ -96,10 +97,10 @@ def held_by_references(
 
 
 def held_by_dead_letters(
-    spark: SparkSession, kafka: KafkaSettings, *, ends: dict[int, int], ranges: Ranges
+    spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges
 ) -> DataFrame:
     """Give the entries within the ranges that committed dead letters name: columns of a place."""
-    messages = read_topics(spark, kafka, {kafka.dead_letters_topic: {n: (0, end) for n, end in ends.items()}})
+    messages = _read_to(spark, settings, settings.worker.kafka.dead_letters_topic, ends)
     return messages.select("headers").mapInArrow(partial(_places_in_headers, ranges=ranges), _PLACE)
 
 
@@ -108,16 +109,24 @@ def by_record(places: DataFrame) -> DataFrame:
     return places.groupBy("topic", "partition", "offset").agg(F.collect_set("index").alias("held"))
 
 
+def _read_to(spark: SparkSession, settings: JobSettings, topic: str, ends: dict[int, int]) -> DataFrame:
+    """Read a topic up to these ends, from its beginning: offset 0, unless what is deleted is taken as held by none."""
+    first = _EARLIEST if settings.pipeline.backfill.assume_forgotten_unheld else 0
+    return read_topics(spark, settings.worker.kafka, {topic: {number: (first, end) for number, end in ends.items()}})
+
+
 def read_topics(spark: SparkSession, kafka: KafkaSettings, spans: dict[str, dict[int, tuple[int, int]]]) -> DataFrame:
-    """Read [first, next) of partitions of topics, committed messages only; -2 as first is the beginning."""
+    """Read [first, next) of partitions of topics, committed messages only; -2 as first is the beginning.
+
+    Fails where something of that is deleted before it is read.
+    """
     wanted = {topic: {n: span for n, span in numbers.items() if span[0] < span[1]} for topic, numbers in spans.items()}
     wanted = {topic: numbers for topic, numbers in wanted.items() if numbers}
     if not wanted:
         return spark.createDataFrame([], _MESSAGE)
     options = spark_options(kafka, "")
     del options["subscribe"]
-    earliest = -2
-    starts = {topic: {n: span[0] or earliest for n, span in numbers.items()} for topic, numbers in wanted.items()}
+    starts = {topic: {n: span[0] for n, span in numbers.items()} for topic, numbers in wanted.items()}
     stops = {topic: {n: span[1] for n, span in numbers.items()} for topic, numbers in wanted.items()}
     return (
         spark.read.format("kafka")

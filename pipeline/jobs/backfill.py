@@ -169,7 +169,7 @@ class Backfill:
         worker, spark, ranges = self._worker, self._session(), run.ranges
         threads = self._backfill.download_threads
         in_files = held_by_references(spark, self._settings, ends=run.reference_ends, ranges=ranges, threads=threads)
-        dead = held_by_dead_letters(spark, worker.kafka, ends=run.dead_letter_ends, ranges=ranges)
+        dead = held_by_dead_letters(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges)
         records = read_topics(spark, worker.kafka, _spans(ranges))
         return pieces_of(records, by_record(in_files.unionByName(dead)), worker)
 

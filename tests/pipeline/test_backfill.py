@@ -13,9 +13,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+import confluent_kafka
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from deploy.local.processes import ServerProcess
+from pipeline.backfill.outbox import Run
 from pipeline.backfill.ranges import Wanted, parse_offsets
 from pipeline.errors import BrokerError, OvertakenError, RangeError
 from pipeline.jobs.backfill import Backfill
@@ -223,3 +226,24 @@ def test_driver_overtaken(point: str, turn: int, worked: Worked, names: Names, l
     driver.wait(grace_s=60)
     assert driver.exit_code == (OVERTAKEN if point.startswith("inside") else 0), driver.last_lines()
     hole.require_filled()
+
+
+def test_what_is_deleted_before_it_is_read_is_missed(
+    worked: Worked, names: Names, lake_of: Callable[..., Lake], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """References that retention takes while a run begins: nothing is published a second time for want of them."""
+    hole = Hole(worked, names, lake_of)
+    backfill = hole.backfill("late")
+    begin = backfill._begin
+
+    def begin_and_lose(wanted: Wanted) -> Run:
+        run = begin(wanted)
+        to_first = confluent_kafka.TopicPartition(hole.references_topic, 0, 1)
+        (deleted,) = hole.deployment.kafka.admin.delete_records([to_first]).values()
+        assert deleted.result().low_watermark == 1
+        return run
+
+    monkeypatch.setattr(backfill, "_begin", begin_and_lose)
+    with pytest.raises(Py4JJavaError, match="data may have been lost"):
+        backfill.run(EVERYTHING)
+    assert hole.published() == []
