@@ -130,6 +130,7 @@ class Auditor:
             accounts.uncommitted(announced.lines, reach),
             accounts.wrong_lines(announced.lines, source, reach),
             accounts.wrong_totals(flushes),
+            accounts.miscounted_entries(ground.complete(flushes), announced, reach),
             accounts.wrong_ranges(topics.sources_of(flushed), announced.lines),
             *counted.findings,
             *self._stray_references(announced, chosen, reach),

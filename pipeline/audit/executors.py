@@ -76,7 +76,10 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> Iterator[Row]:
 
 
 def read_files(batches: Batches, *, settings: Settings, threads: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """References (`value`, and whether `taken`), those of one object together -> the rows that they point to."""
+    """References, those of one object together -> the rows that they point to.
+
+    A reference is its message's `value`, whether it is `taken`, and what the driver has read of it.
+    """
     reader = _FileReader(settings, threads)
     yield from batched((row for batch in batches for row in reader.read(batch.to_pylist())), schema)
 
@@ -94,7 +97,8 @@ class _FileReader:
             try:
                 reference = decode_reference(message["value"])
             except msgspec.DecodeError as error:
-                yield {"kind": Kind.REFERENCE_WRONG, "text": f"not a reference: {error}"}
+                about = {name: message[name] for name in ("reference_id", "user", "date", "hour", "taken")}
+                yield about | {"kind": Kind.REFERENCE_WRONG, "text": f"not a reference: {error}", "lost": True}
                 continue
             decoded.append(reference)
             if message["taken"]:

@@ -37,6 +37,7 @@ def entry_findings(compared: DataFrame, rows: DataFrame, references: DataFrame) 
         F.col("reference_id").alias("lost_id"),
         F.coalesce("unread", F.lit(False)).alias("unread"),  # noqa: FBT003
         F.when(F.col("retired"), F.lit("its reference's object is retired, and the table does not have it"))
+        .when(F.col("kind") == Kind.REFERENCE_WRONG, F.lit("its reference cannot be read"))
         .otherwise(F.lit("its reference's object cannot be read"))
         .alias("cause"),
     )

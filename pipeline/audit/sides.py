@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from service.core.model import TopicPartition
 
 _TP = ["topic", "partition"]
+_ABOUT = ["value", "reference_id", "user", "date", "hour"]
 _LISTED = T.StructType(
     [
         T.StructField("object", T.StringType()),
@@ -72,10 +73,10 @@ def read_files(
         schema=to_arrow_schema(frames.ROWS),
     )
     return (
-        references.select("location.bucket", "location.object", "value", _taken(position).alias("taken"))
+        references.select("location.bucket", "location.object", *_ABOUT, _taken(position).alias("taken"))
         .repartition(tasks, "object")
         .sortWithinPartitions("bucket", "object")
-        .select("value", "taken")
+        .select(*_ABOUT, "taken")
         .mapInArrow(read, frames.ROWS)
     )
 

@@ -8,6 +8,7 @@ import dataclasses
 import hashlib
 import io
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from pipeline.rows import read_rows
 from service.core.container import SYNC_BYTES, block, header
 from service.core.reference import (
     Checksum,
+    FlushedTopicPartition,
     FlushRecord,
     Reference,
     SourceRange,
@@ -66,6 +68,7 @@ class Delivered:
         self._deployment = deployment
         self.references = {one.reference_id: one for one in deployment.references()}
         self.again: list[Reference] = []
+        self.without_checksum: set[str] = set()
         self.flushes = deployment.flush_records()
         self.letters = [
             ToProduce(value=one.value(), key=one.key(), headers=dict(one.headers() or []))  # type: ignore[arg-type]
@@ -86,7 +89,7 @@ class Delivered:
             for one in (*self.references.values(), *self.again)
         ]
         written = {
-            "REFERENCES_TOPIC": [ToProduce(value=encode_reference(one)) for one in references],
+            "REFERENCES_TOPIC": [ToProduce(value=self._encoded(one)) for one in references],
             "FLUSHES_TOPIC": [ToProduce(value=encode_flush_record(one)) for one in self.flushes],
             "DEAD_LETTERS_TOPIC": self.letters,
         }
@@ -96,6 +99,14 @@ class Delivered:
             kafka.produce(topic, records)
             variables[f"LOGP_KAFKA__{setting}"] = topic
         return variables
+
+    def _encoded(self, reference: Reference) -> bytes:
+        value = encode_reference(reference)
+        if reference.reference_id not in self.without_checksum:
+            return value
+        fields = json.loads(value)
+        del fields["location"]["checksum"]
+        return json.dumps(fields).encode()
 
     def batch(self, number: int) -> str:
         """The batch id of the n-th flush."""
@@ -248,6 +259,15 @@ def state_another_checksum(world: Delivered) -> list[Expected]:
     one = world.take()
     world.put(one, location=replace(one.location, checksum=Checksum("sha256", "0" * 64)))
     return [Expected(Kind.OBJECT_ALTERED, (one.location.object,), reach_of(one))]
+
+
+def omit_the_checksum(world: Delivered) -> list[Expected]:
+    one = world.take()
+    world.without_checksum.add(one.reference_id)
+    return [
+        *entries(Kind.MISSING, world.rows_of(one)),
+        Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one)),
+    ]
 
 
 # Objects.
@@ -404,6 +424,48 @@ def repeat_a_flush_record(world: Delivered) -> list[Expected]:
     return _covered(Kind.FLUSH_OVERLAP, world.flushes[-1])
 
 
+def count_a_dead_entry_as_filed(world: Delivered) -> list[Expected]:
+    flush = world.flushes[1]
+    number, line = next((n, one) for n, one in enumerate(flush.topic_partitions) if one.dead_letters)
+    lines = list(flush.topic_partitions)
+    lines[number] = replace(line, dead_letters=line.dead_letters - 1)
+    totals = replace(
+        flush.totals,
+        entries_in_files=flush.totals.entries_in_files + 1,
+        dead_letters=flush.totals.dead_letters - 1,
+        dead_letter_records=flush.totals.dead_letter_records - 1,
+    )
+    world.flushes[1] = replace(flush, topic_partitions=tuple(lines), totals=totals)
+    return [_of_line(line)]
+
+
+def count_letters_otherwise(world: Delivered) -> list[Expected]:
+    flush = world.flushes[-1]
+    totals = replace(flush.totals, dead_letter_records=flush.totals.dead_letter_records + 1)
+    world.flushes[-1] = replace(flush, totals=totals)
+    return [Expected(Kind.FLUSH_WRONG, (None, None), covered_by(flush))]
+
+
+def let_flush_records_be_as_they_were(world: Delivered) -> list[Expected]:
+    """Change nothing: rows that others took or put are counted by flush records with as many references as ever."""
+    expected: list[Expected] = []
+    for flush in {one.batch_id: one for one in world.flushes}.values():
+        theirs = [one for one in (*world.references.values(), *world.again) if one.batch_id == flush.batch_id]
+        if len({one.reference_id for one in theirs}) != flush.totals.references:
+            continue
+        held = Counter[int]()
+        for source in [source for one in {one.reference_id: one for one in theirs}.values() for source in one.sources]:
+            held[source.partition] += source.entries
+        lines = flush.topic_partitions
+        expected += [_of_line(line) for line in lines if held[line.partition] != line.entries - line.dead_letters]
+    return expected
+
+
+def _of_line(line: FlushedTopicPartition) -> Expected:
+    span = (line.partition, line.first_offset, line.next_offset - 1)
+    return Expected(Kind.FLUSH_WRONG, span[:2], (span,))
+
+
 def _covered(kind: Kind, flush: FlushRecord) -> list[Expected]:
     return [Expected(kind, span[:2], (span,)) for span in covered_by(flush)]
 
@@ -418,6 +480,7 @@ FAULTS: list[Fault] = [
     state_more_entries,
     state_another_schema,
     state_another_checksum,
+    omit_the_checksum,
     delete_an_object,
     cut_an_object,
     put_something_else,
@@ -433,6 +496,9 @@ FAULTS: list[Fault] = [
     drop_a_dead_letter,
     repeat_a_dead_letter,
     alter_a_dead_letter,
+    count_a_dead_entry_as_filed,
+    count_letters_otherwise,
     drop_a_flush_record,
     repeat_a_flush_record,
+    let_flush_records_be_as_they_were,  # the last one: it looks at what the others have done
 ]

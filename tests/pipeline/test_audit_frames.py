@@ -1,10 +1,15 @@
 """Steps of the audit that are frames in, frames out: small frames, no brokers and no objects."""
 
+from collections import Counter
+
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from pipeline.audit import frames
+from pipeline.audit.accounts import miscounted_entries
 from pipeline.audit.collect import collect_examples, collect_ids, count_by_kind, findings_by_hour
 from pipeline.audit.findings import row_findings, union
+from pipeline.audit.ground import Announced
 from pipeline.audit.result import Kind
 
 COMPARED = "living boolean, id string, in_files int, in_dead_letters int, row_ids array<string>"
@@ -59,3 +64,89 @@ def test_what_is_wrong_with_a_packed_object_is_said_once_and_of_each_of_its_hour
     examples = collect_examples(found, references, spark.createDataFrame([], LINES), per_kind=10)
     altered_ones = [(one.object, one.text, one.count) for one in examples[Kind.OBJECT_ALTERED]]
     assert sorted(altered_ones) == [("packed", "s3://b/packed: 1 bytes", 1), ("packed", "s3://b/packed: etag", 1)]
+
+
+FLUSHES = (
+    "message_partition int, message_offset long, batch_id string, worker string, topic_partitions array<struct<"
+    "topic string, partition int, first_offset long, next_offset long, entries long, dead_letters long, "
+    "discarded_replays long>>, totals struct<references long, dead_letters long, dead_letter_records long>"
+)
+FILED = (
+    "reference_id string, batch_id string, worker string, generation long, user string, date string, hour int, "
+    "sources array<struct<topic string, partition int, first_offset long, next_offset long, min_offset long, "
+    "max_offset long, entries long>>"
+)
+
+
+class Flushes:
+    """Flush records of batches, each with one line of ten offsets, and what the batches have published."""
+
+    def __init__(self) -> None:
+        self._flushes: list[tuple[object, ...]] = []
+        self._references: list[tuple[object, ...]] = []
+        self._dead: list[dict[str, object]] = []
+
+    def add(self, *, says: tuple[int, int, int, int, int], filed: list[int], buried: list[int]) -> None:
+        """Add a batch: `says` entries, dead ones, replays, references, dead letters; entries of each message."""
+        number = len(self._flushes)
+        batch, first = f"b{number}", number * 10
+        entries, dead, replays, references, letters = says
+        line = ("t", 0, first, first + 10, entries, dead, replays)
+        self._flushes.append((0, number, batch, "w", [line], (references, dead, letters)))
+        for nth, count in enumerate(filed):
+            source = ("t", 0, first, first + 10, first, first, count)
+            self._references.append((f"{batch}-{nth}", batch, "w", 1, "u", "2026-03-04", 5, [source]))
+        for nth, count in enumerate(buried):
+            place = {"topic": "t", "partition": 0, "offset": first + nth, "reason": "no_user", "batch_id": batch}
+            self._dead += [place | {"index": index} for index in range(count)]
+
+    def repeat(self) -> None:
+        """Let the last flush record come again, and all dead letters."""
+        self._flushes.append((0, 99, *self._flushes[-1][2:]))
+        self._dead *= 2
+
+    def miscounted(self, spark: SparkSession) -> Counter[tuple[object, ...]]:
+        """Give where what is found, in a window to which the first flush does not belong."""
+        references = spark.createDataFrame(self._references, FILED)
+        absent = dict.fromkeys(frames.DEAD.names)
+        rows = [tuple((absent | one).values()) for one in self._dead]
+        none = spark.createDataFrame([], "nothing string")
+        announced = Announced(
+            flushes=none,
+            lines=none,
+            references=references,
+            repeated=none,
+            by_batch=references.groupBy("batch_id").agg(F.count("*").alias("references")),
+            dead=spark.createDataFrame(rows, frames.DEAD),
+            runs=none,
+            no_flushes=none,
+            no_references=none,
+            no_runs=none,
+        )
+        spans = spark.createDataFrame(
+            [("t", 0, 10, 1000)], "topic string, partition int, window_first long, window_next long"
+        )
+        found = miscounted_entries(spark.createDataFrame(self._flushes, FLUSHES), announced, spans)
+        return Counter((row["kind"], row["offset"], row["batch_id"], row["text"]) for row in found.collect())
+
+
+def test_what_flush_records_say_is_what_was_published(spark: SparkSession) -> None:
+    """Only what no other finding tells: messages that are gone, or too many, are counted elsewhere."""
+    flushes = Flushes()
+    flushes.add(says=(10, 0, 0, 2, 0), filed=[5, 4], buried=[1])  # not of the window
+    flushes.add(says=(10, 3, 0, 2, 2), filed=[5, 2], buried=[1, 2])  # true
+    flushes.add(says=(10, 0, 1, 2, 0), filed=[5, 4], buried=[])  # true, with a replay
+    flushes.add(says=(10, 0, 0, 2, 0), filed=[5, 4], buried=[1])
+    flushes.add(says=(10, 1, 0, 1, 1), filed=[10], buried=[])  # a dead letter is missing: files have one too many
+    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], buried=[])  # a reference is missing
+    flushes.add(says=(10, 0, 0, 1, 0), filed=[9, 1, 1], buried=[])  # one too many
+    flushes.add(says=(10, 2, 0, 1, 2), filed=[8], buried=[2])  # two in one dead letter
+    flushes.add(says=(10, 0, 1, 1, 0), filed=[10], buried=[])  # not a replay
+    flushes.repeat()
+    said = {
+        (30, "b3"): "[30, 40): 10 entries in files, its references say 9; 0 entries dead, its dead letters say 1",
+        (40, "b4"): "[40, 50): 9 entries in files, its references say 10",
+        (None, "b7"): "its flush record says 2 dead letters, there are 1",
+        (80, "b8"): "[80, 90): 9 entries in files, its references say 10",
+    }
+    assert flushes.miscounted(spark) == Counter((Kind.FLUSH_WRONG, *place, text) for place, text in said.items())
