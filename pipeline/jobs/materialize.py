@@ -150,6 +150,8 @@ class Materialize:
 
         Where there are only markers of transactions the offsets move alone: Kafka will delete them, too.
         """
+        if offsets == self._position.offsets:
+            return
         begun = time.monotonic()
         references = decode(messages)
         held = self._table.holds(references)
