@@ -53,7 +53,6 @@ def _materialize(cost: Cost) -> dict[str, float]:
         "references": references,
         "materialize: micro-batches": len(batches),
         "materialize: seconds, with the start": round(cost.wall_s, 1),
-        "materialize: CPU seconds, with the start": round(cost.cpu_s, 1),
         "materialize: entries/s": round(entries / seconds),
         "materialize: references/s": round(references / seconds),
         "materialize: entries/s, first batch left out": round(sum(one["entries"] for one in warm) / warm_seconds),
@@ -73,7 +72,6 @@ def _named(name: str, measured: tuple[Cost, Result]) -> dict[str, float]:
     return {
         f"{name}: seconds, with the start": round(cost.wall_s, 1),
         f"{name}: seconds per million entries": round(result.seconds / millions, 1),
-        f"{name}: CPU seconds per million entries": round(cost.cpu_s / millions, 1),
     }
 
 
