@@ -12,7 +12,9 @@ from pyspark.sql import types as T
 
 from pipeline.errors import PipelineError
 from pipeline.jobs.materialize import Materialize
+from pipeline.kafka import partition_ends
 from service.audit.equal import canonical
+from service.config import KafkaSettings
 from service.core.reference import encode_reference
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
@@ -124,6 +126,8 @@ def produce_in_transaction(kafka: KafkaHelper, topic: str, partition: int, value
     producer.begin_transaction()
     producer.produce(topic, value, partition=partition)
     producer.commit_transaction(20)
+    settings = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers, source_topics=(topic,))
+    kafka.wait_for("its marker", lambda: partition_ends(settings, topic)[partition].next == 2)
 
 
 def delete_everything(kafka: KafkaHelper, topic: str, partition: int) -> None:
