@@ -15,7 +15,9 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from service.audit.times import EpochUnit
-from service.config import PositiveInt, PositiveSeconds, Section, Settings, SourcedSettings, Zone, load, read_settings
+from service.config import PositiveInt, PositiveSeconds, Section, Settings, Zone
+from service.config_checks import load
+from service.config_sources import SourcedSettings, read_settings
 from service.errors import SettingsError
 
 PREFIX = "PIPELINE_"

@@ -12,8 +12,9 @@ import sys
 import traceback
 from collections.abc import Sequence
 
-from service import config
+from service import config_checks
 from service.audit import run as audit
+from service.config import Settings
 from service.errors import LogPartitionerError, SettingsError
 
 FAILED, REFUSED = 1, 2
@@ -51,12 +52,12 @@ def _parser() -> argparse.ArgumentParser:
 def _run(_options: argparse.Namespace) -> int:
     from service.runtime.app import run  # noqa: PLC0415 - the other commands need no Kafka client
 
-    run(config.load())
+    run(config_checks.load())
     return 0
 
 
 def _audit(options: argparse.Namespace) -> int:
-    settings = config.load()
+    settings = config_checks.load()
     try:
         return audit.main(options, settings)
     except Exception:  # noqa: BLE001 - an audit that fell over has told nothing; exit code 1 would say that it had
@@ -65,11 +66,11 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _check_config(_options: argparse.Namespace) -> int:
-    settings = config.load()
+    settings = config_checks.load()
     sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
     return 0
 
 
 def _config_schema(_options: argparse.Namespace) -> int:
-    sys.stdout.write(json.dumps(config.Settings.model_json_schema(), indent=2) + "\n")
+    sys.stdout.write(json.dumps(Settings.model_json_schema(), indent=2) + "\n")
     return 0

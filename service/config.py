@@ -1,31 +1,19 @@
-"""Settings: the only reader of the environment; refuses at start what is wrong or contradicts itself.
+"""All settings of a worker, by section; what each means, its unit and its default.
 
-Sources, the first wins: environment (`LOGP_`, nested by `__`), a TOML file named by `LOGP_CONFIG_FILE`, secret
-files (a directory named by `LOGP_SECRETS_DIR`; a file `logp_s3__secret_key` holds that setting), defaults.
-`service.config_checks` holds the rules between settings; `load` reports every problem at once.
+`service.config_sources` reads them, `service.config_checks` holds the rules between them.
 """
 
 from __future__ import annotations
 
-import os
 import socket
-import tomllib
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError
-from pydantic_settings import (
-    BaseSettings,
-    NestedSecretsSettingsSource,
-    PydanticBaseSettingsSource,
-    SettingsConfigDict,
-    TomlConfigSettingsSource,
-)
-from pydantic_settings import SettingsError as UnreadableSettingsError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic_settings import SettingsConfigDict
 
-from service.config_sources import find_absent_sources, find_wrong_variables
-from service.errors import SettingsError
+from service.config_sources import SourcedSettings
 
 PREFIX = "LOGP_"
 ANSWER_MARGIN_S = 20.0  # for answers about offsets, beyond the transaction time-out of a worker that died
@@ -42,7 +30,6 @@ def _known_zone(name: str) -> str:
 Zone = Annotated[str, AfterValidator(_known_zone)]
 PositiveSeconds = Annotated[float, Field(gt=0)]
 PositiveInt = Annotated[int, Field(gt=0)]
-S = TypeVar("S", bound="SourcedSettings")
 
 
 class Section(BaseModel):
@@ -271,29 +258,6 @@ class LogSettings(Section):
     )
 
 
-class SourcedSettings(BaseSettings):
-    """Settings of an environment, a file and secret files, whose names begin with `env_prefix`; see `read_settings`."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources: arguments, environment, file, secret files."""
-        del dotenv_settings
-        prefix = settings_cls.model_config["env_prefix"]
-        sources = [init_settings, env_settings]
-        if file := os.environ.get(f"{prefix}CONFIG_FILE"):
-            sources.append(TomlConfigSettingsSource(settings_cls, Path(file)))
-        if directory := os.environ.get(f"{prefix}SECRETS_DIR"):
-            sources.append(NestedSecretsSettingsSource(file_secret_settings, secrets_dir=directory))
-        return tuple(sources)
-
-
 class Settings(SourcedSettings):
     """All settings of a worker."""
 
@@ -324,50 +288,3 @@ class Settings(SourcedSettings):
     def transactional_id(self) -> str:
         """The id that fences an earlier process of the same worker; unique per live process."""
         return f"{self.transactional_id_prefix}.{self.kafka.group_id}.{self.worker}"
-
-
-def load(**arguments: object) -> Settings:
-    """Read all settings and check them; `arguments` win over every other source.
-
-    Raises:
-        SettingsError: with everything that is wrong, at once.
-    """
-    from service.config_checks import find_problems  # noqa: PLC0415 - the rules between settings import this module
-
-    settings, problems = read_settings(Settings, **arguments)
-    problems = [*find_problems(settings), *problems]
-    if problems:
-        raise SettingsError(problems)
-    return settings
-
-
-def read_settings(kind: type[S], **arguments: object) -> tuple[S, list[str]]:
-    """Read settings from their sources; gives them with what is wrong about variables that name none of them.
-
-    Raises:
-        SettingsError: with everything that is wrong, where a setting is.
-    """
-    prefix = kind.model_config["env_prefix"]
-    absent = find_absent_sources(os.environ, prefix)
-    if absent:
-        raise SettingsError(absent)
-    problems = find_wrong_variables(os.environ, prefix, kind)
-    try:
-        return kind(**arguments), problems  # type: ignore[arg-type]
-    except ValidationError as error:
-        raise SettingsError([*(_sentence(problem, prefix) for problem in error.errors()), *problems]) from error
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError([f"{prefix}CONFIG_FILE is not TOML: {error}", *problems]) from error
-    except UnreadableSettingsError as error:
-        raise SettingsError(problems or [str(error)]) from error
-
-
-def variable_of(path: tuple[str, ...], *, prefix: str = PREFIX) -> str:
-    """Name the environment variable of a setting."""
-    return prefix + "__".join(path).upper()
-
-
-def _sentence(problem: object, prefix: str) -> str:
-    assert isinstance(problem, dict), "pydantic describes problems as dicts"
-    path = tuple(str(part) for part in problem["loc"])
-    return f"{'.'.join(path)} ({variable_of(path, prefix=prefix)}): {problem['msg']}"

@@ -1,7 +1,7 @@
 # ruff: noqa: E501 - one sentence, one line
 """The rules between settings: each has a name, and says what to change, with the numbers in it (DESIGN 4.7, W10).
 
-`find_problems` returns all of them at once; the checks are plain functions from settings to sentences.
+`load` reads settings and reports every problem at once; the checks are plain functions from settings to sentences.
 """
 
 from __future__ import annotations
@@ -10,11 +10,26 @@ from collections.abc import Iterator
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from service.adapters.kafka_options import SECRET, refused
 from service.config import ANSWER_MARGIN_S, Settings
+from service.config_sources import read_settings
 from service.core.locate import compile_path
+from service.errors import SettingsError
+from service.kafka_properties import SECRET, refused
 
 BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
+
+
+def load(**arguments: object) -> Settings:
+    """Read all settings and check them; `arguments` win over every other source.
+
+    Raises:
+        SettingsError: with everything that is wrong, at once.
+    """
+    settings, problems = read_settings(Settings, **arguments)
+    problems = [*find_problems(settings), *problems]
+    if problems:
+        raise SettingsError(problems)
+    return settings
 
 
 def find_problems(settings: Settings) -> list[str]:

@@ -1,23 +1,93 @@
-"""What is wrong with the sources of settings before any setting is read: files that are absent, variables misspelt.
+"""Where settings come from: the only reader of the environment. Refuses what is wrong, all of it at once.
 
-Knows no setting by name; `service.config` hands over the environment and its class.
+Sources, the first wins: environment (`LOGP_` for a worker, nested by `__`), a TOML file named by `LOGP_CONFIG_FILE`,
+secret files (a directory named by `LOGP_SECRETS_DIR`; a file `logp_s3__secret_key` holds that setting), defaults.
+Knows no setting by name.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import get_origin
+from typing import TypeVar, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_settings import (
+    BaseSettings,
+    NestedSecretsSettingsSource,
+    PydanticBaseSettingsSource,
+    TomlConfigSettingsSource,
+)
+from pydantic_settings import SettingsError as UnreadableSettingsError
+
+from service.errors import SettingsError
+
+S = TypeVar("S", bound="SourcedSettings")
 
 _NOT_SETTINGS = ("CONFIG_FILE", "SECRETS_DIR")
 _JSON_EXAMPLES: dict[object, str] = {tuple: '["a", "b"]', dict: '{"name": "value"}'}
 
 
-def find_absent_sources(environ: Mapping[str, str], prefix: str) -> list[str]:
+class SourcedSettings(BaseSettings):
+    """Settings of an environment, a file and secret files, whose names begin with `env_prefix`; see `read_settings`."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources: arguments, environment, file, secret files."""
+        del dotenv_settings
+        prefix = settings_cls.model_config["env_prefix"]
+        sources = [init_settings, env_settings]
+        if file := os.environ.get(f"{prefix}CONFIG_FILE"):
+            sources.append(TomlConfigSettingsSource(settings_cls, Path(file)))
+        if directory := os.environ.get(f"{prefix}SECRETS_DIR"):
+            sources.append(NestedSecretsSettingsSource(file_secret_settings, secrets_dir=directory))
+        return tuple(sources)
+
+
+def read_settings(kind: type[S], **arguments: object) -> tuple[S, list[str]]:
+    """Read settings from their sources; gives them with what is wrong about variables that name none of them.
+
+    Raises:
+        SettingsError: with everything that is wrong, where a setting is.
+    """
+    prefix = kind.model_config["env_prefix"]
+    absent = _find_absent_sources(os.environ, prefix)
+    if absent:
+        raise SettingsError(absent)
+    problems = _find_wrong_variables(os.environ, prefix, kind)
+    try:
+        return kind(**arguments), problems  # type: ignore[arg-type]
+    except ValidationError as error:
+        raise SettingsError([*(_sentence(problem, prefix) for problem in error.errors()), *problems]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError([f"{prefix}CONFIG_FILE is not TOML: {error}", *problems]) from error
+    except UnreadableSettingsError as error:
+        raise SettingsError(problems or [str(error)]) from error
+
+
+def variable_of(path: tuple[str, ...], *, prefix: str) -> str:
+    """Name the environment variable of a setting."""
+    return prefix + "__".join(path).upper()
+
+
+def _sentence(problem: object, prefix: str) -> str:
+    assert isinstance(problem, dict), "pydantic describes problems as dicts"
+    path = tuple(str(part) for part in problem["loc"])
+    return f"{'.'.join(path)} ({variable_of(path, prefix=prefix)}): {problem['msg']}"
+
+
+def _find_absent_sources(environ: Mapping[str, str], prefix: str) -> list[str]:
     """Find sources that are named but not there: they must not be silent defaults."""
     file, directory = environ.get(f"{prefix}CONFIG_FILE"), environ.get(f"{prefix}SECRETS_DIR")
     problems = []
@@ -28,7 +98,7 @@ def find_absent_sources(environ: Mapping[str, str], prefix: str) -> list[str]:
     return problems
 
 
-def find_wrong_variables(environ: Mapping[str, str], prefix: str, settings: type[BaseModel]) -> list[str]:
+def _find_wrong_variables(environ: Mapping[str, str], prefix: str, settings: type[BaseModel]) -> list[str]:
     """Find variables that name no setting, and those of lists and objects that are not JSON.
 
     Pydantic itself finds unknown names inside a section; it does not say which variable is not JSON.

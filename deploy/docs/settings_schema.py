@@ -13,7 +13,7 @@ Schema = Mapping[str, Any]
 
 
 class Setting(NamedTuple):
-    """One setting; `path` as in `service.config.variable_of`."""
+    """One setting; `path` as in `service.config_sources.variable_of`."""
 
     path: tuple[str, ...]
     schema: Schema

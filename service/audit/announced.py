@@ -23,6 +23,8 @@ from service.core.reference import (
     decode_reference,
 )
 
+Committed = dict[TopicPartition, int | None]  # the group's offsets; None where it has none
+
 
 class SeenDeadLetter(NamedTuple):
     """A dead letter: our headers, and as much of the record's own bytes as it takes to compare them."""

@@ -10,14 +10,13 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from service.audit.announced import Announced
+from service.audit.announced import Announced, Committed
 from service.audit.backfills import check_backfills, newest_records
 from service.audit.dead_letters import DeadLetterAudit
 from service.audit.equal import differences
 from service.audit.fetch import Address, Fetcher, Store, address_of
 from service.audit.findings import Findings, Kind
 from service.audit.flushes import (
-    Committed,
     check_contiguity,
     check_flushes,
     check_references,

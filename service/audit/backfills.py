@@ -18,8 +18,7 @@ from service.core.reference import decode_backfill_record
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from service.audit.announced import Announced
-    from service.audit.flushes import Committed
+    from service.audit.announced import Announced, Committed
     from service.audit.source_table import SourceTable
     from service.core.model import SourceRecord
     from service.core.reference import BackfilledTopicPartition, BackfillRecord, FlushRecord, Reference

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from service.audit.announced import Announced, BatchSums
+from service.audit.announced import Announced, BatchSums, Committed
 from service.audit.backfills import MadeGood, made_good
 from service.audit.findings import Findings, Kind
 from service.core.model import TopicPartition
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from service.audit.source_table import SourceTable
 
-Committed = dict[TopicPartition, int | None]
 Ranges = dict[TopicPartition, list[FlushedTopicPartition]]
 
 

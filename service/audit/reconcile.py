@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from service.audit.findings import Findings, Kind
 
 if TYPE_CHECKING:
-    from service.audit.flushes import Committed, Ranges
+    from service.audit.announced import Committed
+    from service.audit.flushes import Ranges
     from service.audit.objects import Position
     from service.audit.source_table import SourceColumns, SourceTable
     from service.core.model import TopicPartition

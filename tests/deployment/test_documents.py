@@ -12,7 +12,8 @@ from deploy.docs.settings_schema import groups
 from pipeline.config import PREFIX as PIPELINE_PREFIX
 from pipeline.config import PipelineSettings
 from service.adapters.metrics import PrometheusMetrics
-from service.config import PREFIX, Settings, SourcedSettings, variable_of
+from service.config import PREFIX, Settings
+from service.config_sources import SourcedSettings, variable_of
 from tests.deployment.tools import RULES
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.config import PREFIX, Settings, load
+from service.config import PREFIX, Settings
+from service.config_checks import load
 from service.errors import SettingsError
 from tests.deployment.tools import CHART, REQUIRED_VALUES, parse, render, run
 

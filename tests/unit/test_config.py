@@ -14,13 +14,13 @@ from service import cli, config
 from service.adapters.kafka_options import (
     PINNED_CONSUMER,
     PINNED_PRODUCER,
-    REFUSED,
-    SECRET,
     consumer_options,
     producer_options,
 )
-from service.config import Settings, load
+from service.config import Settings
+from service.config_checks import load
 from service.errors import SettingsError
+from service.kafka_properties import REFUSED, SECRET
 
 MINIMAL = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "kafka:9092",

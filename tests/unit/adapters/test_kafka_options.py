@@ -8,12 +8,11 @@ from pydantic import SecretStr
 from service.adapters.kafka_options import (
     PINNED_CONSUMER,
     PINNED_PRODUCER,
-    REFUSED,
     consumer_options,
     producer_options,
-    refused,
 )
 from service.config import KafkaSettings
+from service.kafka_properties import REFUSED, refused
 
 PROMISED = {
     "enable.auto.commit": False,

@@ -208,7 +208,8 @@ def test_finding_3_worker_that_was_put_out_commits_no_start_position(policy: Boo
 
 def test_finding_7_read_committed_is_what_makes_start_positions_stable() -> None:
     """The source consumer's isolation level decides whether offsets are stable: any other value is refused."""
-    from service.adapters.kafka_options import PINNED_CONSUMER, refused  # noqa: PLC0415
+    from service.adapters.kafka_options import PINNED_CONSUMER  # noqa: PLC0415
+    from service.kafka_properties import refused  # noqa: PLC0415
 
     assert PINNED_CONSUMER["isolation.level"] == "read_committed"
     assert refused("isolation.level", "read_uncommitted")
