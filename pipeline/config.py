@@ -79,6 +79,11 @@ class MaterializeSettings(Section):
     )
     interval_s: PositiveSeconds = Field(60, description="Seconds between micro-batches where it runs continuously.")
     rows_per_batch: PositiveInt = Field(8192, description="Rows in one Arrow batch.")
+    bytes_per_batch: PositiveInt = Field(
+        16 * 1024 * 1024,
+        le=256 * 1024 * 1024,
+        description="Bytes of rows in one Arrow batch, as files hold them; one row may have more.",
+    )
     download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
     checkpoint_directory: Path | None = Field(
         None, description="Scratch directory of the streaming query; nothing in it is needed after a restart."

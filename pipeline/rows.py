@@ -11,7 +11,8 @@ import io
 import json
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Any, cast
+from itertools import chain
+from typing import Any, NamedTuple, cast
 
 import fastavro
 import pyarrow as pa
@@ -27,17 +28,32 @@ from service.core.reference import Reference
 
 Row = dict[str, Any]
 
+_STEPS_PER_BATCH = 16
+_TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
+
+
+class Block(NamedTuple):
+    """The rows of one Avro block, and how many bytes they are encoded."""
+
+    rows: list[Row]
+    size: int
+
 
 class RowGatherer:
-    """Gathers rows until there are enough for a record batch."""
+    """Gathers rows until there are enough for a record batch, by their number or by their bytes.
 
-    def __init__(self, schema: pa.Schema, *, rows_per_batch: int) -> None:
+    Bytes are those of the file, and of the text that goes to `_rest`. A batch has more than `bytes_per_batch` only
+    where a single block or row has.
+    """
+
+    def __init__(self, schema: pa.Schema, *, rows_per_batch: int, bytes_per_batch: int) -> None:
         self._schema = schema
         self._columns_of_table = from_arrow_schema(schema)
         self._plans: dict[str, FilePlan] = {}
         self._rows_per_batch = rows_per_batch
+        self._bytes_per_batch = bytes_per_batch
         self._columns: dict[str, list[Any]] = {}
-        self._rows = 0
+        self._rows = self._bytes = 0
 
     def add_file(self, content: bytes, reference: Reference) -> Iterator[pa.RecordBatch]:
         """Take the rows of the file that a reference points to; yields a batch whenever one is full.
@@ -45,7 +61,7 @@ class RowGatherer:
         Raises:
             ObjectError: it is not the Avro file that the reference describes.
         """
-        rows, schema_text = read_referenced_rows(content, reference)
+        blocks, schema_text = _read_referenced_blocks(content, reference)
         reference_id = reference.reference_id
         if fingerprint_of(schema_text) != reference.schema.fingerprint:
             raise ObjectError(
@@ -54,20 +70,37 @@ class RowGatherer:
         plan = self._plans.get(schema_text)
         if plan is None:
             plan = self._plans[schema_text] = plan_of(schema_text).fit(self._columns_of_table)
-        for begin in range(0, len(rows), self._rows_per_batch):
-            some = rows[begin : begin + self._rows_per_batch]
-            self._gather(META, [_meta(row[META]) for row in some])
-            self._gather(REFERENCE, [reference_id] * len(some))
-            for avro_name, column, convert in plan.fields:
-                values = [row[avro_name] for row in some]
-                if convert is not None:
-                    values = [None if value is None else convert(value) for value in values]
-                self._gather(column, values)
-            if plan.rest:
-                self._gather(REST, [_rest_of(row, plan.rest) for row in some])
-            self._rows += len(some)
-            if self._rows >= self._rows_per_batch:
+        for rows, size in self._steps(blocks):
+            is_too_many = self._rows + len(rows) > self._rows_per_batch
+            if self._rows and (is_too_many or self._bytes + size > self._bytes_per_batch):
                 yield self.take()
+            self._add(rows, plan, reference_id)
+            self._bytes += size
+            if self._rows >= self._rows_per_batch or self._bytes >= self._bytes_per_batch:
+                yield self.take()
+
+    def _steps(self, blocks: list[Block]) -> Iterator[Block]:
+        """Cut blocks into steps much smaller than a batch: what their rows take in `_rest` is known only afterwards."""
+        size_max = max(1, self._bytes_per_batch // _STEPS_PER_BATCH)
+        for rows, size in blocks:
+            count = min(self._rows_per_batch, max(1, len(rows) * size_max // max(1, size)))
+            for begin in range(0, len(rows), count):
+                some = rows[begin : begin + count]
+                yield Block(some, size * len(some) // len(rows))
+
+    def _add(self, rows: list[Row], plan: FilePlan, reference_id: str) -> None:
+        self._gather(META, [_meta(row[META]) for row in rows])
+        self._gather(REFERENCE, [reference_id] * len(rows))
+        for avro_name, column, convert in plan.fields:
+            values = [row[avro_name] for row in rows]
+            if convert is not None:
+                values = [None if value is None else convert(value) for value in values]
+            self._gather(column, values)
+        if plan.rest:
+            texts = [_rest_of(row, plan.rest) for row in rows]
+            self._gather(REST, texts)
+            self._bytes += sum(len(text) for text in texts if text is not None)
+        self._rows += len(rows)
 
     def _gather(self, column: str, values: list[Any]) -> None:
         gathered = self._columns.get(column)
@@ -86,7 +119,7 @@ class RowGatherer:
             else:
                 gathered.extend([None] * (self._rows - len(gathered)))
                 arrays.append(pa.array(gathered, field.type))
-        self._columns, self._rows = {}, 0
+        self._columns, self._rows, self._bytes = {}, 0, 0
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     @property
@@ -106,7 +139,9 @@ def _rest_of(row: Row, fields: tuple[FieldPlan, ...]) -> str | None:
 
 
 def _meta(meta: Row) -> Row:
-    meta["timestamp"] *= 1000  # from milliseconds to the table's microseconds
+    """Bring the record's timestamp from milliseconds to the table's microseconds; null where they hold none such."""
+    timestamp_ms = meta["timestamp"]
+    meta["timestamp"] = timestamp_ms * 1000 if timestamp_ms <= _TIMESTAMP_MS_MAX else None
     return meta
 
 
@@ -116,12 +151,22 @@ def read_referenced_rows(content: bytes, reference: Reference) -> tuple[list[Row
     Raises:
         ObjectError: it is no Avro file, or broken, or has another number of rows.
     """
+    blocks, schema_text = _read_referenced_blocks(content, reference)
+    return _rows_of(blocks), schema_text
+
+
+def _read_referenced_blocks(content: bytes, reference: Reference) -> tuple[list[Block], str]:
     where = _name_of(reference)
-    rows, schema_text = read_rows(content, where)
-    if len(rows) != reference.entries:
+    blocks, schema_text = _read_blocks(content, where)
+    found = sum(len(block.rows) for block in blocks)
+    if found != reference.entries:
         said = f"reference {reference.reference_id} says {reference.entries}"
-        raise ObjectError(f"{where} holds {len(rows)} entries, {said}")
-    return rows, schema_text
+        raise ObjectError(f"{where} holds {found} entries, {said}")
+    return blocks, schema_text
+
+
+def _rows_of(blocks: list[Block]) -> list[Row]:
+    return list(chain.from_iterable(block.rows for block in blocks))
 
 
 def _name_of(reference: Reference) -> str:
@@ -134,17 +179,23 @@ def read_rows(content: bytes, where: str) -> tuple[list[Row], str]:
     Raises:
         ObjectError: it is no Avro file, or broken.
     """
+    blocks, schema_text = _read_blocks(content, where)
+    return _rows_of(blocks), schema_text
+
+
+def _read_blocks(content: bytes, where: str) -> tuple[list[Block], str]:
     try:
         schema_text, codec, at = read_header(content)
-        rows: list[Row] = []
+        blocks: list[Block] = []
         while at < len(content) - SYNC_BYTES:
             count, at = decode_long(content, at)
             length, at = decode_long(content, at)
-            rows += _read_block(count, decompress(content[at : at + length], codec), schema_text)
+            data = decompress(content[at : at + length], codec)
+            blocks.append(Block(_read_block(count, data, schema_text), len(data)))
             at = _skip_sync(content, at + length)
     except Exception as error:  # fastavro raises whatever the bytes lead it to
         raise ObjectError(f"{where} is not an Avro file that can be read: {error!r}") from error
-    return rows, schema_text
+    return blocks, schema_text
 
 
 def read_header(content: bytes) -> tuple[str, Codec, int]:

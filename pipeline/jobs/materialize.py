@@ -210,7 +210,9 @@ def _read_shares(
     for batch in numbers:
         for number in batch.column(0).to_pylist():
             references = [decode_reference(value) for value in encoded[number]]
-            gatherer = RowGatherer(schema, rows_per_batch=settings.rows_per_batch)
+            gatherer = RowGatherer(
+                schema, rows_per_batch=settings.rows_per_batch, bytes_per_batch=settings.bytes_per_batch
+            )
             contents = objects.read_ahead(reference.location for reference in references)
             for reference, content in zip(references, contents, strict=True):
                 yield from gatherer.add_file(content, reference)
