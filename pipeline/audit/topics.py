@@ -41,7 +41,6 @@ _MESSAGE = T.StructType(
         ),
     ]
 )
-_NO_TIMESTAMP = -1
 _MESSAGE_AT = ("message_partition", "message_offset")
 _LINE = (
     "array<struct<topic string, partition int, first_offset bigint, next_offset bigint, min_offset bigint, "
@@ -145,7 +144,8 @@ def _load(
 
 
 def _timestamp_ms() -> Column:
-    return F.when(F.col("timestampType") != _NO_TIMESTAMP, F.unix_millis("timestamp")).alias("timestamp_ms")
+    """Give the timestamp; null where there is none, which -1 says, or one that the worker takes for none."""
+    return F.when(F.unix_millis("timestamp") >= 0, F.unix_millis("timestamp")).alias("timestamp_ms")
 
 
 def flush_records(messages: DataFrame) -> DataFrame:
