@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from pipeline.audit.scope import Span, doubts_of, span_of
+from pipeline.audit.scope import Span, doubts_of, is_before_all, span_of
 from service.core.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -73,13 +73,16 @@ def find_ground(settings: JobSettings, asked: Asked, announced: Announced, *, is
         floor = floors.get(source.tp)
         span = span_of(source, covered_first=covered_first, floor=floor)
         spans.append(span)
-        doubts += doubts_of(span, source, covered_first=first, floor=floor)
+        lacks = None if is_full or has_all_flushes else covered_first  # a full audit says it of the topic
+        doubts += doubts_of(span, source, covered_first=first, floor=floor, lacks_flushes_below=lacks)
     if is_full and not has_all_flushes:
         doubts.append("the topic of flush records no longer has its beginning")
     is_unknown = not any(span.tp in firsts for span in spans) and all(span.is_empty for span in spans)
     if is_full and is_unknown and any(span.retained < span.end for span in spans):
         group = settings.worker.kafka.group_id
         doubts.append(f"nothing of the source is audited: group {group} has neither flush records nor work committed")
+    if not is_full and not doubts and is_before_all(spans, asked.sources):
+        doubts.append("nothing of the window is audited: no flush record covers any of it")
     starts = [span.tp for span in spans if from_beginning and span.first == span.retained and span.tp not in floors]
     return Ground(spans, starts, short, doubts)
 

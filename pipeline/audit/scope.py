@@ -222,10 +222,17 @@ def coverage_of(span: Span, *, records: int, entries: int) -> Coverage:
     )
 
 
-def doubts_of(span: Span, source: Source, *, covered_first: int | None, floor: int | None) -> list[str]:
-    """Say what about the window cannot be told, because Kafka no longer has it."""
+def doubts_of(
+    span: Span, source: Source, *, covered_first: int | None, floor: int | None, lacks_flushes_below: int | None = None
+) -> list[str]:
+    """Say what about the window cannot be told, because Kafka no longer has it.
+
+    `lacks_flushes_below` is where the flush records begin that are still there, None where all are.
+    """
     reaches_back = source.window_first == source.ends.first
     doubts = []
+    if lacks_flushes_below is not None and source.window_first < min(lacks_flushes_below, source.window_next):
+        doubts.append(f"{span.tp}: flush records of offsets below {lacks_flushes_below} are no longer there")
     if reaches_back and covered_first is not None and covered_first < source.ends.first:
         doubts.append(
             f"{span.tp}: flush records begin at offset {covered_first}, the source only at {source.ends.first}: "
@@ -234,3 +241,12 @@ def doubts_of(span: Span, source: Source, *, covered_first: int | None, floor: i
     if floor is not None and floor > source.window_first and (source.committed or 0) > source.window_first:
         doubts.append(f"{span.tp}: references or dead letters of offsets below {floor} are no longer there")
     return doubts
+
+
+def is_before_all(spans: Iterable[Span], sources: Iterable[Source]) -> bool:
+    """Tell whether nothing of a window is audited, since all that is answered for comes after some of its offsets."""
+    pairs = [
+        (span, source, min(source.window_next, source.ends.next)) for span, source in zip(spans, sources, strict=True)
+    ]
+    is_audited = any(max(span.first, span.window_first) < min(span.next, end) for span, _, end in pairs)
+    return not is_audited and any(source.window_first < min(span.answers_from, end) for span, source, end in pairs)
