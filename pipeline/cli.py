@@ -8,10 +8,10 @@ import sys
 
 import structlog
 
-from pipeline.audit.options import add_audit_arguments
 from pipeline.config import load_all
 from pipeline.errors import cause_of
 from pipeline.jobs import compare
+from pipeline.jobs.audit_options import add_audit_arguments
 from pipeline.progress import CLEAR_LINE
 from pipeline.report.options import add_report_arguments
 from service.errors import SettingsError

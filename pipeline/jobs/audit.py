@@ -16,10 +16,10 @@ from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.csv_auditor import CsvAuditor, CsvOptions, require_ids
 from pipeline.audit.history import keep
 from pipeline.audit.metrics import AuditMetrics
-from pipeline.audit.options import archive_of, window_of
 from pipeline.audit.result import Counts, Result, Window, Witness, encode
 from pipeline.audit.text import to_text
 from pipeline.errors import PipelineError, cause_of
+from pipeline.jobs.audit_options import archive_of, window_of
 from pipeline.session import open_session
 
 if TYPE_CHECKING:

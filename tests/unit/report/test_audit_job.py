@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.audit.options import add_audit_arguments
 from pipeline.audit.result import Kind
 from pipeline.config import load_all
 from pipeline.errors import PipelineError
 from pipeline.jobs.audit import Runs
+from pipeline.jobs.audit_options import add_audit_arguments
 from tests.unit.report.reading import Page
 from tests.unit.report.world import T0_MS, WorkerLog, missing, result
 
