@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from pipeline.audit import accounts, backfills, collect, findings, scope, sides, topics
+from pipeline.audit import accounts, backfills, collect, findings, scope, sides, stored, topics
 from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
 from pipeline.audit.kept import Kept
@@ -20,14 +20,13 @@ from pipeline.audit.result import Counts, Ids, Kind, Result
 from pipeline.audit.retired import ReferenceReader, find_position
 from pipeline.audit.verdicts import write_verdicts
 from pipeline.audit.windows import reach_last
-from pipeline.backfill.outbox import outboxes_prefix
 from pipeline.errors import TableError
 from pipeline.kafka import Brokers
 from pipeline.progress import Progress
 from service.core.model import TopicPartition
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.audit.result import Window
     from pipeline.audit.scope import Asked
@@ -139,9 +138,7 @@ class Auditor:
         listed = None
         if self._options.list_objects:
             step("listing")
-            listed = self._kept.keep(self._list_objects(announced, found))
-            if count := listed.where(self._is_outbox()).count():
-                self._notes.append(f"{count} objects are what backfills keep of their runs")
+            listed = self._list_objects(announced, ground, found)
         step("findings")
         told = self._kept.keep_apart(findings.union(found))
         by_kind = collect.count_by_kind(told)
@@ -290,29 +287,26 @@ class Auditor:
             return None
         return sides.read_table(self._spark, self._settings, position, ground.spans, reach)
 
-    def _list_objects(self, announced: Announced, found: list[DataFrame]) -> DataFrame:
+    def _list_objects(self, announced: Announced, ground: Ground, found: list[DataFrame]) -> DataFrame:
         """List the prefix; what nothing names is a finding, by setting a note."""
-        bucket = self._settings.worker.s3.bucket
-        references = announced.references.where(F.col("location.bucket") == bucket)
-        named = (
-            references.select("location.object")
-            .union(references.select("schema_object"))
-            .union(announced.dead.where(F.col("object").isNotNull()).select("object"))
-            .distinct()
-        )
+        listed = self._kept.keep(sides.list_objects(self._spark, self._settings))
         before_ms = self._started_at_ms - round(self._audit.unreferenced_age_s * 1000)
-        listed, strays = sides.list_unreferenced(self._spark, self._settings, named=named, before_ms=before_ms)
-        strays = strays.where(~self._is_outbox())
-        if self._audit.unreferenced == "finding":
-            text = F.format_string("%d bytes, which nothing committed names", "size")
-            found.append(strays.select(F.lit(Kind.OBJECT_UNREFERENCED).alias("kind"), "object", text.alias("text")))
-        elif count := strays.count():
-            self._notes.append(f"{count} objects are named by nothing committed")
-        return listed
-
-    def _is_outbox(self) -> Column:
-        """Tell keys of what backfills keep of their runs: nothing names these, nothing deletes them."""
-        return F.col("object").startswith(outboxes_prefix(self._settings.worker.s3.prefix))
+        all_of_it = stored.sort_out(listed, announced, self._settings.worker.s3, before_ms=before_ms)
+        found.append(stored.schema_findings(all_of_it.no_schemas))
+        texts = {
+            "are what backfills keep of their runs": all_of_it.outboxes,
+            "are, or may be, of backfills that have not published all they will": all_of_it.awaited,
+            "under the prefix are of nothing that is known here": all_of_it.foreign,
+        }
+        if not ground.has_all_names:
+            texts["are named by nothing, but references or dead letters have lost their beginning"] = all_of_it.strays
+        elif self._audit.unreferenced == "finding":
+            found.append(stored.stray_findings(all_of_it.strays))
+        else:
+            texts["are named by nothing committed"] = all_of_it.strays
+        counts = {text: frame.count() for text, frame in texts.items()}
+        self._notes += [f"{count} objects {text}" for text, count in counts.items() if count]
+        return all_of_it.old
 
     def _ids(self, compared: DataFrame, by_kind: dict[str, int]) -> Ids | None:
         if not self._settings.worker.id.paths:

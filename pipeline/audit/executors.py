@@ -289,18 +289,12 @@ def _table_row(row: Row, parse: Parse) -> Row:
     return meta | {"digest": digest(canonical(restore(row, parse)))}
 
 
-def list_objects(
-    batches: Batches, *, settings: Settings, before_ms: int, schema: pa.Schema
-) -> Iterator[pa.RecordBatch]:
-    """One row, whatever it is -> the keys under the prefix that are older than `before_ms`."""
+def list_objects(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """One row, whatever it is -> the keys under the prefix."""
     objects = Objects(settings.s3, threads=1)
     for _ in batches:
         listed = objects.list(settings.s3.bucket, f"{settings.s3.prefix}/")
-        rows = (
-            {"object": one.key, "size": one.size, "modified_ms": one.modified_ms}
-            for one in listed
-            if one.modified_ms < before_ms
-        )
+        rows = ({"object": one.key, "size": one.size, "modified_ms": one.modified_ms} for one in listed)
         yield from batched(rows, schema)
 
 

@@ -51,6 +51,11 @@ class Ground(NamedTuple):
     short: DataFrame | None
     doubts: list[str]
 
+    @property
+    def has_all_names(self) -> bool:
+        """Whether everything that ever named an object is still there."""
+        return self.short is None
+
     def complete(self, flushes: DataFrame) -> DataFrame:
         """Leave out flush records of which a part is gone."""
         return flushes if self.short is None else flushes.join(self.short, on="batch_id", how="left_anti")

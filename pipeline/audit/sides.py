@@ -186,15 +186,10 @@ def _entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
     return rows.withColumn(META, F.struct(*meta)).mapInArrow(read, frames.TABLE)
 
 
-def list_unreferenced(
-    spark: SparkSession, settings: JobSettings, *, named: DataFrame, before_ms: int
-) -> tuple[DataFrame, DataFrame]:
-    """List what lies under the prefix; gives (everything listed, what `named`, a frame of `object`, does not have)."""
-    read = partial(
-        executors.list_objects, settings=settings.worker, before_ms=before_ms, schema=to_arrow_schema(_LISTED)
-    )
-    listed = spark.range(0, 1, 1, 1).mapInArrow(read, _LISTED)
-    return listed, listed.join(named, on="object", how="left_anti")
+def list_objects(spark: SparkSession, settings: JobSettings) -> DataFrame:
+    """List what lies under the prefix: `object`, `size`, `modified_ms`."""
+    read = partial(executors.list_objects, settings=settings.worker, schema=to_arrow_schema(_LISTED))
+    return spark.range(0, 1, 1, 1).mapInArrow(read, _LISTED)
 
 
 def within(frame: DataFrame, reach: DataFrame) -> DataFrame:

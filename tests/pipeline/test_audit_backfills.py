@@ -48,6 +48,8 @@ def test_backfills_are_judged_by_their_run_records(worked: Worked, names: Names,
     Outline: a hole -> a backfill for each TopicPartition -> clean, objects too -> their messages as a copy with faults.
     """
     hole = Hole(worked, names, partial(lake_of, PIPELINE_AUDIT__UNREFERENCED_AGE_S="0"))
+    waiting = hole.backfill("waiting")  # has its outbox, and publishes nothing
+    assert waiting._prepare(waiting._begin(Wanted(from_ms=0))).messages > 1
     for partition in range(PARTITIONS):
         offsets = json.dumps({worked.deployment.source: {str(partition): [0, RECORDS // PARTITIONS]}})
         assert hole.backfill(f"{partition}").run(Wanted(offsets=parse_offsets(offsets))).messages > 1
@@ -59,6 +61,9 @@ def test_backfills_are_judged_by_their_run_records(worked: Worked, names: Names,
     kept = [key for key in worked.deployment.s3.keys(worked.deployment.bucket) if key.startswith(prefix)]
     assert len(kept) > PARTITIONS
     assert f"{len(kept)} objects are what backfills keep of their runs" in result.notes
+    awaited = [key for key in worked.deployment.s3.keys(worked.deployment.bucket) if f"/backfill-{hole.name}-w" in key]
+    awaited = [key for key in awaited if key not in kept]
+    assert f"{len(awaited)} objects are, or may be, of backfills that have not published all they will" in result.notes
 
     batches = [f"backfill-{hole.name}-{partition}" for partition in range(PARTITIONS)]
     of_batch = {batch: [one for one in hole.published() if one.batch_id == batch] for batch in batches}

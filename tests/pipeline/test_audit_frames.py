@@ -1,6 +1,7 @@
 """Steps of the audit that are frames in, frames out: small frames, no brokers and no objects."""
 
 from collections import Counter
+from itertools import chain
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -11,6 +12,8 @@ from pipeline.audit.collect import collect_examples, collect_ids, count_by_kind,
 from pipeline.audit.findings import row_findings, union
 from pipeline.audit.ground import Announced
 from pipeline.audit.result import Kind
+from pipeline.audit.stored import sort_out
+from service.config import S3Settings
 
 COMPARED = "living boolean, id string, in_files int, in_dead_letters int, row_ids array<string>"
 REFERENCES = "reference_id string, location struct<bucket string, object string>, batch_id string, worker string"
@@ -66,6 +69,12 @@ def test_what_is_wrong_with_a_packed_object_is_said_once_and_of_each_of_its_hour
     assert sorted(altered_ones) == [("packed", "s3://b/packed: 1 bytes", 1), ("packed", "s3://b/packed: etag", 1)]
 
 
+def announced_of(spark: SparkSession, **given: DataFrame) -> Announced:
+    """Give what was announced, as far as a test needs it."""
+    none = spark.createDataFrame([], "nothing string")
+    return Announced(**(dict.fromkeys(Announced._fields, none) | given))
+
+
 FLUSHES = (
     "message_partition int, message_offset long, batch_id string, worker string, topic_partitions array<struct<"
     "topic string, partition int, first_offset long, next_offset long, entries long, dead_letters long, "
@@ -110,18 +119,11 @@ class Flushes:
         references = spark.createDataFrame(self._references, FILED)
         absent = dict.fromkeys(frames.DEAD.names)
         rows = [tuple((absent | one).values()) for one in self._dead]
-        none = spark.createDataFrame([], "nothing string")
-        announced = Announced(
-            flushes=none,
-            lines=none,
+        announced = announced_of(
+            spark,
             references=references,
-            repeated=none,
             by_batch=references.groupBy("batch_id").agg(F.count("*").alias("references")),
             dead=spark.createDataFrame(rows, frames.DEAD),
-            runs=none,
-            no_flushes=none,
-            no_references=none,
-            no_runs=none,
         )
         spans = spark.createDataFrame(
             [("t", 0, 10, 1000)], "topic string, partition int, window_first long, window_next long"
@@ -150,3 +152,53 @@ def test_what_flush_records_say_is_what_was_published(spark: SparkSession) -> No
         (80, "b8"): "[80, 90): 9 entries in files, its references say 10",
     }
     assert flushes.miscounted(spark) == Counter((Kind.FLUSH_WRONG, *place, text) for place, text in said.items())
+
+
+def test_objects_are_sorted_by_who_names_them(spark: SparkSession) -> None:
+    """Old ones and a new one; of backfills that have published all, nothing yet, and that never had a manifest."""
+    hour = "p/user=u/date=2026-03-04/hour=05"
+    of_run = {
+        run: [f"{hour}/backfill-{run}-0123abcd-7.avro", f"p/_dead-letters/backfill-{run}-0123abcd-8.record.json"]
+        for run in ("done", "x", "x-1", "half", "dead")
+    }
+    manifests = {run: f"p/_backfill/{run}/manifest.json" for run in ("done", "x-1", "half")}
+    ages = dict.fromkeys(
+        [*chain(*of_run.values()), f"{hour}/b-1.avro", "p/_schemas/named.avsc", "p/_dead-letters/l"], 1
+    )
+    ages |= {f"{hour}/stray.avro": 1, f"{hour}/new.avro": 9, "p/_schemas/stray.avsc": 1, "p/deeper/user=u/b-1.avro": 1}
+    ages |= dict.fromkeys(manifests.values(), 9) | {"p/_backfill/dead/part.json": 1}
+    schemas = ["p/_schemas/named.avsc", "p/_schemas/gone.avsc", "before/_schemas/elsewhere.avsc"]
+    announced = announced_of(
+        spark,
+        references=spark.createDataFrame(
+            [(("bucket", f"{hour}/b-1.avro"), schema) for schema in schemas]
+            + [(("other", f"{hour}/stray.avro"), "p/_schemas/of-other.avsc")],
+            "location struct<bucket string, object string>, schema_object string",
+        ),
+        dead=spark.createDataFrame([("p/_dead-letters/l",), (None,)], "object string"),
+        runs=spark.createDataFrame(
+            [("backfill-done", 2, 2), ("backfill-half", 1, 2)], "batch_id string, published long, messages long"
+        ),
+    )
+    listed = spark.createDataFrame(
+        [(key, 5, age) for key, age in ages.items()], "object string, size long, modified_ms long"
+    )
+    found = sort_out(listed, announced, S3Settings(bucket="bucket", prefix="p"), before_ms=5)
+    names = {
+        name: sorted(row["object"] for row in frame.select("object").collect())
+        for name, frame in found._asdict().items()
+        if name != "old"
+    }
+    strays = [f"{hour}/stray.avro", *of_run["done"], *of_run["x"], *of_run["dead"]]
+    assert names == {
+        "strays": sorted(strays),
+        "awaited": sorted([*of_run["x-1"], *of_run["half"], "p/_schemas/stray.avsc"]),
+        "outboxes": ["p/_backfill/dead/part.json"],
+        "foreign": ["p/deeper/user=u/b-1.avro"],
+        "no_schemas": ["p/_schemas/gone.avsc"],
+    }
+    assert found.old.count() == len([age for age in ages.values() if age < 5])
+    kept = listed.where(~F.col("object").endswith("/manifest.json"))
+    found = sort_out(kept, announced, S3Settings(bucket="bucket", prefix="p"), before_ms=5)
+    assert found.awaited.isEmpty()
+    assert "p/_schemas/stray.avsc" in {row["object"] for row in found.strays.collect()}

@@ -1,0 +1,89 @@
+"""What lies under the prefix, against everything that names an object.
+
+Owns which objects nobody names. A backfill writes its objects long before it announces them: from its manifest on they
+are named by its outbox, and by nothing else until it has published them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pyspark.sql import functions as F
+
+from pipeline.audit.result import Kind
+from pipeline.backfill.outbox import BATCH_PREFIX, outboxes_prefix
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+    from pipeline.audit.ground import Announced
+    from service.config import S3Settings
+
+_OWN = ("user=", "_schemas/", "_dead-letters/")  # see `service.core.object_key`
+_OF_BACKFILL = rf"/({BATCH_PREFIX}[^/]+)-[0-9a-f]{{8}}-[0-9]+(\.avro|\.record\.json)?$"
+_MANIFEST = r"/_backfill/([^/]+)/manifest\.json$"
+
+
+class Stored(NamedTuple):
+    """Objects that are old enough to be judged, and of these `strays`, which nothing names.
+
+    `awaited` are those of backfills that have not published all they will, and schemas that may be; `outboxes` what
+    backfills keep of their runs; `foreign` what no deployment with this prefix writes. `no_schemas` are schemas that
+    are named and not there.
+    """
+
+    old: DataFrame
+    strays: DataFrame
+    awaited: DataFrame
+    outboxes: DataFrame
+    foreign: DataFrame
+    no_schemas: DataFrame
+
+
+def sort_out(listed: DataFrame, announced: Announced, s3: S3Settings, *, before_ms: int) -> Stored:
+    """Sort everything `listed`, a frame that is kept, by who names it; blocks while it is looked at."""
+    references = announced.references.where(F.col("location.bucket") == s3.bucket)
+    schemas = references.select(F.col("schema_object").alias("object")).distinct()
+    letters = announced.dead.where(F.col("object").isNotNull()).select("object")
+    named = references.select("location.object").union(schemas).union(letters).distinct()
+    old = listed.where(F.col("modified_ms") < before_ms)
+    is_outbox = F.col("object").startswith(outboxes_prefix(s3.prefix))
+    is_own = F.lit(False)  # noqa: FBT003 - a value of SQL
+    for form in _OWN:
+        is_own = is_own | F.col("object").startswith(f"{s3.prefix}/{form}")
+    unnamed = old.where(is_own).join(named, on="object", how="left_anti").withColumn("batch_id", _found(_OF_BACKFILL))
+    going_on = (
+        listed.where(is_outbox & F.col("object").rlike(_MANIFEST))
+        .select(F.concat(F.lit(BATCH_PREFIX), _found(_MANIFEST)).alias("batch_id"))
+        .join(announced.runs.where("published >= messages"), on="batch_id", how="left_anti")
+    )
+    # keys of schemas do not say whose they are
+    may_be_awaited = F.col("object").startswith(f"{s3.prefix}/_schemas/") & F.lit(not going_on.isEmpty())
+    judged = unnamed.join(going_on.withColumn("goes_on", F.lit(True)), on="batch_id", how="left")  # noqa: FBT003
+    judged = judged.withColumn("is_awaited", F.col("goes_on").isNotNull() | may_be_awaited).drop("batch_id", "goes_on")
+    return Stored(
+        old=old,
+        strays=judged.where(~F.col("is_awaited")),
+        awaited=judged.where("is_awaited"),
+        outboxes=old.where(is_outbox),
+        foreign=old.where(~is_own & ~is_outbox),
+        no_schemas=schemas.where(F.col("object").startswith(f"{s3.prefix}/")).join(
+            listed, on="object", how="left_anti"
+        ),
+    )
+
+
+def stray_findings(strays: DataFrame) -> DataFrame:
+    """Give the findings of objects that nothing names."""
+    text = F.format_string("%d bytes, which nothing committed names", "size")
+    return strays.select(F.lit(Kind.OBJECT_UNREFERENCED).alias("kind"), "object", text.alias("text"))
+
+
+def schema_findings(no_schemas: DataFrame) -> DataFrame:
+    """Give the findings of schemas that are not there."""
+    text = F.lit("the schema of references, and not there").alias("text")
+    return no_schemas.select(F.lit(Kind.OBJECT_MISSING).alias("kind"), "object", text)
+
+
+def _found(pattern: str) -> Column:
+    return F.regexp_extract("object", pattern, 1)
