@@ -42,27 +42,28 @@ class Branch:
         """Tell whether nobody has dropped it."""
         return load_table(self._spark, self._table).refs().get(self._branch) is not None
 
-    def move_table(self, *, base: int) -> bool:
-        """Make the one commit on the branch the table's head; False where either did not begin at `base`."""
+    def move_table(self, *, base: int) -> int | None:
+        """Make the one commit on the branch the table's head, and give its id; None unless both began at `base`."""
         table = load_table(self._spark, self._table)
         head = table.refs().get(self._branch)
         if head is None or table.snapshot(head.snapshotId()).parentId() != base:
-            return False
+            return None
+        commit_id: int = head.snapshotId()
         name = self._table.removeprefix(f"{CATALOG}.")
         for attempt in range(_ATTEMPTS):
             try:
                 self._spark.sql(f"CALL {CATALOG}.system.fast_forward('{name}', '{MAIN}', '{self._branch}')")
             except (PySparkException, Py4JJavaError):
                 now = load_table(self._spark, self._table).currentSnapshot().snapshotId()
-                if now == head.snapshotId():
-                    return True  # the answer was lost, not the commit
+                if now == commit_id:
+                    return commit_id  # the answer was lost, not the commit
                 if now != base:
-                    return False
+                    return None
                 if attempt == _ATTEMPTS - 1:
                     raise
                 time.sleep(_PAUSE_S)  # something else of the table was changed at the same moment
             else:
-                return True
+                return commit_id
         raise AssertionError("the last attempt returns or raises")
 
     def drop(self) -> None:

@@ -156,8 +156,9 @@ class Table:
                 .option(f"snapshot-property.{SUMMARY_ENTRIES}", entries)
                 .append()
             )
-            if self._branch.move_table(base=head):
-                return self.position()
+            commit_id = self._branch.move_table(base=head)
+            if commit_id is not None:
+                return Position(offsets, commit_id)  # as of this commit: what others add at once is not ours
         raise TableError(f"{self.name} was changed by others during each of {_ATTEMPTS} attempts to append to it")
 
     def _take_head(self, base: Position) -> int:

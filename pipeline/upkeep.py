@@ -7,6 +7,7 @@ the snapshot that said so first (DESIGN 8). A rewrite never says more than was t
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from pipeline.table import Offsets, Position
 
-_HOUR_US = 3600 * 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = f"partition.`{META}.event_time_hour`"
 
 
@@ -75,31 +76,51 @@ class Upkeep:
     def _offsets_told(self) -> _Told:
         snapshots = self._spark.sql(
             f"SELECT snapshot_id, coalesce(summary['{SUMMARY_OFFSETS}'], summary['{SUMMARY_CARRIED}']) AS offsets "
-            f"FROM {self._table}.snapshots ORDER BY committed_at"
+            f"FROM {self._table}.snapshots"
         )
-        return _Told({row["snapshot_id"]: parse_offsets(row["offsets"] or "{}") for row in snapshots.collect()})
+        by_snapshot = {row["snapshot_id"]: parse_offsets(row["offsets"] or "{}") for row in snapshots.collect()}
+        return _Told(by_snapshot, of_expired=self._told_first())
 
-    def rewrite(self, hours: Iterable[int], *, position: Position) -> Rewritten:
+    def _told_first(self) -> Offsets:
+        """Give what the oldest append that is left tells: what is expired came before it, and holds no more.
+
+        Only of the table's own history: a branch may keep a snapshot that is older than what is expired.
+        """
+        table = self._java()
+        told = [text for one in ancestors(table) if (text := one.summary().get(SUMMARY_OFFSETS)) is not None]
+        return parse_offsets(told[-1]) if told else position_of(table).offsets
+
+    def rewrite(self, hours: Iterable[int], *, position: Position) -> Rewritten | None:
         """Rewrite the files of these hours, where a partition has more than one; one commit.
 
-        Safe beside appends: Iceberg commits it on top of what was appended meanwhile.
+        Safe beside appends: Iceberg commits it on top of what was appended meanwhile. None, and nothing is done, where
+        the table has gone beyond `position` already: nobody has looked at what was appended to these hours.
         """
-        jvm = self._jvm()
-        expressions = jvm.org.apache.iceberg.expressions.Expressions
-        wanted = expressions.alwaysFalse()
-        for hour in hours:
-            begins = expressions.greaterThanOrEqual(f"{META}.event_time", hour * _HOUR_US)
-            ends = expressions.lessThan(f"{META}.event_time", (hour + 1) * _HOUR_US)
-            wanted = getattr(expressions, "or")(wanted, getattr(expressions, "and")(begins, ends))
-        action = jvm.org.apache.iceberg.spark.actions.SparkActions.get(self._spark._jsparkSession)  # noqa: SLF001
+        table = self._java()
+        if position_of(table).offsets != position.offsets:
+            return None
+        action = self._jvm().org.apache.iceberg.spark.actions.SparkActions.get(self._spark._jsparkSession)  # noqa: SLF001
         done = (
-            action.rewriteDataFiles(self._java())
-            .filter(wanted)
+            action.rewriteDataFiles(table)
+            .filter(self._within(spans_of(hours)))
             .option("min-input-files", "2")
             .snapshotProperty(SUMMARY_CARRIED, format_offsets(position.offsets))
             .execute()
         )
         return Rewritten(done.rewrittenDataFilesCount(), done.addedDataFilesCount())
+
+    def _within(self, spans: list[tuple[int, int]]) -> Any:
+        """Make Iceberg's expression for these spans, halved again and again: it is visited recursively."""
+        expressions = self._jvm().org.apache.iceberg.expressions.Expressions
+        if len(spans) > 1:
+            middle = len(spans) // 2
+            return getattr(expressions, "or")(self._within(spans[:middle]), self._within(spans[middle:]))
+        if not spans:
+            return expressions.alwaysFalse()
+        first, after = spans[0]
+        begins = expressions.greaterThanOrEqual(f"{META}.event_time", _moment(first))
+        ends = expressions.lessThan(f"{META}.event_time", _moment(after))
+        return getattr(expressions, "and")(begins, ends)
 
     def drop_branches(self, *, before_ms: int) -> list[str]:
         """Drop branches whose newest snapshot is older than this: their drivers are gone; gives their names."""
@@ -139,13 +160,28 @@ class Upkeep:
         return self._spark._jvm  # noqa: SLF001 - py4j is the way in
 
 
-class _Told:
-    """Up to which offsets each snapshot holds everything, the oldest first."""
+def _moment(hour: int) -> str:
+    """Write when an hour begins: as a number py4j would make an int of Java of one next to 1970, which is no time."""
+    return (_EPOCH + timedelta(hours=hour)).isoformat()
 
-    def __init__(self, by_snapshot: dict[int, Offsets]) -> None:
+
+def spans_of(hours: Iterable[int]) -> list[tuple[int, int]]:
+    """Give hours as spans of such that follow each other: the first, and the one after the last."""
+    spans: list[tuple[int, int]] = []
+    for hour in sorted(hours):
+        if spans and spans[-1][1] == hour:
+            spans[-1] = spans[-1][0], hour + 1
+        else:
+            spans.append((hour, hour + 1))
+    return spans
+
+
+class _Told:
+    """Up to which offsets each snapshot holds everything, and at most those that are expired."""
+
+    def __init__(self, by_snapshot: dict[int, Offsets], *, of_expired: Offsets) -> None:
         self._by_snapshot = by_snapshot
-        # What is expired is older than every snapshot that is left, and holds no more.
-        self._of_expired = next((offsets for offsets in by_snapshot.values() if offsets), {})
+        self._of_expired = of_expired
 
     def latest(self, snapshot_ids: Iterable[int]) -> Offsets:
         """Give the offsets below which everything is that these snapshots have added."""

@@ -63,6 +63,7 @@ DAYS = T.StructType(
 HOUR_KEY = ["user", "date", "hour"]
 DAY_KEY = ["user", "date"]
 _ROWS_PER_BATCH = 1000
+_RANGES_PER_BATCH = 100_000
 
 
 class HourState:
@@ -133,12 +134,14 @@ def fold_hours(batches: Iterable[pa.RecordBatch], *, ranges_max: int) -> Iterato
     """
     schema = to_arrow_schema(HOURS)
     folded: list[Row] = []
+    ranges = 0
     for state in _states(row for batch in batches for row in batch.to_pylist()):
         if state.changed:
             folded.append(state.row(ranges_max=ranges_max))
-        if len(folded) >= _ROWS_PER_BATCH:
+            ranges += sum(len(one["ranges"]) for one in folded[-1]["counted"])
+        if len(folded) >= _ROWS_PER_BATCH or ranges >= _RANGES_PER_BATCH:
             yield pa.RecordBatch.from_pylist(folded, schema=schema)
-            folded = []
+            folded, ranges = [], 0
     if folded:
         yield pa.RecordBatch.from_pylist(folded, schema=schema)
 

@@ -7,6 +7,7 @@ A merge takes place on a branch of its driver's own, which begins at the snapsho
 from __future__ import annotations
 
 import json
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -82,9 +83,10 @@ class StateTable:
         snapshot = self._java().currentSnapshot()
         return 0 if snapshot.parentId() is None else int(snapshot.timestampMillis())
 
-    def read(self, snapshot_id: int) -> DataFrame:
-        """Give the states as of a snapshot."""
-        states = self._spark.sql(f"SELECT * FROM {self.name} VERSION AS OF {snapshot_id}")
+    def read(self, snapshot_id: int, *, dates: Iterable[str]) -> DataFrame:
+        """Give the states of these dates as of a snapshot; files of other dates are not read."""
+        wanted = F.col("date").isin([date.fromisoformat(one) for one in sorted(dates)])
+        states = self._spark.sql(f"SELECT * FROM {self.name} VERSION AS OF {snapshot_id}").where(wanted)
         return states.withColumn("date", F.col("date").cast(T.StringType())).select(*self._columns.names)
 
     def merge(self, states: DataFrame, *, base: int, dates: Iterable[str]) -> None:
@@ -95,7 +97,7 @@ class StateTable:
         """
         view = f"{_BRANCHES}{self._run}_states"
         states.withColumn("date", F.to_date("date")).createOrReplaceTempView(view)
-        of_dates = ", ".join(f"DATE '{date}'" for date in sorted(dates))
+        of_dates = ", ".join(f"DATE '{one}'" for one in sorted(dates))
         same_key = " AND ".join(f"old.`{name}` = new.`{name}`" for name in self._key)
         self._branch.begin_at(base)
         try:
@@ -108,7 +110,7 @@ class StateTable:
             if not self._branch.is_there():
                 raise OvertakenError(f"{self.name} was taken over by another driver, which has just started") from error
             raise
-        if not self._branch.move_table(base=base):
+        if self._branch.move_table(base=base) is None:
             raise OvertakenError(f"{self.name} was changed by another driver while states were made")
 
     def drop_branch(self) -> None:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _BRANCH = "compact"
 _HOUR_S = 3600
 _FOLDS = (0, 1)
+_ATTEMPTS = 5
 
 
 class Compacted(NamedTuple):
@@ -80,13 +81,8 @@ class Compact:
             PipelineError: see `pipeline.errors`; what was done by then stays done.
         """
         with Progress(self._spark, "compact") as progress:
-            progress.step("hours")
             self.table.ensure()
-            position = self.table.position()
-            hours = choose(self.upkeep.file_hours(), self._passed_hours(), files_min=self._settings.files_min)
-            progress.step("files")
-            progress.count(hours=len(hours))
-            rewritten = self.upkeep.rewrite(hours, position=position) if hours else Rewritten(0, 0)
+            hours, rewritten = self._rewrite(progress)
             progress.step("snapshots")
             now_ms = time.time_ns() // 1_000_000
             dropped = self.upkeep.drop_branches(before_ms=now_ms - round(self._settings.branches_s * 1000))
@@ -94,6 +90,21 @@ class Compact:
             self._log.info("table_compacted", hours=hours, **rewritten._asdict(), branches_dropped=dropped)
             progress.step("raw objects")
             return Compacted(hours, *rewritten, retired=self._retire())
+
+    def _rewrite(self, progress: Progress) -> tuple[list[int], Rewritten]:
+        """Choose hours and rewrite them; choose again where references were appended in between."""
+        for _ in range(_ATTEMPTS):
+            progress.step("hours")
+            position = self.table.position()
+            hours = choose(self.upkeep.file_hours(), self._passed_hours(), files_min=self._settings.files_min)
+            if not hours:
+                break
+            progress.step("files")
+            rewritten = self.upkeep.rewrite(hours, position=position)
+            if rewritten is not None:
+                progress.count(hours=len(hours))
+                return hours, rewritten
+        return [], Rewritten(0, 0)
 
     def _retire(self) -> Retired:
         retention_s = self._settings.retention_s

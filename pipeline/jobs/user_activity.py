@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import structlog
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.activity.entries import ENTRIES, Reading, read_entries
@@ -136,13 +135,13 @@ class UserActivity:
         dates = {reference.partition.date for reference in references}
         for _ in range(_ATTEMPTS):
             hours_base, days_base = self._hours.head(), self._days.head()
-            states = self._hours.read(hours_base)
+            states = self._hours.read(hours_base, dates=dates)
             hours = update_hours(
-                states.join(self._keys(references), on=HOUR_KEY, how="left_semi").where(F.col("date").isin(dates)),
+                states.join(self._keys(references), on=HOUR_KEY, how="left_semi"),
                 self._read(references),
                 ranges_max=self._settings.ranges_max,
             ).persist()
-            days = update_days(self._days.read(days_base).where(F.col("date").isin(dates)), hours).persist()
+            days = update_days(self._days.read(days_base, dates=dates), hours).persist()
             try:
                 self._write(Update(hours, hours_base, days, days_base, dates, offsets))
                 return hours.count()

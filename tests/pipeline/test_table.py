@@ -1,5 +1,6 @@
 """The table between drivers: compare-and-swap, half-made tables, offsets that outlive expiry. Needs no servers."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,6 +11,8 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
+from pipeline.activity.stages import HOUR_KEY, HOURS
+from pipeline.activity.tables import StateTable
 from pipeline.branches import Branch
 from pipeline.columns import FIXED_FIELDS, META_TYPE
 from pipeline.config import JobSettings
@@ -183,3 +186,54 @@ def test_others_may_change_the_table_at_the_same_moment(
     for other in others:
         other.join(WAIT_S)
     assert (names_in(session, table), troubles) == (["1", "2", "3", "4", "5"], [])
+
+
+def test_what_others_append_at_once_is_not_ours(session: SparkSession, table_of: Callable[[str], Table]) -> None:
+    """A successor commits right behind us: our next append must not take its offsets for our own, and set them back."""
+    one, other = table_of("one"), table_of("other")
+    moved = one._branch.move_table
+
+    def overtaken(*, base: int) -> object:
+        commit_id = moved(base=base)
+        other.append(rows(session, "b"), base=other.position(), offsets={0: 20}, entries=1)
+        return commit_id
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one._branch, "move_table", overtaken)
+        position = one.append(rows(session, "a"), base=one.position(), offsets={0: 10}, entries=1)
+    with pytest.raises(OvertakenError):
+        one.append(rows(session, "c"), base=position, offsets={0: 15}, entries=1)
+    assert (one.position().offsets, names_in(session, one)) == ({0: 20}, ["a", "b"])
+
+
+def test_upkeep_of_an_old_table(session: SparkSession, table_of: Callable[[str], Table]) -> None:
+    """A branch keeps a snapshot older than expired ones; hours of years; an append behind the hours' choice."""
+    table = table_of("one")
+    upkeep = Upkeep(session, table.name)
+    position = table.position()
+    for offset in (1, 2, 3):
+        appended = session.sql(
+            f"SELECT named_struct('user', 'u', 'event_time', timestamp_seconds({offset * 3600 - 1})) AS _meta, "
+            f"'{offset}' AS _reference"
+        )
+        position = table.append(appended, base=position, offsets={0: offset}, entries=1)
+        if offset == 1:
+            Branch(session, table.name, "dead").begin_at(position.snapshot_id or 0)
+    table.drop_branch()
+    upkeep.expire(before_ms=LATER_MS)
+    assert session.sql(f"SELECT * FROM {table.name}.snapshots").count() == 2
+    assert {one.hour: one.offsets for one in upkeep.file_hours()} == {0: {0: 1}, 1: {0: 3}, 2: {0: 3}}
+    assert upkeep.rewrite(range(0, 12_000, 2), position=position) == (0, 0)
+    assert upkeep.rewrite([0, 1, 2], position=Position({0: 2}, position.snapshot_id)) is None
+
+
+def test_states_of_other_dates_are_not_read(session: SparkSession) -> None:
+    """Tables of states grow for years; an interval reads the files of its dates."""
+    states = StateTable(session, "logs.hours", columns=HOURS, key=HOUR_KEY, run="one")
+    states.ensure(user_buckets=2, identity="root")
+    for date in ("2026-03-04", "2026-03-05"):
+        row = ("ann", date, 5, 1, 10, [])
+        states.merge(session.createDataFrame([row], HOURS), base=states.head(), dates=[date])
+    found = states.read(states.head(), dates=["2026-03-05"])
+    assert [row.date for row in found.collect()] == ["2026-03-05"]
+    assert re.search(r"IcebergScan\(.*filters=[^)]*date (=|IN)", found._jdf.queryExecution().toString())

@@ -128,3 +128,16 @@ def places_of(ranges: Iterable[CountedRange]) -> list[tuple[int, int]]:
         for offset in range(one.first_offset, one.next_offset)
         for index in range(one.first_index, one.next_index)
     ]
+
+
+def test_states_with_many_ranges_make_small_batches() -> None:
+    """Users whose entries alternate with those of others: ranges are the weight of a state, not its row."""
+    offsets = list(range(0, 60_000, 2))
+    rows = [
+        {"user": f"user-{n}", "date": "2026-03-04", "hour": 5, "topic": "logs", "partition": 0,
+         "offsets": offsets, "indexes": [0] * len(offsets), "sizes": [1] * len(offsets)}
+        for n in range(10)
+    ]  # fmt: skip
+    batches = list(fold_hours([pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(INPUT))], ranges_max=10**6))
+    assert [batch.num_rows for batch in batches] == [4, 4, 2]
+    assert sum(sum(batch.column("entries").to_pylist()) for batch in batches) == 10 * len(offsets)
