@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 import uuid
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import structlog
@@ -23,6 +24,8 @@ from pipeline.jobs.audit_options import archive_of, window_of
 from pipeline.session import open_session
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from pyspark.sql import SparkSession
 
     from pipeline.config import JobSettings
@@ -37,7 +40,9 @@ def run(settings: JobSettings, arguments: argparse.Namespace) -> int:
     window_of(arguments)  # what is wrong with the options is said before Spark starts
     if archive_of(arguments, settings.pipeline.csv.location) is not None:
         require_ids(settings)
-    return Runs(open_session(settings, name="audit"), settings, arguments).run()
+    with _no_trace():
+        spark = open_session(settings, name="audit")
+    return Runs(spark, settings, arguments).run()
 
 
 class Runs:
@@ -73,13 +78,14 @@ class Runs:
     def _audit_or_say_why_not(self) -> Result:
         try:
             return self._audit()
-        except Exception as error:
-            cause = cause_of(error)
-            if cause is None:
-                raise
-            return failed(cause, window_of(self._arguments), Witness(self._arguments.against))
+        except PipelineError as error:
+            return failed(str(error), window_of(self._arguments), Witness(self._arguments.against))
 
     def _audit(self) -> Result:
+        with _no_trace():
+            return self._result()
+
+    def _result(self) -> Result:
         given = self._arguments
         window = window_of(given)
         location = archive_of(given, self._settings.pipeline.csv.location)
@@ -120,6 +126,21 @@ class Runs:
                 logs=self._arguments.logs,
             )
         return int(result.exit_code)
+
+
+@contextmanager
+def _no_trace() -> Iterator[None]:
+    """Let whatever goes wrong be a PipelineError: a trace would exit with 1, which says that there are findings."""
+    try:
+        yield
+    except PipelineError:
+        raise
+    except Exception as error:
+        cause = cause_of(error)
+        if cause is None:
+            structlog.get_logger("audit").exception("failed")
+            cause = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+        raise PipelineError(cause) from error
 
 
 def failed(cause: str, window: Window, against: Witness) -> Result:

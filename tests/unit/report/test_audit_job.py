@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.audit.result import Kind
+from pipeline.cli import main
 from pipeline.config import load_all
 from pipeline.errors import PipelineError
+from pipeline.jobs import audit
 from pipeline.jobs.audit import Runs
 from pipeline.jobs.audit_options import add_audit_arguments
 from tests.unit.report.reading import Page
@@ -50,3 +52,18 @@ def test_an_audit_is_told_though_its_page_cannot_be_written(
     with pytest.raises(PipelineError, match="a log cannot be read"):
         runs._publish(result())
     assert "clean (0)" in capsys.readouterr().out
+
+
+def test_an_audit_that_fails_could_not_tell(runs: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever Spark, Kafka or a mistake raises: 2, not a trace's 1, which means findings; a periodic one goes on."""
+
+    def broken(*_: object, **__: object) -> None:
+        raise ValueError("long overflow\n  at java.lang.Math")
+
+    monkeypatch.setattr(audit, "Auditor", broken)
+    told = runs._audit_or_say_why_not()
+    assert (told.exit_code, told.could_not_tell) == (2, ["ValueError: long overflow"])
+    monkeypatch.setattr(audit, "open_session", lambda *_, **__: None)
+    assert main(["audit"]) == 2
+    monkeypatch.setattr(audit, "open_session", broken)
+    assert main(["audit"]) == 2
