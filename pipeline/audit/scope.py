@@ -238,6 +238,11 @@ def doubts_of(
             f"{span.tp}: flush records begin at offset {covered_first}, the source only at {source.ends.first}: "
             "its retention ends inside the window"
         )
+    if (source.committed or 0) > source.ends.next:
+        doubts.append(
+            f"{span.tp}: the group has committed {source.committed}, the source ends at {source.ends.next}: "
+            "records of it are gone, or it is another topic of this name"
+        )
     if floor is not None and floor > source.window_first and (source.committed or 0) > source.window_first:
         doubts.append(f"{span.tp}: references or dead letters of offsets below {floor} are no longer there")
     return doubts

@@ -62,3 +62,12 @@ def test_a_window_before_everything_that_is_covered_is_not_clean() -> None:
     # waits to be committed, which is said elsewhere
     waits = SOURCE._replace(committed=None)
     assert not is_before_all([span_of(waits, covered_first=None, floor=None)], [waits])
+
+
+def test_a_source_that_ends_before_what_is_committed_is_in_doubt() -> None:
+    """Its end was cut off, or it was made anew: nobody can compare what was read of it."""
+    cut = SOURCE._replace(ends=Ends(0, 79))
+    (doubt,) = doubts_of(span_of(cut, covered_first=None, floor=None), cut, covered_first=None, floor=None)
+    assert doubt.startswith("logs-0: the group has committed 80, the source ends at 79: ")
+    whole = SOURCE._replace(ends=Ends(0, 80))
+    assert doubts_of(span_of(whole, covered_first=None, floor=None), whole, covered_first=None, floor=None) == []
