@@ -113,17 +113,20 @@ def _findings(*, has_table: bool) -> str:
         # rows
         _each_row(
             Kind.MISPLACED,
-            f"{_NAMED} and (r.user != s.user or r.date != s.date or r.hour != s.hour or r.meta_user != s.user)",
-            f"concat('belongs to ', {_PLACE_OF_SOURCE}, ', is under ', {_PLACE_OF_ROW}, ', user ', r.meta_user)",
+            f"{_NAMED} and not (r.user <=> s.user and r.date <=> s.date and r.hour <=> s.hour "
+            "and r.meta_user <=> s.user)",
+            f"concat('belongs to ', {_PLACE_OF_SOURCE}, ', is under ', {_PLACE_OF_ROW}, ', user ', "
+            "coalesce(r.meta_user, 'none'))",
         ),
         _each_row(
             Kind.META,
             f"{_NAMED} and not ({_same_meta('r')})",
-            "concat('in _meta: event time ', r.event_time_us, ', id ', coalesce(r.id, 'none'), ', timestamp ', "
+            "concat('in _meta: event time ', coalesce(cast(r.event_time_us as string), 'none'), ', id ', "
+            "coalesce(r.id, 'none'), ', timestamp ', "
             "coalesce(r.timestamp_ms, -1), ', root ', coalesce(r.root, 'none'), '; in the source: ', s.event_time_us, "
             "', ', coalesce(s.id, 'none'), ', ', coalesce(s.timestamp_ms, -1), ', ', coalesce(s.root, 'none'))",
         ),
-        _each_row(Kind.ALTERED, f"{_NAMED} and r.digest != s.digest", "'values are not those of the source'"),
+        _each_row(Kind.ALTERED, f"{_NAMED} and not r.digest <=> s.digest", "'values are not those of the source'"),
         # dead letters
         _one(
             Kind.DEAD_LETTER_MISSING,
@@ -181,7 +184,7 @@ def _findings(*, has_table: bool) -> str:
 
 def _same_meta(row: str) -> str:
     return (
-        f"{row}.event_time_us = s.event_time_us and {row}.id <=> s.id and {row}.root <=> s.root "
+        f"{row}.event_time_us <=> s.event_time_us and {row}.id <=> s.id and {row}.root <=> s.root "
         f"and coalesce({row}.timestamp_ms, -1) = coalesce(s.timestamp_ms, -1)"
     )
 
@@ -189,7 +192,7 @@ def _same_meta(row: str) -> str:
 def _same_row(row: str, other: str) -> str:
     user = f"{other}.user" if other == "s" else f"{other}.meta_user"
     return (
-        f"{row}.digest = {other}.digest and {row}.user = {user} and {row}.event_time_us = {other}.event_time_us "
+        f"{row}.digest <=> {other}.digest and {row}.user <=> {user} and {row}.event_time_us <=> {other}.event_time_us "
         f"and {row}.id <=> {other}.id and {row}.root <=> {other}.root "
         f"and coalesce({row}.timestamp_ms, -1) = coalesce({other}.timestamp_ms, -1)"
     )

@@ -222,6 +222,11 @@ def test_the_table_too_is_clean_until_it_is_tampered_with(deployment: Deployment
         rows_of(lake, name).writeTo(lake.table).append()
     rewrite(lake, "id-3", n__long=F.col("n__long") + 1)
     rewrite(lake, "id-4", _meta=F.col("_meta").withField("user", F.lit("nobody")))
+    rewrite(
+        lake,
+        "id-6",
+        _meta=F.col("_meta").withField("event_time", F.when(F.col("n__long") < 0, F.col("_meta.event_time"))),
+    )
     rewrite(lake, "id-5", _meta=F.col("_meta").withField("index", F.lit(7)))
     result = run(lake, table=True)
     assert found(result) == Counter(
@@ -231,6 +236,7 @@ def test_the_table_too_is_clean_until_it_is_tampered_with(deployment: Deployment
             (Kind.TABLE_DUPLICATED, (*place_of(12)[:2], 1)): 1,
             (Kind.TABLE_ALTERED, place_of(3)): 1,
             (Kind.TABLE_ALTERED, place_of(4)): 1,
+            (Kind.TABLE_ALTERED, place_of(6)): 1,
             (Kind.TABLE_MISSING, place_of(5)): 1,
             (Kind.TABLE_UNEXPECTED, (*place_of(5)[:2], 7)): 1,
         }

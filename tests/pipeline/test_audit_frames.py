@@ -5,13 +5,15 @@ from itertools import chain
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from pipeline.audit import frames
 from pipeline.audit.accounts import miscounted_entries
 from pipeline.audit.collect import collect_examples, collect_ids, count_by_kind, findings_by_hour
+from pipeline.audit.compare import compare
 from pipeline.audit.findings import row_findings, union
 from pipeline.audit.ground import Announced
-from pipeline.audit.result import Kind
+from pipeline.audit.result import Kind, Window
 from pipeline.audit.stored import sort_out
 from service.config import S3Settings
 
@@ -67,6 +69,36 @@ def test_what_is_wrong_with_a_packed_object_is_said_once_and_of_each_of_its_hour
     examples = collect_examples(found, references, spark.createDataFrame([], LINES), per_kind=10)
     altered_ones = [(one.object, one.text, one.count) for one in examples[Kind.OBJECT_ALTERED]]
     assert sorted(altered_ones) == [("packed", "s3://b/packed: 1 bytes", 1), ("packed", "s3://b/packed: etag", 1)]
+
+
+def test_what_a_row_no_longer_has_is_not_what_the_source_has(spark: SparkSession) -> None:
+    """Rows of retired objects are the table's, where any column may have been emptied; so are the table's own."""
+    at = {"topic": "t", "partition": 0, "index": 0, "user": "u", "event_time_us": 5, "timestamp_ms": 5, "digest": b"d"}
+    filed = at | {"date": "2026-03-04", "hour": 5, "meta_user": "u", "reference_id": "r", "taken": True}
+    emptied: list[dict[str, object]] = [{}, {"meta_user": None}, {"event_time_us": None}, {"digest": None}]
+
+    def frame(kind: T.StructType, rows: list[dict[str, object]]) -> DataFrame:
+        absent = dict.fromkeys(kind.names)
+        told = [absent | {name: value for name, value in row.items() if name in absent} for row in rows]
+        return spark.createDataFrame([tuple(row.values()) for row in told], kind)
+
+    source = {"living": True, "whole": False, "reasons": "", "entries": 1, "date": "2026-03-04", "hour": 5}
+    compared = compare(
+        source=frame(frames.SOURCE, [at | source | {"offset": number} for number in range(4)]),
+        rows=frame(frames.ROWS, [filed | {"offset": number} | one for number, one in enumerate(emptied)]),
+        dead=frame(frames.DEAD, []),
+        table=frame(
+            frames.TABLE,
+            [
+                at | {"offset": number, "reference_id": "r"} | ({"user": None} if "meta_user" in one else one)
+                for number, one in enumerate([*emptied[:2], {}, {}])
+            ],
+        ),
+        spans=frame(frames.SPAN, [{"topic": "t", "partition": 0, "first": 0, "next": 4}]),
+        window=Window(from_ms=None, until_ms=None, padding_s=0),
+    )
+    found = {row["offset"]: [one["kind"] for one in row["findings"]] for row in compared.collect()}
+    assert found == {0: [], 1: [Kind.MISPLACED], 2: [Kind.META], 3: [Kind.ALTERED]}
 
 
 def announced_of(spark: SparkSession, **given: DataFrame) -> Announced:
