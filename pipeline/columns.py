@@ -25,7 +25,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache, reduce
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import unquote_to_bytes
 
@@ -171,12 +171,18 @@ def admit(present: T.StructType, wanted: T.StructType, *, weights: Mapping[str, 
 
     Fields of the entry are admitted whole or not at all, the most frequent first; `weights` are entries by column.
     """
-    admitted = present
+    admitted = {field.name: field for field in present}
+    columns, has_grown = leaves(present), False
     for field in sorted(wanted, key=lambda field: (-weights.get(field.name, 0), field.name)):
-        grown = _union_of_structs(admitted, T.StructType([field]))
-        if grown is admitted or leaves(grown) <= columns_max:
-            admitted = grown
-    return admitted
+        known = admitted.get(field.name)
+        kind = field.dataType if known is None else union(known.dataType, field.dataType)
+        if known is not None and kind is known.dataType:
+            continue
+        more = leaves(kind) - (0 if known is None else leaves(known.dataType))
+        if columns + more <= columns_max:
+            admitted[field.name] = T.StructField(field.name, kind)
+            columns, has_grown = columns + more, True
+    return T.StructType(list(admitted.values())) if has_grown else present
 
 
 def leaves(kind: T.DataType) -> int:
@@ -195,7 +201,11 @@ def lacks(present: T.DataType, wanted: T.DataType) -> bool:
 
 def union_of(columns: Iterable[T.StructType]) -> T.StructType:
     """Give the columns of all of these."""
-    return reduce(_union_of_structs, columns, T.StructType())
+    united: dict[str, T.StructField] = {}
+    for struct in columns:
+        for field in struct:
+            _unite(united, field)
+    return T.StructType(list(united.values()))
 
 
 def union(one: T.DataType, other: T.DataType) -> T.DataType:
@@ -213,19 +223,22 @@ def union(one: T.DataType, other: T.DataType) -> T.DataType:
 
 
 def _union_of_structs(one: T.StructType, other: T.StructType) -> T.StructType:
-    present = {field.name: field for field in one}
-    grown = False
-    for field in other:
-        known = present.get(field.name)
-        if known is None:
-            present[field.name] = field
-            grown = True
-            continue
-        kind = union(known.dataType, field.dataType)
-        if kind is not known.dataType:
-            present[field.name] = T.StructField(field.name, kind)
-            grown = True
-    return T.StructType(list(present.values())) if grown else one
+    united = {field.name: field for field in one}
+    grown = [field for field in other if _unite(united, field)]
+    return T.StructType(list(united.values())) if grown else one
+
+
+def _unite(united: dict[str, T.StructField], field: T.StructField) -> bool:
+    """Put a field to others; tells whether it adds anything."""
+    known = united.get(field.name)
+    if known is None:
+        united[field.name] = field
+        return True
+    kind = union(known.dataType, field.dataType)
+    if kind is known.dataType:
+        return False
+    united[field.name] = T.StructField(field.name, kind)
+    return True
 
 
 def escape(name: str, *, reserved: tuple[str, ...] = ()) -> str:
