@@ -57,7 +57,7 @@ class ReferenceLog:
             .load()
             .select("partition", "offset", "value")
         )
-        found = [MessageAt(row.partition, row.offset, bytes(row.value)) for row in messages.collect()]
+        found = [MessageAt.of(row) for row in messages.collect()]
         return Slice(found, reached)
 
 

@@ -14,18 +14,26 @@ from pipeline.errors import PipelineError
 from service.core.reference import Reference, decode_reference, encode_reference
 
 if TYPE_CHECKING:
+    from pyspark.sql import Row
+
     from pipeline.objects import Objects
 
 # A file costs about as much to open as this many bytes of it cost to read.
 _OPEN_BYTES = 64 * 1024
+_TEXTS_CHARS_MAX = 64 * 1024 * 1024
 
 
 class MessageAt(NamedTuple):
-    """A message of the references topic."""
+    """A message of the references topic; one without a value has an empty one, which is no reference either."""
 
     partition: int
     offset: int
     value: bytes
+
+    @classmethod
+    def of(cls, row: Row) -> MessageAt:
+        """Take a row of Spark's Kafka source."""
+        return cls(row["partition"], row["offset"], bytes(row["value"] or b""))
 
 
 def decode(messages: Iterable[MessageAt]) -> list[Reference]:
@@ -38,7 +46,7 @@ def decode(messages: Iterable[MessageAt]) -> list[Reference]:
     for message in messages:
         try:
             reference = decode_reference(message.value)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             where = f"partition {message.partition} offset {message.offset} of the references topic"
             raise PipelineError(f"{where} is no reference that this code knows: {error}") from error
         references.setdefault(reference.reference_id, reference)
@@ -46,11 +54,16 @@ def decode(messages: Iterable[MessageAt]) -> list[Reference]:
 
 
 class SchemaTexts:
-    """Schemas by fingerprint: from the references that carry them, else from their objects, each once."""
+    """Schemas by fingerprint: from the references that carry them, else from their objects, each once.
 
-    def __init__(self, objects: Objects) -> None:
+    So many characters of text are kept for later calls; of more, the first ones are read again.
+    """
+
+    def __init__(self, objects: Objects, *, chars_max: int = _TEXTS_CHARS_MAX) -> None:
         self._objects = objects
+        self._chars_max = chars_max
         self._texts: dict[str, str] = {}
+        self._chars = 0
 
     def of(self, references: Iterable[Reference]) -> dict[str, str]:
         """Give the schema text of every fingerprint that the references name.
@@ -66,8 +79,16 @@ class SchemaTexts:
             text = schema.text or self._texts.get(schema.fingerprint)
             if text is None:
                 text = self._objects.read_text(reference.location.bucket, schema.object)
-            found[schema.fingerprint] = self._texts[schema.fingerprint] = text
+            found[schema.fingerprint] = text
+            self._keep(schema.fingerprint, text)
         return found
+
+    def _keep(self, fingerprint: str, text: str) -> None:
+        if fingerprint not in self._texts:
+            self._texts[fingerprint] = text
+            self._chars += len(text)
+        while self._chars > self._chars_max:
+            self._chars -= len(self._texts.pop(next(iter(self._texts))))
 
 
 def share_out(references: Iterable[Reference], *, tasks: int) -> list[list[Reference]]:

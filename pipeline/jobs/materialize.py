@@ -103,11 +103,12 @@ class Materialize:
         self._log.info("materialize_started", offsets=self._position.offsets, columns=len(self._table.schema()))
         self._ends = {} if continuous else ends
         checkpoints = tempfile.TemporaryDirectory(prefix="checkpoint-", dir=self._settings.checkpoint_directory)
-        with self._progress, checkpoints as checkpoint:
+        with self._progress, checkpoints as directory:
+            checkpoint = Path(directory).absolute()
             self._behind = count_behind(self._position.offsets, self._ends)
             self._progress.step("references", total=self._behind, unit="offsets")
-            writer = self._messages(list(ends)).writeStream.foreachBatch(partial(self._take, Path(checkpoint)))
-            writer = writer.option("checkpointLocation", Path(checkpoint).as_uri())
+            writer = self._messages(list(ends)).writeStream.foreachBatch(partial(self._take, checkpoint))
+            writer = writer.option("checkpointLocation", checkpoint.as_uri())
             if continuous:
                 writer = writer.trigger(processingTime=f"{self._settings.interval_s} seconds")
             else:
@@ -139,7 +140,7 @@ class Materialize:
 
     def _take(self, checkpoint: Path, messages: DataFrame, batch_id: int) -> None:
         try:
-            found = [MessageAt(row.partition, row.offset, bytes(row.value)) for row in messages.collect()]
+            found = [MessageAt.of(row) for row in messages.collect()]
             self._commit(found, self._position.offsets | read_ends(checkpoint, batch_id, self._topic))
         except Exception as error:
             self._failure = error  # Spark would hand on its text only

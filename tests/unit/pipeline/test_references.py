@@ -1,0 +1,61 @@
+"""References from their topic: what is none stops with a word for a person, schemas are kept within a bound."""
+
+from typing import cast
+
+import msgspec
+import pytest
+from pyspark.sql import Row
+
+from pipeline.errors import PipelineError
+from pipeline.objects import Objects
+from pipeline.references import MessageAt, SchemaTexts, decode
+from service.core.reference import Checksum, Location, Partition, Reference, SchemaLocation
+
+REFERENCE = Reference(
+    reference_id="r",
+    batch_id="b",
+    worker="w",
+    generation=1,
+    location=Location("data", "o", None, None, 1, Checksum("sha256", ""), ((0, 1),)),
+    partition=Partition("ann", "2026-03-04", 5),
+    entries=1,
+    event_time_min_us=0,
+    event_time_max_us=0,
+    schema=SchemaLocation("", ""),
+    field_counts={},
+    sources=(),
+)
+
+
+class Store:
+    """Schemas whose text is their key, and how often they were read."""
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def read_text(self, _bucket: str, key: str) -> str:
+        """Read a schema."""
+        self.read.append(key)
+        return key
+
+
+@pytest.mark.parametrize("value", [None, b"", b"{}", b'{"reference_id":"\xff"}'])
+def test_what_is_no_reference(value: bytes | None) -> None:
+    """A message without a value, or with bytes that are no text, is named by its place."""
+    with pytest.raises(PipelineError, match="partition 2 offset 7"):
+        decode([MessageAt.of(Row(partition=2, offset=7, value=value))])
+
+
+def test_schemas_are_kept_within_a_bound() -> None:
+    """A driver runs for weeks, and a hostile client has a new schema every minute."""
+    store = Store()
+    texts = SchemaTexts(cast("Objects", store), chars_max=8)
+
+    def ask(*names: str) -> dict[str, str]:
+        return texts.of(msgspec.structs.replace(REFERENCE, schema=SchemaLocation(name, name)) for name in names)
+
+    assert ask("aaaa", "bbbb", "aaaa") == {"aaaa": "aaaa", "bbbb": "bbbb"}
+    assert ask("aaaa", "bbbb") == {"aaaa": "aaaa", "bbbb": "bbbb"}
+    assert store.read == ["aaaa", "bbbb"]
+    ask("cccc", "bbbb", "aaaa")
+    assert store.read == ["aaaa", "bbbb", "cccc", "aaaa"]
