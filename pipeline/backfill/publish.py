@@ -23,9 +23,10 @@ from pipeline.backfill.held import intersects, settled_ends
 from pipeline.backfill.outbox import Announced, Outbox, read_outbox
 from pipeline.backfill.write import GENERATION, WORKER, speaker_of
 from pipeline.errors import OvertakenError, PipelineError
-from pipeline.kafka import read_messages
+from pipeline.kafka import partition_ends, read_messages
 from pipeline.progress import Progress
 from pipeline.publisher import UnknownOutcomeError
+from pipeline.references import MessageAt, decode
 from service.core.announcements import backfill_message
 from service.core.dead_letter import parse_headers
 from service.core.model import SourceRecord, TopicPartition
@@ -49,14 +50,19 @@ _UNKNOWN_MAX = 3
 
 
 class _Reader:
-    """Reads a topic on and on: each call gives what was committed since the one before."""
+    """Reads a topic on and on: each call gives what was committed since the one before.
 
-    def __init__(self, settings: KafkaSettings, topic: str, starts: dict[int, int]) -> None:
+    It begins at `starts`; without them at the beginning that there is.
+    """
+
+    def __init__(self, settings: KafkaSettings, topic: str, starts: dict[int, int] | None) -> None:
         self._settings = settings
         self._topic = topic
-        self._next = dict(starts)
+        self._next = None if starts is None else dict(starts)
 
     def read(self) -> Iterator[SourceRecord]:
+        if self._next is None:
+            self._next = {n: end.first for n, end in partition_ends(self._settings, self._topic).items()}
         ends = settled_ends(self._settings, self._topic, may_lack_beginning=True)
         ranges = {TopicPartition(self._topic, n): range(self._next.get(n, 0), end) for n, end in ends.items()}
         yield from read_messages(self._settings, ranges)
@@ -64,10 +70,10 @@ class _Reader:
 
 
 class RunLog:
-    """The backfills topic: the newest record of each run."""
+    """The backfills topic: the newest record of each run that it still has."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._reader = _Reader(settings, settings.backfills_topic, {})
+        self._reader = _Reader(settings, settings.backfills_topic, None)
         self._newest: dict[str, BackfillRecord] = {}
 
     def newest(self, batch_id: str) -> BackfillRecord | None:
@@ -87,15 +93,16 @@ class RunLog:
 
 
 class Rivals:
-    """Looks for what others have published over the range of a run since it looked what was held."""
+    """Looks for what others have published over the range of a run since it looked what was held, and for its own."""
 
     def __init__(self, settings: KafkaSettings, run: Run) -> None:
         self._run = run
         self._references = _Reader(settings, run.references_topic, run.reference_ends)
         self._dead_letters = _Reader(settings, run.dead_letters_topic, run.dead_letter_ends)
+        self._own = 0
 
-    def require_none(self) -> None:
-        """Read on, and refuse to go on where somebody has.
+    def require_none(self, *, published: int) -> None:
+        """Read on, and refuse to go on where somebody has, or the run itself has published other than `published`.
 
         Raises:
             OvertakenError: it says who.
@@ -103,14 +110,23 @@ class Rivals:
         """
         run = self._run
         for message in self._references.read():
-            reference = decode_reference(message.value or b"")
-            if reference.batch_id != run.batch_id and intersects(reference, run.ranges):
+            (reference,) = decode([MessageAt(message.tp.partition, message.offset, message.value or b"")])
+            if reference.batch_id == run.batch_id:
+                self._own += 1
+            elif intersects(reference, run.ranges):
                 raise OvertakenError(_complaint(run, reference.batch_id))
         for message in self._dead_letters.read():
             letter = parse_headers(message.headers)
             span = run.ranges.get(TopicPartition(letter.topic, letter.partition), range(0))
-            if letter.batch_id != run.batch_id and letter.offset in span:
+            if letter.batch_id == run.batch_id:
+                self._own += 1
+            elif letter.offset in span:
                 raise OvertakenError(_complaint(run, letter.batch_id))
+        if self._own != published:
+            raise OvertakenError(
+                f"run {run.run_id} has published {self._own} messages, its run record says {published}: the topic has "
+                "lost records of it; a new run over the range takes what is lacking"
+            )
 
 
 def _complaint(run: Run, other: str) -> str:
@@ -160,7 +176,7 @@ class Publication:
         while before.published < outbox.messages:
             self._publisher.open()
             before = self._newest()
-            self._rivals.require_none()
+            self._rivals.require_none(published=before.published)
             chunk = self._chunk(before.published)
             if not chunk:
                 break

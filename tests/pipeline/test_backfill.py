@@ -142,7 +142,10 @@ class Hole:
 
 
 def test_hole_filled_once(worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
-    """Lost references and dead letters come back; the run again, and another run, publish nothing."""
+    """Lost references and dead letters come back; the run again, and another run, publish nothing.
+
+    Not even where retention has taken the run records: then the run is refused, and another one still goes.
+    """
     hole = Hole(worked, names, lake_of)
     summary = hole.backfill("dry").summarise(EVERYTHING)
     lost = sum(one.entries for one in hole.lost.values())
@@ -155,6 +158,12 @@ def test_hole_filled_once(worked: Worked, names: Names, lake_of: Callable[..., L
     hole.require_filled()
     schemas = {one.schema.fingerprint for one in hole.lost.values()}
     assert {one.schema.fingerprint for one in hole.published()} <= schemas
+    to_end = confluent_kafka.TopicPartition(hole.backfills_topic, 0, confluent_kafka.OFFSET_END)
+    (deleted,) = hole.deployment.kafka.admin.delete_records([to_end]).values()
+    assert deleted.result().low_watermark > done.transactions
+    with pytest.raises(OvertakenError, match="lost records of it"):
+        hole.backfill("one").run(Wanted())
+    assert hole.backfill("three").run(EVERYTHING).messages == 0
 
 
 def test_range_beyond_the_committed_offset_is_refused(
