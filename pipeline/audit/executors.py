@@ -6,11 +6,13 @@ The judging itself is the small audit's (`service.audit`): its own code, none of
 from __future__ import annotations
 
 import hashlib
+import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 import pyarrow as pa
@@ -36,6 +38,7 @@ Batches = Iterable[pa.RecordBatch]
 
 _ROWS_PER_BATCH = 8192
 _TEXT_CHARS_MAX = 400
+_PLACE_IN_KEY = re.compile(r"/user=([^/]+)/date=([^/]+)/hour=(\d+)/[^/]+$")
 
 
 def judge_records(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -200,6 +203,10 @@ def _wrong_statements(reference: Reference, rows: list[Row], text: str, schema: 
     name = f"reference {reference.reference_id}"
     yield from (f"{name}: schema of {reference.location.object}: {problem}" for problem in schema.problems)
     location = reference.location
+    if any(start < 0 or length < 1 or start + length > location.size for start, length in location.ranges):
+        yield f"{name}: byte ranges {location.ranges} are not all within the {location.size} bytes of its object"
+    if not _is_under_its_key(reference):
+        yield f"{name}: the key of its object names another user, date or hour"
     if location.ranges == ((0, location.size),) and fingerprint_of(text) != reference.schema.fingerprint:
         yield f"{name}: schema {reference.schema.fingerprint} is not the one that the object was written with"
     times = [row["event_time_us"] for row in rows]
@@ -222,6 +229,21 @@ def _wrong_statements(reference: Reference, rows: list[Row], text: str, schema: 
     )
     disordered = Counter(tp for tp, some in offsets.items() if some != sorted(some))
     yield from (f"{name}: rows of {topic}-{partition} are not in offset order" for topic, partition in disordered)
+
+
+def _is_under_its_key(reference: Reference) -> bool:
+    """Whether who looks for files by path finds this one; a user too long for a path stands there as a hash."""
+    found = _PLACE_IN_KEY.search(reference.location.object)
+    if found is None:
+        return True
+    user, date, hour = found.groups()
+    own = reference.partition
+    said = own.user.encode()
+    if "~" in user:
+        is_user = hashlib.sha256(said).hexdigest().startswith(user.rpartition("~")[2])
+    else:
+        is_user = unquote_to_bytes(user) == said
+    return is_user and (date, int(hour)) == (own.date, own.hour)
 
 
 def read_dead_letters(

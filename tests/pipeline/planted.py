@@ -234,18 +234,38 @@ def repeat_a_reference(world: Delivered) -> list[Expected]:
 def state_another_hour(world: Delivered) -> list[Expected]:
     one = world.take()
     world.put(one, partition=replace(one.partition, hour=(one.partition.hour + 1) % 24))
-    return entries(Kind.MISPLACED, world.rows_of(one))
+    return [
+        *entries(Kind.MISPLACED, world.rows_of(one)),
+        Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one)),
+    ]
 
 
 def state_another_user(world: Delivered) -> list[Expected]:
     one = world.take()
     world.put(one, partition=replace(one.partition, user="somebody else"))
-    return entries(Kind.MISPLACED, world.rows_of(one))
+    return [
+        *entries(Kind.MISPLACED, world.rows_of(one)),
+        Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one)),
+    ]
 
 
 def state_more_entries(world: Delivered) -> list[Expected]:
     one = world.take()
     world.put(one, entries=one.entries + 1)
+    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
+
+
+def state_too_long_a_range(world: Delivered) -> list[Expected]:
+    one = world.take()
+    world.put(one, location=replace(one.location, ranges=((0, one.location.size + 1),)))
+    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
+
+
+def put_it_under_another_key(world: Delivered) -> list[Expected]:
+    one = world.take()
+    key = one.location.object.replace("/user=", "/user=another-")
+    world.objects[key] = world.objects.pop(one.location.object)
+    world.put(one, location=replace(one.location, object=key))
     return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
 
 
@@ -478,6 +498,8 @@ FAULTS: list[Fault] = [
     state_another_hour,
     state_another_user,
     state_more_entries,
+    state_too_long_a_range,
+    put_it_under_another_key,
     state_another_schema,
     state_another_checksum,
     omit_the_checksum,
