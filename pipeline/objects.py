@@ -40,6 +40,7 @@ _SHA256_METADATA = "lp-sha256"
 _TAKEN, _CONFLICT = 412, 409
 _CONFLICTS_MAX = 5
 _CONFLICT_S = 0.2
+_READS_MAX = 3
 _DELETED_AT_ONCE = 1000  # as many as S3 takes
 _DELETE_ATTEMPTS = 5
 _DELETE_AGAIN_S = 0.5
@@ -111,8 +112,7 @@ class Objects:
         bucket, key, version = address
         versioned = {} if version is None else {"VersionId": version}
         try:
-            answer = self._client.get_object(Bucket=bucket, Key=key, **versioned)  # type: ignore[arg-type]
-            return Stored(answer["Body"].read(), answer.get("ETag"))
+            return self._take({"Bucket": bucket, "Key": key, **versioned})
         except ClientError as error:
             if error.response.get("Error", {}).get("Code", "") in _NOT_THERE:
                 return None
@@ -227,6 +227,17 @@ class Objects:
             objects = [one for one in objects if one["Key"] in left]
             time.sleep(_DELETE_AGAIN_S)
 
+    def _take(self, asked: dict[str, Any]) -> Stored:
+        """Get an object with its whole body; again where the connection breaks inside it, which boto3 does not do."""
+        for attempt in range(_READS_MAX):
+            answer = self._client.get_object(**asked)
+            try:
+                return Stored(answer["Body"].read(), answer.get("ETag"))
+            except BotoCoreError:
+                if attempt + 1 == _READS_MAX:
+                    raise
+        raise AssertionError("the last attempt returns or raises")
+
     def _get(
         self, bucket: str, key: str, *, etag: str | None = None, size: int | None = None, start: int | None = None
     ) -> bytes:
@@ -237,7 +248,7 @@ class Objects:
             conditions["Range"] = f"bytes={start}-{start + size - 1}"
         name = f"s3://{bucket}/{key}"
         try:
-            content: bytes = self._client.get_object(Bucket=bucket, Key=key, **conditions)["Body"].read()  # type: ignore[arg-type]
+            content = self._take({"Bucket": bucket, "Key": key, **conditions}).data
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
             if code in _NOT_FOUND:

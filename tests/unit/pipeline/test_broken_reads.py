@@ -1,0 +1,72 @@
+"""A connection that breaks inside the body of an object: it is read again, a few times."""
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from pipeline.errors import ObjectError
+from pipeline.objects import Objects
+from service.config import S3Settings
+from service.core.reference import Checksum, Location
+
+BODY = b"0123456789"
+WHOLE = Location("data", "o", None, None, len(BODY), Checksum("sha256", ""), ((0, len(BODY)),))
+
+
+class _Breaking(BaseHTTPRequestHandler):
+    """Gives the body, but only half of it as often as the server says."""
+
+    def do_GET(self) -> None:
+        """Answer."""
+        assert isinstance(self.server, _Server)
+        self.server.asked += 1
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(BODY)))
+        self.end_headers()
+        is_broken = self.server.asked <= self.server.broken
+        self.wfile.write(BODY[: len(BODY) // 2] if is_broken else BODY)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class _Server(ThreadingHTTPServer):
+    asked = 0
+    broken = 0
+
+
+@pytest.fixture
+def server() -> Iterator[_Server]:
+    """A server on a free port."""
+    with _Server(("127.0.0.1", 0), _Breaking) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def objects_of(server: _Server) -> Objects:
+    """Objects in that server."""
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    settings = {"bucket": "data", "endpoint_url": url, "access_key": "a", "secret_key": "s"}
+    return Objects(S3Settings.model_validate(settings), threads=1)
+
+
+def test_broken_body_is_read_again(server: _Server) -> None:
+    """Twice it breaks, then it comes; whoever asks."""
+    server.broken = 2
+    assert objects_of(server).read(WHOLE) == BODY
+    server.asked = 0
+    stored = objects_of(server).fetch(("data", "o", None))
+    assert (stored and stored.data, server.asked) == (BODY, 3)
+
+
+def test_body_that_stays_broken(server: _Server) -> None:
+    """Not for ever: an error that names the object."""
+    server.broken = 100
+    with pytest.raises(ObjectError, match="s3://data/o"):
+        objects_of(server).read(WHOLE)
+    assert server.asked == 3
