@@ -6,6 +6,7 @@ Owns which references of a micro-batch are new and how many go into one task.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 # A file costs about as much to open as this many bytes of it cost to read.
 _OPEN_BYTES = 64 * 1024
 _TEXTS_CHARS_MAX = 64 * 1024 * 1024
+_SPANS_MAX = 20
 
 
 class MessageAt(NamedTuple):
@@ -89,6 +91,23 @@ class SchemaTexts:
             self._chars += len(text)
         while self._chars > self._chars_max:
             self._chars -= len(self._texts.pop(next(iter(self._texts))))
+
+
+def time_spans(references: Iterable[Reference], *, spans_max: int = _SPANS_MAX) -> list[tuple[int, int]]:
+    """Give spans of event times, in microseconds, both ends among them, that hold every entry of the references.
+
+    Where there are too many, those closest to each other are one. So a late entry of another year costs its hour, not
+    all the years between.
+    """
+    spans: list[tuple[int, int]] = []
+    for first, last in sorted((one.event_time_min_us, one.event_time_max_us) for one in references):
+        if spans and first <= spans[-1][1]:
+            spans[-1] = spans[-1][0], max(spans[-1][1], last)
+        else:
+            spans.append((first, last))
+    by_gap = sorted(range(1, len(spans)), key=lambda at: spans[at][0] - spans[at - 1][1], reverse=True)
+    cuts = sorted(by_gap[: spans_max - 1])
+    return [(spans[begin][0], spans[end - 1][1]) for begin, end in pairwise([0, *cuts, len(spans)]) if begin < end]
 
 
 def share_out(references: Iterable[Reference], *, tasks: int) -> list[list[Reference]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import Column
@@ -18,6 +20,7 @@ from pyspark.sql import types as T
 from pipeline.branches import Branch, commit, load_table
 from pipeline.columns import FIXED_FIELDS, REFERENCE, admit, project
 from pipeline.errors import OvertakenError, TableError
+from pipeline.references import time_spans
 from pipeline.session import CATALOG
 from service.core.avro_schema import META
 
@@ -126,11 +129,11 @@ class Table:
         """Say which of these references the table has rows of, by id; reads only the hours that they are of."""
         if not references:
             return set()
-        earliest = min(reference.event_time_min_us for reference in references)
-        latest = max(reference.event_time_max_us for reference in references)
+        spans = time_spans(references)
+        are_theirs = [F.col(f"{META}.event_time").between(_moment(first), _moment(last)) for first, last in spans]
         found = (
             self._spark.table(self.name)
-            .where(F.col(f"{META}.event_time").between(_moment(earliest), _moment(latest)))
+            .where(reduce(or_, are_theirs))
             .where(F.col(REFERENCE).isin([reference.reference_id for reference in references]))
             .select(REFERENCE)
             .distinct()

@@ -137,9 +137,13 @@ class Upkeep:
     def expire(self, *, before_ms: int) -> None:
         """Expire snapshots that are older than this, and delete the files that only they had.
 
-        The newest that tells the table's offsets stays: a rewrite that began before it carries older ones.
+        The newest that tells the table's offsets stays: a rewrite that began before it carries older ones. So does,
+        in a table that tells none, the newest of all.
         """
-        older_than_ms = min(before_ms, self._told_at_ms())
+        told_at_ms = self._told_at_ms()
+        if told_at_ms is None:
+            return
+        older_than_ms = min(before_ms, told_at_ms)
         commit(
             lambda: self._spark.sql(
                 f"CALL {CATALOG}.system.expire_snapshots(table => '{self._name}', "
@@ -147,11 +151,14 @@ class Upkeep:
             )
         )
 
-    def _told_at_ms(self) -> int:
-        """Say when the newest snapshot was made that tells up to which offsets the table holds everything."""
+    def _told_at_ms(self) -> int | None:
+        """Say when the newest snapshot was made that tells up to which offsets the table holds everything.
+
+        None where there is no snapshot at all.
+        """
         table = self._java()
         offsets = position_of(table).offsets
-        return next(int(one.timestampMillis()) for one in ancestors(table) if told_by(one) == offsets)
+        return next((int(one.timestampMillis()) for one in ancestors(table) if told_by(one) == offsets), None)
 
     def _java(self) -> Any:
         return load_table(self._spark, self._table)

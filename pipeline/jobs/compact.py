@@ -19,7 +19,7 @@ from pipeline.audit.verdicts import read_passed
 from pipeline.errors import PipelineError
 from pipeline.progress import Progress
 from pipeline.retire import Retired, Retirement
-from pipeline.session import open_session
+from pipeline.session import CATALOG, open_session
 from pipeline.table import Table
 from pipeline.upkeep import FileHour, Rewritten, Upkeep
 
@@ -86,7 +86,8 @@ class Compact:
             progress.step("snapshots")
             now_ms = time.time_ns() // 1_000_000
             dropped = self.upkeep.drop_branches(before_ms=now_ms - round(self._settings.branches_s * 1000))
-            self.upkeep.expire(before_ms=now_ms - round(self._settings.snapshots_s * 1000))
+            for upkeep in (self.upkeep, *self._beside()):
+                upkeep.expire(before_ms=now_ms - round(self._settings.snapshots_s * 1000))
             self._log.info("table_compacted", hours=hours, **rewritten._asdict(), branches_dropped=dropped)
             progress.step("raw objects")
             return Compacted(hours, *rewritten, retired=self._retire())
@@ -105,6 +106,16 @@ class Compact:
                 progress.count(hours=len(hours))
                 return hours, rewritten
         return [], Rewritten(0, 0)
+
+    def _beside(self) -> list[Upkeep]:
+        """Give the tables of other jobs: a state is replaced every minute, and its old files stay until expiry."""
+        settings = self._all_settings.pipeline
+        names = (
+            *(settings.activity.hours_table, settings.activity.days_table),
+            *(settings.audit.verdicts_table, settings.compact.retired_table),
+        )
+        tables = [f"{CATALOG}.{name}" for name in names]
+        return [Upkeep(self._spark, table) for table in tables if self._spark.catalog.tableExists(table)]
 
     def _retire(self) -> Retired:
         retention_s = self._settings.retention_s

@@ -20,6 +20,7 @@ from pipeline.errors import OvertakenError
 from pipeline.session import catalog_options
 from pipeline.table import SUMMARY_CARRIED, Position, Table, format_offsets
 from pipeline.upkeep import Upkeep
+from service.core.reference import Checksum, Location, Partition, Reference, SchemaLocation
 from tests.pipeline.conftest import pipeline_variables, settings_of
 
 TOPIC = "references"
@@ -64,6 +65,24 @@ def table_of(session: SparkSession, settings: JobSettings) -> Callable[[str], Ta
 def rows(session: SparkSession, *names: str) -> DataFrame:
     """Rows of references with these names."""
     return session.createDataFrame([(None, name, None) for name in names], SCHEMA)
+
+
+def reference(name: str, time_s: int) -> Reference:
+    """Make a reference to one entry of this time."""
+    return Reference(
+        reference_id=name,
+        batch_id="batch",
+        worker="worker",
+        generation=1,
+        location=Location("data", "object", None, None, 1, Checksum("sha256", ""), ((0, 1),)),
+        partition=Partition("u", "", 0),
+        entries=1,
+        event_time_min_us=time_s * 1_000_000,
+        event_time_max_us=time_s * 1_000_000,
+        schema=SchemaLocation("", ""),
+        field_counts={},
+        sources=(),
+    )
 
 
 def names_in(session: SparkSession, table: Table) -> list[str]:
@@ -224,6 +243,7 @@ def test_upkeep_of_an_old_table(session: SparkSession, table_of: Callable[[str],
     assert session.sql(f"SELECT * FROM {table.name}.snapshots").count() == 2
     assert {one.hour: one.offsets for one in upkeep.file_hours()} == {0: {0: 1}, 1: {0: 3}, 2: {0: 3}}
     assert upkeep.rewrite(range(0, 12_000, 2), position=position) == (0, 0)
+    assert table.holds([reference("1", 3599), reference("3", 10_799), reference("4", 2_000_000_000)]) == {"1", "3"}
     assert upkeep.rewrite([0, 1, 2], position=Position({0: 2}, position.snapshot_id)) is None
 
 
@@ -234,6 +254,8 @@ def test_states_of_other_dates_are_not_read(session: SparkSession) -> None:
     for date in ("2026-03-04", "2026-03-05"):
         row = ("ann", date, 5, 1, 10, [])
         states.merge(session.createDataFrame([row], HOURS), base=states.head(), dates=[date])
+    Upkeep(session, states.name).expire(before_ms=LATER_MS)
+    assert session.sql(f"SELECT * FROM {states.name}.snapshots").count() == 1
     found = states.read(states.head(), dates=["2026-03-05"])
     assert [row.date for row in found.collect()] == ["2026-03-05"]
     assert re.search(r"IcebergScan\(.*filters=[^)]*date (=|IN)", found._jdf.queryExecution().toString())

@@ -8,7 +8,7 @@ from pyspark.sql import Row
 
 from pipeline.errors import PipelineError
 from pipeline.objects import Objects
-from pipeline.references import MessageAt, SchemaTexts, decode
+from pipeline.references import MessageAt, SchemaTexts, decode, time_spans
 from service.core.reference import Checksum, Location, Partition, Reference, SchemaLocation
 
 REFERENCE = Reference(
@@ -59,3 +59,18 @@ def test_schemas_are_kept_within_a_bound() -> None:
     assert store.read == ["aaaa", "bbbb"]
     ask("cccc", "bbbb", "aaaa")
     assert store.read == ["aaaa", "bbbb", "cccc", "aaaa"]
+
+
+def test_spans_of_event_times() -> None:
+    """Every entry is in one; of too many the closest are joined."""
+
+    def spans(*times: tuple[int, int], spans_max: int = 20) -> list[tuple[int, int]]:
+        made = [
+            msgspec.structs.replace(REFERENCE, event_time_min_us=first, event_time_max_us=last) for first, last in times
+        ]
+        return time_spans(made, spans_max=spans_max)
+
+    assert spans() == []
+    assert spans((5, 9), (0, 1), (1, 2), (6, 7)) == [(0, 2), (5, 9)]
+    assert spans((100, 101), (0, 1), (3, 4), (50, 50), (52, 53), spans_max=3) == [(0, 4), (50, 53), (100, 101)]
+    assert spans((100, 101), (0, 1), (50, 50), spans_max=1) == [(0, 101)]
