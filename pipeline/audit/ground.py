@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from pipeline.audit.scope import Span, doubts_of, is_before_all, span_of
+from pipeline.audit.topics import lines_of
 from service.core.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def find_ground(settings: JobSettings, asked: Asked, announced: Announced, *, is
     """Find the offsets that the worker answers for; reads flush records, and what they count where some are gone."""
     has_all_flushes = _has_beginning(asked.flushes)
     from_beginning = settings.worker.kafka.bootstrap == "beginning" and has_all_flushes
-    firsts = _by_tp(announced.lines, F.min("first_offset"))
+    firsts = _by_tp(_unbroken(announced, asked.flushes), F.min("first_offset"))
     short = None
     floors: dict[TopicPartition, int] = {}
     if not (_has_beginning(asked.references) and _has_beginning(asked.dead_letters)):
@@ -94,6 +95,21 @@ def find_ground(settings: JobSettings, asked: Asked, announced: Announced, *, is
 
 def _has_beginning(ranges: OffsetRanges) -> bool:
     return all(first == 0 for first, _ in ranges.values())
+
+
+def _unbroken(announced: Announced, ranges: OffsetRanges) -> DataFrame:
+    """Give the lines from when on no flush record is gone: each partition of their topic loses its own beginning."""
+    cut = [tp.partition for tp, (first, end) in ranges.items() if 0 < first < end]
+    if not cut:
+        return announced.lines
+    begins = (
+        announced.flushes.where(F.col("message_partition").isin(cut))
+        .groupBy("message_partition")
+        .agg(F.min("ended_at_ms").alias("ended_at_ms"))
+        .agg(F.max("ended_at_ms").alias("begins_ms"))
+    )
+    later = announced.flushes.join(F.broadcast(begins), on=F.col("ended_at_ms") >= F.col("begins_ms"), how="left_semi")
+    return lines_of(later)
 
 
 def _short_batches(announced: Announced) -> DataFrame:

@@ -2,20 +2,27 @@
 
 from collections import Counter
 from itertools import chain
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.audit import frames
-from pipeline.audit.accounts import miscounted_entries
+from pipeline.audit.accounts import gaps_and_overlaps, miscounted_entries
 from pipeline.audit.collect import collect_examples, collect_ids, count_by_kind, findings_by_hour
 from pipeline.audit.compare import compare
 from pipeline.audit.findings import row_findings, union
-from pipeline.audit.ground import Announced
+from pipeline.audit.ground import Announced, find_ground
 from pipeline.audit.result import Kind, Window
+from pipeline.audit.scope import Asked, Source
+from pipeline.audit.sides import reach_of
 from pipeline.audit.stored import sort_out
+from pipeline.audit.topics import lines_of
+from pipeline.kafka import Ends
 from service.config import S3Settings
+from service.core.model import TopicPartition
+from tests.pipeline.conftest import pipeline_variables, settings_of
 
 COMPARED = "living boolean, id string, in_files int, in_dead_letters int, row_ids array<string>"
 REFERENCES = "reference_id string, location struct<bucket string, object string>, batch_id string, worker string"
@@ -234,3 +241,38 @@ def test_objects_are_sorted_by_who_names_them(spark: SparkSession) -> None:
     found = sort_out(kept, announced, S3Settings(bucket="bucket", prefix="p"), before_ms=5)
     assert found.awaited.isEmpty()
     assert "p/_schemas/stray.avsc" in {row["object"] for row in found.strays.collect()}
+
+
+def test_flush_records_of_which_some_are_gone_leave_no_gap(spark: SparkSession, tmp_path: Path) -> None:
+    """The topic of flush records has two partitions, one for each worker; only that of the other lost its beginning.
+
+    A gap that is younger than the oldest record there is one.
+    """
+    ended = {0: [(0, 10, 1), (20, 30, 3)], 1: [(30, 40, 4)]}  # [10, 20) was the other's, [40, 50) nobody's
+    flushes = spark.createDataFrame(
+        [
+            (number, at, f"b{begin}", "w", 1, at, [("t", 0, begin, end)])
+            for number, some in ended.items()
+            for begin, end, at in some
+        ],
+        "message_partition int, message_offset long, batch_id string, worker string, generation long, "
+        "ended_at_ms long, topic_partitions array<struct<topic string, partition int, first_offset long, "
+        "next_offset long>>",
+    )
+    tp, worker = TopicPartition("t", 0), {"LOGP_KAFKA__BOOTSTRAP_SERVERS": "no:1", "LOGP_S3__BUCKET": "none"}
+    settings = settings_of(worker | {"LOGP_KAFKA__SOURCE_TOPICS": '["t"]'} | pipeline_variables(tmp_path))
+    asked = Asked(
+        sources=[Source(tp, Ends(0, 50), 50, 0, 0, 50, 50, committed_again=50)],
+        references={TopicPartition("r", 0): (0, 9)},
+        flushes={TopicPartition("f", 0): (0, 9), TopicPartition("f", 1): (4, 5)},
+        dead_letters={TopicPartition("d", 0): (0, 9)},
+        backfills={},
+        doubts=[],
+    )
+    announced = announced_of(spark, flushes=flushes, lines=lines_of(flushes))
+    ground = find_ground(settings, asked, announced, is_full=True)
+    (span,) = ground.spans
+    assert (span.answers_from, ground.from_the_start) == (30, [])
+    assert ground.doubts == ["the topic of flush records no longer has its beginning"]
+    gaps = gaps_and_overlaps(announced.lines, reach_of(spark, ground.spans, {})).collect()
+    assert [row["text"] for row in gaps] == ["no flush record covers [40, 50)"]
