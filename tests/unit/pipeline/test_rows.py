@@ -21,7 +21,7 @@ from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_
 KEY = PartitionKey("ann", "2026-03-04", 5)
 TIME_US = 1_772_600_400_000_000
 TP = TopicPartition("logs", 0)
-BOUNDS = FileBounds(Limits(16, 500, 64), 5000, 2**20, 64 * 1024, 2**30)
+BOUNDS = FileBounds(Limits(4, 5, 64), 5000, 2**20, 64 * 1024, 2**30)
 BYTES_MAX = 1 << 20
 
 

@@ -1,0 +1,50 @@
+"""Entries -> files -> record batches -> entries: equal, whatever meets in one table and however little room it has."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from pipeline.columns import FIXED_FIELDS, admit, plan_of, project, union_of
+from pipeline.rows import RowGatherer
+from pipeline.table_rows import restore
+from service.audit.equal import canonical
+from service.audit.json_text import parse_rounding
+from service.core.avro_schema import META
+from tests import strategies
+from tests.unit.pipeline.test_rows import file_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Entry = dict[str, Any]
+
+
+@given(
+    files=st.lists(st.lists(strategies.entries(), min_size=1, max_size=4), min_size=1, max_size=3),
+    columns_max=st.sampled_from([12, 14, 20, 1000]),
+    bytes_per_batch=st.sampled_from([1, 100, 1 << 20]),
+)
+def test_entries_come_back(files: list[list[Entry]], columns_max: int, bytes_per_batch: int) -> None:
+    """Each file alone decides what its values become; the table's room only decides where they stand."""
+    written = [file_of(entries) for entries in files]
+    wanted = union_of(plan_of(reference.schema.text or "").columns for _, reference in written)
+    fixed = T.StructType(FIXED_FIELDS)
+    table = admit(fixed, wanted, weights={}, columns_max=columns_max)
+    schema = to_arrow_schema(project(table, T.StructType([*FIXED_FIELDS, *wanted])))
+    gatherer = RowGatherer(schema, rows_per_batch=3, bytes_per_batch=bytes_per_batch)
+    batches: list[pa.RecordBatch] = []
+    for content, reference in written:
+        batches += gatherer.add_file(content, reference)
+    if not gatherer.is_empty:
+        batches.append(gatherer.take())
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert max(batch.num_rows for batch in batches) <= 3
+    assert [row[META]["offset"] for row in rows] == [number for entries in files for number in range(len(entries))]
+    found = [canonical(restore(row, parse_rounding)) for row in rows]
+    assert found == [canonical(parse_rounding(msgspec.json.encode(one).decode())) for some in files for one in some]
