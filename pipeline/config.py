@@ -208,7 +208,10 @@ class CompactSettings(Section):
     """Files and snapshots of the table, and the raw objects that are in it."""
 
     files_min: int = Field(4, ge=2, description="Files in one partition (hour and bucket of users) worth rewriting.")
-    snapshots_s: PositiveSeconds = Field(86_400, description="Seconds that snapshots, and files only they have, stay.")
+    snapshots_s: PositiveSeconds = Field(
+        86_400,
+        description="Seconds that snapshots, and files only they have, stay, in the tables of the other jobs as well.",
+    )
     branches_s: PositiveSeconds = Field(
         86_400, description="Seconds after which the branch of a driver is taken for that of a dead one."
     )

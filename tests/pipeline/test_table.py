@@ -256,6 +256,7 @@ def test_states_of_other_dates_are_not_read(session: SparkSession) -> None:
         states.merge(session.createDataFrame([row], HOURS), base=states.head(), dates=[date])
     Upkeep(session, states.name).expire(before_ms=LATER_MS)
     assert session.sql(f"SELECT * FROM {states.name}.snapshots").count() == 1
+    assert states.written_at_ms() > 0
     found = states.read(states.head(), dates=["2026-03-05"])
     assert [row.date for row in found.collect()] == ["2026-03-05"]
     assert re.search(r"IcebergScan\(.*filters=[^)]*date (=|IN)", found._jdf.queryExecution().toString())
