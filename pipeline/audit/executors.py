@@ -131,12 +131,17 @@ class _FileReader:
         try:
             rows, text = read_rows(data, where)
             schema = self._schema(text)
-            found = [_file_row(row, schema, about) for row in rows]
+            non_nulls: Counter[str] = Counter()
+            found = [_file_row(row, schema, about, non_nulls) for row in rows]
         except (ObjectError, ValueError, KeyError, TypeError, AttributeError) as error:
             kind = {} if altered else {"kind": Kind.OBJECT_UNREADABLE, "text": _short(f"{where}: {error}")}
             yield about | {"lost": True} | kind
             return
-        for statement in _wrong_statements(reference, found, text, schema):
+        statements = [
+            *_wrong_statements(reference, found, text, schema),
+            *_wrong_counts(reference, rows, schema, non_nulls),
+        ]
+        for statement in statements:
             yield about | {"kind": Kind.REFERENCE_WRONG, "text": _short(statement)}
         yield from found
 
@@ -177,12 +182,15 @@ def _checksum(algorithm: str, data: bytes) -> str:
     return f"{zlib.crc32(data):08x}" if algorithm == "crc32" else f"of an unknown algorithm {algorithm}"
 
 
-def _file_row(row: Row, schema: PublishedSchema, about: Row) -> Row:
+def _file_row(row: Row, schema: PublishedSchema, about: Row, non_nulls: Counter[str]) -> Row:
+    """Give the row of a row; `non_nulls` counts which fields it has."""
     meta = row[META]
     try:
         values = schema.restore(row)
     except RestoreError as error:
         values = {"": str(error)}
+    if isinstance(values, dict):
+        non_nulls.update(values.keys())
     root = meta["root"]
     return about | {
         "topic": meta["topic"],
@@ -229,6 +237,30 @@ def _wrong_statements(reference: Reference, rows: list[Row], text: str, schema: 
     )
     disordered = Counter(tp for tp, some in offsets.items() if some != sorted(some))
     yield from (f"{name}: rows of {topic}-{partition} are not in offset order" for topic, partition in disordered)
+
+
+def _wrong_counts(
+    reference: Reference, rows: list[Row], schema: PublishedSchema, non_nulls: Counter[str]
+) -> Iterator[str]:
+    """Say which counts of fields and ranges of roots are others.
+
+    A large reference has no counts; in a part of an object there is the schema of all of it, so they are not compared.
+    """
+    name, location = f"reference {reference.reference_id}", reference.location
+    if reference.field_counts and location.ranges == ((0, location.size),):
+        said = {field: (one.nulls, one.non_nulls) for field, one in reference.field_counts.items()}
+        counted = {field: (len(rows) - non_nulls[field], non_nulls[field]) for field in schema.names}
+        wrong = sorted(field for field in said.keys() | counted.keys() if said.get(field) != counted.get(field))
+        if wrong:
+            yield f"{name}: says other nulls and values than its rows have in {', '.join(map(repr, wrong))}"
+    offsets: dict[tuple[str, int], list[int]] = {}
+    for row in rows:
+        if (root := row[META]["root"]) is not None:
+            offsets.setdefault((root["topic"], root["partition"]), []).append(root["offset"])
+    roots = {(one.topic, one.partition): (one.min_offset, one.max_offset, one.entries) for one in reference.roots}
+    found = {root: (min(some), max(some), len(some)) for root, some in offsets.items()}
+    if roots != found:
+        yield f"{name}: roots: says {roots}, rows say {found}"
 
 
 def _is_under_its_key(reference: Reference) -> bool:

@@ -20,9 +20,11 @@ from pipeline.rows import read_rows
 from service.core.container import SYNC_BYTES, block, header
 from service.core.reference import (
     Checksum,
+    FieldCounts,
     FlushedTopicPartition,
     FlushRecord,
     Reference,
+    RootRange,
     SourceRange,
     encode_flush_record,
     encode_reference,
@@ -156,6 +158,11 @@ class Delivered:
             event_time_min_us=min(times),
             event_time_max_us=max(times),
             sources=tuple(sources(reference, rows)),
+            field_counts={
+                field.get("original-name", field["name"]): FieldCounts(nulls, len(rows) - nulls)
+                for field in json.loads(text)["fields"][1:]
+                for nulls in [sum(row[field["name"]] is None for row in rows)]
+            },
         )
 
     def state(self, reference: Reference, **changed: Any) -> None:
@@ -266,6 +273,20 @@ def put_it_under_another_key(world: Delivered) -> list[Expected]:
     key = one.location.object.replace("/user=", "/user=another-")
     world.objects[key] = world.objects.pop(one.location.object)
     world.put(one, location=replace(one.location, object=key))
+    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
+
+
+def state_other_nulls(world: Delivered) -> list[Expected]:
+    one = world.take()
+    field, count = next(iter(one.field_counts.items()))
+    counts = one.field_counts | {field: replace(count, nulls=count.nulls + 1)}
+    world.put(one, field_counts=counts)
+    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
+
+
+def state_a_root(world: Delivered) -> list[Expected]:
+    one = world.take()
+    world.put(one, roots=(RootRange("root", 0, 1, 1, 1),))
     return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
 
 
@@ -498,8 +519,6 @@ FAULTS: list[Fault] = [
     state_another_hour,
     state_another_user,
     state_more_entries,
-    state_too_long_a_range,
-    put_it_under_another_key,
     state_another_schema,
     state_another_checksum,
     omit_the_checksum,
@@ -515,6 +534,10 @@ FAULTS: list[Fault] = [
     alter_an_event_time,
     alter_an_id,
     invent_a_row,
+    state_too_long_a_range,
+    put_it_under_another_key,
+    state_other_nulls,
+    state_a_root,
     drop_a_dead_letter,
     repeat_a_dead_letter,
     alter_a_dead_letter,
