@@ -20,7 +20,6 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.activity.tables import StateTable
-from pipeline.audit.topics import read_messages
 from pipeline.audit.verdicts import read_passed
 from pipeline.columns import REFERENCE
 from pipeline.kafka import partition_ends
@@ -28,6 +27,7 @@ from pipeline.objects import Objects
 from pipeline.retention import Grounds, Place, RawObject, refusal_of
 from pipeline.retired import RetiredObjects
 from pipeline.session import CATALOG
+from pipeline.topics import read_messages
 from service.core.avro_schema import META
 from service.core.model import TopicPartition
 from service.core.reference import FORMAT_VERSION

@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from pipeline.audit.result import Kind
-from pipeline.audit.topics import sources_of
+from pipeline.topics import sources_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

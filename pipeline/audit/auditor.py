@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from pipeline.audit import accounts, backfills, collect, findings, scope, sides, stored, topics
+from pipeline import topics
+from pipeline.audit import accounts, backfills, collect, findings, scope, sides, stored
 from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
 from pipeline.audit.kept import Kept

@@ -16,8 +16,8 @@ from pipeline.audit import accounts
 from pipeline.audit.frames import ENTRY_KEY, FINDING
 from pipeline.audit.result import Kind
 from pipeline.audit.run_records import Line, RunRecord, Sums, judge
-from pipeline.audit.topics import lines_of, sources_of
 from pipeline.backfill.outbox import BATCH_PREFIX
+from pipeline.topics import lines_of, sources_of
 from service.core.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -10,7 +10,8 @@ import time
 import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.audit import by_id, collect, csv_archive, csv_collect, scope, sides, topics
+from pipeline import topics
+from pipeline.audit import by_id, collect, csv_archive, csv_collect, scope, sides
 from pipeline.audit.csv_source import identify
 from pipeline.audit.csv_window import find_judged
 from pipeline.audit.kept import Kept

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from pipeline.audit.scope import Span, doubts_of, is_before_all, span_of
-from pipeline.audit.topics import lines_of
+from pipeline.topics import lines_of
 from service.core.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from pipeline.audit import sides
-from pipeline.audit.topics import sources_of
 from pipeline.retired import RetiredObjects
 from pipeline.table import Table
+from pipeline.topics import sources_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,10 +13,10 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.audit import executors, frames
-from pipeline.audit.topics import read_messages
 from pipeline.audit.windows import is_of
 from pipeline.columns import REFERENCE
 from pipeline.session import CATALOG
+from pipeline.topics import read_messages
 from service.core.avro_schema import META
 
 if TYPE_CHECKING:

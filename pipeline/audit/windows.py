@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from pipeline.audit import scope, topics
+from pipeline import topics
+from pipeline.audit import scope
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

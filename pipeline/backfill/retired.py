@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from pipeline.audit.topics import references as parse_references
 from pipeline.columns import REFERENCE
 from pipeline.errors import RangeError
 from pipeline.retired import RetiredObjects
 from pipeline.session import CATALOG
+from pipeline.topics import references as parse_references
 from service.core.avro_schema import META
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from pyspark.sql import functions as F
 
-from pipeline.audit.topics import last_offsets
 from pipeline.backfill.held import by_record, held_by_dead_letters, held_by_references, read_topics, settled_ends
 from pipeline.backfill.outbox import Outbox, Run, find_outbox, write_outbox
 from pipeline.backfill.publish import Publication, Published
@@ -28,6 +27,7 @@ from pipeline.objects import Objects
 from pipeline.progress import Progress
 from pipeline.publisher import Publisher
 from pipeline.session import open_session
+from pipeline.topics import last_offsets
 
 if TYPE_CHECKING:
     import argparse

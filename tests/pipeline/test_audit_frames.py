@@ -18,8 +18,8 @@ from pipeline.audit.result import Kind, Window
 from pipeline.audit.scope import Asked, Source
 from pipeline.audit.sides import reach_of
 from pipeline.audit.stored import sort_out
-from pipeline.audit.topics import lines_of
 from pipeline.kafka import Ends
+from pipeline.topics import lines_of
 from service.config import S3Settings
 from service.core.model import TopicPartition
 from tests.pipeline.conftest import pipeline_variables, settings_of

@@ -17,7 +17,6 @@ from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.result import ExitCode, Kind, Result, Window
 from pipeline.audit.retired import ReferenceReader
 from pipeline.audit.scope import Span
-from pipeline.audit.topics import read_messages, references
 from pipeline.backfill.ranges import Wanted
 from pipeline.jobs.backfill import Backfill
 from pipeline.jobs.compact import Compact
@@ -26,6 +25,7 @@ from pipeline.kafka import partition_ends
 from pipeline.retire import Retired
 from pipeline.retired import RetiredObjects
 from pipeline.rows import read_rows
+from pipeline.topics import read_messages, references
 from service.audit.equal import canonical
 from service.core.model import TopicPartition
 from tests.integration.harness import Deployment

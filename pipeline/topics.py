@@ -1,6 +1,6 @@
 """Topics as frames: committed messages of offset ranges; flush records, run records, references as columns.
 
-Owns how Spark reads Kafka in one go, and what of the worker's messages the audit needs in SQL.
+Owns how Spark reads Kafka in one go, and what of the worker's messages is needed in SQL.
 """
 
 from __future__ import annotations
