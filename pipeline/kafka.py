@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient
 
 from pipeline.errors import BrokerError
 from service.core import model
@@ -51,6 +52,21 @@ def partition_ends(settings: KafkaSettings, topic: str) -> dict[int, Ends]:
         raise BrokerError(f"{settings.bootstrap_servers} does not answer: {error.args[0].str()}") from error
     finally:
         consumer.close()
+
+
+def ask_topic_id(settings: KafkaSettings, topic: str) -> str | None:
+    """Ask for the id of a topic, which one made anew has not; None of brokers that give none. Blocks for up to 20 s.
+
+    Raises:
+        BrokerError: no broker answers, or there is no such topic.
+    """
+    admin = AdminClient(client_options(settings))
+    try:
+        found = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)[topic].result()
+    except KafkaException as error:
+        raise BrokerError(f"topic {topic} of {settings.bootstrap_servers}: {error.args[0].str()}") from error
+    is_told = found.topic_id.get_most_significant_bits() or found.topic_id.get_least_significant_bits()
+    return str(found.topic_id) if is_told else None
 
 
 class Brokers:

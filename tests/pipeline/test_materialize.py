@@ -11,9 +11,10 @@ import pytest
 from confluent_kafka import OFFSET_END, Producer, TopicPartition
 from pyspark.sql import types as T
 
-from pipeline.errors import PipelineError
+from pipeline.errors import PipelineError, TableError
 from pipeline.jobs.materialize import Materialize
-from pipeline.kafka import partition_ends
+from pipeline.jobs.user_activity import UserActivity
+from pipeline.kafka import ask_topic_id, partition_ends
 from service.audit.equal import canonical
 from service.config import KafkaSettings
 from service.core.reference import encode_reference
@@ -123,6 +124,31 @@ def test_retention_of_what_was_read_is_no_loss(
     delete_everything(kafka, topic, 1)
     with pytest.raises(PipelineError, match=r"deleted before they were read: partitions \[1\]"):
         Materialize(lake.spark, lake.settings).run(continuous=False)
+
+
+def test_a_topic_made_anew_is_refused(
+    conflicting: tuple[Deployment, Places], lake_of: Callable[..., Lake], kafka: KafkaHelper, names: Names
+) -> None:
+    """Its offsets would pass for those of the old one as soon as it is as long, and what is below be skipped."""
+    deployment, _ = conflicting
+    values = [encode_reference(reference) for reference in deployment.references()[:2]]
+    topic = kafka.create_topic(names.topic("references"), partitions=1)
+    lake = lake_of(deployment, LOGP_KAFKA__REFERENCES_TOPIC=topic)
+    kafka.produce_values(topic, values[:1])
+    Materialize(lake.spark, lake.settings).run(continuous=False)
+    UserActivity(lake.spark, lake.settings).run(continuous=False)
+    entries = lake.spark.table(lake.table).count()
+    old = ask_topic_id(lake.settings.worker.kafka, topic)
+
+    kafka.admin.delete_topics([topic])[topic].result()
+    kafka.wait_for("its end", lambda: topic not in kafka.admin.list_topics(timeout=10).topics)
+    kafka.create_topic(topic, partitions=1)
+    kafka.produce_values(topic, [*values[1:], *values])
+    new = ask_topic_id(lake.settings.worker.kafka, topic)
+    for job in (Materialize(lake.spark, lake.settings), UserActivity(lake.spark, lake.settings)):
+        with pytest.raises(TableError, match=f"had the id {old}, this one has {new}"):
+            job.run(continuous=False)
+    assert lake.spark.table(lake.table).count() == entries > 0
 
 
 def produce_in_transaction(kafka: KafkaHelper, topic: str, partition: int, value: bytes) -> None:

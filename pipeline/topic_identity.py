@@ -1,0 +1,38 @@
+"""Which topic a table's offsets are of: a topic that was made anew under the same name has another id.
+
+Offsets of the old topic say nothing about the new one. Where it is shorter that shows by itself; once it has grown past
+them its references below would be skipped, and nobody would know.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pipeline.branches import commit, load_table
+from pipeline.errors import TableError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_PROPERTY = "log-partitioner.topic-id"
+
+
+def require_same_topic(spark: SparkSession, table: str, *, topic: str, topic_id: str | None) -> None:
+    """Compare a topic's id with the one that the table remembers, which it does from the first time on.
+
+    `topic_id` is None where the broker tells none; then nothing is compared.
+
+    Raises:
+        TableError: it is another topic.
+    """
+    if topic_id is None:
+        return
+    name = f"{_PROPERTY}.{topic}"
+    known = load_table(spark, table).properties().get(name)
+    if known is None:
+        commit(lambda: load_table(spark, table).updateProperties().set(name, topic_id).commit())
+    elif known != topic_id:
+        raise TableError(
+            f"table {table} was made from another topic named {topic}: that had the id {known}, this one has "
+            f"{topic_id}; if it has the same messages at the same offsets, set the table's property '{name}' to that"
+        )
