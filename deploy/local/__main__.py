@@ -11,7 +11,7 @@ from pathlib import Path
 
 from deploy.local.errors import StackError
 from deploy.local.jars import write_lock
-from deploy.local.stack import Stack, StackHome, StackOptions, worker_environment
+from deploy.local.stack import Stack, StackHome, StackOptions, environment_of
 
 HOME = Path(__file__).parents[2] / ".local"
 
@@ -78,7 +78,7 @@ def _tell(stack_home: StackHome, command: str) -> int:
     if command == "status":
         print(describe(stack))
         return 0 if stack.is_running() else 3
-    for name, value in worker_environment(stack).items():
+    for name, value in environment_of(stack).items():
         print(f"export {name}={shlex.quote(value)}")
     return 0
 

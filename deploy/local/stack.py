@@ -170,8 +170,8 @@ def _remedy(option: str) -> str:
     return f"stop what listens there or choose another with {option}"
 
 
-def worker_environment(stack: Stack) -> dict[str, str]:
-    """Return the environment that points a worker at the stack; the names are those of service/config.py."""
+def environment_of(stack: Stack) -> dict[str, str]:
+    """Return the environment that points a worker and the jobs at the stack; the names are those of their settings."""
     return {
         "LOGP_KAFKA__BOOTSTRAP_SERVERS": stack.bootstrap_servers,
         "LOGP_KAFKA__SOURCE_TOPICS": json.dumps([stack.source]),
@@ -181,4 +181,5 @@ def worker_environment(stack: Stack) -> dict[str, str]:
         "LOGP_S3__ACCESS_KEY": stack.s3.access_key,
         "LOGP_S3__SECRET_KEY": stack.s3.secret_key,
         "LOGP_HTTP__HOST": "127.0.0.1",
+        "PIPELINE_CATALOG__URI": str(Path(stack.directory) / "catalog.db"),  # tables go with the data that they are of
     }
