@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from pipeline import python_daemon
@@ -37,6 +38,14 @@ def open_session(settings: JobSettings, *, name: str) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")  # errors reach us as exceptions; their Java traces help nobody
     return session
+
+
+def is_running(spark: SparkSession) -> bool:
+    """Tell whether a session can still do anything: its context is not stopped, its Java process answers."""
+    try:
+        return not spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - py4j is the way in
+    except (Py4JError, OSError):
+        return False
 
 
 def _properties(settings: JobSettings) -> dict[str, str]:

@@ -21,7 +21,7 @@ from pipeline.audit.result import Counts, Result, Window, Witness, encode
 from pipeline.audit.text import to_text
 from pipeline.errors import PipelineError, cause_of
 from pipeline.jobs.audit_options import archive_of, window_of
-from pipeline.session import open_session
+from pipeline.session import is_running, open_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -79,6 +79,8 @@ class Runs:
         try:
             return self._audit()
         except PipelineError as error:
+            if not is_running(self._spark):
+                raise  # no later audit could tell either: whoever has started this process starts it again
             return failed(str(error), window_of(self._arguments), Witness(self._arguments.against))
 
     def _audit(self) -> Result:

@@ -12,7 +12,7 @@ from deploy.local.ports import find_free_ports
 from pipeline.audit.history import kept
 from pipeline.audit.result import Kind, Result, decode
 from pipeline.config import load_all
-from pipeline.errors import BrokerError
+from pipeline.errors import BrokerError, PipelineError
 from pipeline.jobs import audit
 from pipeline.jobs.audit import Runs
 from pipeline.jobs.audit_options import add_audit_arguments
@@ -66,6 +66,7 @@ def periodic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: None) -> 
                 return self.outcome
 
         monkeypatch.setattr(audit, "Auditor", Told)
+        monkeypatch.setattr(audit, "is_running", lambda _: True)
         return runs
 
     return make
@@ -102,7 +103,17 @@ def test_metrics_are_served_while_it_goes_on(periodic: Callable[..., Runs]) -> N
     assert "log_partitioner_audit_seconds_since_success -1.0" in answers[0]
 
 
-def test_mistake_of_ours_ends_it(periodic: Callable[..., Runs]) -> None:
-    """What is neither the source's nor the store's fault is not repeated for ever."""
-    with pytest.raises(ZeroDivisionError):
-        periodic([ZeroDivisionError("a bug"), result()]).run()
+def test_mistake_of_ours_is_told_as_one(periodic: Callable[..., Runs], tmp_path: Path) -> None:
+    """It is no finding, whatever it is; the next audit may do."""
+    clean = result(run_id="b", started_at_ms=4_000_000_000_000)
+    assert periodic([ZeroDivisionError("a bug"), clean]).run() == 0
+    told, _ = [decode(file.read_bytes()) for file in kept(tmp_path / "history")]
+    assert (int(told.exit_code), told.could_not_tell) == (2, ["ZeroDivisionError: a bug"])
+
+
+def test_it_ends_with_spark(periodic: Callable[..., Runs], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without it nothing can be told ever again: better to be started anew."""
+    runs = periodic([RuntimeError("Answer from Java side is empty"), result()])
+    monkeypatch.setattr(audit, "is_running", lambda _: False)
+    with pytest.raises(PipelineError, match="Answer from Java side is empty"):
+        runs.run()
