@@ -61,6 +61,7 @@ def test_an_audit_that_fails_could_not_tell(runs: Runs, monkeypatch: pytest.Monk
         raise ValueError("long overflow\n  at java.lang.Math")
 
     monkeypatch.setattr(audit, "Auditor", broken)
+    monkeypatch.setattr(audit, "is_running", lambda _: True)
     told = runs._audit_or_say_why_not()
     assert (told.exit_code, told.could_not_tell) == (2, ["ValueError: long overflow"])
     monkeypatch.setattr(audit, "open_session", lambda *_, **__: None)
