@@ -37,6 +37,7 @@ SUMMARY_OFFSETS = "log-partitioner.references-offsets"
 SUMMARY_CARRIED = "log-partitioner.references-offsets-carried"  # by a rewrite, from before it
 SUMMARY_ENTRIES = "log-partitioner.entries"
 _ATTEMPTS = 10
+_RETRY_WAIT_MAX_MS = 2000  # Iceberg's own, a minute, lets a driver sleep long after others are done
 
 Offsets = dict[int, int]
 """Next offset by partition of the references topic."""
@@ -77,6 +78,7 @@ class Table:
                 f"TBLPROPERTIES ('format-version' = '2', '{PROPERTY_FORMAT}' = '{FORMAT}', "
                 f"'{PROPERTY_TOPIC}' = '{self._topic}', 'write.spark.accept-any-schema' = 'true', "
                 "'write.parquet.compression-codec' = 'zstd', 'commit.retry.num-retries' = '20', "
+                f"'commit.retry.max-wait-ms' = '{_RETRY_WAIT_MAX_MS}', "
                 "'write.metadata.delete-after-commit.enabled' = 'true', 'write.metadata.previous-versions-max' = '20')"
             )
         if self._java().currentSnapshot() is None:

@@ -6,8 +6,8 @@ the snapshot that said so first (DESIGN 8). A rewrite never says more than was t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as F
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from pipeline.table import Offsets, Position
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR = f"partition.`{META}.event_time_hour`"
 
 
@@ -102,25 +101,18 @@ class Upkeep:
         action = self._jvm().org.apache.iceberg.spark.actions.SparkActions.get(self._spark._jsparkSession)  # noqa: SLF001
         done = (
             action.rewriteDataFiles(table)
-            .filter(self._within(spans_of(hours)))
+            .filter(self._within(hours))
             .option("min-input-files", "2")
             .snapshotProperty(SUMMARY_CARRIED, format_offsets(position.offsets))
             .execute()
         )
         return Rewritten(done.rewrittenDataFilesCount(), done.addedDataFilesCount())
 
-    def _within(self, spans: list[tuple[int, int]]) -> Any:
-        """Make Iceberg's expression for these spans, halved again and again: it is visited recursively."""
-        expressions = self._jvm().org.apache.iceberg.expressions.Expressions
-        if len(spans) > 1:
-            middle = len(spans) // 2
-            return getattr(expressions, "or")(self._within(spans[:middle]), self._within(spans[middle:]))
-        if not spans:
-            return expressions.alwaysFalse()
-        first, after = spans[0]
-        begins = expressions.greaterThanOrEqual(f"{META}.event_time", _moment(first))
-        ends = expressions.lessThan(f"{META}.event_time", _moment(after))
-        return getattr(expressions, "and")(begins, ends)
+    def _within(self, hours: Iterable[int]) -> Any:
+        """Make Iceberg's expression for these hours, from its text: one call of Java, however many they are."""
+        term = {"type": "transform", "transform": "hour", "term": f"{META}.event_time"}
+        text = json.dumps({"type": "in", "term": term, "values": sorted(hours)})
+        return self._jvm().org.apache.iceberg.expressions.ExpressionParser.fromJson(text)
 
     def drop_branches(self, *, before_ms: int) -> list[str]:
         """Drop branches whose newest snapshot is older than this: their drivers are gone; gives their names."""
@@ -165,22 +157,6 @@ class Upkeep:
 
     def _jvm(self) -> Any:
         return self._spark._jvm  # noqa: SLF001 - py4j is the way in
-
-
-def _moment(hour: int) -> str:
-    """Write when an hour begins: as a number py4j would make an int of Java of one next to 1970, which is no time."""
-    return (_EPOCH + timedelta(hours=hour)).isoformat()
-
-
-def spans_of(hours: Iterable[int]) -> list[tuple[int, int]]:
-    """Give hours as spans of such that follow each other: the first, and the one after the last."""
-    spans: list[tuple[int, int]] = []
-    for hour in sorted(hours):
-        if spans and spans[-1][1] == hour:
-            spans[-1] = spans[-1][0], hour + 1
-        else:
-            spans.append((hour, hour + 1))
-    return spans
 
 
 class _Told:

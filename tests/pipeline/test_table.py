@@ -191,7 +191,7 @@ def test_others_may_change_the_table_at_the_same_moment(
                 branch = Branch(session, table.name, name)
                 branch.begin_at(table.position().snapshot_id or 0)
                 branch.drop()
-                over.wait(0.05)
+                over.wait(0.3)
         except (AssertionError, Py4JJavaError) as error:
             troubles.append(error)
 
