@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _ANSWER_S = 20.0
 _ASK_AGAIN_S = 0.2
 _MESSAGES_AT_ONCE = 2000
+_AS_KAFKA_WRITES = str.maketrans("+/", "-_")  # its tools write ids in the alphabet for URLs, librdkafka does not
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ def ask_topic_id(settings: KafkaSettings, topic: str) -> str | None:
     except KafkaException as error:
         raise BrokerError(f"topic {topic} of {settings.bootstrap_servers}: {error.args[0].str()}") from error
     is_told = found.topic_id.get_most_significant_bits() or found.topic_id.get_least_significant_bits()
-    return str(found.topic_id) if is_told else None
+    return str(found.topic_id).translate(_AS_KAFKA_WRITES) if is_told else None
 
 
 class Brokers:
