@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 
 import pytest
@@ -22,6 +23,16 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.store import Bucket, FakeObjectStore
 
 _prefixes = count()
+
+
+def sleep_by(instead: Callable[[float], object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the sleep of this thread; whatever threads other tests have left in the process sleep as they did."""
+    own, sleep = threading.get_ident(), time.sleep
+
+    def choose(seconds: float) -> None:
+        (instead if threading.get_ident() == own else sleep)(seconds)
+
+    monkeypatch.setattr(time, "sleep", choose)
 
 
 def reader_of(bucket: Bucket) -> Reader:
@@ -149,7 +160,7 @@ def test_find_without_permission_or_answer_finds_nothing(place: Place, server: H
 def test_deadline_ends_the_repetitions(place: Place, server: HttpS3, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wall clock bounds what boto3's own time-outs do not."""
     server.faults.extend([(503, "SlowDown")] * 2)
-    monkeypatch.setattr(time, "sleep", lambda _seconds: place.clock.advance(50.0))
+    sleep_by(lambda _seconds: place.clock.advance(50.0), monkeypatch)
     with pytest.raises(UploadError):
         place.put("one.avro", b"body", seconds=90.0)
     assert len(server.requests) == 2
@@ -161,7 +172,7 @@ def test_wait_before_a_repetition_never_passes_the_deadline(
     """Backing off is part of the budget."""
     waits: list[float] = []
     monkeypatch.setattr(object_store, "_backoff_s", lambda _attempt: 1000.0)
-    monkeypatch.setattr(time, "sleep", waits.append)
+    sleep_by(waits.append, monkeypatch)
     server.faults.extend([(503, "SlowDown")])
     place.put("one.avro", b"body", seconds=7.0)
     assert waits == [pytest.approx(7.0)]
