@@ -175,12 +175,12 @@ def admit(present: T.StructType, wanted: T.StructType, *, weights: Mapping[str, 
     columns, has_grown = leaves(present), False
     for field in sorted(wanted, key=lambda field: (-weights.get(field.name, 0), field.name)):
         known = admitted.get(field.name)
-        kind = field.dataType if known is None else union(known.dataType, field.dataType)
-        if known is not None and kind is known.dataType:
+        grown = _grown(known, field)
+        if grown is None:
             continue
-        more = leaves(kind) - (0 if known is None else leaves(known.dataType))
+        more = leaves(grown.dataType) - (0 if known is None else leaves(known.dataType))
         if columns + more <= columns_max:
-            admitted[field.name] = T.StructField(field.name, kind)
+            admitted[field.name] = grown
             columns, has_grown = columns + more, True
     return T.StructType(list(admitted.values())) if has_grown else present
 
@@ -230,15 +230,18 @@ def _union_of_structs(one: T.StructType, other: T.StructType) -> T.StructType:
 
 def _unite(united: dict[str, T.StructField], field: T.StructField) -> bool:
     """Put a field to others; tells whether it adds anything."""
-    known = united.get(field.name)
+    grown = _grown(united.get(field.name), field)
+    if grown is not None:
+        united[field.name] = grown
+    return grown is not None
+
+
+def _grown(known: T.StructField | None, field: T.StructField) -> T.StructField | None:
+    """Give a field that has all of both; None where the known one has."""
     if known is None:
-        united[field.name] = field
-        return True
+        return field
     kind = union(known.dataType, field.dataType)
-    if kind is known.dataType:
-        return False
-    united[field.name] = T.StructField(field.name, kind)
-    return True
+    return None if kind is known.dataType else T.StructField(field.name, kind)
 
 
 def escape(name: str, *, reserved: tuple[str, ...] = ()) -> str:

@@ -5,9 +5,9 @@ Owns which references of a micro-batch are new and how many go into one task.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -33,7 +33,7 @@ class MessageAt(NamedTuple):
     value: bytes
 
     @classmethod
-    def of(cls, row: Row) -> MessageAt:
+    def of(cls, row: Row | Mapping[str, Any]) -> MessageAt:
         """Take a row of Spark's Kafka source."""
         return cls(row["partition"], row["offset"], bytes(row["value"] or b""))
 

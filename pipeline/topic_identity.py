@@ -10,21 +10,26 @@ from typing import TYPE_CHECKING
 
 from pipeline.branches import commit, load_table
 from pipeline.errors import TableError
+from pipeline.kafka import ask_topic_id
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from service.config import KafkaSettings
+
 _PROPERTY = "log-partitioner.topic-id"
 
 
-def require_same_topic(spark: SparkSession, table: str, *, topic: str, topic_id: str | None) -> None:
+def require_same_topic(spark: SparkSession, table: str, *, topic: str, kafka: KafkaSettings) -> None:
     """Compare a topic's id with the one that the table remembers, which it does from the first time on.
 
-    `topic_id` is None where the broker tells none; then nothing is compared.
+    Where the broker tells none nothing is compared. Blocks for up to 20 s.
 
     Raises:
         TableError: it is another topic.
+        BrokerError: no broker answers, or there is no such topic.
     """
+    topic_id = ask_topic_id(kafka, topic)
     if topic_id is None:
         return
     name = f"{_PROPERTY}.{topic}"

@@ -6,6 +6,8 @@ are named by its outbox, and by nothing else until it has published them.
 
 from __future__ import annotations
 
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
@@ -48,9 +50,7 @@ def sort_out(listed: DataFrame, announced: Announced, s3: S3Settings, *, before_
     named = references.select("location.object").union(schemas).union(letters).distinct()
     old = listed.where(F.col("modified_ms") < before_ms)
     is_outbox = F.col("object").startswith(outboxes_prefix(s3.prefix))
-    is_own = F.lit(False)  # noqa: FBT003 - a value of SQL
-    for form in _OWN:
-        is_own = is_own | F.col("object").startswith(f"{s3.prefix}/{form}")
+    is_own = reduce(or_, (F.col("object").startswith(f"{s3.prefix}/{form}") for form in _OWN))
     unnamed = old.where(is_own).join(named, on="object", how="left_anti").withColumn("batch_id", _found(_OF_BACKFILL))
     going_on = (
         listed.where(is_outbox & F.col("object").rlike(_MANIFEST))

@@ -170,7 +170,7 @@ def _places_in_objects(
 ) -> Iterator[pa.RecordBatch]:
     objects = Objects(s3, threads=threads)
     for batch in batches:
-        messages = [MessageAt(row["partition"], row["offset"], row["value"] or b"") for row in batch.to_pylist()]
+        messages = [MessageAt.of(row) for row in batch.to_pylist()]
         references = [one for one in decode(messages) if intersects(one, ranges)]
         contents = objects.read_ahead(one.location for one in references)
         for reference, content in zip(references, contents, strict=True):

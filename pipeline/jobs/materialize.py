@@ -22,7 +22,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.columns import plan_of, union_of
-from pipeline.kafka import ask_topic_id, partition_ends, spark_options
+from pipeline.kafka import partition_ends, spark_options
 from pipeline.objects import Objects
 from pipeline.progress import Progress
 from pipeline.reference_log import count_behind, require_unbroken
@@ -99,8 +99,7 @@ class Materialize:
         """
         ends = partition_ends(self._worker.kafka, self._topic)
         self._table.ensure()
-        topic_id = ask_topic_id(self._worker.kafka, self._topic)
-        require_same_topic(self._spark, self._table.name, topic=self._topic, topic_id=topic_id)
+        require_same_topic(self._spark, self._table.name, topic=self._topic, kafka=self._worker.kafka)
         self._position = self._table.position()
         require_unbroken(self._position.offsets, ends, self._topic)
         self._log.info("materialize_started", offsets=self._position.offsets, columns=len(self._table.schema()))

@@ -21,7 +21,7 @@ from pipeline.activity.entries import ENTRIES, Reading, read_entries
 from pipeline.activity.stages import DAY_KEY, DAYS, HOUR_KEY, HOURS, update_days, update_hours
 from pipeline.activity.tables import StateTable
 from pipeline.errors import OvertakenError, TableError
-from pipeline.kafka import Ends, ask_topic_id, partition_ends
+from pipeline.kafka import Ends, partition_ends
 from pipeline.progress import Progress
 from pipeline.reference_log import Offsets, ReferenceLog, count_behind, require_unbroken
 from pipeline.references import decode, encode_for_reading, share_out
@@ -83,8 +83,7 @@ class UserActivity:
         """
         for table in (self._hours, self._days):
             table.ensure(user_buckets=self._settings.user_buckets, identity=self._settings.identity)
-        topic_id = ask_topic_id(self._worker.kafka, self._topic)
-        require_same_topic(self._spark, self._hours.name, topic=self._topic, topic_id=topic_id)
+        require_same_topic(self._spark, self._hours.name, topic=self._topic, kafka=self._worker.kafka)
         offsets = self._hours.offsets(self._topic)
         ends = partition_ends(self._worker.kafka, self._topic)
         require_unbroken(offsets, ends, self._topic)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from msgspec.structs import replace
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
@@ -20,7 +21,8 @@ from pipeline.errors import OvertakenError
 from pipeline.session import catalog_options
 from pipeline.table import SUMMARY_CARRIED, Position, Table, format_offsets
 from pipeline.upkeep import Upkeep
-from service.core.reference import Checksum, Location, Partition, Reference, SchemaLocation
+from service.core.reference import Reference
+from tests.fakes.references import REFERENCE
 from tests.pipeline.conftest import pipeline_variables, settings_of
 
 TOPIC = "references"
@@ -69,20 +71,8 @@ def rows(session: SparkSession, *names: str) -> DataFrame:
 
 def reference(name: str, time_s: int) -> Reference:
     """Make a reference to one entry of this time."""
-    return Reference(
-        reference_id=name,
-        batch_id="batch",
-        worker="worker",
-        generation=1,
-        location=Location("data", "object", None, None, 1, Checksum("sha256", ""), ((0, 1),)),
-        partition=Partition("u", "", 0),
-        entries=1,
-        event_time_min_us=time_s * 1_000_000,
-        event_time_max_us=time_s * 1_000_000,
-        schema=SchemaLocation("", ""),
-        field_counts={},
-        sources=(),
-    )
+    time_us = time_s * 1_000_000
+    return replace(REFERENCE, reference_id=name, event_time_min_us=time_us, event_time_max_us=time_us)
 
 
 def names_in(session: SparkSession, table: Table) -> list[str]:

@@ -6,25 +6,14 @@ from msgspec.structs import replace
 from pipeline.audit.executors import _is_under_its_key
 from service.core.model import PartitionKey
 from service.core.object_key import data_key
-from service.core.reference import Checksum, Location, Partition, Reference, SchemaLocation
+from service.core.reference import Partition, Reference
+from tests.fakes.references import REFERENCE
 
 
 def reference_to(key: str, user: str) -> Reference:
     """Make a reference to an object, of this user at five o'clock."""
-    return Reference(
-        reference_id="r",
-        batch_id="b",
-        worker="w",
-        generation=1,
-        location=Location("bucket", key, None, None, 1, Checksum("sha256", ""), ((0, 1),)),
-        partition=Partition(user, "2026-03-04", 5),
-        entries=1,
-        event_time_min_us=0,
-        event_time_max_us=0,
-        schema=SchemaLocation("", ""),
-        field_counts={},
-        sources=(),
-    )
+    location = replace(REFERENCE.location, object=key)
+    return replace(REFERENCE, location=location, partition=Partition(user, "2026-03-04", 5))
 
 
 @pytest.mark.parametrize("user", ["u", "a/b:c@d", "user=/date=x", "ä ö", "~", "%41", "A" * 100, "Ü" * 4000])

@@ -9,22 +9,8 @@ from pyspark.sql import Row
 from pipeline.errors import PipelineError
 from pipeline.objects import Objects
 from pipeline.references import MessageAt, SchemaTexts, decode, time_spans
-from service.core.reference import Checksum, Location, Partition, Reference, SchemaLocation
-
-REFERENCE = Reference(
-    reference_id="r",
-    batch_id="b",
-    worker="w",
-    generation=1,
-    location=Location("data", "o", None, None, 1, Checksum("sha256", ""), ((0, 1),)),
-    partition=Partition("ann", "2026-03-04", 5),
-    entries=1,
-    event_time_min_us=0,
-    event_time_max_us=0,
-    schema=SchemaLocation("", ""),
-    field_counts={},
-    sources=(),
-)
+from service.core.reference import SchemaLocation
+from tests.fakes.references import REFERENCE
 
 
 class Store:
