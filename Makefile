@@ -39,11 +39,15 @@ lock: setup  ## write the lock files anew
 .PHONY: demo
 # make demo                                    generated logs, three workers, two faults, table and audit on Spark
 # make demo ARGS='--audit small'               the same without Spark
-# make demo INPUT=logs.ndjson.zst USER_PATH=user TIME_PATH=time [ID_PATH=id]
-# make demo ARGS='--rounds 20 --entries 500000 --protocol consumer'
+# make demo INPUT=logs.ndjson.zst USER_PATH='id\.orig_h' TIME_PATH=time [ID_PATH=id]   one file, one path each
+# make demo ARGS='--input a.log b.log --user-path user account'                        several
+# make demo ARGS='--rounds 20 --entries 500000 --protocol consumer --layout pack'
 demo: setup  ## real Kafka, real S3, three workers, faults while logs flow, then table and audit on Spark
-	$(BIN)/python -m deploy.demo $(if $(INPUT),--input $(INPUT)) $(if $(USER_PATH),--user-path $(USER_PATH)) \
-	  $(if $(TIME_PATH),--time-path $(TIME_PATH)) $(if $(ID_PATH),--id-path $(ID_PATH)) $(ARGS)
+	$(BIN)/python -m deploy.demo $(call option,--input,INPUT) $(call option,--user-path,USER_PATH) \
+	  $(call option,--time-path,TIME_PATH) $(call option,--id-path,ID_PATH) $(ARGS)
+
+# The value of a variable as one word for the shell, exactly as it was given: neither make nor shell reads it again.
+option = $(if $(value $(2)),$(1)='$(subst ','\'',$(value $(2)))')
 
 .PHONY: up down
 up: setup  ## start Kafka and S3, create topics and bucket, keep them running
@@ -75,6 +79,14 @@ test-integration: setup  ## only the tests on real Kafka and S3
 soak: setup  ## twenty rounds of random faults over 500,000 visible entries in each group protocol
 	for protocol in range cooperative-sticky consumer; do \
 	  $(BIN)/python -m deploy.demo --rounds 20 --entries 520000 --protocol $$protocol $(ARGS) || exit 1; done
+
+##@ Measure
+.PHONY: bench-worker bench-liveness
+bench-worker: setup  ## CPU, memory and PUTs of one worker on the workloads A, B and C; ARGS='--workloads D --rounds 1'
+	$(BIN)/python -m bench.worker $(ARGS)
+
+bench-liveness: setup  ## one worker and three under a slow store and little CPU, in each layout (70 minutes)
+	$(BIN)/python -m bench.liveness $(ARGS)
 
 ##@ Checks
 .PHONY: lint fmt type

@@ -1,7 +1,8 @@
-"""Published schemas of files -> columns of the table: names, types, and how values get there (DESIGN 3.3, 8).
+"""Exact schemas of references -> columns of the table: names, types, and how values get there (DESIGN 3.3, 8).
 
-A value's column depends on its path and the type that its file gives it, on nothing else: not on other files, not on
-their order. What Iceberg cannot widen stands in columns beside each other, and no column is ever renamed or retyped.
+A value's column depends on its path and the type that its reference gives it, on nothing else: not on other
+references, not on their order, nor on who else is in a pack. What Iceberg cannot widen stands in columns beside each
+other, and no column is ever renamed or retyped.
 
     record            name                    a struct; the columns of its fields stand in it
     long53, long64    name__long              bigint
@@ -31,8 +32,10 @@ from urllib.parse import unquote_to_bytes
 
 from pyspark.sql import types as T
 
-from service.core.avro_schema import META, ORIGINAL_NAME, type_of
+from service.core import projection
+from service.core.avro_schema import META, type_of
 from service.core.lattice import ArrayType, RecordType, Scalar, Type
+from service.core.projection import NAME_PROPERTY
 
 REFERENCE = "_reference"
 REST = "_rest"
@@ -73,6 +76,7 @@ META_TYPE = T.StructType(
                     T.StructField("topic", T.StringType()),
                     T.StructField("partition", T.IntegerType()),
                     T.StructField("offset", T.LongType()),
+                    T.StructField("index", T.IntegerType()),
                 ]
             ),
         ),
@@ -109,7 +113,7 @@ class FieldPlan(NamedTuple):
 
 
 class FilePlan(NamedTuple):
-    """How rows of one published schema become rows of the table.
+    """How rows of one exact schema become rows of the table.
 
     `columns` are the entry's own; `rest` are the fields that go to the column of that name instead.
     """
@@ -134,14 +138,19 @@ class FilePlan(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def plan_of(schema_text: str) -> FilePlan:
-    """Understand a published schema.
+def plan_of(schema_text: str, projected: str = "null") -> FilePlan:
+    """Plan the columns of the schema that a projection (JSON text) makes of an object's; rows are read by the object's.
 
     Raises:
-        ValueError: it is not a row schema of this product.
+        ValueError: it is not a row schema of this product, or no projection of it.
     """
-    schema = json.loads(schema_text)
+    schema = projection.project(_parsed(schema_text), json.loads(projected))
     return FilePlan(*_plan_record(type_of(schema), schema["fields"][1:], reserved=(*RESERVED, *_OF_ICEBERG)))
+
+
+@lru_cache(maxsize=16)
+def _parsed(schema_text: str) -> Avro:
+    return json.loads(schema_text)
 
 
 def project(present: T.StructType, wanted: T.StructType) -> T.StructType:
@@ -288,7 +297,7 @@ def _plan_record(
     plans, columns = [], []
     for field in avro_fields:
         avro_name, avro = field["name"], field["type"]
-        name = field.get(ORIGINAL_NAME, avro_name)
+        name = field.get(NAME_PROPERTY, avro_name)
         column = _column_of(record.by_name[name], avro)
         if column is not None:
             named = column_name(name, column.kind, reserved=reserved)

@@ -75,7 +75,11 @@ class MaterializeSettings(Section):
 
     references_max: PositiveInt = Field(
         5000,
-        description="References in one micro-batch; more make fewer, larger files, and more to do again after a kill.",
+        description="References in one commit, unless one message alone has more; more make fewer, larger files, and more to do again after a kill.",
+    )
+    bytes_max: PositiveInt = Field(
+        256 * 1024 * 1024,
+        description="Bytes of objects and messages in one commit, unless one message alone has more.",
     )
     interval_s: PositiveSeconds = Field(60, description="Seconds between micro-batches where it runs continuously.")
     rows_per_batch: PositiveInt = Field(8192, description="Rows in one Arrow batch.")
@@ -105,7 +109,12 @@ class ActivitySettings(Section):
         description="root: an entry that was republished (source topic chain) is the one of its root record, and counts once; record: every source record counts, for republishers that make several records of one. Fixed at creation.",
     )
     references_max: PositiveInt = Field(
-        5000, description="References counted in one interval; a backlog is worked off at this rate."
+        5000,
+        description="References counted in one interval, unless one message alone has more; a backlog is worked off at this rate.",
+    )
+    bytes_max: PositiveInt = Field(
+        256 * 1024 * 1024,
+        description="Bytes of objects and messages counted in one interval, unless one message alone has more.",
     )
     ranges_max: PositiveInt = Field(
         1_000_000, description="Ranges of counted offsets in one state beyond which the job stops rather than grow it."

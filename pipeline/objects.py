@@ -12,9 +12,8 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import boto3
@@ -28,8 +27,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
+    from pipeline.pieces import Piece
     from service.config import S3Settings
-    from service.core.reference import Location
 
 Asked = TypeVar("Asked")
 Given = TypeVar("Given")
@@ -41,6 +40,7 @@ _TAKEN, _CONFLICT = 412, 409
 _CONFLICTS_MAX = 5
 _CONFLICT_S = 0.2
 _READS_MAX = 3
+_AHEAD_BYTES_MAX = 64 * 1024 * 1024
 _DELETED_AT_ONCE = 1000  # as many as S3 takes
 _DELETE_ATTEMPTS = 5
 _DELETE_AGAIN_S = 0.5
@@ -61,6 +61,23 @@ class Listed(NamedTuple):
     modified_ms: int
 
 
+class Content(NamedTuple):
+    """Some of an object's bytes: (where they start, the bytes)."""
+
+    spans: tuple[tuple[int, bytes], ...]
+
+    def of(self, start: int, length: int) -> bytes:
+        """Give the bytes [start, start + length).
+
+        Raises:
+            ValueError: they are not among those that are here.
+        """
+        for begin, data in self.spans:
+            if begin <= start and start + length <= begin + len(data):
+                return data[start - begin : start - begin + length]
+        raise ValueError(f"there are no {length} bytes at {start}")
+
+
 Address = tuple[str, str, str | None]
 """Bucket, key and version; without a version, the newest."""
 
@@ -73,19 +90,17 @@ class Objects:
         self._client = _client(settings, threads)
         self._threads = threads
 
-    def read(self, location: Location) -> bytes:
-        """Read what a reference points to: its byte ranges, one after the other.
+    def read(self, piece: Piece) -> Content:
+        """Read what the references of a piece point to, and their header: at most two requests.
 
         Raises:
             ObjectError: it is not there, is not the object that was referenced, or S3 does not answer.
         """
-        ranges = location.ranges
-        if len(ranges) == 1 and ranges[0] == (0, location.size):
-            return self._get(location.bucket, location.object, etag=location.etag, size=location.size)
-        return b"".join(
-            self._get(location.bucket, location.object, etag=location.etag, size=length, start=start)
-            for start, length in ranges
-        )
+        return Content(tuple((start, self._span(piece, start, length)) for start, length in piece.spans))
+
+    def _span(self, piece: Piece, start: int, length: int) -> bytes:
+        span = None if (start, length) == (0, piece.size) else start
+        return self._get(piece.bucket, piece.object, etag=piece.etag, size=length, start=span)
 
     def read_text(self, bucket: str, key: str) -> str:
         """Read a whole object of text.
@@ -95,13 +110,17 @@ class Objects:
         """
         return self._get(bucket, key).decode()
 
-    def read_ahead(self, locations: Iterable[Location]) -> Iterator[bytes]:
-        """Read many, in their order, at most twice `threads` ahead of what was taken.
+    def read_ahead(self, pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Content]]:
+        """Read many, in their order, ahead of what was taken; see `ahead`.
 
         Raises:
             ObjectError: as `read`.
         """
-        return self._ahead(self.read, locations)
+        return self.ahead(
+            lambda piece: (piece, self.read(piece)),
+            pieces,
+            size_of=lambda piece: sum(length for _, length in piece.spans),
+        )
 
     def fetch(self, address: Address) -> Stored | None:
         """Read an object as it is now, whatever a reference says of it; None where there is none.
@@ -120,25 +139,30 @@ class Objects:
         except BotoCoreError as error:
             raise ObjectError(f"s3://{bucket}/{key}: {error}") from error
 
-    def fetch_ahead(self, addresses: Iterable[Address]) -> Iterator[Stored | ObjectError | None]:
-        """Fetch many, in their order, at most twice `threads` ahead of what was taken; errors are given, not raised."""
+    def try_fetch(self, address: Address) -> Stored | ObjectError | None:
+        """Fetch an object; an error is given, not raised."""
+        try:
+            return self.fetch(address)
+        except ObjectError as error:
+            return error
 
-        def fetch(address: Address) -> Stored | ObjectError | None:
-            try:
-                return self.fetch(address)
-            except ObjectError as error:
-                return error
-
-        return self._ahead(fetch, addresses)
-
-    def _ahead(self, take: Callable[[Asked], Given], asked: Iterable[Asked]) -> Iterator[Given]:
-        source = iter(asked)
+    def ahead(
+        self, take: Callable[[Asked], Given], asked: Iterable[Asked], *, size_of: Callable[[Asked], int]
+    ) -> Iterator[Given]:
+        """Take many at once, in their order: at most twice `threads`, and 64 MiB unless one alone has more."""
+        waiting: deque[tuple[Future[Given], int]] = deque()
+        under_way = 0
         with ThreadPoolExecutor(self._threads, thread_name_prefix="objects") as pool:
-            waiting = deque(pool.submit(take, one) for one in islice(source, 2 * self._threads))
-            while waiting:
-                given = waiting.popleft().result()
-                waiting.extend(pool.submit(take, one) for one in islice(source, 1))
-                yield given
+            for one in asked:
+                size = size_of(one)
+                while len(waiting) >= 2 * self._threads or (waiting and under_way + size > _AHEAD_BYTES_MAX):
+                    first, done = waiting.popleft()
+                    under_way -= done
+                    yield first.result()
+                waiting.append((pool.submit(take, one), size))
+                under_way += size
+            for first, _ in waiting:
+                yield first.result()
 
     def create(self, bucket: str, key: str, body: bytes, metadata: Mapping[str, str]) -> StoredObject:
         """Create an object, as the worker does: under a condition and with a checksum; one that is there stays.

@@ -1,24 +1,54 @@
-"""The references topic read in slices, for jobs that keep their offsets themselves and decide when to read.
+"""The references topic read in slices, for jobs that keep their offsets themselves.
 
-Owns which messages belong to a slice, and when offsets do not fit the topic.
+Owns which messages belong to a slice, and when offsets do not fit the topic. A message of one object has one reference,
+that of a pack thousands: what bounds a slice is references and bytes. Offsets never stand inside a message, so one that
+alone has more is a slice of its own; its rows are read by several tasks and in bounded Arrow batches all the same.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.errors import PipelineError
 from pipeline.kafka import Ends, spark_options
 from pipeline.references import MessageAt
+from service.core.reference import decode_message
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from service.config import KafkaSettings
 
+WEIGHED_AT_ONCE = 10_000
+"""Offsets whose messages are weighed at once; all that stays of each is a `Weight`."""
+
+_EARLIEST = -2  # as Spark writes it
+
 Offsets = dict[int, int]
 """Next offset by partition of the references topic."""
+
+
+class Weight(NamedTuple):
+    """A message: where it stands, its references, and its bytes with those of the blocks that they point to."""
+
+    partition: int
+    offset: int
+    references: int
+    bytes: int
+
+
+class Bounds(NamedTuple):
+    """What a slice has at most, unless its only message has more."""
+
+    references_max: int
+    bytes_max: int
 
 
 class Slice(NamedTuple):
@@ -26,6 +56,15 @@ class Slice(NamedTuple):
 
     messages: list[MessageAt]
     offsets: Offsets
+
+
+_WEIGHT = T.StructType(
+    [
+        T.StructField("partition", T.IntegerType()),
+        *[T.StructField(name, T.LongType()) for name in ("offset", "references", "bytes")],
+    ]
+)
+_ARROW_WEIGHT = to_arrow_schema(_WEIGHT)
 
 
 class ReferenceLog:
@@ -36,19 +75,35 @@ class ReferenceLog:
         self._settings = settings
         self._topic = topic
 
-    def read(self, offsets: Offsets, ends: dict[int, Ends], *, messages_max: int) -> Slice:
-        """Read on from these offsets, towards these ends; blocks until the messages are here.
+    def slices(self, offsets: Offsets, ends: dict[int, Ends], bounds: Bounds) -> Iterator[Slice]:
+        """Read on from these offsets to these ends; each slice is read when it is asked for.
 
-        A partition that has no offset yet begins at its beginning. Every partition that is behind comes forward.
+        A partition that has no offset yet begins at its beginning. All that are behind come forward together.
         """
-        starts = {number: offsets.get(number, end.first) for number, end in ends.items()}
-        stops = slice_ends(starts, ends, messages_max=messages_max)
-        reached = offsets | starts | stops
-        if not stops:
-            return Slice([], reached)
+        reached = {number: end.first for number, end in ends.items()} | offsets
+        while stops := _next_ends(reached, ends):
+            begins = {number: reached[number] for number in stops}
+            for one in self.slices_of(self._frame(begins, stops), begins, stops, bounds):
+                reached |= one.offsets
+                yield Slice(one.messages, dict(reached))
+
+    def slices_of(self, messages: DataFrame, starts: Offsets, stops: Offsets, bounds: Bounds) -> Iterator[Slice]:
+        """Cut these messages, from `starts` to `stops`, into slices; each is read when it is asked for.
+
+        A partition that has no start yet begins at its beginning.
+        """
+        weights = [Weight(*row) for row in messages.mapInArrow(weigh, _WEIGHT).collect()]
+        reached = dict.fromkeys(stops, _EARLIEST) | starts
+        for ends in cut(weights, stops, bounds):
+            some = {number: end for number, end in ends.items() if end > reached[number]}
+            found = [MessageAt.of(row) for row in self._frame(reached, some).collect()] if weights and some else []
+            reached |= ends
+            yield Slice(found, dict(reached))
+
+    def _frame(self, starts: Offsets, stops: Offsets) -> DataFrame:
         options = spark_options(self._settings, self._topic)
         del options["subscribe"]
-        messages = (
+        return (
             self._spark.read.format("kafka")
             .options(**options)
             .option("assign", json.dumps({self._topic: list(stops)}))
@@ -57,15 +112,50 @@ class ReferenceLog:
             .load()
             .select("partition", "offset", "value")
         )
-        found = [MessageAt.of(row) for row in messages.collect()]
-        return Slice(found, reached)
 
 
-def slice_ends(starts: Offsets, ends: dict[int, Ends], *, messages_max: int) -> Offsets:
-    """Say up to where to read the partitions that are behind: each its share of `messages_max`, at least one."""
-    behind = [number for number, end in ends.items() if starts[number] < end.next]
-    share = max(1, messages_max // max(1, len(behind)))
-    return {number: min(ends[number].next, starts[number] + share) for number in behind}
+def weigh(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Weigh messages (partition, offset, value); runs on the executors. What is none of references weighs its bytes."""
+    for batch in batches:
+        weights = [_weight_of(MessageAt.of(row))._asdict() for row in batch.to_pylist()]
+        yield pa.RecordBatch.from_pylist(weights, _ARROW_WEIGHT)
+
+
+def _weight_of(message: MessageAt) -> Weight:
+    try:
+        lines = decode_message(message.value).references
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        lines = ()  # who reads it says what is wrong
+    size = len(message.value) + sum(line.length for line in lines)
+    return Weight(message.partition, message.offset, len(lines), size)
+
+
+def cut(weights: Iterable[Weight], stops: Offsets, bounds: Bounds) -> Iterator[Offsets]:
+    """Give the offsets behind each slice; the last ones are `stops`, behind the markers of transactions, too.
+
+    The first messages of all partitions come first, then the second ones, and so on.
+    """
+    by_partition: dict[int, list[Weight]] = {}
+    for weight in sorted(weights):
+        by_partition.setdefault(weight.partition, []).append(weight)
+    in_turn = sorted((nth, one) for some in by_partition.values() for nth, one in enumerate(some))
+    reached: Offsets = {}
+    references = size = 0
+    for _, one in in_turn:
+        references += one.references
+        size += one.bytes
+        if reached and (references > bounds.references_max or size > bounds.bytes_max):
+            yield reached
+            reached, references, size = {}, one.references, one.bytes
+        reached[one.partition] = one.offset + 1
+    yield stops
+
+
+def _next_ends(reached: Offsets, ends: dict[int, Ends]) -> Offsets:
+    """Say up to where to weigh the partitions that are behind: each its share."""
+    behind = [number for number, end in ends.items() if reached[number] < end.next]
+    share = max(1, WEIGHED_AT_ONCE // max(1, len(behind)))
+    return {number: min(ends[number].next, reached[number] + share) for number in behind}
 
 
 def count_behind(offsets: Offsets, ends: dict[int, Ends]) -> int:

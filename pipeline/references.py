@@ -1,6 +1,6 @@
-"""References as they come from their topic: decoded, told apart, and shared out for reading.
+"""References as they come from their topic: decoded, told apart, with the schemas that they name.
 
-Owns which references of a micro-batch are new and how many go into one task.
+A reference is found by (topic partition, offset, line): a message has as many as it has lines.
 """
 
 from __future__ import annotations
@@ -12,15 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from pipeline.errors import PipelineError
-from service.core.reference import Reference, decode_reference, encode_reference
+from service.core.reference import Reference, decode_references
 
 if TYPE_CHECKING:
     from pyspark.sql import Row
 
     from pipeline.objects import Objects
 
-# A file costs about as much to open as this many bytes of it cost to read.
-_OPEN_BYTES = 64 * 1024
 _TEXTS_CHARS_MAX = 64 * 1024 * 1024
 _SPANS_MAX = 20
 
@@ -39,19 +37,20 @@ class MessageAt(NamedTuple):
 
 
 def decode(messages: Iterable[MessageAt]) -> list[Reference]:
-    """Decode references, each id once: one that was announced twice stands for the same rows.
+    """Decode all references of messages, each id once: one that was announced twice stands for the same rows.
 
     Raises:
-        PipelineError: a message is no reference of a known version.
+        PipelineError: a message is none of references in a known version.
     """
     references: dict[str, Reference] = {}
     for message in messages:
         try:
-            reference = decode_reference(message.value)
+            lines = decode_references(message.value)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             where = f"partition {message.partition} offset {message.offset} of the references topic"
-            raise PipelineError(f"{where} is no reference that this code knows: {error}") from error
-        references.setdefault(reference.reference_id, reference)
+            raise PipelineError(f"{where} is no message that this code knows: {error}") from error
+        for reference in lines:
+            references.setdefault(reference.reference_id, reference)
     return list(references.values())
 
 
@@ -108,24 +107,3 @@ def time_spans(references: Iterable[Reference], *, spans_max: int = _SPANS_MAX) 
     by_gap = sorted(range(1, len(spans)), key=lambda at: spans[at][0] - spans[at - 1][1], reverse=True)
     cuts = sorted(by_gap[: spans_max - 1])
     return [(spans[begin][0], spans[end - 1][1]) for begin, end in pairwise([0, *cuts, len(spans)]) if begin < end]
-
-
-def share_out(references: Iterable[Reference], *, tasks: int) -> list[list[Reference]]:
-    """Share references out to tasks of about the same work, the largest first; no share is empty."""
-    shares: list[tuple[int, list[Reference]]] = [(0, []) for _ in range(tasks)]
-    for reference in sorted(references, key=_work, reverse=True):
-        at = min(range(tasks), key=lambda number: shares[number][0])
-        work, share = shares[at]
-        share.append(reference)
-        shares[at] = work + _work(reference), share
-    return [share for _, share in shares if share]
-
-
-def encode_for_reading(reference: Reference) -> bytes:
-    """Encode a reference without what reading its rows does not need, which is most of its bytes."""
-    schema = msgspec.structs.replace(reference.schema, text=None)
-    return encode_reference(msgspec.structs.replace(reference, schema=schema, field_counts={}))
-
-
-def _work(reference: Reference) -> int:
-    return _OPEN_BYTES + sum(length for _, length in reference.location.ranges)

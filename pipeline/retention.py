@@ -1,36 +1,35 @@
-"""May a raw object go? Pure: an object with every reference into it, and what readers and audits have said -> why not.
+"""May a raw object go? Pure: an object with what announces it, and what readers and audits have said -> why not.
 
 Owns the rule of retirement (DESIGN 8). What cannot be told for certain keeps an object: it can be deleted only once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
 Offsets = Mapping[int, int]
 """Next offset by partition of the references topic."""
-Span = tuple[int, int]
 
 
 class Place(NamedTuple):
-    """One announcement of an object: the message, the hour of its entries, and [start, length] in bytes of them."""
+    """One announcement of entries of one hour in an object: where the message is, and the hour."""
 
     partition: int
     offset: int
     date: str
     hour: int
-    ranges: tuple[Span, ...]
 
 
 class RawObject(NamedTuple):
-    """An object as the references topic knows it.
+    """An object as the references topic knows it: every hour in it, by every message that names it.
 
-    `announced_at_ms` is the newest timestamp of the messages that name it (None: one has none).
+    `is_whole`: each of its bytes is of a reference that is known. `announced_at_ms` is the newest timestamp of the
+    messages (None: one has none).
     """
 
-    size: int
+    is_whole: bool
     announced_at_ms: int | None
     places: tuple[Place, ...]
 
@@ -61,23 +60,13 @@ def refusal_of(raw: RawObject, grounds: Grounds) -> Refusal | None:
     """Say why an object may not be retired; None where it may."""
     if raw.announced_at_ms is None or raw.announced_at_ms >= grounds.before_ms:
         return Refusal.YOUNG
-    if not covers((span for place in raw.places for span in place.ranges), raw.size):
+    if not raw.is_whole:
         return Refusal.PARTLY_KNOWN
     if not all(_is_below(place, offsets) for place in raw.places for offsets in grounds.readers):
         return Refusal.NOT_TAKEN
     if not all(_is_below(place, grounds.passed.get((place.date, place.hour), {})) for place in raw.places):
         return Refusal.NOT_PASSED
     return None
-
-
-def covers(spans: Iterable[Span], size: int) -> bool:
-    """Tell whether [start, length] spans together are all of so many bytes."""
-    reached = 0
-    for start, length in sorted(spans):
-        if start > reached:
-            return False
-        reached = max(reached, start + length)
-    return reached >= size
 
 
 def _is_below(place: Place, offsets: Offsets) -> bool:

@@ -1,9 +1,10 @@
 """Raw objects past their retention: recorded as retired in a table, then deleted; only what is in the table (DESIGN 8).
 
-    references topic -> objects with every reference into them -> may they go (retention.py)? -> recorded -> deleted
+    references topic -> objects with every hour in them -> may they go (retention.py)? -> recorded -> deleted
 
-Nothing is listed. An object is recorded in a commit before it is deleted: a driver that is killed in between leaves
-objects that the next run judges again, and deletes.
+An object goes when all that it holds may: a pack stays for the last of its hours. Nothing is listed. An object is
+recorded in a commit before it is deleted: a driver that is killed in between leaves objects that the next run judges
+again, and deletes.
 """
 
 from __future__ import annotations
@@ -27,10 +28,9 @@ from pipeline.objects import Objects
 from pipeline.retention import Grounds, Place, RawObject, refusal_of
 from pipeline.retired import RetiredObjects
 from pipeline.session import CATALOG
-from pipeline.topics import read_messages
+from pipeline.topics import read_messages, reference_lines
 from service.core.avro_schema import META
 from service.core.model import TopicPartition
-from service.core.reference import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,13 +40,9 @@ if TYPE_CHECKING:
     from pipeline.table import Position, Table
 
 _THREADS = 1
-_REFERENCE = (
-    "format_version int, reference_id string, location struct<bucket string, object string, version_id string, "
-    "size bigint, etag string, checksum struct<algorithm string, value string>, ranges array<array<bigint>>>, "
-    "partition struct<date string, hour int>, entries bigint, event_time_min_us bigint, event_time_max_us bigint"
-)
-_PLACE = ("reference_id", "partition", "offset", "date", "hour", "entries", "ranges")
-_RECORDED = ["bucket", "object", "version_id", "size", "etag", "checksum", "announced_at", "places"]
+_PLACE = ("message_partition", "message_offset", "date", "hour")
+_ABOUT = ("size", "etag", "checksum", "announced_at", "is_whole", "places")
+_RECORDED = ["bucket", "object", "version_id", *_ABOUT]
 _OBJECT = ["bucket", "object"]
 _REFUSAL = pa.field("refusal", pa.string())
 
@@ -104,7 +100,8 @@ class Retirement:
         """Outline: all objects of the topic -> those not recorded yet -> judged -> those the table has every row of."""
         known = self._retired.read()
         assert known is not None, "it was created"
-        fresh = self._announced().join(known.select(*_OBJECT), on=_OBJECT, how="left_anti")
+        references = self._references().persist(StorageLevel.DISK_ONLY)
+        fresh = objects_of(references).join(known.select(*_OBJECT), on=_OBJECT, how="left_anti")
         judged = _judged(fresh, grounds).persist(StorageLevel.DISK_ONLY)
         try:
             refused = {
@@ -114,47 +111,29 @@ class Retirement:
             if may_go:
                 oldest = judged.where(F.col("refusal").isNull()).orderBy("announced_at", *_OBJECT)
                 chosen = oldest.limit(self._settings.pipeline.compact.retired_max).persist(StorageLevel.DISK_ONLY)
-                self._retired.record(self._whole(chosen, position).select(*_RECORDED), run_id=run_id, at_ms=_now_ms())
+                whole = self._whole(chosen, references, position)
+                self._retired.record(whole.select(*_RECORDED), run_id=run_id, at_ms=_now_ms())
                 chosen.unpersist()
             self._log.info("objects_judged", may_go=may_go, refused=refused)
         finally:
             judged.unpersist()
+            references.unpersist()
 
-    def _announced(self) -> DataFrame:
-        """Give every object that the topic names, with every message that names it."""
+    def _references(self) -> DataFrame:
+        """Give every line of the topic, with the object that it is of."""
         ends = partition_ends(self._settings.worker.kafka, self._topic)
         ranges = {TopicPartition(self._topic, number): (end.first, end.next) for number, end in ends.items()}
-        messages = read_messages(self._spark, self._settings.worker.kafka, ranges)
-        parsed = messages.withColumn("said", F.from_json(F.col("value").cast("string"), _REFERENCE))
-        location, place = F.col("said.location"), F.col("said.partition")
-        is_known = (F.col("said.format_version") == FORMAT_VERSION) & location["ranges"].isNotNull()
-        references = parsed.where(is_known).select(
-            "partition",
-            "offset",
-            "timestamp_ms",
-            *[location[name].alias(name) for name in ("bucket", "object", "version_id", "size", "etag", "ranges")],
-            F.concat_ws(":", location["checksum"]["algorithm"], location["checksum"]["value"]).alias("checksum"),
-            place["date"].alias("date"),
-            place["hour"].alias("hour"),
-            *[F.col(f"said.{name}").alias(name) for name in ("reference_id", "entries")],
-            F.col("said.event_time_min_us").alias("earliest_us"),
-            F.col("said.event_time_max_us").alias("latest_us"),
-        )
-        are_dated = F.count("timestamp_ms") == F.count("*")
-        return references.groupBy(*_OBJECT).agg(
-            *[F.max(name).alias(name) for name in ("version_id", "size", "etag", "checksum")],
-            F.when(are_dated, F.timestamp_millis(F.max("timestamp_ms"))).alias("announced_at"),
-            F.collect_list(F.struct(*_PLACE)).alias("places"),
-            F.min("earliest_us").alias("earliest_us"),
-            F.max("latest_us").alias("latest_us"),
-        )
+        lines = reference_lines(read_messages(self._spark, self._settings.worker.kafka, ranges))
+        of_location = [F.col(f"location.{name}").alias(name) for name in (*_OBJECT, "version_id", "size", "etag")]
+        checksum = F.concat_ws(":", "location.checksum.algorithm", "location.checksum.value").alias("checksum")
+        return lines.where(F.col("reference_id").isNotNull()).select("*", *of_location, checksum).drop("location")
 
-    def _whole(self, objects: DataFrame, position: Position) -> DataFrame:
+    def _whole(self, objects: DataFrame, references: DataFrame, position: Position) -> DataFrame:
         """Leave out objects of which the table has not as many rows as their references say: a last look."""
-        times = objects.agg(F.min("earliest_us").alias("first"), F.max("latest_us").alias("last")).first()
+        said = references.join(objects.select(*_OBJECT), on=_OBJECT, how="left_semi")
+        times = said.agg(F.min("event_time_min_us").alias("first"), F.max("event_time_max_us").alias("last")).first()
         assert times is not None, "an aggregate has one row"
         first, last = (F.timestamp_micros(F.lit(times[name])) for name in ("first", "last"))
-        said = objects.select(*_OBJECT, F.inline("places")).groupBy(*_OBJECT, "reference_id")
         rows = (
             self._spark.read.option("versionAsOf", str(position.snapshot_id))
             .table(self._table.name)
@@ -163,7 +142,8 @@ class Retirement:
             .agg(F.count("*").alias("rows"))
         )
         lacking = (
-            said.agg(F.max("entries").alias("entries"))
+            said.groupBy(*_OBJECT, "reference_id")
+            .agg(F.max("entries").alias("entries"))
             .join(rows, on="reference_id", how="left")
             .where(~F.col("entries").eqNullSafe(F.coalesce("rows", F.lit(0))))
             .select(*_OBJECT)
@@ -193,6 +173,23 @@ class Retirement:
         self._objects.delete(addresses)
 
 
+def objects_of(references: DataFrame) -> DataFrame:
+    """Give the objects of references: who has announced which hours of theirs, and whether every byte is someone's."""
+    blocks = F.array_sort(F.collect_list(F.struct("start", (F.col("start") + F.col("length")).alias("end"))))
+    are_dated = F.count("message_timestamp_ms") == F.count("*")
+    found = references.groupBy(*_OBJECT).agg(
+        *[F.max(name).alias(name) for name in ("version_id", "size", "etag", "checksum")],
+        F.when(are_dated, F.timestamp_millis(F.max("message_timestamp_ms"))).alias("announced_at"),
+        blocks.alias("blocks"),
+        F.min("header_bytes").alias("header_bytes"),
+        F.collect_set(F.struct(*[F.col(name).alias(name.removeprefix("message_")) for name in _PLACE])).alias("places"),
+    )
+    reached = F.expr(
+        "aggregate(blocks, header_bytes, (at, one) -> if(one.start <= at, greatest(at, one.end), at))"
+    )  # a hole is never passed: what comes behind it begins later still
+    return found.withColumn("is_whole", reached >= F.col("size")).drop("blocks", "header_bytes")
+
+
 def _judged(objects: DataFrame, grounds: Grounds) -> DataFrame:
     """Add `refusal`: why an object stays, null where it may go."""
     schema = T.StructType([*objects.schema.fields, T.StructField("refusal", T.StringType())])
@@ -208,11 +205,8 @@ def judge_batches(batches: Iterable[pa.RecordBatch], *, grounds: Grounds) -> Ite
 
 def _raw(row: dict[str, Any]) -> RawObject:
     announced = row["announced_at"]
-    places = tuple(
-        Place(one["partition"], one["offset"], one["date"], one["hour"], tuple(tuple(span) for span in one["ranges"]))
-        for one in row["places"]
-    )
-    return RawObject(row["size"], None if announced is None else round(announced.timestamp() * 1000), places)
+    places = tuple(Place(**one) for one in row["places"])
+    return RawObject(row["is_whole"], None if announced is None else round(announced.timestamp() * 1000), places)
 
 
 def read_offsets(spark: SparkSession, name: str, topic: str) -> dict[int, int]:

@@ -1,7 +1,7 @@
 """The table of retired objects: recorded in it before they are deleted, so that nobody takes them for lost (DESIGN 8).
 
 Compaction writes it. The audit and backfill read it: the entries of a retired object are those that the table has under
-the ids of its references.
+the ids of its references, all of which are retired with it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,11 @@ if TYPE_CHECKING:
     from pipeline.config import JobSettings
     from pipeline.objects import Address
 
-_PLACES = (
-    "array<struct<reference_id: string, partition: int, offset: bigint, date: string, hour: int, entries: bigint, "
-    "ranges: array<array<bigint>>>>"
-)
+_PLACES = "array<struct<partition: int, offset: bigint, date: string, hour: int>>"
 _COLUMNS = (
     "bucket string, object string, version_id string, size bigint, etag string, checksum string, "
-    f"announced_at timestamp, places {_PLACES}, references_topic string, retired_at timestamp, run_id string, "
-    "deleted_at timestamp"
+    f"announced_at timestamp, is_whole boolean, places {_PLACES}, references_topic string, retired_at timestamp, "
+    "run_id string, deleted_at timestamp"
 )
 
 
@@ -81,12 +78,16 @@ class RetiredObjects:
             return None
         return self._spark.table(self.name).where(F.col("references_topic") == self._topic)
 
-    def reference_ids(self) -> DataFrame | None:
-        """Give the ids of the references to them, each once: `reference_id`; None where nothing was ever retired."""
+    def mark(self, references: DataFrame) -> DataFrame:
+        """Say by `retired` of each reference (`reference_rows.REFERENCE`) whether its object is."""
         recorded = self.read()
         if recorded is None:
-            return None
-        return recorded.select(F.explode("places.reference_id").alias("reference_id")).distinct()
+            return references.withColumn("retired", F.lit(False))  # noqa: FBT003 - a value of SQL
+        names = {name: f"retired_{name}" for name in ("bucket", "object")}
+        known = recorded.select(*[F.col(name).alias(other) for name, other in names.items()]).distinct()
+        is_it = [F.col(f"location.{name}") == F.col(other) for name, other in names.items()]
+        marked = references.join(known, on=is_it, how="left")
+        return marked.withColumn("retired", F.col("retired_object").isNotNull()).drop(*names.values())
 
     def count(self) -> int:
         """Count them. Objects are recorded before they are deleted: while the count stays, nobody deletes others."""

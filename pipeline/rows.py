@@ -1,7 +1,7 @@
-"""Bytes of a file -> rows of the table, as Arrow record batches. Runs on the executors.
+"""Bytes of objects -> rows of the table, as Arrow record batches. Runs on the executors.
 
-Rows of many small files are gathered column by column: a batch costs by the columns of the table once, a row by the
-fields that it has.
+Rows of many small references are gathered column by column: a batch costs by the columns of the table once, a row by
+the fields that its reference has.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from itertools import chain
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import fastavro
 import pyarrow as pa
@@ -20,11 +20,14 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from pipeline.columns import REFERENCE, REST, FieldPlan, FilePlan, parse_column_name, plan_of
 from pipeline.errors import ObjectError
+from pipeline.objects import Content
 from pipeline.table_rows import write_object
 from service.core.avro_binary import decode_long, decode_string, encode_long
 from service.core.avro_schema import META
 from service.core.container import MAGIC, SYNC_BYTES, Codec, decompress
-from service.core.reference import Reference
+
+if TYPE_CHECKING:
+    from pipeline.pieces import Part, Piece, Span
 
 Row = dict[str, Any]
 
@@ -39,6 +42,99 @@ class Block(NamedTuple):
     size: int
 
 
+class Container:
+    """An Avro container file, or spans of one: its header is read once, its blocks by byte ranges."""
+
+    def __init__(self, content: Content, where: str) -> None:
+        """Read the header.
+
+        Raises:
+            ObjectError: there is none.
+        """
+        self._content = content
+        self._where = where
+        try:
+            _, head = content.spans[0]
+            self.schema_text, self._codec, self._begin = read_header(head)
+            self._sync = content.of(self._begin - SYNC_BYTES, SYNC_BYTES)
+            self._schema = _array_schema(self.schema_text)
+        except Exception as error:  # whatever the bytes lead to
+            raise self._unreadable(error) from error
+
+    def blocks(self, ranges: Iterable[Span]) -> list[Block]:
+        """Decode the blocks of ranges that begin with the header.
+
+        Raises:
+            ObjectError: they do not, are not here, or hold no blocks.
+        """
+        try:
+            return [block for start, length in self._behind_header(ranges) for block in self._read(start, length)]
+        except Exception as error:  # fastavro raises whatever the bytes lead it to
+            raise self._unreadable(error) from error
+
+    def rows(self, ranges: Iterable[Span]) -> list[Row]:
+        """Decode the rows: by Avro names, times as integers.
+
+        Raises:
+            ObjectError: as `blocks`.
+        """
+        return list(chain.from_iterable(block.rows for block in self.blocks(ranges)))
+
+    def blocks_of(self, part: Part) -> list[Block]:
+        """Decode what a reference points to.
+
+        Raises:
+            ObjectError: as `blocks`, or it has another number of rows than the reference says.
+        """
+        blocks = self.blocks(part.ranges)
+        found = sum(len(block.rows) for block in blocks)
+        if found != part.entries:
+            said = f"reference {part.reference_id} says {part.entries}"
+            raise ObjectError(f"{self._where} holds {found} entries, {said}")
+        return blocks
+
+    def _behind_header(self, ranges: Iterable[Span]) -> Iterator[Span]:
+        (start, length), *others = ranges
+        if start != 0 or length < self._begin:
+            raise ValueError("byte ranges do not begin with the header")
+        if length > self._begin:
+            yield self._begin, length - self._begin
+        yield from others
+
+    def _read(self, start: int, length: int) -> Iterator[Block]:
+        content, at = self._content.of(start, length), 0
+        while at < len(content):
+            count, at = decode_long(content, at)
+            size, at = decode_long(content, at)
+            end = at + size
+            if content[end : end + SYNC_BYTES] != self._sync:
+                raise ValueError("a block does not end where it says")
+            data = decompress(content[at:end], self._codec)
+            yield Block(self._decode(count, data), len(data))
+            at = end + SYNC_BYTES
+
+    def _decode(self, count: int, data: bytes) -> list[Row]:
+        """Decode the rows of a block in one call: with a count before and a zero behind it, it is an Avro array."""
+        array = io.BytesIO(b"".join((encode_long(count), data, b"\0")))
+        return cast("list[Row]", fastavro.schemaless_reader(array, self._schema, None))
+
+    def _unreadable(self, error: Exception) -> ObjectError:
+        return ObjectError(f"{self._where} is not an Avro file that can be read: {error!r}")
+
+
+def open_piece(piece: Piece, content: Content) -> Container:
+    """Open what was fetched of a piece.
+
+    Raises:
+        ObjectError: it is no Avro file, or not of the schema that its references name.
+    """
+    container = Container(content, piece.where)
+    if fingerprint_of(container.schema_text) != piece.fingerprint:
+        reference_id = piece.parts[0].reference_id
+        raise ObjectError(f"{piece.where} was not written with the schema that reference {reference_id} names")
+    return container
+
+
 class RowGatherer:
     """Gathers rows until there are enough for a record batch, by their number or by their bytes.
 
@@ -49,27 +145,31 @@ class RowGatherer:
     def __init__(self, schema: pa.Schema, *, rows_per_batch: int, bytes_per_batch: int) -> None:
         self._schema = schema
         self._columns_of_table = from_arrow_schema(schema)
-        self._plans: dict[str, FilePlan] = {}
+        self._plans: dict[tuple[str, str], FilePlan] = {}
         self._rows_per_batch = rows_per_batch
         self._bytes_per_batch = bytes_per_batch
         self._columns: dict[str, list[Any]] = {}
         self._rows = self._bytes = 0
 
-    def add_file(self, content: bytes, reference: Reference) -> Iterator[pa.RecordBatch]:
-        """Take the rows of the file that a reference points to; yields a batch whenever one is full.
+    def add_piece(self, piece: Piece, content: Content) -> Iterator[pa.RecordBatch]:
+        """Take the rows that the references of a piece point to; yields a batch whenever one is full.
 
         Raises:
-            ObjectError: it is not the Avro file that the reference describes.
+            ObjectError: it is not the Avro file that a reference describes.
         """
-        blocks, schema_text = _read_referenced_blocks(content, reference)
-        reference_id = reference.reference_id
-        if fingerprint_of(schema_text) != reference.schema.fingerprint:
-            raise ObjectError(
-                f"{_name_of(reference)} was not written with the schema that reference {reference_id} names"
-            )
-        plan = self._plans.get(schema_text)
+        container = open_piece(piece, content)
+        for part in piece.parts:
+            plan = self._plan(container.schema_text, piece.projections[part.projection])
+            yield from self._add_part(container.blocks_of(part), plan, part.reference_id)
+
+    def _plan(self, schema_text: str, projection: str) -> FilePlan:
+        plan = self._plans.get((schema_text, projection))
         if plan is None:
-            plan = self._plans[schema_text] = plan_of(schema_text).fit(self._columns_of_table)
+            plan = plan_of(schema_text, projection).fit(self._columns_of_table)
+            self._plans[schema_text, projection] = plan
+        return plan
+
+    def _add_part(self, blocks: list[Block], plan: FilePlan, reference_id: str) -> Iterator[pa.RecordBatch]:
         for rows, size in self._steps(blocks):
             is_too_many = self._rows + len(rows) > self._rows_per_batch
             if self._rows and (is_too_many or self._bytes + size > self._bytes_per_batch):
@@ -145,57 +245,14 @@ def _meta(meta: Row) -> Row:
     return meta
 
 
-def read_referenced_rows(content: bytes, reference: Reference) -> tuple[list[Row], str]:
-    """Read the rows of what a reference points to, as `read_rows` does; as many as it says.
-
-    Raises:
-        ObjectError: it is no Avro file, or broken, or has another number of rows.
-    """
-    blocks, schema_text = _read_referenced_blocks(content, reference)
-    return _rows_of(blocks), schema_text
-
-
-def _read_referenced_blocks(content: bytes, reference: Reference) -> tuple[list[Block], str]:
-    where = _name_of(reference)
-    blocks, schema_text = _read_blocks(content, where)
-    found = sum(len(block.rows) for block in blocks)
-    if found != reference.entries:
-        said = f"reference {reference.reference_id} says {reference.entries}"
-        raise ObjectError(f"{where} holds {found} entries, {said}")
-    return blocks, schema_text
-
-
-def _rows_of(blocks: list[Block]) -> list[Row]:
-    return list(chain.from_iterable(block.rows for block in blocks))
-
-
-def _name_of(reference: Reference) -> str:
-    return f"s3://{reference.location.bucket}/{reference.location.object}"
-
-
 def read_rows(content: bytes, where: str) -> tuple[list[Row], str]:
-    """Read an Avro file: rows by Avro names, times as integers, and the text of the schema they were written with.
+    """Read a whole Avro file: rows by Avro names, times as integers, and the schema text they were written with.
 
     Raises:
         ObjectError: it is no Avro file, or broken.
     """
-    blocks, schema_text = _read_blocks(content, where)
-    return _rows_of(blocks), schema_text
-
-
-def _read_blocks(content: bytes, where: str) -> tuple[list[Block], str]:
-    try:
-        schema_text, codec, at = read_header(content)
-        blocks: list[Block] = []
-        while at < len(content) - SYNC_BYTES:
-            count, at = decode_long(content, at)
-            length, at = decode_long(content, at)
-            data = decompress(content[at : at + length], codec)
-            blocks.append(Block(_read_block(count, data, schema_text), len(data)))
-            at = _skip_sync(content, at + length)
-    except Exception as error:  # fastavro raises whatever the bytes lead it to
-        raise ObjectError(f"{where} is not an Avro file that can be read: {error!r}") from error
-    return blocks, schema_text
+    container = Container(Content(((0, content),)), where)
+    return container.rows(((0, len(content)),)), container.schema_text
 
 
 def read_header(content: bytes) -> tuple[str, Codec, int]:
@@ -213,19 +270,6 @@ def read_header(content: bytes) -> tuple[str, Codec, int]:
             name, at = decode_string(content, at)
             metadata[name], at = decode_string(content, at)
     return metadata["avro.schema"], cast("Codec", metadata["avro.codec"]), at + 1 + SYNC_BYTES
-
-
-def _skip_sync(content: bytes, at: int) -> int:
-    end = at + SYNC_BYTES
-    if content[at:end] != content[-SYNC_BYTES:]:
-        raise ValueError("a block does not end where it says")
-    return end
-
-
-def _read_block(count: int, data: bytes, schema_text: str) -> list[Row]:
-    """Decode the rows of a block in one call: with a count before and a zero behind it, a block is an Avro array."""
-    array = io.BytesIO(b"".join((encode_long(count), data, b"\0")))
-    return cast("list[Row]", fastavro.schemaless_reader(array, _array_schema(schema_text), None))
 
 
 @lru_cache(maxsize=4096)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pipeline.config import TableSettings
     from service.core.reference import Reference
 
-FORMAT = "2"
+FORMAT = "3"
 PROPERTY_FORMAT = "log-partitioner.format"
 PROPERTY_TOPIC = "log-partitioner.references-topic"
 SUMMARY_OFFSETS = "log-partitioner.references-offsets"
@@ -133,11 +133,12 @@ class Table:
             return set()
         spans = time_spans(references)
         are_theirs = [F.col(f"{META}.event_time").between(_moment(first), _moment(last)) for first, last in spans]
+        ids = self._spark.createDataFrame([(reference.reference_id,) for reference in references], [REFERENCE])
         found = (
             self._spark.table(self.name)
             .where(reduce(or_, are_theirs))
-            .where(F.col(REFERENCE).isin([reference.reference_id for reference in references]))
             .select(REFERENCE)
+            .join(F.broadcast(ids), on=REFERENCE, how="left_semi")
             .distinct()
         )
         return {row[0] for row in found.collect()}

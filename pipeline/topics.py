@@ -1,6 +1,6 @@
 """Topics as frames: committed messages of offset ranges; flush records, run records, references as columns.
 
-Owns how Spark reads Kafka in one go, and what of the worker's messages is needed in SQL.
+Owns how Spark reads Kafka in one go, what of flush and run records is needed in SQL, and that parts are put together.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.kafka import spark_options
+from pipeline.reference_rows import REFERENCE, expand
 from service.core.model import TopicPartition
 from service.core.reference import FORMAT_VERSION
 
@@ -48,7 +49,8 @@ _LINE = (
     "discarded_replays bigint>>"
 )
 _FLUSH = (
-    "format_version int, batch_id string, worker string, boot string, seq bigint, generation bigint, reason string, "
+    "format_version int, batch_id string, part int, parts int, group_id string, worker string, boot string, "
+    "seq bigint, generation bigint, reason string, "
     f"started_at_ms bigint, ended_at_ms bigint, topic_partitions {_LINE}, totals struct<records bigint, "
     "entries bigint, entries_in_files bigint, dead_letters bigint, dead_letter_records bigint, "
     "discarded_replays bigint, references bigint, bytes bigint>"
@@ -59,20 +61,12 @@ _BACKFILL = (
     "entries_in_files bigint, dead_letters bigint>>, totals struct<references bigint, entries_in_files bigint, "
     "dead_letters bigint, dead_letter_records bigint>"
 )
-_REFERENCE = (
-    "format_version int, reference_id string, batch_id string, worker string, generation bigint, "
-    "location struct<bucket string, object string, version_id string, size bigint, ranges array<array<bigint>>>, "
-    "partition struct<user string, date string, hour int>, entries bigint, schema struct<object string>, "
-    "sources array<struct<topic string, partition int, first_offset bigint, next_offset bigint, min_offset bigint, "
-    "max_offset bigint, entries bigint>>"
-)
-
 OffsetRanges = dict["TopicPartition", tuple[int, int]]
 """[first, next) by TopicPartition."""
 
 
 class References(NamedTuple):
-    """References as columns; `every` message once by id, and the messages that are none or come again."""
+    """References as columns: `every` one once by id, `repeated` ones, and messages that are none of references."""
 
     every: DataFrame
     repeated: DataFrame
@@ -149,10 +143,35 @@ def _timestamp_ms() -> Column:
 
 
 def flush_records(messages: DataFrame) -> DataFrame:
-    """Give flush records as columns; what is none has no batch id."""
-    return messages.select("partition", "offset", _parsed(_FLUSH).alias("flush")).select(
+    """Give whole flush records as columns, their parts put together; what is none has no batch id.
+
+    `wrong_parts` says which parts of how many there are, where these are not all, each once; it is null otherwise.
+    """
+    records = messages.select("partition", "offset", _parsed(_FLUSH).alias("flush")).select(
         F.col("partition").alias("message_partition"), F.col("offset").alias("message_offset"), "flush.*"
     )
+    is_part = F.coalesce(F.col("parts") > 1, F.lit(False))  # noqa: FBT003 - a value of SQL
+    whole = records.where(~is_part).withColumn("wrong_parts", F.lit(None).cast("string"))
+    in_order = F.array_sort(F.collect_list(F.struct("part", *_MESSAGE_AT, "topic_partitions")))
+    shared = [name for name in records.columns if name not in (*_MESSAGE_AT, "part", "topic_partitions")]
+    merged = (
+        records.where(is_part)
+        .groupBy("batch_id")
+        .agg(*[F.first(name).alias(name) for name in shared if name != "batch_id"], in_order.alias("some"))
+        .withColumns(
+            {
+                "message_partition": F.col("some")[0]["message_partition"],
+                "message_offset": F.col("some")[0]["message_offset"],
+                "topic_partitions": F.flatten("some.topic_partitions"),
+                "part": F.lit(1),
+                "wrong_parts": F.when(
+                    F.col("some.part") != F.sequence(F.lit(1), F.col("parts")),
+                    F.format_string("parts %s of %d", F.array_join(F.col("some.part"), ", "), "parts"),
+                ),
+            }
+        )
+    )
+    return whole.unionByName(merged.select(*whole.columns))
 
 
 def run_records(messages: DataFrame) -> DataFrame:
@@ -169,31 +188,19 @@ def lines_of(flushes: DataFrame) -> DataFrame:
     )
 
 
+def reference_lines(messages: DataFrame) -> DataFrame:
+    """Give every line of every message (`reference_rows.REFERENCE`)."""
+    return messages.select("partition", "offset", "timestamp_ms", "value").mapInArrow(expand, REFERENCE)
+
+
 def references(messages: DataFrame, *, keep: Callable[[DataFrame], DataFrame] | None = None) -> References:
-    """Give references as columns, the first message of each id; `value` is the message.
+    """Give references as columns (`reference_rows.REFERENCE`), the first line of each id.
 
     What several of them are used of is read once if `keep` keeps it.
     """
-    parsed = messages.select("partition", "offset", "value", _parsed(_REFERENCE).alias("reference"))
-    columns = parsed.select(
-        F.col("partition").alias("message_partition"),
-        F.col("offset").alias("message_offset"),
-        "value",
-        "reference.reference_id",
-        "reference.batch_id",
-        "reference.worker",
-        "reference.generation",
-        "reference.location",
-        F.col("reference.partition.user").alias("user"),
-        F.col("reference.partition.date").alias("date"),
-        F.col("reference.partition.hour").alias("hour"),
-        "reference.entries",
-        F.col("reference.schema.object").alias("schema_object"),
-        "reference.sources",
-    )
-    by_id = Window.partitionBy("reference_id").orderBy("message_partition", "message_offset")
+    by_id = Window.partitionBy("reference_id").orderBy(*_MESSAGE_AT, "line")
     is_reference = F.col("reference_id").isNotNull()
-    ranked = columns.withColumn("nth", F.when(is_reference, F.row_number().over(by_id)))
+    ranked = reference_lines(messages).withColumn("nth", F.when(is_reference, F.row_number().over(by_id)))
     if keep is not None:
         ranked = keep(ranked)
     return References(

@@ -14,9 +14,12 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from service.config_sources import SourcedSettings
+from service.core.pack_plan import Layout
 
 PREFIX = "LOGP_"
+ABORT_S = 10.0  # for an abort, after a flush that came to nothing
 ANSWER_MARGIN_S = 20.0  # for answers about offsets, beyond the transaction time-out of a worker that died
+POLL_MARGIN_S = 15.0  # of max.poll.interval, for what no deadline bounds
 
 
 def _known_zone(name: str) -> str:
@@ -51,7 +54,7 @@ class KafkaSettings(Section):
         description="How the classic protocol assigns; the consumer protocol ignores it.",
     )
     source_topics: tuple[str, ...] = Field(min_length=1, description="Topics to read log records from (JSON list).")
-    references_topic: str = Field("references", description="Topic that gets one reference per PartitionKey and flush.")
+    references_topic: str = Field("references", description="Topic that gets references: a message per object.")
     flushes_topic: str = Field("flushes", description="Topic that gets one flush record per flush.")
     dead_letters_topic: str = Field("dead-letters", description="Topic that gets what cannot be partitioned.")
     backfills_topic: str = Field(
@@ -171,17 +174,17 @@ class SchemaSettings(Section):
         500, ge=1, description="Distinct keys of one nested object; beyond it the object is a map."
     )
     fields_max: PositiveInt = Field(
-        1000, description="Fields of one schema, nested ones too; beyond it the file is sealed."
+        1000, description="Fields of one schema, nested ones too; beyond it a PartitionKey goes on in another object."
     )
     bytes_max: PositiveInt = Field(
-        512 * 1024, description="Estimated bytes of one schema text; beyond it the file is sealed."
+        512 * 1024,
+        description="Estimated bytes of one schema text; beyond it a PartitionKey goes on in another object.",
     )
     inline: Literal["auto", "inline", "fingerprint"] = Field(
-        "auto", description="Whether references carry the schema text."
+        "auto", description="Whether messages of references carry the text of their object's schema."
     )
-    inline_references_max: PositiveInt = Field(500, description="References per flush up to which auto means inline.")
     inline_bytes_max: PositiveInt = Field(
-        256 * 1024, description="Bytes of a schema text that is never inlined when larger."
+        1024 * 1024, description="Bytes of schema text in the messages of one flush up to which auto means inline."
     )
 
 
@@ -197,10 +200,11 @@ class FlushSettings(Section):
     interval_s: PositiveSeconds = Field(30, description="Seconds a batch stays open at most.")
     bytes_max: PositiveInt = Field(256 * 1024 * 1024, description="Bytes of source records in a batch.")
     entries_max: PositiveInt = Field(2_000_000, description="Entries in a batch.")
-    files_max: PositiveInt = Field(5000, description="PartitionKeys in a batch; bounds the transaction.")
     upload_deadline_s: PositiveSeconds = Field(90, description="Seconds for sealing and all uploads of a flush.")
     commit_budget_s: PositiveSeconds = Field(30, description="Seconds for the transaction of a flush.")
-    revoke_budget_s: PositiveSeconds = Field(100, description="Seconds a revoke may be held up by its flush.")
+    revoke_budget_s: PositiveSeconds = Field(
+        100, description="Seconds a rebalance or a stop may be held up by its flush."
+    )
     close_budget_s: PositiveSeconds = Field(10, description="Seconds to leave the group and close the clients.")
     backoff_max_s: PositiveSeconds = Field(30, description="Longest pause after flushes that failed one after another.")
 
@@ -209,14 +213,23 @@ class SpoolSettings(Section):
     """The local disk between record and object; disposable, wiped at start."""
 
     directory: Path = Field(
-        Path("spool"), description="Directory for local Avro files; each worker uses one of its own in it."
+        Path("spool"), description="Directory for rows and objects of the batch; each worker uses one of its own in it."
     )
-    bytes_max: PositiveInt = Field(2 * 1024 * 1024 * 1024, description="Bytes on disk at which the consumer is paused.")
+    bytes_max: PositiveInt = Field(
+        2 * 1024 * 1024 * 1024,
+        description="Bytes on disk; a batch is flushed before, and where that frees nothing the consumer is paused.",
+    )
     memory_bytes_max: PositiveInt = Field(
-        128 * 1024 * 1024, description="Bytes of rows held in memory before they go to disk."
+        128 * 1024 * 1024,
+        description="Bytes of the open batch in memory: entries beyond go to disk, rows and PartitionKeys make a flush.",
     )
+    packed_bytes_max: PositiveInt = Field(
+        1024 * 1024,
+        description="Bytes of rows of a PartitionKey in a batch beyond which it keeps an object of its own.",
+    )
+    pack_bytes_max: PositiveInt = Field(32 * 1024 * 1024, description="Bytes of one pack.")
     object_bytes_max: PositiveInt = Field(
-        64 * 1024 * 1024, description="Bytes of rows in one object; a PartitionKey goes on in a new one."
+        64 * 1024 * 1024, description="Bytes of rows in an object of one PartitionKey; it goes on in another."
     )
     block_bytes: PositiveInt = Field(64 * 1024, description="Bytes of rows in one Avro block before compression.")
     codec: Literal["zstandard", "deflate", "null"] = Field("zstandard", description="Avro codec of the objects.")
@@ -271,6 +284,11 @@ class Settings(SourcedSettings):
     transactional_id_prefix: str = Field(
         "log-partitioner", min_length=1, description="Prefix of the transactional id, for ACLs."
     )
+    layout: Layout = Field(
+        "auto",
+        description="Objects: pack puts PartitionKeys together, file gives each its own (for erasure by user), "
+        "auto packs all but the large and the few.",
+    )
     kafka: KafkaSettings
     input: InputSettings = InputSettings()
     user: UserSettings = UserSettings()
@@ -283,6 +301,11 @@ class Settings(SourcedSettings):
     s3: S3Settings
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
+
+    @property
+    def settle_s(self) -> float:
+        """Seconds that are kept for what follows a flush: an abort, another's open transaction, committed offsets."""
+        return ABORT_S + self.kafka.transaction_timeout_s + ANSWER_MARGIN_S
 
     @property
     def transactional_id(self) -> str:

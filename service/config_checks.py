@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from urllib.parse import urlsplit
 
-from service.config import ANSWER_MARGIN_S, Settings
+from service.config import POLL_MARGIN_S, Settings
 from service.config_sources import read_settings
 from service.core.locate import compile_path
 from service.errors import SettingsError
@@ -40,24 +40,14 @@ def find_problems(settings: Settings) -> list[str]:
 
 def _times(settings: Settings) -> Iterator[str]:
     flush, kafka, s3 = settings.flush, settings.kafka, settings.s3
-    held_up = flush.revoke_budget_s + kafka.transaction_timeout_s
-    if held_up >= kafka.max_poll_interval_s:
+    longest = max(flush.revoke_budget_s, flush.upload_deadline_s + flush.commit_budget_s)
+    needed = longest + settings.settle_s + POLL_MARGIN_S
+    if needed > kafka.max_poll_interval_s:
         yield (
-            f"flush.revoke_budget_s ({flush.revoke_budget_s:g}) + kafka.transaction_timeout_s "
-            f"({kafka.transaction_timeout_s:g}) must be under kafka.max_poll_interval_s ({kafka.max_poll_interval_s:g}), "
-            "or the group takes the partitions away while they are flushed"
-        )
-    if flush.upload_deadline_s + flush.commit_budget_s + kafka.transaction_timeout_s >= kafka.max_poll_interval_s:
-        yield (
-            f"flush.upload_deadline_s ({flush.upload_deadline_s:g}) + flush.commit_budget_s ({flush.commit_budget_s:g}) + "
-            f"kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) must be under kafka.max_poll_interval_s "
-            f"({kafka.max_poll_interval_s:g})"
-        )
-    waits = max(kafka.transaction_timeout_s + ANSWER_MARGIN_S, 2 * kafka.transaction_timeout_s)
-    if waits >= kafka.max_poll_interval_s:
-        yield (
-            f"kafka.max_poll_interval_s ({kafka.max_poll_interval_s:g}) must exceed {waits:g}: a worker may have to wait "
-            f"for the end of another's transaction, kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) and more"
+            f"kafka.max_poll_interval_s ({kafka.max_poll_interval_s:g}) must be at least {needed:g}: the longest flush "
+            f"({longest:g}: flush.revoke_budget_s, or flush.upload_deadline_s + flush.commit_budget_s), "
+            f"kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) to wait for another's transaction, and "
+            f"{needed - longest - kafka.transaction_timeout_s:g} for answers; or the group takes the partitions away meanwhile"
         )
     if flush.commit_budget_s >= flush.revoke_budget_s:
         yield (
@@ -84,11 +74,10 @@ def _times(settings: Settings) -> Iterator[str]:
             f"kafka.session_timeout_s ({kafka.session_timeout_s:g}) must be under kafka.max_poll_interval_s "
             f"({kafka.max_poll_interval_s:g})"
         )
-    longest_turn = max(flush.revoke_budget_s, flush.upload_deadline_s + flush.commit_budget_s)
-    if settings.http.live_max_s <= longest_turn + kafka.transaction_timeout_s:
+    if settings.http.live_max_s <= kafka.max_poll_interval_s:
         yield (
-            f"http.live_max_s ({settings.http.live_max_s:g}) must exceed the longest flush "
-            f"({longest_turn:g}) + kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}), or a slow flush is killed"
+            f"http.live_max_s ({settings.http.live_max_s:g}) must exceed kafka.max_poll_interval_s "
+            f"({kafka.max_poll_interval_s:g}), within which a worker polls, or a slow flush is killed"
         )
 
 
@@ -97,10 +86,12 @@ def _sizes(settings: Settings) -> Iterator[str]:
     if 2 * flush.bytes_max > spool.bytes_max:
         yield (
             f"spool.bytes_max ({spool.bytes_max}) must be at least twice flush.bytes_max ({flush.bytes_max}): "
-            "sealing writes each file a second time"
+            "entries may lie there as rows and, while they are sealed, as objects"
         )
     if spool.block_bytes > spool.object_bytes_max:
         yield f"spool.block_bytes ({spool.block_bytes}) must not exceed spool.object_bytes_max ({spool.object_bytes_max})"
+    if spool.packed_bytes_max > spool.pack_bytes_max:
+        yield f"spool.packed_bytes_max ({spool.packed_bytes_max}) must not exceed spool.pack_bytes_max ({spool.pack_bytes_max})"
     if settings.input.json_depth_max < schema.depth_max:
         yield (
             f"input.json_depth_max ({settings.input.json_depth_max}) must not be under record_schema.depth_max "

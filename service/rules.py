@@ -10,11 +10,15 @@ from zoneinfo import ZoneInfo
 
 from service.config import Settings
 from service.core.decode import InputRules, RecordDecoder
+from service.core.entry_types import SchemaBounds
 from service.core.event_time import TimeRules
 from service.core.json_text import JsonDecoder
 from service.core.lattice import Limits
-from service.core.partition_file import FileBounds
+from service.core.pack_plan import LayoutRules
 from service.core.partition_key import KeyRules
+from service.core.seal import SealRules
+
+MESSAGE_HEAD_BYTES = 8192  # of a message of references, beside its lines, lists and schema text
 
 
 def json_decoder(settings: Settings) -> JsonDecoder:
@@ -29,16 +33,32 @@ def record_decoder(settings: Settings, decoder: JsonDecoder) -> RecordDecoder:
     return RecordDecoder(rules, decoder)
 
 
-def file_bounds(settings: Settings) -> FileBounds:
-    """Turn settings into what one file may hold."""
-    schema, spool = settings.record_schema, settings.spool
-    return FileBounds(
+def schema_bounds(settings: Settings) -> SchemaBounds:
+    """Turn settings into what one schema may hold."""
+    schema = settings.record_schema
+    return SchemaBounds(
         limits=Limits(schema.depth_max, schema.object_keys_max, settings.input.json_depth_max),
         fields_max=schema.fields_max,
-        schema_bytes_max=schema.bytes_max,
-        block_bytes=spool.block_bytes,
-        object_bytes_max=spool.object_bytes_max,
+        bytes_max=schema.bytes_max,
     )
+
+
+def seal_rules(settings: Settings) -> SealRules:
+    """Turn settings into the rules of writing objects; entries are decoded again as they were recorded."""
+    spool = settings.spool
+    return SealRules(
+        bounds=schema_bounds(settings),
+        layout=LayoutRules(settings.layout, spool.packed_bytes_max, spool.object_bytes_max, spool.pack_bytes_max),
+        codec=spool.codec,
+        block_bytes=spool.block_bytes,
+        group_bytes_max=settings.kafka.message_bytes_max - inline_text_max(settings) - MESSAGE_HEAD_BYTES,
+        decode=json_decoder(settings).decode_again,
+    )
+
+
+def inline_text_max(settings: Settings) -> int:
+    """Give the bytes of schema text that a message of references has room for beside its lines."""
+    return settings.kafka.message_bytes_max // 4
 
 
 def key_rules(settings: Settings) -> KeyRules:

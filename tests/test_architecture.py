@@ -27,7 +27,9 @@ AUDIT_MAY_SEE = {
     "service.audit",
     "service.config",
     "service.core.dead_letter",
+    "service.core.flush_record",
     "service.core.model",
+    "service.core.projection",
     "service.core.reference",
     "service.errors",
 }

@@ -1,6 +1,6 @@
 """`python -m deploy.demo`: start everything, break things, audit; `--help` lists the options.
 
-Exit code: the audit's (0 clean, 1 findings, 2 could not tell), 1 for what prevents the demo, 128 + signal.
+Exit code: `deploy.demo.verdict.ExitCode`, or 128 + signal.
 """
 
 import signal
@@ -12,6 +12,7 @@ try:
     from deploy.demo.options import DemoOptions, parse_options
     from deploy.demo.screen import make_screen
     from deploy.demo.story import Story
+    from deploy.demo.verdict import MEANINGS, ExitCode, Verdict
     from deploy.demo.writer import ProduceError
     from deploy.local.errors import StackError
 except ModuleNotFoundError as missing:
@@ -33,14 +34,14 @@ class _SignalledError(BaseException):
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo; on return nothing that it started is left."""
-    options = parse_options(arguments)
+    options = parse_options(arguments, epilog=describe_exit_codes())
     for number in _SIGNALS:
         signal.signal(number, _on_signal)
     try:
         return _run(options)
     except (StackError, ProduceError) as error:
         print("\n".join([f"demo: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
-        return 1
+        return ExitCode.NOT_RUN
     except _SignalledError as signalled:
         print("demo: interrupted, everything is stopped", file=sys.stderr)
         return 128 + signalled.number
@@ -51,7 +52,7 @@ def _run(options: DemoOptions) -> int:
     screen = make_screen()
     with start_environment(options, screen.tell) as environment:
         try:
-            code = Story(options, environment, screen).run()
+            verdict = Story(options, environment, screen).run()
         except _SignalledError:
             mark_disposable(environment.directory)
             raise
@@ -60,18 +61,23 @@ def _run(options: DemoOptions) -> int:
             raise
         finally:
             screen.leave()
-    _tell_verdict(environment, code)
-    return code
+    _tell_verdict(environment, verdict)
+    return verdict.code
 
 
-def _tell_verdict(environment: Environment, code: int) -> None:
-    places = "\n".join(f"  {line}" for line in environment.describe())
-    if code == 0:
+def describe_exit_codes() -> str:
+    """Return the table of exit codes for the help."""
+    lines = [f"  {code.value:<5}  {meaning}" for code, meaning in MEANINGS.items()]
+    return "\n".join(["exit codes:", *lines, "  128+n  ended by signal n"])
+
+
+def _tell_verdict(environment: Environment, verdict: Verdict) -> None:
+    if verdict.is_disposable:
         mark_disposable(environment.directory)
-        print(f"The audit is clean. Until the next demo:\n{places}")
-    else:
-        what = "found something" if code == 1 else f"could not tell (exit code {code})"
-        print(f"The audit {what}. Everything is kept:\n{places}", file=sys.stderr)
+    kept = "Until the next demo:" if verdict.is_disposable else "Everything is kept:"
+    places = [f"  {line}" for line in environment.describe()]
+    output = sys.stdout if verdict.code is ExitCode.CLEAN else sys.stderr
+    print(*verdict.lines, kept, *places, sep="\n", file=output)
 
 
 def _require_files(options: DemoOptions) -> None:

@@ -37,6 +37,11 @@ class Environment:
         """Where the audit's output goes."""
         return self.directory / "audit.txt"
 
+    @property
+    def objects(self) -> Path:
+        """Where S3 has the bucket's objects, as files."""
+        return self.directory / "s3" / "objects" / _BUCKET
+
     def require_alive(self) -> None:
         """Check that Kafka and S3 still run.
 
@@ -50,7 +55,7 @@ class Environment:
     def describe(self) -> list[str]:
         """Return where things lie, for a person."""
         return [
-            f"objects        {self.directory / 's3' / 'objects' / _BUCKET}",
+            f"objects        {self.objects}",
             f"Kafka's data   {self.directory / 'kafka'}",
             f"workers' logs  {self.directory / 'workers'}/*/worker.log",
             f"audit's report {self.audit_report}",
@@ -93,9 +98,12 @@ def _fetch_spark_jars(home: Path, tell: Callable[[str], None]) -> None:
 
 def _start(options: DemoOptions, jars: Jars, directory: Path, running: ExitStack) -> Environment:
     kafka_ports = None if options.kafka_port is None else [options.kafka_port]
+    s3 = S3Server(jars=jars, root=directory / "s3", port=options.s3_port)
+    running.callback(s3.kill)
+    s3.spawn()  # is ready before Kafka is
     kafka = running.enter_context(KafkaCluster(jars=jars, root=directory / "kafka", ports=kafka_ports))
-    s3 = running.enter_context(S3Server(jars=jars, root=directory / "s3", port=options.s3_port))
     create_topics(kafka.bootstrap_servers, source=SOURCE, partitions=options.partitions)
+    s3.wait_until_ready()
     create_bucket(s3.endpoint, _BUCKET)
     addresses = {
         "LOGP_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,

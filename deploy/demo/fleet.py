@@ -18,7 +18,7 @@ from deploy.local.processes import ServerProcess
 
 _TOO_EARLY_S = 5.0  # a worker that ends sooner does not work at all
 _RESTARTS_MAX = 20
-_STOP_GRACE_S = 60.0
+_STOP_GRACE_S = 180.0  # all is committed by then: it bounds a worker that hangs
 
 
 class WorkerState(Enum):

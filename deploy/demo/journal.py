@@ -4,6 +4,7 @@ Knows the workers' event names as far as it counts them; what it does not know i
 """
 
 import json
+import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +13,8 @@ from pathlib import Path
 LogEvent = Mapping[str, object]
 
 _COMMITTED = "flush_committed"
+_DISCARDED = "batch_discarded"
+_AGAIN = re.compile(r"records (\d+) to (\d+) of \S+ will be read again")
 _ASSIGNMENT_CHANGES = ("partitions_assigned", "partitions_revoked", "partitions_lost")
 _NOTABLE = (*_ASSIGNMENT_CHANGES, _COMMITTED, "paused", "resumed", "worker_started", "worker_stopped")
 _DETAILS = (
@@ -77,12 +80,18 @@ class Tally:
     records: int = 0
     entries: int = 0
     dead_letters: int = 0
+    records_again: int = 0
     news: deque[str] = field(default_factory=lambda: deque(maxlen=_NEWS_MAX))
 
     @property
     def flushes(self) -> int:
         """Flushes that were committed."""
         return self.events[_COMMITTED]
+
+    @property
+    def given_up(self) -> int:
+        """Batches that were discarded; what they covered is read again."""
+        return self.events[_DISCARDED]
 
     @property
     def assignment_changes(self) -> int:
@@ -101,6 +110,8 @@ class Tally:
             self.records += _number(event, "records")
             self.entries += _number(event, "entries")
             self.dead_letters += _number(event, "dead_letters")
+        for value in event.values():
+            self.records_again += _records_again(value)
         if name in _NOTABLE or event.get("level") in ("warning", "error", "critical"):
             worker.last = describe(event)
             self.news.append(f"{worker_name}: {worker.last}")
@@ -118,6 +129,15 @@ def describe(event: LogEvent) -> str:
     """Return an event as one short line."""
     details = [f"{name}={_short(event[name])}" for name in _DETAILS if event.get(name) not in (None, [], {})]
     return " ".join([str(event.get("event", "?")), *details])
+
+
+def _records_again(value: object) -> int:
+    """Return how many records a text, or the texts in a list, say will be read again."""
+    if isinstance(value, list):
+        return sum(map(_records_again, value))
+    if not isinstance(value, str):
+        return 0
+    return sum(int(last) - int(first) + 1 for first, last in _AGAIN.findall(value))
 
 
 def _number(event: LogEvent, name: str) -> int:

@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from deploy.demo.faults import FAULT_KINDS, FaultKind
+from service.config import IdSettings, TimeSettings, UserSettings
 
 Protocol = Literal["range", "cooperative-sticky", "consumer"]
 AuditKind = Literal["spark", "small"]
+Layout = Literal["auto", "pack", "file"]
 
 SOURCE = "logs"
 GROUP = "demo"
@@ -47,6 +49,7 @@ class DemoOptions:
     workers: int
     partitions: int
     protocol: Protocol
+    layout: Layout
     seed: int
     audit: AuditKind
     kafka_port: int | None
@@ -57,20 +60,33 @@ class DemoOptions:
         """How many entries to generate where none are replayed."""
         return self.entries or _GENERATED_ENTRIES
 
+    @property
+    def paths(self) -> dict[str, tuple[str, ...]]:
+        """Where the workers look for user, time and id, by these names; by default where the product looks."""
+        return {
+            "user": self.user_paths or UserSettings().paths,
+            "time": self.time_paths or TimeSettings().paths,
+            "id": self.id_paths or IdSettings().paths,
+        }
+
     def worker_settings(self) -> dict[str, str]:
         """Return the settings that all workers, the pipeline and the audit share, but for addresses."""
         settings = {
             "LOGP_KAFKA__GROUP_ID": GROUP,
             "LOGP_KAFKA__GROUP_PROTOCOL": "consumer" if self.protocol == "consumer" else "classic",
-            # Short, so that a minute shows what takes an hour in production.
+            "LOGP_LAYOUT": self.layout,
+            # Short, so that a minute shows what takes an hour in production; but long enough for a machine on which
+            # others work, too: what is given up is read again, and never by the clock of a quiet one.
             "LOGP_KAFKA__SESSION_TIMEOUT_S": f"{SESSION_TIMEOUT_S:.0f}",
-            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "60",
-            "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "15",
+            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "120",
+            "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "20",
             "LOGP_FLUSH__INTERVAL_S": "3",
-            "LOGP_FLUSH__UPLOAD_DEADLINE_S": "20",
-            "LOGP_FLUSH__COMMIT_BUDGET_S": "10",
-            "LOGP_FLUSH__REVOKE_BUDGET_S": "35",
-            "LOGP_S3__READ_TIMEOUT_S": "10",
+            "LOGP_FLUSH__UPLOAD_DEADLINE_S": "50",
+            "LOGP_FLUSH__COMMIT_BUDGET_S": "20",
+            "LOGP_FLUSH__REVOKE_BUDGET_S": "70",
+            "LOGP_S3__READ_TIMEOUT_S": "20",
+            # S3, Kafka, all workers and the audience share two cores.
+            "LOGP_S3__UPLOAD_THREADS": "4",
         }
         if self.protocol != "consumer":
             settings["LOGP_KAFKA__ASSIGNMENT_STRATEGY"] = self.protocol
@@ -83,9 +99,9 @@ class DemoOptions:
         return settings
 
 
-def parse_options(arguments: list[str] | None = None) -> DemoOptions:
-    """Return the options of a command line; ends the process with a message if it is wrong."""
-    chosen = _parser().parse_args(arguments)
+def parse_options(arguments: list[str] | None = None, *, epilog: str = "") -> DemoOptions:
+    """Return the options of a command line; ends the process with a message if it is wrong. `epilog` ends the help."""
+    chosen = _parser(epilog).parse_args(arguments)
     generated = not chosen.input
     return DemoOptions(
         home=chosen.home,
@@ -101,6 +117,7 @@ def parse_options(arguments: list[str] | None = None) -> DemoOptions:
         workers=chosen.workers,
         partitions=chosen.partitions,
         protocol=chosen.protocol,
+        layout=chosen.layout,
         seed=chosen.seed,
         audit=chosen.audit,
         kafka_port=chosen.kafka_port,
@@ -108,10 +125,12 @@ def parse_options(arguments: list[str] | None = None) -> DemoOptions:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(epilog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m deploy.demo",
         description="Three workers on a local Kafka and S3, faults while records flow, then the audit.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add(
@@ -151,6 +170,12 @@ def _parser() -> argparse.ArgumentParser:
         choices=get_args(Protocol),
         default="cooperative-sticky",
         help="how the group assigns (default %(default)s)",
+    )
+    add(
+        "--layout",
+        choices=get_args(Layout),
+        default="auto",
+        help="how objects are laid out: packs of many users and hours, a file for each, or what fits (%(default)s)",
     )
     add("--seed", type=int, default=1, help="of the logs and of the faults (default %(default)s)")
     add(

@@ -18,10 +18,15 @@ _ABORTED_SHARE = 0.3
 
 
 class SourceThread:
-    """Writes the records of the demo; `produced` may be looked at while it does."""
+    """Writes the records of the demo; `produced` may be looked at while it does.
+
+    Raises ProduceError where there is nothing to write.
+    """
 
     def __init__(self, options: DemoOptions, *, bootstrap: str, span_s: float) -> None:
         self.entries = _count_entries(options)
+        if not self.entries:
+            raise ProduceError(f"There are no log lines in {', '.join(map(str, options.input))}.")
         self.entries_per_s = options.rate or min(_ENTRIES_PER_S_MAX, self.entries / span_s)
         self._error: ProduceError | OSError | None = None
         self._options = options

@@ -1,26 +1,30 @@
 """The demo's course: workers, records and faults at the same time; then drain, stop, audit.
 
-One thread does everything here but the writing of records.
+One thread does everything here but the writing of records. Nothing is audited unless everything is committed.
 """
 
 import time
 from collections.abc import Callable, Iterator
 
-from deploy.demo.audit import audit_on_spark, audit_small
+from deploy.demo.announced import Announced, read_announced
+from deploy.demo.audit import SparkJobs, audit_on_spark, audit_small
 from deploy.demo.environment import Environment
 from deploy.demo.faults import Round, first_workers, plan_demo, plan_rounds
 from deploy.demo.fleet import Fleet, Worker, WorkerState
 from deploy.demo.journal import LogTail, Tally, WorkerTally
-from deploy.demo.lag import GroupLag
+from deploy.demo.lag import GroupLag, behind
 from deploy.demo.options import GROUP, SESSION_TIMEOUT_S, SOURCE, DemoOptions
 from deploy.demo.screen import Picture, Screen, WorkerRow
 from deploy.demo.source import SourceThread
+from deploy.demo.verdict import Verdict, explain_dead_letters, judge, judge_stuck
+from deploy.local.patience import Patience
 
-_SPAN_S_MIN = 30.0  # records flow at least as long as the faults take, and this long
+_SPAN_S_MIN = 25.0  # records flow at least as long as the faults take, and this long
 _TURN_S = 0.1
 _LAG_EVERY_S = 1.0
-# A transaction that a killed worker left open holds everybody up until it times out (15 s here).
-_DRAIN_LIMIT_S = 90.0
+# Without a commit of any worker while records wait. Much longer than what may hold up a healthy group: a transaction
+# that a killed worker left open (20 s), a flush that used up its budgets (70 s) and was given up.
+_STILL_S_MAX = 180.0
 _ROWS_MAX = 8
 _ENDED = (WorkerState.KILLED, WorkerState.STOPPED)
 
@@ -39,11 +43,13 @@ class Story:
         self._lag = GroupLag(bootstrap=environment.bootstrap, group=GROUP, topic=SOURCE)
         self._tails: dict[str, LogTail] = {}
         self._tally = Tally()
+        self._jobs: SparkJobs | None = None
+        self._committed: dict[int, int] | None = None
         self._lag_records: int | None = None
         self._lag_measured_at = float("-inf")
 
-    def run(self) -> int:
-        """Tell the whole story; return the audit's exit code. No worker is left when it ends.
+    def run(self) -> Verdict:
+        """Tell the whole story; return how it ended. No worker and no job is left when it ends.
 
         Raises:
             StackError: a worker does not work at all, or a server died.
@@ -51,16 +57,19 @@ class Story:
         """
         try:
             self._let_records_flow()
-            self._drain()
+            if not self._drain():
+                self._screen.leave()
+                return self._say_stuck()
             self._stop_workers()
             self._screen.leave()
-            self._conclude()
-            audit = audit_on_spark if self._options.audit == "spark" else audit_small
-            return audit(self._environment, self._screen.tell)
+            announced = self._conclude()
+            return judge(self._audit(), announced, self._options.paths)
         finally:
             self._source.stop()
             self._fleet.kill()
             self._lag.close()
+            if self._jobs is not None:
+                self._jobs.kill()
 
     def _let_records_flow(self) -> None:
         """Start workers and records, play all rounds, and wait for the last record."""
@@ -93,11 +102,29 @@ class Story:
             time.sleep(max(0.0, min(_TURN_S, deadline - time.monotonic())))
         return done
 
-    def _drain(self) -> None:
-        """Wait until everything that was written is committed, within a limit; the audit tells the rest."""
+    def _drain(self) -> bool:
+        """Wait until everything that was written is committed, for as long as commits go on; return whether it is."""
+        if self._options.audit == "spark":
+            self._jobs = SparkJobs(self._environment)  # Java starts while the workers do the rest
         self._lag_records, self._lag_measured_at = None, float("-inf")
-        if not self._watch("draining", lambda: self._lag_records == 0, limit_s=_DRAIN_LIMIT_S):
-            self._screen.tell(f"*** the lag is not 0 after {_DRAIN_LIMIT_S:.0f} s")
+        patience = Patience(_STILL_S_MAX)
+        self._watch(
+            "draining",
+            lambda: (
+                self._lag_records == 0 or patience.is_over((self._committed, self._tally.flushes), time.monotonic())
+            ),
+        )
+        return self._lag_records == 0
+
+    def _say_stuck(self) -> Verdict:
+        self._screen.tell(self._picture("stuck").status())
+        lags = behind(self._source.produced.next_offsets, self._committed or {})
+        return judge_stuck(lags, window_s=_STILL_S_MAX, given_up=self._tally.given_up)
+
+    def _audit(self) -> int:
+        if self._jobs is not None:
+            return audit_on_spark(self._environment, self._jobs, self._screen.tell)
+        return audit_small(self._environment, self._screen.tell)
 
     def _stop_workers(self) -> None:
         self._screen.tell(">>> SIGTERM to all workers")
@@ -106,17 +133,25 @@ class Story:
         self._read_logs()
         self._screen.show(self._picture("stopped"))
 
-    def _conclude(self) -> None:
-        """Say what was done, in numbers, before the audit judges it."""
-        produced = self._source.produced
-        self._screen.tell(self._picture("stopped").status())
+    def _conclude(self) -> Announced:
+        """Say what was done, in numbers, before the audit judges it; return what the workers have announced."""
+        produced, tell = self._source.produced, self._screen.tell
+        announced = read_announced(self._environment.bootstrap)
+        stored = sum(1 for path in self._environment.objects.rglob("*") if path.is_file())
+        tell(self._picture("stopped").status())
+        for line in describe_work(announced, self._tally, objects_stored=stored):
+            tell(line)
         if produced.aborted_records:
-            self._screen.tell(
+            tell(
                 f"{produced.aborted_records} more records stand in aborted transactions of the source: "
                 "nobody may see those"
             )
         if self._fleet.restarts:
-            self._screen.tell(f"workers that ended by themselves and were started again: {self._fleet.restarts}")
+            tell(f"workers that ended by themselves and were started again: {self._fleet.restarts}")
+        if announced.is_mostly_dead:
+            for line in explain_dead_letters(announced, self._options.paths):
+                tell(f"*** {line}")
+        return announced
 
     def _look(self, stage: str) -> None:
         """Take in what has happened, mend what has broken, and show it."""
@@ -125,9 +160,18 @@ class Story:
             self._screen.tell(f"*** {sentence}")
         self._read_logs()
         if time.monotonic() - self._lag_measured_at > _LAG_EVERY_S:
-            self._lag_records = self._lag.measure(self._source.produced.next_offsets)
+            self._measure_lag()
             self._lag_measured_at = time.monotonic()
         self._screen.show(self._picture(stage))
+
+    def _measure_lag(self) -> None:
+        next_offsets = self._source.produced.next_offsets
+        committed = self._lag.committed(next_offsets)
+        if committed is None:
+            self._lag_records = None  # Kafka did not answer: nobody knows, and nothing has moved
+            return
+        self._committed = committed
+        self._lag_records = sum(behind(next_offsets, committed).values())
 
     def _read_logs(self) -> None:
         for name in self._fleet.workers:
@@ -158,6 +202,18 @@ class Story:
         ended = [worker.name for worker in latest_first if worker.state in _ENDED]
         for name in (living + ended)[:_ROWS_MAX]:
             yield _row(self._fleet.workers[name], self._tally.workers.get(name, WorkerTally()))
+
+
+def describe_work(announced: Announced, tally: Tally, *, objects_stored: int) -> list[str]:
+    """Return what was announced and stored, and what giving up has cost, a sentence each."""
+    announcing = f"{announced.flushes:,} flushes, {announced.references:,} references (users and hours of each flush)"
+    storing = f"{len(announced.objects):,} objects with {len(announced.schemas):,} schemas; {objects_stored:,} PUTs"
+    lines = [f"{announcing} to {storing}"]
+    if unnamed := objects_stored - announced.objects_named:
+        lines.append(f"{unnamed:,} of the objects are named by nothing: uploads of batches that were not committed")
+    if tally.given_up:
+        lines.append(f"{tally.given_up:,} batches given up, {tally.records_again:,} records read again for it")
+    return lines
 
 
 def _row(worker: Worker, tally: WorkerTally) -> WorkerRow:

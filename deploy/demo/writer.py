@@ -15,10 +15,12 @@ from random import Random
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from deploy.demo.generate import GeneratedRecord
+from deploy.local.patience import Patience
 
 _CHUNK_RECORDS_MAX = 50  # one transaction; also the grain of the rate limit
-_METADATA_TIMEOUT_S = 20
-_FLUSH_TIMEOUT_S = 60
+_METADATA_TIMEOUT_S = 120
+_STILL_S_MAX = 180.0  # without an acknowledgement while some are due
+_TRANSACTION_TIMEOUT_S = 300
 
 
 class ProduceError(Exception):
@@ -66,7 +68,11 @@ class TopicWriter:
         }
         self._plain = Producer(common | {"enable.idempotence": True})
         self._transactional = Producer(
-            common | {"transactional.id": f"demo-source-{uuid.uuid4()}", "transaction.timeout.ms": 60_000}
+            common
+            | {
+                "transactional.id": f"demo-source-{uuid.uuid4()}",
+                "transaction.timeout.ms": _TRANSACTION_TIMEOUT_S * 1000,
+            }
         )
         self._chunk_records = _CHUNK_RECORDS_MAX
         if settings.entries_per_s is not None:
@@ -86,7 +92,7 @@ class TopicWriter:
         remaining = iter(records)
         try:
             if self._settings.transactional_share > 0:
-                self._transactional.init_transactions(_FLUSH_TIMEOUT_S)
+                self._transactional.init_transactions(_STILL_S_MAX)
             for _ in self._pace():
                 chunk = list(islice(remaining, self._chunk_records))
                 if not chunk:
@@ -167,8 +173,10 @@ class TopicWriter:
         self.produced.next_offsets = dict(self._acknowledged)
 
     def _finish(self, producer: Producer) -> None:
-        if unacknowledged := producer.flush(_FLUSH_TIMEOUT_S):
-            raise ProduceError(f"{unacknowledged} records were not acknowledged in {_FLUSH_TIMEOUT_S} s.")
+        patience = Patience(_STILL_S_MAX)
+        while unacknowledged := producer.flush(1.0):
+            if patience.is_over(unacknowledged, time.monotonic()):
+                raise ProduceError(f"None of {unacknowledged} records was acknowledged in {_STILL_S_MAX:.0f} s.")
         self._raise_failure()
         if producer is self._plain:
             self.produced.next_offsets = dict(self._acknowledged)

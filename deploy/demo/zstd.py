@@ -8,6 +8,7 @@ else:
     from backports import zstd
 
 CompressionParameter = zstd.CompressionParameter
+ZstdError = zstd.ZstdError
 compress = zstd.compress
 decompress = zstd.decompress
 open_file = zstd.open

@@ -21,9 +21,10 @@ from deploy.local.tcp_proxy import TcpProxy
 
 # The port opens seconds before this line, and clients then get NOT_LEADER_FOR_PARTITION.
 _READY_LINE = "Kafka Server started"
-_READY_TIMEOUT_S = 90
+# A broker that ends says so at once; these only bound one that hangs, also where others have most of the machine.
+_READY_TIMEOUT_S = 300
 _STOP_GRACE_S = 15
-_FORMAT_TIMEOUT_S = 60
+_FORMAT_TIMEOUT_S = 300
 _PORT_REMEDY = "stop what listens there or choose another port"
 
 

@@ -35,7 +35,7 @@ _READY_LINE = "Started ogsoejs.Server@"  # Jetty's, by the name it has inside th
 # A signed body is held in memory until its hash is known, and one over 128 MiB is refused (400). With less
 # heap a few large uploads at the same time become OutOfMemoryError and 500; unused heap costs nothing.
 _HEAP_MAX = "-Xmx1g"
-_READY_TIMEOUT_S = 60
+_READY_TIMEOUT_S = 300  # bounds a server that hangs, also where others have most of the machine
 _STOP_GRACE_S = 10
 
 
@@ -100,6 +100,15 @@ class S3Server:
             PortInUseError: the port that was asked for is taken.
             ProcessDiedError: the server ended or was not ready in time; none is left running.
         """
+        self.spawn()
+        self.wait_until_ready()
+
+    def spawn(self) -> None:
+        """Start and do not wait.
+
+        Raises:
+            PortInUseError: the port that was asked for is taken.
+        """
         if self._port_is_chosen:
             require_free(self.port, wanted_by="S3", remedy="stop what listens there or choose another port")
         command = [
@@ -111,12 +120,18 @@ class S3Server:
             "--properties",
             str(self._write_config()),
         ]
-        server = ServerProcess("S3", command, log=self.root / "server.log", leashed=self._leashed)
-        self._server = server
+        self._server = ServerProcess("S3", command, log=self.root / "server.log", leashed=self._leashed)
+
+    def wait_until_ready(self) -> None:
+        """Wait until requests are answered.
+
+        Raises:
+            ProcessDiedError: the server ended or was not ready in time; none is left running.
+        """
         try:
-            server.wait_for_line(_READY_LINE, timeout_s=_READY_TIMEOUT_S)
+            self.process.wait_for_line(_READY_LINE, timeout_s=_READY_TIMEOUT_S)
         except BaseException:
-            server.kill()
+            self.kill()
             raise
 
     def stop(self) -> None:

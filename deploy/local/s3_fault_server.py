@@ -16,12 +16,14 @@ from urllib.parse import unquote, urlsplit
 
 from deploy.local.ports import LOOPBACK
 from deploy.local.s3 import S3Endpoint
-from deploy.local.s3_fault_rules import Action, Rule, Rulebook
+from deploy.local.s3_fault_rules import Action, Rule, Rulebook, slow_down
+from deploy.local.s3_pace import Pace
 
 # No bucket can have this name.
 CONTROL_PATH = "/-/faults"
 
 _UPSTREAM_TIMEOUT_S = 60
+_PIECE_BYTES = 64 * 1024  # of a body, between two looks at the pace
 _HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect"}
 _WITHOUT_FORWARDING = {Action.STATUS, Action.DROP_REQUEST, Action.STALL, Action.ERROR_BODY}
 
@@ -32,9 +34,10 @@ class FaultServer(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, port: int, upstream: S3Endpoint, book: Rulebook) -> None:
+    def __init__(self, port: int, upstream: S3Endpoint, book: Rulebook, pace: Pace) -> None:
         super().__init__((LOOPBACK, port), _Handler)
         self.book = book
+        self.pace = pace
         self.upstream = urlsplit(upstream.url)
         self._stalled = threading.Event()
 
@@ -73,6 +76,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(_control(self.server.book, self.command, body))
             return
         rule = self.server.book.take(self.command, path)
+        if rule is None and self.command == "PUT" and not self.server.pace.admit_put():
+            rule = slow_down()
         try:
             answer = self._forward(body) if rule is None else self._misbehave(rule, body)
         except (OSError, http.client.HTTPException):
@@ -137,14 +142,21 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _read_body(self) -> bytes:
         if "chunked" not in self.headers.get("Transfer-Encoding", ""):
-            return self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            return self._read(int(self.headers.get("Content-Length", 0)))
         chunks = []
         while size := int(self.rfile.readline().partition(b";")[0], 16):
-            chunks.append(self.rfile.read(size))
+            chunks.append(self._read(size))
             self.rfile.readline()
         while self.rfile.readline().strip():
             pass  # trailers
         return b"".join(chunks)
+
+    def _read(self, size: int) -> bytes:
+        pieces = []
+        for left in range(size, 0, -_PIECE_BYTES):
+            pieces.append(self.rfile.read(min(left, _PIECE_BYTES)))
+            self.server.pace.pass_bytes(len(pieces[-1]))
+        return b"".join(pieces)
 
     def _send(self, answer: _Answer, *, trickle_s: float = 0.0, cut_at: int | None = None) -> None:
         has_body = self.command != "HEAD" and answer.status != HTTPStatus.NO_CONTENT

@@ -16,17 +16,19 @@ from deploy.local.ports import LOOPBACK, find_free_ports
 from deploy.local.s3 import S3Endpoint
 from deploy.local.s3_fault_rules import Action, Rule, Rulebook, SeenRequest
 from deploy.local.s3_fault_server import CONTROL_PATH, FaultServer
+from deploy.local.s3_pace import Pace
 
 
 class S3FaultProxy:
     """The proxy, served by threads of this process; a context manager.
 
-    Clients use `endpoint`, which has the credentials of the server behind.
+    Clients use `endpoint`, which has the credentials of the server behind. `pace` holds them to rates.
     """
 
     def __init__(self, upstream: S3Endpoint, *, port: int | None = None) -> None:
         self.port = find_free_ports(1)[0] if port is None else port
         self.endpoint = dataclasses.replace(upstream, url=f"http://{LOOPBACK}:{self.port}")
+        self.pace = Pace()
         self._book = Rulebook()
         self._upstream = upstream
         self._server: FaultServer | None = None
@@ -54,7 +56,7 @@ class S3FaultProxy:
 
     def start(self) -> None:
         """Listen; requests are answered when this returns."""
-        self._server = FaultServer(self.port, self._upstream, self._book)
+        self._server = FaultServer(self.port, self._upstream, self._book, self.pace)
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
@@ -83,7 +85,7 @@ def main() -> None:
     parser.add_argument("--upstream", required=True, help="URL of the S3 server, such as http://127.0.0.1:9000")
     parser.add_argument("--port", type=int, required=True, help="port on 127.0.0.1 to listen on")
     arguments = parser.parse_args()
-    server = FaultServer(arguments.port, S3Endpoint(arguments.upstream, "", ""), Rulebook())
+    server = FaultServer(arguments.port, S3Endpoint(arguments.upstream, "", ""), Rulebook(), Pace())
     print(f"http://{LOOPBACK}:{arguments.port} -> {arguments.upstream}, control at {CONTROL_PATH}", flush=True)
     with contextlib.suppress(KeyboardInterrupt), server:
         server.serve_forever()

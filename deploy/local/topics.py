@@ -7,6 +7,7 @@ import time
 from concurrent.futures import as_completed
 from typing import TYPE_CHECKING
 
+from botocore.config import Config
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -17,7 +18,7 @@ from deploy.local.s3 import S3Endpoint
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_REQUEST_TIMEOUT_S = 30
+_REQUEST_TIMEOUT_S = 120  # new servers on a busy machine take their time
 
 # What the service writes is the proof and the index of all data: it is kept until someone decides otherwise.
 # In production the retention is at least the audit window, and never shorter than any reader's absence.
@@ -83,7 +84,7 @@ def _is_led(admin: AdminClient, name: str) -> bool:
 
 def create_bucket(endpoint: S3Endpoint, bucket: str) -> None:
     """Create the bucket if it is not there."""
-    client = endpoint.client()
+    client = endpoint.client(Config(connect_timeout=_REQUEST_TIMEOUT_S, read_timeout=_REQUEST_TIMEOUT_S))
     try:
         client.create_bucket(Bucket=bucket)
     except (client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):

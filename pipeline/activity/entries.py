@@ -15,19 +15,23 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.objects import Objects
-from pipeline.rows import read_referenced_rows
+from pipeline.pieces import decode_share
+from pipeline.rows import open_piece
 from service.audit.decode import Decoder
 from service.audit.published_schema import PublishedSchema
 from service.core.avro_schema import META
-from service.core.reference import Reference, decode_reference
 
 if TYPE_CHECKING:
     from pipeline.config import ActivitySettings
+    from pipeline.objects import Content
+    from pipeline.pieces import Part, Piece
+    from service.audit.published_schema import Restore
     from service.config import InputSettings, S3Settings
 
 Row = dict[str, Any]
 
-# One row for each reference and TopicPartition where its entries first were; the arrays go together.
+# One row for each reference and TopicPartition where its entries first were; the arrays go together. `indexes` are
+# those of entries in their records, see `_index_of`.
 ENTRIES = T.StructType(
     [
         T.StructField("user", T.StringType()),
@@ -36,10 +40,13 @@ ENTRIES = T.StructType(
         T.StructField("topic", T.StringType()),
         T.StructField("partition", T.IntegerType()),
         T.StructField("offsets", T.ArrayType(T.LongType())),
-        T.StructField("indexes", T.ArrayType(T.IntegerType())),
+        T.StructField("indexes", T.ArrayType(T.LongType())),
         T.StructField("sizes", T.ArrayType(T.LongType())),
     ]
 )
+_ARROW_ENTRIES = to_arrow_schema(ENTRIES)
+_ENTRIES_PER_BATCH = 8192
+_INDEX_BITS = 31  # an index of Avro's int
 
 
 class Reading(NamedTuple):
@@ -51,44 +58,67 @@ class Reading(NamedTuple):
 
 
 def read_entries(
-    numbers: Iterable[pa.RecordBatch], *, encoded: list[list[bytes]], reading: Reading
+    numbers: Iterable[pa.RecordBatch], *, encoded: list[bytes], reading: Reading
 ) -> Iterator[pa.RecordBatch]:
-    """Read the entries of the shares of references with these numbers, as rows of `ENTRIES`.
+    """Read the entries of the shares with these numbers (`pieces.encode_share`), as rows of `ENTRIES`.
 
     Raises:
         ObjectError: an object is absent, altered or unreadable.
     """
     objects = Objects(reading.s3, threads=reading.activity.download_threads)
-    schema = to_arrow_schema(ENTRIES)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            references = [decode_reference(value) for value in encoded[number]]
-            contents = objects.read_ahead(reference.location for reference in references)
-            for reference, content in zip(references, contents, strict=True):
-                yield pa.RecordBatch.from_pylist(list(entries_of(reference, content, reading)), schema=schema)
+            for piece, content in objects.read_ahead(decode_share(encoded[number])):
+                yield from _batches(entries_of(piece, content, reading))
 
 
-def entries_of(reference: Reference, content: bytes, reading: Reading) -> Iterator[Row]:
-    """Give the entries of one reference from the bytes that it points to, as rows of `ENTRIES`.
+def _batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    gathered: list[Row] = []
+    entries = 0
+    for row in rows:
+        gathered.append(row)
+        entries += len(row["offsets"])
+        if entries >= _ENTRIES_PER_BATCH:
+            yield pa.RecordBatch.from_pylist(gathered, _ARROW_ENTRIES)
+            gathered, entries = [], 0
+    if gathered:
+        yield pa.RecordBatch.from_pylist(gathered, _ARROW_ENTRIES)
+
+
+def entries_of(piece: Piece, content: Content, reading: Reading) -> Iterator[Row]:
+    """Give the entries of the references of a piece from its bytes, as rows of `ENTRIES`.
 
     Raises:
-        ObjectError: they are not what the reference describes.
+        ObjectError: they are not what a reference describes.
     """
-    rows, schema_text = read_referenced_rows(content, reference)
-    restore = _schema_of(schema_text, reading.input).restore
-    by_roots = reading.activity.identity == "root"
-    user, date, hour = reference.partition.user, reference.partition.date, reference.partition.hour
+    container = open_piece(piece, content)
+    restore = _schema_of(container.schema_text, reading.input).restore
+    for part in piece.parts:
+        rows = (row for block in container.blocks_of(part) for row in block.rows)
+        yield from _entries_of(part, rows, restore, by_roots=reading.activity.identity == "root")
+
+
+def _entries_of(part: Part, rows: Iterable[Row], restore: Restore, *, by_roots: bool) -> Iterator[Row]:
     found: dict[tuple[str, int], tuple[list[int], list[int], list[int]]] = {}
     for row in rows:
         meta = row[META]
-        origin = (meta["root"] if by_roots else None) or meta
+        root = meta["root"] if by_roots else None
+        origin = root or meta
         offsets, indexes, sizes = found.setdefault((origin["topic"], origin["partition"]), ([], [], []))
         offsets.append(origin["offset"])
-        indexes.append(meta["index"])
+        indexes.append(_index_of(meta["index"], root))
         sizes.append(size_of(restore(row)))
     for (topic, partition), (offsets, indexes, sizes) in sorted(found.items()):
-        row = {"user": user, "date": date, "hour": hour, "topic": topic, "partition": partition}
+        row = part.partition_key._asdict() | {"topic": topic, "partition": partition}
         yield row | {"offsets": offsets, "indexes": indexes, "sizes": sizes}
+
+
+def _index_of(index: int, root: Row | None) -> int:
+    """Number an entry among all that came of its root record, of which a republisher may make several records."""
+    if root is None or root["index"] is None:
+        return index
+    output: int = root["index"]
+    return (output + 1 << _INDEX_BITS) + index
 
 
 def size_of(entry: object) -> int:

@@ -145,7 +145,10 @@ def wrong_lines(lines: DataFrame, source: DataFrame, spans: DataFrame) -> DataFr
 
 
 def wrong_totals(flushes: DataFrame) -> DataFrame:
-    """Check each flush record against itself: totals are the sums of its lines, and the conservation law holds."""
+    """Check each flush record against itself: its parts are all there, totals are the sums of its lines.
+
+    And the conservation law holds. Of one that lacks a part nothing else is said.
+    """
     names = {
         "records": "records",
         "entries": "entries",
@@ -167,7 +170,7 @@ def wrong_totals(flushes: DataFrame) -> DataFrame:
         )
     )
     return (
-        flushes.withColumn("wrong", F.concat_ws("; ", *differences))
+        flushes.withColumn("wrong", F.coalesce("wrong_parts", F.concat_ws("; ", *differences)))
         .where(F.col("wrong") != "")
         .select(F.lit(Kind.FLUSH_WRONG).alias("kind"), "batch_id", "worker", F.col("wrong").alias("text"))
     )

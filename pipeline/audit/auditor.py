@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from pipeline import topics
-from pipeline.audit import accounts, backfills, collect, findings, scope, sides, stored
+from pipeline.audit import accounts, backfills, collect, findings, object_bytes, scope, sides, stored
 from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
 from pipeline.audit.kept import Kept
@@ -132,6 +132,7 @@ class Auditor:
             accounts.wrong_totals(flushes),
             accounts.miscounted_entries(ground.complete(flushes), announced, reach),
             accounts.wrong_ranges(topics.sources_of(flushed), announced.lines),
+            *object_bytes.wrong_bytes(announced.references, selected, short=ground.short),
             *counted.findings,
             *self._stray_references(announced, chosen, reach),
             *self._unreadable(announced),
@@ -231,7 +232,7 @@ class Auditor:
         found = []
         for frame, kind, name in (
             (announced.no_flushes, Kind.FLUSH_WRONG, "flush record"),
-            (announced.no_references, Kind.REFERENCE_WRONG, "reference"),
+            (announced.no_references, Kind.REFERENCE_WRONG, "message of references"),
             (announced.no_runs, Kind.BACKFILL_WRONG, "run record"),
         ):
             text = F.format_string(f"message %d/%d is no {name} that this code knows", *_MESSAGE_AT)

@@ -7,6 +7,7 @@ driver is proportional to runs and TopicPartitions.
 from __future__ import annotations
 
 from collections import Counter
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import Window
@@ -21,13 +22,16 @@ from pipeline.topics import lines_of, sources_of
 from service.core.model import TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from pipeline.audit.ground import Announced, Ground
 
 _TP = ["topic", "partition"]
 _RECORD = "run record"
-_REFERENCES, _LETTERS, _FILES, _DEAD = "references", "letters", "files", "dead"
+_REFERENCES, _MESSAGES, _LETTERS, _FILES, _DEAD = "references", "messages", "letters", "files", "dead"
+_OF_RUN = {_REFERENCES: "references", _MESSAGES: "reference_messages", _LETTERS: "dead_letter_records"}
 
 
 class Seen(NamedTuple):
@@ -166,22 +170,24 @@ def _sums(announced: Announced, ids: list[str]) -> dict[str, Sums]:
     theirs = F.col("batch_id").isin(ids)
     own = announced.references.where(theirs)
     letters = announced.dead.where(theirs & F.col("index").isNotNull())
-    messages = letters.select("batch_id", *_TP, "offset", "reason").distinct()
-    parts = [
-        own.select("batch_id", *_nowhere(), F.lit(_REFERENCES).alias("what"), F.lit(1).cast("bigint").alias("n")),
-        messages.select("batch_id", *_nowhere(), F.lit(_LETTERS).alias("what"), F.lit(1).cast("bigint").alias("n")),
-        sources_of(own).select("batch_id", *_TP, F.lit(_FILES).alias("what"), F.col("entries").alias("n")),
-        letters.select("batch_id", *_TP, F.lit(_DEAD).alias("what"), F.lit(1).cast("bigint").alias("n")),
+    parts: list[tuple[DataFrame, Sequence[Column | str], str, Column]] = [
+        (own, _nowhere(), _REFERENCES, F.lit(1)),
+        (own.select("batch_id", "message_partition", "message_offset").distinct(), _nowhere(), _MESSAGES, F.lit(1)),
+        (letters.select("batch_id", *_TP, "offset", "reason").distinct(), _nowhere(), _LETTERS, F.lit(1)),
+        (sources_of(own), _TP, _FILES, F.col("entries")),
+        (letters, _TP, _DEAD, F.lit(1)),
     ]
-    together = parts[0].unionByName(parts[1]).unionByName(parts[2]).unionByName(parts[3])
-    found = {batch_id: Sums(0, 0, Counter(), Counter()) for batch_id in ids}
+    counted = [
+        frame.select("batch_id", *place, F.lit(what).alias("what"), number.cast("bigint").alias("n"))
+        for frame, place, what, number in parts
+    ]
+    together = reduce(lambda one, other: one.unionByName(other), counted)
+    found = {batch_id: Sums(0, 0, 0, Counter(), Counter()) for batch_id in ids}
     for row in together.groupBy("batch_id", *_TP, "what").agg(F.sum("n").alias("n")).collect():
         batch_id, what, count = row["batch_id"], row["what"], row["n"]
         sums = found[batch_id]
-        if what == _REFERENCES:
-            found[batch_id] = sums._replace(references=count)
-        elif what == _LETTERS:
-            found[batch_id] = sums._replace(dead_letter_records=count)
+        if what in _OF_RUN:
+            found[batch_id] = sums._replace(**{_OF_RUN[what]: count})
         else:
             by_tp = sums.in_files if what == _FILES else sums.dead_letters
             by_tp[TopicPartition(row["topic"], row["partition"])] += count

@@ -128,13 +128,12 @@ def hours_of(
             _count(F.col("living") & (F.col("in_dead_letters") > 0)).alias("in_dead_letters"),
         )
     )
-    ranges = F.aggregate("location.ranges", F.lit(0).cast("bigint"), lambda total, span: total + span[1])
     files = in_window.groupBy(*_HOUR).agg(
         F.countDistinct("location.object").alias("files"),
-        F.sum(ranges).alias("bytes"),
+        F.sum("length").alias("bytes"),
         F.countDistinct("user").alias("users"),
-        F.percentile_approx(ranges, [0.5, 0.99]).alias("sizes"),
-        F.max(ranges).alias("file_bytes_max"),
+        F.percentile_approx("length", [0.5, 0.99]).alias("sizes"),
+        F.max("length").alias("file_bytes_max"),
     )
     read = compared.select(F.inline("row_places")).groupBy(*_HOUR).agg(F.count("*").alias("rows"))
     announced = references.groupBy(*_HOUR).agg(F.sum("entries").alias("announced"))

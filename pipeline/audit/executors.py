@@ -5,29 +5,22 @@ The judging itself is the small audit's (`service.audit`): its own code, none of
 
 from __future__ import annotations
 
-import hashlib
-import re
-import zlib
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 import pyarrow as pa
 
+from pipeline.audit.object_reader import ObjectReader, root_text
 from pipeline.audit.result import Kind
 from pipeline.errors import ObjectError
 from pipeline.objects import Objects, Stored
-from pipeline.rows import fingerprint_of, read_rows
 from pipeline.table_rows import restore
 from service.audit.equal import canonical, digest
 from service.audit.judge import Judge, record_digest, value_digest
-from service.audit.published_schema import META, PublishedSchema, RestoreError
+from service.audit.published_schema import META
 from service.core.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
 from service.core.model import SourceRecord, TopicPartition
-from service.core.reference import Reference, decode_reference
 
 if TYPE_CHECKING:
     from service.audit.json_text import Parse
@@ -37,8 +30,6 @@ Row = dict[str, Any]
 Batches = Iterable[pa.RecordBatch]
 
 _ROWS_PER_BATCH = 8192
-_TEXT_CHARS_MAX = 400
-_PLACE_IN_KEY = re.compile(r"/user=([^/]+)/date=([^/]+)/hour=(\d+)/[^/]+$")
 
 
 def judge_records(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -72,210 +63,16 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> Iterator[Row]:
                     "hour": hour,
                     "event_time_us": living.event_time_us,
                     "id": living.id,
-                    "root": None if root is None else _root(root.topic, root.partition, root.offset),
+                    "root": None if root is None else root_text(*root),
                     "digest": living.digest,
                 }
             yield row
 
 
 def read_files(batches: Batches, *, settings: Settings, threads: int, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """References, those of one object together -> the rows that they point to.
-
-    A reference is its message's `value`, whether it is `taken`, and what the driver has read of it.
-    """
-    reader = _FileReader(settings, threads)
-    yield from batched((row for batch in batches for row in reader.read(batch.to_pylist())), schema)
-
-
-class _FileReader:
-    def __init__(self, settings: Settings, threads: int) -> None:
-        self._objects = Objects(settings.s3, threads=threads)
-        self._parse: Parse = Judge(settings).parse
-        self._schemas: dict[str, PublishedSchema] = {}
-
-    def read(self, messages: list[Row]) -> Iterator[Row]:
-        decoded: list[Reference] = []
-        taken: set[str] = set()
-        for message in messages:
-            try:
-                reference = decode_reference(message["value"])
-            except msgspec.DecodeError as error:
-                about = {name: message[name] for name in ("reference_id", "user", "date", "hour", "taken")}
-                yield about | {"kind": Kind.REFERENCE_WRONG, "text": f"not a reference: {error}", "lost": True}
-                continue
-            decoded.append(reference)
-            if message["taken"]:
-                taken.add(reference.reference_id)
-        grouped = [(address, list(group)) for address, group in groupby(decoded, key=_address)]
-        fetched = self._objects.fetch_ahead(address for address, _ in grouped)
-        for (_, references), stored in zip(grouped, fetched, strict=True):
-            for reference in references:
-                is_taken = {"taken": reference.reference_id in taken}
-                yield from self._read_reference(reference, stored, is_taken)
-
-    def _read_reference(
-        self, reference: Reference, stored: Stored | ObjectError | None, is_taken: Row
-    ) -> Iterator[Row]:
-        about = {"reference_id": reference.reference_id, **_place(reference), **is_taken}
-        where = f"s3://{reference.location.bucket}/{reference.location.object}"
-        if stored is None:
-            yield about | {"kind": Kind.OBJECT_MISSING, "text": f"{where} is referenced and not there", "lost": True}
-            return
-        if isinstance(stored, ObjectError):
-            yield about | {"text": str(stored), "lost": True, "unread": True}
-            return
-        altered = _differences(reference, stored)
-        if altered:
-            yield about | {"kind": Kind.OBJECT_ALTERED, "text": f"{where}: {altered}"}
-        data = b"".join(stored.data[start : start + length] for start, length in reference.location.ranges)
-        try:
-            rows, text = read_rows(data, where)
-            schema = self._schema(text)
-            non_nulls: Counter[str] = Counter()
-            found = [_file_row(row, schema, about, non_nulls) for row in rows]
-        except (ObjectError, ValueError, KeyError, TypeError, AttributeError) as error:
-            kind = {} if altered else {"kind": Kind.OBJECT_UNREADABLE, "text": _short(f"{where}: {error}")}
-            yield about | {"lost": True} | kind
-            return
-        statements = [
-            *_wrong_statements(reference, found, text, schema),
-            *_wrong_counts(reference, rows, schema, non_nulls),
-        ]
-        for statement in statements:
-            yield about | {"kind": Kind.REFERENCE_WRONG, "text": _short(statement)}
-        yield from found
-
-    def _schema(self, text: str) -> PublishedSchema:
-        schema = self._schemas.get(text)
-        if schema is None:
-            schema = self._schemas[text] = PublishedSchema(text, self._parse)
-        return schema
-
-
-def _address(reference: Reference) -> tuple[str, str, str | None]:
-    location = reference.location
-    return location.bucket, location.object, location.version_id
-
-
-def _place(reference: Reference) -> Row:
-    partition = reference.partition
-    return {"user": partition.user, "date": partition.date, "hour": partition.hour}
-
-
-def _differences(reference: Reference, stored: Stored) -> str:
-    """Say where an object is not the one that was referenced."""
-    location = reference.location
-    wrong = []
-    if len(stored.data) != location.size:
-        wrong.append(f"{len(stored.data)} bytes, the reference says {location.size}")
-    found = _checksum(location.checksum.algorithm, stored.data)
-    if found != location.checksum.value:
-        wrong.append(f"{location.checksum.algorithm} is {found}, the reference says {location.checksum.value}")
-    if location.etag is not None and stored.etag is not None and location.etag != stored.etag:
-        wrong.append(f"etag is {stored.etag}, the reference says {location.etag}")
-    return "; ".join(wrong)
-
-
-def _checksum(algorithm: str, data: bytes) -> str:
-    if algorithm == "sha256":
-        return hashlib.sha256(data).hexdigest()
-    return f"{zlib.crc32(data):08x}" if algorithm == "crc32" else f"of an unknown algorithm {algorithm}"
-
-
-def _file_row(row: Row, schema: PublishedSchema, about: Row, non_nulls: Counter[str]) -> Row:
-    """Give the row of a row; `non_nulls` counts which fields it has."""
-    meta = row[META]
-    try:
-        values = schema.restore(row)
-    except RestoreError as error:
-        values = {"": str(error)}
-    if isinstance(values, dict):
-        non_nulls.update(values.keys())
-    root = meta["root"]
-    return about | {
-        "topic": meta["topic"],
-        "partition": meta["partition"],
-        "offset": meta["offset"],
-        "index": meta["index"],
-        "meta_user": meta["user"],
-        "event_time_us": meta["event_time"],
-        "timestamp_ms": meta["timestamp"],
-        "id": meta["id"],
-        "root": None if root is None else _root(root["topic"], root["partition"], root["offset"]),
-        "digest": digest(values),
-    }
-
-
-def _wrong_statements(reference: Reference, rows: list[Row], text: str, schema: PublishedSchema) -> Iterator[str]:
-    """Say which statements of a reference its rows do not bear out."""
-    name = f"reference {reference.reference_id}"
-    yield from (f"{name}: schema of {reference.location.object}: {problem}" for problem in schema.problems)
-    location = reference.location
-    if any(start < 0 or length < 1 or start + length > location.size for start, length in location.ranges):
-        yield f"{name}: byte ranges {location.ranges} are not all within the {location.size} bytes of its object"
-    if not _is_under_its_key(reference):
-        yield f"{name}: the key of its object names another user, date or hour"
-    if location.ranges == ((0, location.size),) and fingerprint_of(text) != reference.schema.fingerprint:
-        yield f"{name}: schema {reference.schema.fingerprint} is not the one that the object was written with"
-    times = [row["event_time_us"] for row in rows]
-    offsets: dict[tuple[str, int], list[int]] = {}
-    for row in rows:
-        offsets.setdefault((row["topic"], row["partition"]), []).append(row["offset"])
-    said = {(one.topic, one.partition): (one.min_offset, one.max_offset, one.entries) for one in reference.sources}
-    found = {tp: (min(some), max(some), len(some)) for tp, some in offsets.items()}
-    facts: list[tuple[str, object, object]] = [
-        ("entries", reference.entries, len(rows)),
-        ("sources", said, found),
-        (
-            "event times",
-            (reference.event_time_min_us, reference.event_time_max_us),
-            (min(times), max(times)) if times else None,
-        ),
-    ]
-    yield from (
-        f"{name}: {what}: says {stated}, rows say {counted}" for what, stated, counted in facts if stated != counted
-    )
-    disordered = Counter(tp for tp, some in offsets.items() if some != sorted(some))
-    yield from (f"{name}: rows of {topic}-{partition} are not in offset order" for topic, partition in disordered)
-
-
-def _wrong_counts(
-    reference: Reference, rows: list[Row], schema: PublishedSchema, non_nulls: Counter[str]
-) -> Iterator[str]:
-    """Say which counts of fields and ranges of roots are others.
-
-    A large reference has no counts; in a part of an object there is the schema of all of it, so they are not compared.
-    """
-    name, location = f"reference {reference.reference_id}", reference.location
-    if reference.field_counts and location.ranges == ((0, location.size),):
-        said = {field: (one.nulls, one.non_nulls) for field, one in reference.field_counts.items()}
-        counted = {field: (len(rows) - non_nulls[field], non_nulls[field]) for field in schema.names}
-        wrong = sorted(field for field in said.keys() | counted.keys() if said.get(field) != counted.get(field))
-        if wrong:
-            yield f"{name}: says other nulls and values than its rows have in {', '.join(map(repr, wrong))}"
-    offsets: dict[tuple[str, int], list[int]] = {}
-    for row in rows:
-        if (root := row[META]["root"]) is not None:
-            offsets.setdefault((root["topic"], root["partition"]), []).append(root["offset"])
-    roots = {(one.topic, one.partition): (one.min_offset, one.max_offset, one.entries) for one in reference.roots}
-    found = {root: (min(some), max(some), len(some)) for root, some in offsets.items()}
-    if roots != found:
-        yield f"{name}: roots: says {roots}, rows say {found}"
-
-
-def _is_under_its_key(reference: Reference) -> bool:
-    """Whether who looks for files by path finds this one; a user too long for a path stands there as a hash."""
-    found = _PLACE_IN_KEY.search(reference.location.object)
-    if found is None:
-        return True
-    user, date, hour = found.groups()
-    own = reference.partition
-    said = own.user.encode()
-    if "~" in user:
-        is_user = hashlib.sha256(said).hexdigest().startswith(user.rpartition("~")[2])
-    else:
-        is_user = unquote_to_bytes(user) == said
-    return is_user and (date, int(hour)) == (own.date, own.hour)
+    """References (`reference_rows.REFERENCE` and `taken`), those of one object together -> the rows they point to."""
+    reader = ObjectReader(settings, threads)
+    yield from batched(reader.read(row for batch in batches for row in batch.to_pylist()), schema)
 
 
 def read_dead_letters(
@@ -370,14 +167,6 @@ def _headers_of(message: Row) -> tuple[tuple[str, bytes | None], ...]:
 
 def _digest_of(record: SourceRecord) -> bytes:
     return record_digest(value=value_digest(record.value), key=record.key, headers=record.headers)
-
-
-def _root(topic: str, partition: int, offset: int) -> str:
-    return f"{topic}-{partition}-{offset}"
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= _TEXT_CHARS_MAX else text[: _TEXT_CHARS_MAX - 3] + "..."
 
 
 def batched(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

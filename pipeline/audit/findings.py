@@ -99,7 +99,7 @@ def letter_findings(dead: DataFrame, reach: DataFrame, *, is_full: bool) -> Data
 
 
 def repeated_references(repeated: DataFrame, in_window: DataFrame) -> DataFrame:
-    """Give messages of the references topic that bring a reference id again."""
+    """Give lines of the references topic that bring a reference id again."""
     return repeated.join(in_window, on="reference_id", how="left_semi").select(
         F.lit(Kind.REFERENCE_DUPLICATED).alias("kind"),
         "reference_id",

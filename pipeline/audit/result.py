@@ -54,12 +54,12 @@ class Kind(StrEnum):
     DEAD_LETTER_UNEXPECTED = "dead_letter_unexpected"  # a dead letter of an entry without fault, or of none
     DEAD_LETTER_WRONG = "dead_letter_wrong"  # an entry's dead letter with a wrong reason, index, bytes or headers
     REFERENCE_MISSING = "reference_missing"  # a reference that a flush or run record counts, and that is not there
-    REFERENCE_DUPLICATED = "reference_duplicated"  # a surplus message with the same reference id
-    REFERENCE_WRONG = "reference_wrong"  # a statement of a reference: counts, ranges, times, schema, version
+    REFERENCE_DUPLICATED = "reference_duplicated"  # a surplus line with the same reference id
+    REFERENCE_WRONG = "reference_wrong"  # a statement of a reference: counts, bytes, times, schema, version
     OBJECT_MISSING = "object_missing"  # an object (data, or that of a dead letter) that is referenced and not there
     OBJECT_ALTERED = "object_altered"  # an object whose size, checksum or etag is not the reference's
     OBJECT_UNREADABLE = "object_unreadable"  # an object with the right bytes that is no Avro file of this product
-    OBJECT_UNREFERENCED = "object_unreferenced"  # an object under the prefix that nothing committed names
+    OBJECT_UNREFERENCED = "object_unreferenced"  # an object under the prefix, or bytes of one, that nothing names
     FLUSH_GAP = "flush_gap"  # a hole between flush records, or between them and the committed offset
     FLUSH_OVERLAP = "flush_overlap"  # offsets of a TopicPartition that two flush records cover
     FLUSH_WRONG = "flush_wrong"  # a statement of a flush record that source or references do not bear out
@@ -210,8 +210,8 @@ class Hour(msgspec.Struct, frozen=True, kw_only=True):
 
     `expected` living entries belong here, of which `in_files` and `in_dead_letters` were found (anywhere). The five
     counts after them are findings of these entries; `findings` has all kinds, by name. `files`, `bytes` and `users`
-    are those of the references of this hour; `file_bytes_*` is how much of them one reference has (None: there is none,
-    or the result is older than this field).
+    are those of the references of this hour, bytes without the headers of objects; `file_bytes_*` is how much of them
+    one reference has (None: there is none, or the result is older than this field).
     `is_whole`: every committed reference of the hour lies wholly in what was audited, so the verdict is of the hour
     and not of a part of it.
     """

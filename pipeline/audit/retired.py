@@ -60,19 +60,11 @@ class ReferenceReader:
         """
         for _ in range(_ATTEMPTS):
             count = self._retired.count()
-            marked = self._keep(self._mark(chosen))
+            marked = self._keep(self._retired.mark(chosen))
             rows = self._keep(self._rows(marked, position, spans, reach))
             if self._retired.count() == count:
                 return Read(marked, rows, [])
         return Read(marked, rows, ["objects were being retired while the audit was reading: audit again"])
-
-    def _mark(self, references: DataFrame) -> DataFrame:
-        ids = self._retired.reference_ids()
-        if ids is None:
-            return references.withColumn("retired", F.lit(False))  # noqa: FBT003 - a value of SQL
-        known = ids.withColumn("known", F.lit(True))  # noqa: FBT003
-        marked = references.join(known, on="reference_id", how="left")
-        return marked.withColumn("retired", F.col("known").isNotNull()).drop("known")
 
     def _rows(self, marked: DataFrame, position: Position | None, spans: list[Span], reach: DataFrame) -> DataFrame:
         there, retired = marked.where(~F.col("retired")), marked.where("retired")

@@ -15,6 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pipeline.audit import executors, frames
 from pipeline.audit.windows import is_of
 from pipeline.columns import REFERENCE
+from pipeline.reference_rows import REFERENCE as REFERENCE_COLUMNS
 from pipeline.session import CATALOG
 from pipeline.topics import read_messages
 from service.core.avro_schema import META
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from service.core.model import TopicPartition
 
 _TP = ["topic", "partition"]
-_ABOUT = ["value", "reference_id", "user", "date", "hour"]
+_OBJECT = ["location.bucket", "location.object"]
 _LISTED = T.StructType(
     [
         T.StructField("object", T.StringType()),
@@ -73,10 +74,9 @@ def read_files(
         schema=to_arrow_schema(frames.ROWS),
     )
     return (
-        references.select("location.bucket", "location.object", *_ABOUT, _taken(position).alias("taken"))
-        .repartition(tasks, "object")
-        .sortWithinPartitions("bucket", "object")
-        .select(*_ABOUT, "taken")
+        references.select(*REFERENCE_COLUMNS.names, _taken(position).alias("taken"))
+        .repartition(tasks, *_OBJECT)
+        .sortWithinPartitions(*_OBJECT, "location.version_id", "start")
         .mapInArrow(read, frames.ROWS)
     )
 
@@ -179,7 +179,7 @@ def _entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
         F.unix_millis(f"{META}.timestamp").alias("timestamp_ms"),
         F.when(
             root.isNotNull() & root["topic"].isNotNull(),
-            F.concat_ws("-", root["topic"], root["partition"], root["offset"]),
+            F.concat_ws("-", root["topic"], root["partition"], root["offset"], root["index"]),
         ).alias("root"),
     ]
     read = partial(executors.read_table, settings=settings.worker, schema=to_arrow_schema(frames.TABLE))

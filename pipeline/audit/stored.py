@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pipeline.audit.ground import Announced
     from service.config import S3Settings
 
-_OWN = ("user=", "_schemas/", "_dead-letters/")  # see `service.core.object_key`
+_OWN = ("user=", "pack/", "_schemas/", "_dead-letters/")  # see `service.core.object_key`
 _OF_BACKFILL = rf"/({BATCH_PREFIX}[^/]+)-[0-9a-f]{{8}}-[0-9]+(\.avro|\.record\.json)?$"
 _MANIFEST = r"/_backfill/([^/]+)/manifest\.json$"
 

@@ -10,19 +10,24 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.backfill.ranges import Ranges
-from pipeline.backfill.retired import split_retired
-from pipeline.errors import BrokerError, ObjectError, PipelineError, RangeError
+from pipeline.backfill.retired import intersecting, places_of_retired
+from pipeline.errors import BrokerError, PipelineError, RangeError
 from pipeline.kafka import Brokers, spark_options
 from pipeline.objects import Objects
-from pipeline.references import MessageAt, decode
-from pipeline.rows import read_rows
+from pipeline.pieces import pieces_of
+from pipeline.reference_rows import REFERENCE, reference_of
+from pipeline.retired import RetiredObjects
+from pipeline.rows import Container
+from pipeline.topics import references
 from service.core.avro_schema import META
 from service.core.dead_letter import parse_headers
 from service.core.model import TopicPartition
@@ -48,6 +53,7 @@ _PLACE = T.StructType(
 _ARROW_PLACE = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("index", pa.int32())]
 )
+_OBJECT = ("location.bucket", "location.object")
 _SETTLE_MARGIN_S = 20.0
 _EARLIEST = -2  # as Spark writes it
 
@@ -85,15 +91,26 @@ def held_by_references(
     They stand in objects; of objects that are retired, in the table.
 
     Raises:
-        RangeError: the table does not have what was in a retired object.
+        RangeError: the table does not have what was in a retired object, or a message of references cannot be read.
     """
-    s3 = settings.worker.s3
-    messages = _read_to(spark, settings, settings.worker.kafka.references_topic, ends)
-    there, retired = split_retired(spark, settings, messages, ranges)
-    tasks = spark.sparkContext.defaultParallelism
-    values = there.select("partition", "offset", "value").repartition(tasks)
-    held = values.mapInArrow(partial(_places_in_objects, ranges=ranges, s3=s3, threads=threads), _PLACE)
-    return held if retired is None else held.unionByName(retired)
+    topic = settings.worker.kafka.references_topic
+    messages = _read_to(spark, settings, topic, ends)
+    messages = messages.withColumn("timestamp_ms", F.unix_millis("timestamp"))
+    found = references(messages, keep=lambda frame: frame.persist(StorageLevel.DISK_ONLY))
+    if (unread := found.unreadable.select("message_partition", "message_offset").first()) is not None:
+        raise RangeError(f"message {unread[0]}/{unread[1]} of {topic} is none of references that this code knows")
+    wanted = RetiredObjects(spark, settings).mark(intersecting(spark, found.every, ranges))
+    in_objects = (
+        wanted.where(~F.col("retired"))
+        .select(*REFERENCE.names)
+        .repartition(spark.sparkContext.defaultParallelism, *_OBJECT)
+        .sortWithinPartitions(*_OBJECT, "start")
+    )
+    held = in_objects.mapInArrow(
+        partial(_places_in_objects, ranges=ranges, s3=settings.worker.s3, threads=threads), _PLACE
+    )
+    retired = wanted.where("retired")
+    return held if retired.isEmpty() else held.unionByName(places_of_retired(spark, settings, retired, ranges))
 
 
 def held_by_dead_letters(
@@ -168,17 +185,15 @@ def intersects(reference: Reference, ranges: Ranges) -> bool:
 def _places_in_objects(
     batches: Iterable[pa.RecordBatch], *, ranges: Ranges, s3: S3Settings, threads: int
 ) -> Iterator[pa.RecordBatch]:
-    objects = Objects(s3, threads=threads)
-    for batch in batches:
-        messages = [MessageAt.of(row) for row in batch.to_pylist()]
-        references = [one for one in decode(messages) if intersects(one, ranges)]
-        contents = objects.read_ahead(one.location for one in references)
-        for reference, content in zip(references, contents, strict=True):
-            where = f"s3://{reference.location.bucket}/{reference.location.object}"
-            rows, _ = read_rows(content, where)
-            if len(rows) != reference.entries:
-                raise ObjectError(f"{where} holds {len(rows)} entries, its reference says {reference.entries}")
-            yield _batch_of(map(_place_of_row, rows), ranges)
+    """References, those of one object together -> the places of their rows; each object is fetched once."""
+    rows = (row for batch in batches for row in batch.to_pylist())
+    groups = groupby(rows, key=lambda row: (row["location"]["bucket"], row["location"]["object"]))
+    pieces = (piece for _, group in groups for piece in pieces_of(map(reference_of, group)))
+    for piece, content in Objects(s3, threads=threads).read_ahead(pieces):
+        container = Container(content, piece.where)
+        for part in piece.parts:
+            places = (_place_of_row(row) for block in container.blocks_of(part) for row in block.rows)
+            yield _batch_of(places, ranges)
 
 
 def _place_of_row(row: dict[str, Any]) -> Place:

@@ -1,7 +1,8 @@
 """References topic -> table, exactly once (DESIGN 8).
 
 The table itself says how far it has come, so the query's own checkpoint is scratch: every start begins at the table's
-offsets with a new one. Each micro-batch is one commit of rows and offsets together.
+offsets with a new one. A micro-batch is cut into slices of so many references and bytes, between messages
+(`reference_log`); each slice is one commit of rows and offsets together.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ import structlog
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.columns import plan_of, union_of
+from pipeline.columns import FilePlan, plan_of, union_of
+from pipeline.errors import PipelineError
 from pipeline.kafka import partition_ends, spark_options
 from pipeline.objects import Objects
+from pipeline.pieces import decode_share, encode_share, projection_text, share_out
 from pipeline.progress import Progress
-from pipeline.reference_log import count_behind, require_unbroken
-from pipeline.references import MessageAt, SchemaTexts, decode, encode_for_reading, share_out
+from pipeline.reference_log import WEIGHED_AT_ONCE, Bounds, ReferenceLog, Slice, count_behind, require_unbroken
+from pipeline.references import SchemaTexts, decode
 from pipeline.rows import RowGatherer
 from pipeline.session import open_session
 from pipeline.table import Offsets, Position, Table
 from pipeline.topic_identity import require_same_topic
-from service.core.reference import Reference, decode_reference
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from pipeline.config import JobSettings, MaterializeSettings
     from pipeline.kafka import Ends
     from service.config import S3Settings
+    from service.core.reference import Reference
 
 _MESSAGE_COLUMNS = ("partition", "offset", "value")
 
@@ -79,6 +82,7 @@ class Materialize:
         self._table = Table(spark, settings.pipeline.table, topic=self._topic, branch=f"materialize_{run_id}")
         self._objects = Objects(settings.worker.s3, threads=self._settings.download_threads)
         self._schema_texts = SchemaTexts(self._objects)
+        self._references = ReferenceLog(spark, settings.worker.kafka, self._topic)
         self._log = structlog.get_logger("materialize").bind(run=run_id)
         self._position = Position({}, None)
         self._failure: BaseException | None = None
@@ -135,50 +139,71 @@ class Materialize:
             self._spark.readStream.format("kafka")
             .options(**spark_options(self._worker.kafka, self._topic))
             .option("startingOffsets", json.dumps({self._topic: starts}))
-            .option("maxOffsetsPerTrigger", self._settings.references_max)
+            .option("maxOffsetsPerTrigger", WEIGHED_AT_ONCE)
             .load()
             .select(*_MESSAGE_COLUMNS)
         )
 
     def _take(self, checkpoint: Path, messages: DataFrame, batch_id: int) -> None:
+        """Commit a micro-batch, slice by slice.
+
+        Where there are only markers of transactions the offsets move alone: Kafka will delete them, too.
+        """
+        bounds = Bounds(self._settings.references_max, self._settings.bytes_max)
+        begin = self._position.offsets
         try:
-            found = [MessageAt.of(row) for row in messages.collect()]
-            self._commit(found, self._position.offsets | read_ends(checkpoint, batch_id, self._topic))
+            ends = begin | read_ends(checkpoint, batch_id, self._topic)
+            if ends != begin:
+                for one in self._references.slices_of(messages, begin, ends, bounds):
+                    self._commit(one)
         except Exception as error:
             self._failure = error  # Spark would hand on its text only
             raise
 
-    def _commit(self, messages: list[MessageAt], offsets: Offsets) -> None:
-        """Outline: read references -> leave out what the table holds -> widen -> read rows -> one commit.
-
-        Where there are only markers of transactions the offsets move alone: Kafka will delete them, too.
-        """
-        if offsets == self._position.offsets:
-            return
+    def _commit(self, of_it: Slice) -> None:
+        """Outline: references -> leave out what the table holds -> plan by exact schema -> widen -> one commit."""
         begun = time.monotonic()
-        references = decode(messages)
+        references = decode(of_it.messages)
         held = self._table.holds(references)
         new = [reference for reference in references if reference.reference_id not in held]
-        texts = self._schema_texts.of(new)
+        plans = self._plans(new)
         weights: Counter[str] = Counter()
-        for reference in new:
-            weights.update(dict.fromkeys(plan_of(texts[reference.schema.fingerprint]).columns.names, reference.entries))
-        wanted = union_of(plan_of(text).columns for text in texts.values())
-        schema = self._table.widen(wanted, weights=weights)
+        for plan, entries in plans:
+            weights.update(dict.fromkeys(plan.columns.names, entries))
+        schema = self._table.widen(union_of(plan.columns for plan, _ in plans), weights=weights)
         rows = read_rows(self._spark, new, schema, s3=self._worker.s3, settings=self._settings)
         entries = sum(reference.entries for reference in new)
-        self._position = self._table.append(rows, base=self._position, offsets=offsets, entries=entries)
-        self._progress.reach(self._behind - count_behind(offsets, self._ends))
+        self._position = self._table.append(rows, base=self._position, offsets=of_it.offsets, entries=entries)
+        self._progress.reach(self._behind - count_behind(of_it.offsets, self._ends))
         self._progress.count(references=len(new), entries=entries)
         self._log.info(
             "references_materialized",
             references=len(new),
             held_already=len(held),
             entries=entries,
-            schemas=len(texts),
-            offsets=offsets,
+            objects=len({reference.location.object for reference in new}),
+            schemas=len(plans),
+            offsets=of_it.offsets,
             seconds=round(time.monotonic() - begun, 3),
         )
+
+    def _plans(self, references: list[Reference]) -> list[tuple[FilePlan, int]]:
+        """Plan each exact schema once; gives how many entries have it, too.
+
+        Raises:
+            PipelineError: a schema is none of this product, or a projection none of it.
+        """
+        texts = self._schema_texts.of(references)
+        entries: Counter[tuple[str, str]] = Counter()
+        for reference in references:
+            entries[reference.schema.fingerprint, projection_text(reference)] += reference.entries
+        plans = []
+        for (fingerprint, projection), count in entries.items():
+            try:
+                plans.append((plan_of(texts[fingerprint], projection), count))
+            except (ValueError, KeyError, TypeError) as error:
+                raise PipelineError(f"schema {fingerprint}, projection {projection}: {error}") from error
+        return plans
 
 
 def read_rows(
@@ -191,7 +216,7 @@ def read_rows(
 ) -> DataFrame:
     """Give the rows of these references; they are read where the frame is written."""
     shares = share_out(references, tasks=spark.sparkContext.defaultParallelism)
-    encoded = [[encode_for_reading(reference) for reference in share] for share in shares]
+    encoded = [encode_share(share) for share in shares]
     read = partial(_read_shares, encoded=encoded, schema=to_arrow_schema(schema), s3=s3, settings=settings)
     return spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(read, schema)
 
@@ -199,7 +224,7 @@ def read_rows(
 def _read_shares(
     numbers: Iterable[pa.RecordBatch],
     *,
-    encoded: list[list[bytes]],
+    encoded: list[bytes],
     schema: pa.Schema,
     s3: S3Settings,
     settings: MaterializeSettings,
@@ -212,13 +237,11 @@ def _read_shares(
     objects = Objects(s3, threads=settings.download_threads)
     for batch in numbers:
         for number in batch.column(0).to_pylist():
-            references = [decode_reference(value) for value in encoded[number]]
             gatherer = RowGatherer(
                 schema, rows_per_batch=settings.rows_per_batch, bytes_per_batch=settings.bytes_per_batch
             )
-            contents = objects.read_ahead(reference.location for reference in references)
-            for reference, content in zip(references, contents, strict=True):
-                yield from gatherer.add_file(content, reference)
+            for piece, content in objects.read_ahead(decode_share(encoded[number])):
+                yield from gatherer.add_piece(piece, content)
             if not gatherer.is_empty:
                 yield gatherer.take()
 

@@ -13,7 +13,6 @@ import uuid
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
 import structlog
 from pyspark.sql import types as T
 
@@ -21,10 +20,11 @@ from pipeline.activity.entries import ENTRIES, Reading, read_entries
 from pipeline.activity.stages import DAY_KEY, DAYS, HOUR_KEY, HOURS, update_days, update_hours
 from pipeline.activity.tables import StateTable
 from pipeline.errors import OvertakenError, TableError
-from pipeline.kafka import Ends, partition_ends
+from pipeline.kafka import partition_ends
+from pipeline.pieces import encode_share, share_out
 from pipeline.progress import Progress
-from pipeline.reference_log import Offsets, ReferenceLog, count_behind, require_unbroken
-from pipeline.references import decode, encode_for_reading, share_out
+from pipeline.reference_log import Bounds, Offsets, ReferenceLog, Slice, count_behind, require_unbroken
+from pipeline.references import decode
 from pipeline.session import open_session
 from pipeline.topic_identity import require_same_topic
 
@@ -90,18 +90,20 @@ class UserActivity:
         self._written_at_ms = max(self._days.written_at_ms(), self._hours.written_at_ms())
         self._log.info("user_activity_started", offsets=offsets)
         behind = count_behind(offsets, ends)
+        bounds = Bounds(self._settings.references_max, self._settings.bytes_max)
         try:
             with self._progress:
                 self._progress.step("references", total=0 if continuous else behind, unit="offsets")
-                while continuous or count_behind(offsets, ends):
-                    self._wait_until_due()
-                    if continuous:
-                        ends = partition_ends(self._worker.kafka, self._topic)
-                    if count_behind(offsets, ends):
-                        offsets = self._count(offsets, ends)
+                while True:
+                    for one in self._references.slices(offsets, ends, bounds):
+                        self._wait_until_due()
+                        self._count(one)
+                        offsets = one.offsets
                         self._progress.reach(behind - count_behind(offsets, ends))
-                    else:
-                        time.sleep(self._settings.interval_s)
+                    if not continuous:
+                        break
+                    time.sleep(self._settings.interval_s)
+                    ends = partition_ends(self._worker.kafka, self._topic)
         finally:
             self._days.drop_branch()
             self._hours.drop_branch()
@@ -110,15 +112,11 @@ class UserActivity:
     def _wait_until_due(self) -> None:
         time.sleep(seconds_until_due(self._written_at_ms, now_ms=_now_ms(), interval_s=self._settings.interval_s))
 
-    def _count(self, offsets: Offsets, ends: dict[int, Ends]) -> Offsets:
-        """Count the next references; gives the offsets behind them.
-
-        Outline: read references -> new states of hours -> new states of days -> write all of them, offsets last.
-        """
+    def _count(self, of_it: Slice) -> None:
+        """Count references: new states of hours -> new states of days -> write all of them, offsets last."""
         begun = time.monotonic()
-        messages, offsets = self._references.read(offsets, ends, messages_max=self._settings.references_max)
-        references = decode(messages)
-        changed = self._update(references, offsets)
+        references = decode(of_it.messages)
+        changed = self._update(references, of_it.offsets)
         self._written_at_ms = _now_ms()
         entries = sum(reference.entries for reference in references)
         self._progress.count(references=len(references), entries=entries)
@@ -127,14 +125,13 @@ class UserActivity:
             references=len(references),
             entries=entries,
             changed_hours=changed,
-            offsets=offsets,
+            offsets=of_it.offsets,
             seconds=round(time.monotonic() - begun, 3),
         )
-        return offsets
 
     def _update(self, references: list[Reference], offsets: Offsets) -> int:
         """Make new states and write them, again where another driver has come between; gives how many hours changed."""
-        dates = {reference.partition.date for reference in references}
+        dates = {reference.partition_key.date for reference in references}
         for _ in range(_ATTEMPTS):
             hours_base, days_base = self._hours.head(), self._days.head()
             states = self._hours.read(hours_base, dates=dates)
@@ -155,13 +152,13 @@ class UserActivity:
         raise TableError(f"states were changed by others during each of {_ATTEMPTS} attempts to write them")
 
     def _keys(self, references: list[Reference]) -> DataFrame:
-        keys = sorted({msgspec.structs.astuple(reference.partition) for reference in references})
+        keys = sorted({reference.partition_key for reference in references})
         return self._spark.createDataFrame(keys, T.StructType([HOURS[name] for name in HOUR_KEY]))
 
     def _read(self, references: list[Reference]) -> DataFrame:
         """Give the entries of these references; they are read where the frame is needed."""
         shares = share_out(references, tasks=self._spark.sparkContext.defaultParallelism)
-        encoded = [[encode_for_reading(reference) for reference in share] for share in shares]
+        encoded = [encode_share(share) for share in shares]
         reading = Reading(self._worker.s3, self._worker.input, self._settings)
         read = partial(read_entries, encoded=encoded, reading=reading)
         return self._spark.range(0, len(shares), 1, max(1, len(shares))).mapInArrow(read, ENTRIES)

@@ -14,9 +14,10 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import client_logger, describe
+from service.adapters.kafka_values import position
 from service.core.deadline import Deadline
 from service.core.exchange import Clock, Membership, Message
-from service.core.model import TopicPartition
+from service.core.model import CommittedOffset, TopicPartition
 from service.errors import (
     CommitAbortedError,
     CommitUnknownError,
@@ -28,7 +29,7 @@ from service.errors import (
 
 TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - librdkafka's own codes begin with an underscore
 _INIT_TRY_S = 10.0
-_ABORT_S = 10.0
+_ABORT_S = 10.0  # after the deadline; where `send_offsets` has used them up, the next init aborts
 _COMMIT_TRY_S = 1.0
 _HOPELESS = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
@@ -55,48 +56,56 @@ class KafkaCommitter:
         """Whether a producer is ready that no transaction was begun on."""
         return self._ready is not None
 
-    def prepare(self) -> None:
+    def prepare(self, *, deadline: Deadline | None = None) -> None:
         """Make a producer ready; blocks until the broker has ended what an earlier one left open.
 
         Raises:
-            StopError: not ready within the budget, or refused.
+            CommitAbortedError: not ready by the deadline; nothing was asked for.
+            StopError: refused, or without a deadline not ready within the committer's own budget.
         """
         if self._ready is not None:
             return
+        until = Deadline.after(self._init_budget_s, self._clock.now_s) if deadline is None else deadline
         logger, handler = client_logger("producer")
         producer = confluent_kafka.Producer({**self._options, "error_cb": handler.on_error}, logger=logger)
-        deadline = Deadline.after(self._init_budget_s, self._clock.now_s)
         while True:
             try:
-                producer.init_transactions(min(_INIT_TRY_S, max(0.1, deadline.remaining_s())))
+                producer.init_transactions(min(_INIT_TRY_S, max(0.1, until.remaining_s())))
                 break
             except KafkaException as error:
                 problem = error.args[0]
-                if problem.code() in _HOPELESS or problem.fatal() or deadline.has_passed():
-                    raise StopError(f"no producer for transactions: {problem.name()}: {problem.str()}") from error
+                what = f"no producer for transactions: {problem.name()}: {problem.str()}"
+                is_refused = problem.code() in _HOPELESS or problem.fatal()
+                if is_refused or (deadline is None and until.has_passed()):
+                    raise StopError(what) from error
+                if until.has_passed():
+                    raise CommitAbortedError(what, code=problem.name()) from error
                 self._log.warning("init_transactions_repeated", **describe(problem))
         self._ready = producer
 
     def commit(
         self,
         messages: Sequence[Message],
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         *,
         deadline: Deadline,
     ) -> None:
         """Run one transaction: begin, produce all, send offsets, commit. W7: it is open only in here.
 
+        Ends up to 10 s after the deadline: that is for an abort, and for an answer that librdkafka goes on to wait for.
+
         Raises:
             MembershipError: the membership proves nothing; nothing was sent.
             CommitAbortedError, FencedError: nothing of it is or will be visible.
             CommitUnknownError: the commit was asked for, its outcome is not known.
-            SourceError: a permission is missing, or a message is larger than its topic takes.
+            SourceError: a permission is missing, or a message or metadata is larger than the broker takes.
+            StopError: no producer for transactions is permitted.
         """
         if not membership.is_proof:
             raise MembershipError(f"generation {membership.generation}, member id {membership.member_id!r}")
         assert offsets, "W1: a transaction without offsets would announce data nobody accounts for"
-        self.prepare()
+        self.prepare(deadline=deadline)
         producer, self._ready = self._ready, None  # never used again, whatever happens
         assert producer is not None, "prepare makes a producer ready"
         self._fill(producer, messages, offsets, membership, deadline)
@@ -106,7 +115,7 @@ class KafkaCommitter:
         self,
         producer: confluent_kafka.Producer,
         messages: Sequence[Message],
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         deadline: Deadline,
     ) -> None:
@@ -117,10 +126,10 @@ class KafkaCommitter:
                 self._produce(producer, message, deliveries, deadline)
             producer.flush(max(0.1, deadline.remaining_s()))
             deliveries.require(len(messages))
-            positions = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
-            producer.send_offsets_to_transaction(positions, membership.raw, max(1.0, deadline.remaining_s()))
+            positions = [position(tp, committed) for tp, committed in offsets.items()]
+            producer.send_offsets_to_transaction(positions, membership.raw, max(0.1, deadline.remaining_s()))
         except (KafkaException, BufferError, SystemError) as error:
-            raise self._aborted(producer, error) from error
+            raise self._aborted(producer, error, deadline) from error
 
     def _produce(
         self,
@@ -160,7 +169,7 @@ class KafkaCommitter:
                 if problem is None:
                     raise CommitUnknownError(str(error), code=type(error).__name__) from error
                 if problem.txn_requires_abort():
-                    raise self._aborted(producer, error) from error
+                    raise self._aborted(producer, error, deadline) from error
                 if problem.retriable() and not problem.fatal() and not deadline.has_passed():
                     self._log.warning("commit_transaction_repeated", **describe(problem))
                     continue
@@ -168,15 +177,16 @@ class KafkaCommitter:
             else:
                 return
 
-    def _aborted(self, producer: confluent_kafka.Producer, error: Exception) -> Exception:
+    def _aborted(self, producer: confluent_kafka.Producer, error: Exception, deadline: Deadline) -> Exception:
         """Abort. Where that fails the next producer's init aborts: no commit was ever asked for."""
         problem = _problem_of(error)
         if problem is not None and problem.fatal():  # nothing can be asked of this producer any more
             if problem.code() in _HOPELESS:
                 return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
             return FencedError(problem.str(), code=problem.name())
+        until = Deadline(deadline.at_s + _ABORT_S, deadline.now_s).at_most(_ABORT_S)
         try:
-            producer.abort_transaction(_ABORT_S)
+            producer.abort_transaction(max(0.1, until.remaining_s()))
         except (KafkaException, SystemError) as failure:
             why = _problem_of(failure)
             self._log.warning("abort_failed", **(describe(why) if why else {"message": str(failure)}))
@@ -187,6 +197,11 @@ class KafkaCommitter:
             return SourceError(
                 f"a message is larger than its topic takes: {problem.str()}: set kafka.message_bytes_max to at most "
                 "max.message.bytes of the references, flushes and dead-letters topics"
+            )
+        if problem.code() == KafkaError.OFFSET_METADATA_TOO_LARGE:  # so would the same metadata
+            return SourceError(
+                "the metadata of a committed offset is larger than the broker takes: set its offset.metadata.max.bytes "
+                "to 4096, Kafka's default, at least"
             )
         if problem.code() in _NOT_AUTHORISED or problem.code() in _HOPELESS:
             return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")

@@ -5,7 +5,6 @@ Assignments are made with explicit offsets, inside the callback, so that a start
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -15,13 +14,22 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import client_logger
+from service.adapters.kafka_topic_ids import ask_topic_ids
+from service.adapters.kafka_values import (
+    committed_offset,
+    parse_group_metadata,
+    position,
+    topic_partition,
+    topic_partitions,
+)
+from service.core.deadline import Deadline
 from service.core.exchange import Membership, RebalanceListener
-from service.core.model import SourceRecord, TopicPartition
+from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 from service.errors import SourceError, StartPositionError
 
-_METADATA_MAGIC = b"CGMDv2:"
-_GENERATION = struct.Struct("<i")
-_SEEK_ATTEMPTS, _SEEK_PAUSE_S = 50, 0.1
+_ANSWER_MIN_S = 0.1
+_ASK_AGAIN_S = 0.1
+_COMMIT_S = 10.0  # what is not committed by then was refused
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 
 # Errors of a TopicPartition or the group that no waiting mends; the rest librdkafka retries by itself.
@@ -51,27 +59,27 @@ class KafkaConsumer:
         self._paused_tps: set[TopicPartition] = set()
         self._tps: dict[tuple[str, int], TopicPartition] = {}
         self._reached: dict[TopicPartition, int] = {}
+        self._untold: set[str] = set()
         self._log = structlog.get_logger("consumer")
 
     def subscribe(self, listener: RebalanceListener) -> None:
         """Join the group; all three callbacks are set, or lost ones would come as revoked."""
 
         def on_assign(consumer: Any, assigned: list[confluent_kafka.TopicPartition]) -> None:
-            starts = listener.on_assigned(_values(assigned))
+            starts = listener.on_assigned(topic_partitions(assigned))
             self._assign(consumer, starts)
 
         self._consumer.subscribe(
             self._topics,
             on_assign=on_assign,
-            on_revoke=lambda _consumer, revoked: listener.on_revoked(_values(revoked)),
-            on_lost=lambda _consumer, lost: listener.on_lost(_values(lost)),
+            on_revoke=lambda _consumer, revoked: listener.on_revoked(topic_partitions(revoked)),
+            on_lost=lambda _consumer, lost: listener.on_lost(topic_partitions(lost)),
         )
 
-    def _assign(self, consumer: Any, starts: Mapping[TopicPartition, int]) -> None:
+    def _assign(self, consumer: Any, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Assign each at its offset; the library compares the leader epoch with the log's, if it is known [M]."""
         self._close_stranger()
-        positions = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in starts.items()]
-        for tp in starts:
-            self._reached.pop(tp, None)
+        positions = [position(tp, start) for tp, start in starts.items()]
         if self._incremental:
             consumer.incremental_assign(positions)
         else:
@@ -126,6 +134,7 @@ class KafkaConsumer:
             message.key(),
             message.value(),
             tuple(headers or ()),
+            message.leader_epoch(),
         )
 
     def _note_end(self, message: confluent_kafka.Message) -> None:
@@ -144,7 +153,9 @@ class KafkaConsumer:
             raise SourceError(f"{where}: {error.name()}: {error.str()}")
         self._log.warning("consumer_error", where=where, code=error.name(), message=error.str())
 
-    def committed(self, tps: Iterable[TopicPartition], *, timeout_s: float) -> dict[TopicPartition, int | None]:
+    def committed(
+        self, tps: Iterable[TopicPartition], *, deadline: Deadline
+    ) -> dict[TopicPartition, CommittedOffset | None]:
         """Ask for the stable committed offsets; waits while a transaction over them is open (require-stable).
 
         Raises:
@@ -154,15 +165,15 @@ class KafkaConsumer:
         if not asked:  # the library would wait for an answer that does not come while it is being closed
             return {}
         try:
-            answers = self._consumer.committed(asked, timeout=timeout_s)
+            answers = self._consumer.committed(asked, timeout=_left_s(deadline))
         except KafkaException as error:
             raise SourceError(f"no committed offsets: {error.args[0].str()}") from error
         for answer in answers:
             if answer.error is not None:
                 raise SourceError(f"no committed offset of {answer.topic}-{answer.partition}: {answer.error.str()}")
-        return {_value(answer): answer.offset if answer.offset >= 0 else None for answer in answers}
+        return {topic_partition(answer): committed_offset(answer) for answer in answers}
 
-    def partitions_of(self, topic: str, *, timeout_s: float) -> list[TopicPartition]:
+    def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
         """Ask for all TopicPartitions of a topic; by a client of its own, since this is asked inside a callback.
 
         There `list_topics` takes away what the binding needs at the next callback of the same client, be it a line of
@@ -173,14 +184,14 @@ class KafkaConsumer:
         """
         self._stranger = self._stranger or _make(self._options)
         try:
-            found = self._stranger.list_topics(topic, timeout=timeout_s).topics[topic]
+            found = self._stranger.list_topics(topic, timeout=_left_s(deadline)).topics[topic]
         except KafkaException as error:
             raise SourceError(f"no metadata of topic {topic}: {error.args[0].str()}") from error
         if found.error is not None:
             raise SourceError(f"topic {topic}: {found.error.str()}")
         return [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
-    def watermarks(self, tp: TopicPartition, *, timeout_s: float) -> tuple[int, int]:
+    def watermarks(self, tp: TopicPartition, *, deadline: Deadline) -> tuple[int, int]:
         """Ask for the first offset and the end; whoever was asked for the partitions knows those just added, too.
 
         Raises:
@@ -188,41 +199,59 @@ class KafkaConsumer:
         """
         client = self._stranger or self._consumer
         try:
-            first, end = client.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), timeout=timeout_s)
+            asked = confluent_kafka.TopicPartition(*tp)
+            first, end = client.get_watermark_offsets(asked, timeout=_left_s(deadline))
         except (KafkaException, TypeError) as error:
             raise SourceError(f"no watermarks of {tp}: {error}") from error
         return first, end
 
-    def commit_start(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
+        """Return Kafka's ids of topics; one that is not told is left out, and logged once. Outside callbacks only."""
+        found, untold = ask_topic_ids(self._options, topics, timeout_s=_left_s(deadline))
+        for topic in untold.keys() - self._untold:
+            self._log.warning("topic_id_unknown", topic=topic, cause=untold[topic])
+        self._untold |= untold.keys()
+        return found
+
+    def commit_start(self, offsets: Mapping[TopicPartition, CommittedOffset], *, deadline: Deadline) -> None:
         """Commit start positions, outside any transaction, as the current member.
+
+        Asked without waiting, then read back: a commit that waits has no time-out, for a broker that is silent it took
+        more than three minutes [M]; and inside a callback nothing else tells what became of it.
 
         Raises:
             SourceError: the broker refused, or would not: into an empty group it takes a commit from nobody.
         """
         if not self.membership().is_proof:
             raise SourceError("start positions are not committed: no longer a member of the group")
-        positions = [confluent_kafka.TopicPartition(*tp, offset) for tp, offset in offsets.items()]
+        positions = [position(tp, start) for tp, start in offsets.items()]
         try:
-            self._consumer.commit(offsets=positions, asynchronous=False)
+            self._consumer.commit(offsets=positions, asynchronous=True)
         except KafkaException as error:
             raise SourceError(f"start positions are not committed: {error.args[0].str()}") from error
+        until = deadline.at_most(_COMMIT_S)
+        while (found := self.committed(offsets, deadline=deadline)) != offsets:
+            if until.has_passed():
+                different = sorted(tp for tp, start in offsets.items() if found[tp] != start)
+                raise SourceError(f"start positions are not committed: of {different[0]} the broker has not taken it")
+            time.sleep(_ASK_AGAIN_S)
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
-        """Go to an offset; librdkafka drops what it had fetched before.
+    def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
+        """Go to an offset; librdkafka drops what it had fetched before, and compares the leader epoch as at a start.
 
         A TopicPartition that was assigned a moment ago may not be fetched yet: then it is tried again.
 
         Raises:
-            SourceError: the TopicPartition cannot be sought.
+            SourceError: the TopicPartition cannot be sought by the deadline.
         """
-        for attempt in range(_SEEK_ATTEMPTS):
+        while True:
             try:
-                self._consumer.seek(confluent_kafka.TopicPartition(*tp, offset))
+                self._consumer.seek(position(tp, start))
             except KafkaException as error:
                 problem = error.args[0]
-                if problem.code() != KafkaError._STATE or attempt + 1 == _SEEK_ATTEMPTS:  # noqa: SLF001
-                    raise SourceError(f"{tp} cannot be sought to {offset}: {problem.str()}") from error
-                time.sleep(_SEEK_PAUSE_S)
+                if problem.code() != KafkaError._STATE or deadline.has_passed():  # noqa: SLF001
+                    raise SourceError(f"{tp} cannot be sought to {start.offset}: {problem.str()}") from error
+                time.sleep(_ASK_AGAIN_S)
             else:
                 self._reached.pop(tp, None)  # what comes again is a lag again
                 return
@@ -233,7 +262,7 @@ class KafkaConsumer:
             self._paused = True
             assigned = self._consumer.assignment()
             self._consumer.pause(assigned)
-            self._paused_tps |= _values(assigned)
+            self._paused_tps |= topic_partitions(assigned)
 
     def resume(self) -> None:
         """Take records again."""
@@ -241,7 +270,7 @@ class KafkaConsumer:
             self._paused = False
             assigned = self._consumer.assignment()
             self._consumer.resume(assigned)
-            self._paused_tps -= _values(assigned)  # the others when they are assigned again
+            self._paused_tps -= topic_partitions(assigned)  # the others when they are assigned again
 
     def membership(self) -> Membership:
         """Give the current group metadata, read from the bytes that librdkafka passes on."""
@@ -275,29 +304,5 @@ def _make(options: Mapping[str, Any]) -> confluent_kafka.Consumer:
     return confluent_kafka.Consumer({**options, "error_cb": handler.on_error}, logger=logger)
 
 
-def parse_group_metadata(raw: bytes | None) -> Membership:
-    """Read generation and member id: `CGMDv2:`, int32 little-endian, then group id and member id, each ended by NUL.
-
-    Layout as written by librdkafka 2.x (rd_kafka_consumer_group_metadata_write); anything else proves nothing.
-    """
-    nothing = Membership(-1, "", raw)
-    start = len(_METADATA_MAGIC)
-    if raw is None or not raw.startswith(_METADATA_MAGIC) or len(raw) < start + _GENERATION.size:
-        return nothing
-    (generation,) = _GENERATION.unpack_from(raw, start)
-    _, group_ends, rest = raw[start + _GENERATION.size :].partition(b"\0")
-    member_id, member_ends, _ = rest.partition(b"\0")
-    if not group_ends or not member_ends:
-        return nothing
-    try:
-        return Membership(generation, member_id.decode(), raw)
-    except UnicodeDecodeError:
-        return nothing
-
-
-def _value(tp: confluent_kafka.TopicPartition) -> TopicPartition:
-    return TopicPartition(tp.topic, tp.partition)
-
-
-def _values(tps: Iterable[confluent_kafka.TopicPartition]) -> frozenset[TopicPartition]:
-    return frozenset(map(_value, tps))
+def _left_s(deadline: Deadline) -> float:
+    return max(_ANSWER_MIN_S, deadline.remaining_s())

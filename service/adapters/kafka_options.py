@@ -18,6 +18,8 @@ PINNED_PRODUCER: dict[str, Any] = {
     "compression.type": "zstd",
     "linger.ms": 5,
     "allow.auto.create.topics": False,
+    # Offsets are sent until a request has failed, whatever time-out the call was given [M]; the default is 60 s.
+    "socket.timeout.ms": 10_000,
 }
 PINNED_CONSUMER: dict[str, Any] = {
     "enable.auto.commit": False,

@@ -7,6 +7,7 @@ lost becomes a 412 on the next try although our own write won: then the object i
 from __future__ import annotations
 
 import base64
+import io
 import random
 import time
 from collections.abc import Mapping
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _SHA256_METADATA = "lp-sha256"
+# Bytes are sent in one go, within the time-out of a single write: a slow store needs longer for a large object. What is
+# read from a file is sent in pieces, each with a time-out of its own.
+_PIECEWISE_BYTES = 64 * 1024
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
 _TAKEN = 412
@@ -81,12 +85,12 @@ class S3Store:
             UploadError: not acknowledged in time.
             StoreRefusedError: no such bucket, no permission.
         """
-        arguments = self._arguments(key, body, sha256=sha256, crc32=crc32, metadata=metadata)
         problem = "its turn came after the deadline"
         for attempt in range(self._settings.attempts):
             if deadline.has_passed():
                 break
             try:
+                arguments = self._arguments(key, body, sha256=sha256, crc32=crc32, metadata=metadata)
                 answer = self._client.put_object(**arguments)
                 if answer.get("ETag"):
                     return StoredObject(key, answer["ETag"], answer.get("VersionId"))
@@ -110,7 +114,7 @@ class S3Store:
         arguments: dict[str, Any] = {
             "Bucket": self._settings.bucket,
             "Key": key,
-            "Body": body,
+            "Body": io.BytesIO(body) if len(body) > _PIECEWISE_BYTES else body,
             "Metadata": {**metadata, _SHA256_METADATA: sha256.hex()},
         }
         if self._settings.conditional:

@@ -1,36 +1,41 @@
 """The local disk of one worker: `<spool directory>/<worker>/`, disposable, wiped at start. Fulfils `ports.Spool`.
 
-    open/<number>.blocks     compressed blocks of a file in the making, without header
-    sealed/<number>.avro     finished Avro files, until their flush is committed or discarded
+    .log-partitioner-spool    marks the directory as ours; locked while a worker uses it
+    <batch id>/rows           pieces of rows that left memory, each with a checksum
+    <batch id>/<n>.avro       finished objects, until their flush is committed or discarded
 
-Nothing is synced to disk: after a crash the records are read again (TESTING 1.4). What is read back is verified by
-the checksum that goes with the upload.
+Nothing is synced to disk: after a crash the records are read again (TESTING 1.4). What is read back is compared with
+the checksum that was taken when it was written.
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import os
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import structlog
 
-from service.core.exchange import SealedFile
+from service.core.exchange import Piece, SealedFile
 from service.errors import SpoolError
 
 _MARKER = ".log-partitioner-spool"
 
 
 class DiskSpool:
-    """Files of the open batch on the local disk; `bytes_max` bounds them all."""
+    """The directories of a worker's batches; `bytes_max` bounds them all."""
 
     def __init__(self, directory: Path, *, bytes_max: int) -> None:
         self._root = directory
-        self._open = directory / "open"
-        self._sealed = directory / "sealed"
         self._bytes_max = bytes_max
+        self._lock: BinaryIO | None = None
+        self._left: list[Path] = []
+        self._left_bytes = 0
         self._bytes = 0
         self._log = structlog.get_logger("spool")
 
@@ -38,7 +43,7 @@ class DiskSpool:
         """Make the directory ours and empty it; only a directory that we marked is ever emptied.
 
         Raises:
-            SpoolError: it holds something that is not ours, or the disk refuses.
+            SpoolError: it holds something that is not ours, another process uses it, or the disk refuses.
         """
         try:
             if self._root.is_symlink() or (self._root.exists() and not self._root.is_dir()):
@@ -46,68 +51,141 @@ class DiskSpool:
             self._root.mkdir(parents=True, exist_ok=True)
             if any(self._root.iterdir()) and not (self._root / _MARKER).exists():
                 raise SpoolError(f"{self._root} holds files that are not a spool's; choose an empty directory")
-            (self._root / _MARKER).touch()
+            self._take_lock()
+            self._left = [path for path in self._root.iterdir() if path.name != _MARKER]
         except OSError as error:
             raise SpoolError(f"{self._root}: {error}") from error
-        self.clear()
+        self._clear_left()
+
+    def _take_lock(self) -> None:
+        lock = (self._root / _MARKER).open("ab")
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.close()
+            raise SpoolError(f"{self._root} is in use: is there another worker of this name?") from error
+        self._lock = lock
+
+    def close(self) -> None:
+        """Give the directory back; files stay until the next start."""
+        if self._lock is not None:
+            self._lock.close()
+            self._lock = None
 
     @property
     def bytes_on_disk(self) -> int:
-        """Bytes of all files."""
+        """Bytes of all files, those that could not be deleted too."""
         return self._bytes
 
-    def append(self, number: int, data: bytes) -> None:
-        """Append blocks; opened for each, since one file in thousands is written to at a time.
+    def open(self, batch_id: str) -> DiskBatch:
+        """Make the directory of a batch.
+
+        Raises:
+            SpoolError: the disk refuses, or the spool is full of what cannot be deleted.
+        """
+        self._clear_left()
+        if self._bytes >= self._bytes_max:
+            raise SpoolError(f"W9: {self._bytes} bytes in the spool cannot be deleted, the limit is {self._bytes_max}")
+        directory = self._root / batch_id
+        try:
+            directory.mkdir()
+        except OSError as error:
+            raise SpoolError(f"{directory}: {error}") from error
+        return DiskBatch(directory, self)
+
+    def take(self, size: int) -> None:
+        """Count bytes that are about to be written.
+
+        Raises:
+            SpoolError: the spool has its most bytes.
+        """
+        if self._bytes + size > self._bytes_max:
+            raise SpoolError(f"W9: {self._bytes + size} bytes in the spool, the limit is {self._bytes_max}")
+        self._bytes += size
+
+    def delete(self, directory: Path, size: int) -> None:
+        """Delete the directory of a batch; what cannot be deleted still counts and is tried again."""
+        self._bytes -= size
+        self._left.append(directory)
+        self._clear_left()
+
+    def _clear_left(self) -> None:
+        """Delete what is left of earlier batches; what stays is counted anew."""
+        self._bytes -= self._left_bytes
+        paths, self._left = self._left, []
+        for path in paths:
+            try:
+                shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                self._log.warning("spool_not_cleared", message=str(error))
+                self._left.append(path)
+        self._left_bytes = sum(map(_bytes_in, self._left))
+        self._bytes += self._left_bytes
+
+
+class DiskBatch:
+    """The directory of one batch; fulfils `exchange.BatchSpool`."""
+
+    def __init__(self, directory: Path, spool: DiskSpool) -> None:
+        self._directory = directory
+        self._spool = spool
+        self._rows: BinaryIO | None = None
+        self._files: list[BinaryIO] = []
+        self._end = 0
+        self._bytes = 0
+
+    def append(self, data: bytes) -> Piece:
+        """Append a piece; where it fails, what was written of it is written over.
 
         Raises:
             SpoolError: the disk refused, or the spool has its most bytes.
         """
-        self._take(len(data))
+        self.take(len(data))
         try:
-            with (self._open / f"{number}.blocks").open("ab") as file:
-                file.write(data)
+            if self._rows is None:
+                self._rows = (self._directory / "rows").open("xb+", buffering=0)
+            written = 0
+            while written < len(data):
+                written += os.pwrite(self._rows.fileno(), memoryview(data)[written:], self._end + written)
         except OSError as error:
             raise SpoolError(f"append of {len(data)} bytes: {error}") from error
+        piece = Piece(self._end, len(data), zlib.crc32(data))
+        self._end += len(data)
+        return piece
 
-    def reader(self, number: int) -> Callable[[int, int], bytes]:
-        """Give a function that reads (start, length) of what was appended."""
-        path = self._open / f"{number}.blocks"
-
-        def read(start: int, length: int) -> bytes:
-            try:
-                with path.open("rb") as file:
-                    file.seek(start)
-                    data = file.read(length)
-            except OSError as error:
-                raise SpoolError(f"read of {length} bytes: {error}") from error
-            if len(data) != length:
-                raise SpoolError(f"{path.name} has {len(data)} bytes at {start}, not {length}")
-            return data
-
-        return read
-
-    def seal(self, number: int, pieces: Iterator[bytes]) -> SealedFile:
-        """Write a finished file and its checksums, computed while writing.
+    def read(self, piece: Piece) -> bytes:
+        """Read a piece back.
 
         Raises:
-            SpoolError: the disk refused, or the spool has its most bytes.
+            SpoolError: the disk refused, or holds something else than was written.
         """
-        path = self._sealed / f"{number}.avro"
-        digest, crc32, size = hashlib.sha256(), 0, 0
+        assert self._rows is not None, "a piece was appended before"
         try:
-            with path.open("xb") as file:
-                for piece in pieces:
-                    self._take(len(piece))
-                    file.write(piece)
-                    digest.update(piece)
-                    crc32 = zlib.crc32(piece, crc32)
-                    size += len(piece)
+            data = os.pread(self._rows.fileno(), piece.length, piece.start)
         except OSError as error:
-            raise SpoolError(f"seal of {path.name}: {error}") from error
-        return SealedFile(str(path), size, digest.digest(), crc32)
+            raise SpoolError(f"read of {piece.length} bytes: {error}") from error
+        if len(data) != piece.length or zlib.crc32(data) != piece.crc32:
+            raise SpoolError(f"{piece.length} bytes at {piece.start} of the spool are not what was written")
+        return data
+
+    def create(self, number: int) -> DiskObject:
+        """Begin the object of this number.
+
+        Raises:
+            SpoolError: the disk refused.
+        """
+        path = self._directory / f"{number}.avro"
+        try:
+            file = path.open("xb")
+        except OSError as error:
+            raise SpoolError(f"{path.name}: {error}") from error
+        self._files.append(file)
+        return DiskObject(path, file, self)
 
     def load(self, sealed: SealedFile) -> bytes:
-        """Read a sealed file back; any thread.
+        """Read a finished object; any thread.
 
         Raises:
             SpoolError: the disk refused, or holds something else than was written.
@@ -121,31 +199,64 @@ class DiskSpool:
             raise SpoolError(f"{path.name} is not what was written")
         return data
 
-    def clear(self) -> None:
-        """Delete all files; what cannot be deleted still counts and is tried again, its name is never used again."""
-        left = 0
-        for directory in (self._open, self._sealed):
-            try:
-                shutil.rmtree(directory)
-            except FileNotFoundError:
-                pass
-            except OSError as error:
-                self._log.warning("spool_not_cleared", message=str(error))
-                left += _bytes_in(directory)
-            try:
-                directory.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise SpoolError(f"{directory}: {error}") from error
-        self._bytes = left
+    def delete(self) -> None:
+        """Delete everything of the batch; what cannot be deleted is tried again with the next batch."""
+        for file in (*self._files, *filter(None, (self._rows,))):
+            with suppress(OSError):  # what is still in a buffer is of no use any more
+                file.close()
+        self._spool.delete(self._directory, self._bytes)
 
-    def _take(self, size: int) -> None:
+    def take(self, size: int) -> None:
+        """Count bytes that are about to be written.
+
+        Raises:
+            SpoolError: the spool has its most bytes.
+        """
+        self._spool.take(size)
         self._bytes += size
-        if self._bytes > self._bytes_max:
-            raise SpoolError(f"W9: {self._bytes} bytes in the spool, the limit is {self._bytes_max}")
 
 
-def _bytes_in(directory: Path) -> int:
+class DiskObject:
+    """An object while it is written; its checksums are computed meanwhile. Fulfils `exchange.ObjectFile`."""
+
+    def __init__(self, path: Path, file: BinaryIO, batch: DiskBatch) -> None:
+        self.size = 0
+        self._path = path
+        self._file = file
+        self._batch = batch
+        self._sha256 = hashlib.sha256()
+        self._crc32 = 0
+
+    def write(self, data: bytes) -> None:
+        """Append.
+
+        Raises:
+            SpoolError: the disk refused, or the spool has its most bytes.
+        """
+        self._batch.take(len(data))
+        try:
+            self._file.write(data)
+        except OSError as error:
+            raise SpoolError(f"{self._path.name}: {error}") from error
+        self._sha256.update(data)
+        self._crc32 = zlib.crc32(data, self._crc32)
+        self.size += len(data)
+
+    def finish(self) -> SealedFile:
+        """Close it.
+
+        Raises:
+            SpoolError: the disk refused.
+        """
+        try:
+            self._file.close()
+        except OSError as error:
+            raise SpoolError(f"{self._path.name}: {error}") from error
+        return SealedFile(str(self._path), self.size, self._sha256.digest(), self._crc32)
+
+
+def _bytes_in(path: Path) -> int:
     try:
-        return sum(path.stat().st_size for path in directory.iterdir())
+        return sum(one.stat().st_size for one in path.iterdir()) if path.is_dir() else path.stat().st_size
     except OSError:
         return 0

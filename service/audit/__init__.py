@@ -5,11 +5,14 @@
     locate.py times.py   entry -> user, event time, id
     judge.py             record -> what each entry must look like downstream
     source_table.py      all of it, compact: one row of numbers per entry
-    objects.py           object -> rows -> compared with the table   (published_schema.py, equal.py)
-    expected_schema.py   entries of an object -> the schema it must have
-    dead_letters.py flushes.py reconcile.py   the rest of the accounts
+    objects.py           object -> its references -> rows            (container.py, fetch.py)
+    rows.py              row -> compared with the table              (published_schema.py, equal.py)
+    statements.py        what a reference says of its rows
+    schemas.py           the schema of an object, that of each reference, and that of its entries
+                         (object_schema.py, expected_schema.py, names.py)
+    dead_letters.py flushes.py backfills.py reconcile.py   the rest of the accounts
     report.py run.py     what came out; the command
 
-It shares the formats with the worker (`core.reference`, `core.dead_letter`, `core.model`) and no rule:
-what the worker computes is computed here again, from DESIGN.md, by other code.
+It shares the formats with the worker (`core.reference`, `core.projection`, `core.flush_record`, `core.dead_letter`,
+`core.model`) and no rule: what the worker computes is computed here again, from DESIGN.md, by other code.
 """

@@ -1,26 +1,29 @@
 """What the worker has announced: references, flush records, dead letters, as read from their topics.
 
-Owns their sums per batch. Schema texts and field counts, which repeat, are held once.
+Owns their sums per batch, and what is known of a batch in part. What repeats is held once, schema texts not at all.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from service.audit.findings import Findings, Kind
 from service.audit.judge import value_digest
 from service.core.dead_letter import HEADER_REASON, DeadLetterHeaders, parse_headers
+from service.core.flush_record import BackfillRecord, FlushRecord, decode_flush_record, merge_parts
 from service.core.model import Headers, SourceRecord, TopicPartition
 from service.core.reference import (
-    BackfillRecord,
-    FieldCounts,
-    FlushRecord,
+    Line,
     Reference,
-    decode_flush_record,
-    decode_reference,
+    ReferenceMessage,
+    SchemaLocation,
+    decode_message,
+    decode_references,
+    encode_message,
+    reference_id,
 )
 
 Committed = dict[TopicPartition, int | None]  # the group's offsets; None where it has none
@@ -50,6 +53,7 @@ class BatchSums:
 
     def __init__(self) -> None:
         self.references = 0
+        self.reference_messages = 0
         self.in_files: Counter[TopicPartition] = Counter()
         self.dead_letters: Counter[TopicPartition] = Counter()
         self.dead_letter_records = 0
@@ -63,29 +67,65 @@ class Announced:
         self.flushes: list[FlushRecord] = []
         self.backfills: dict[str, BackfillRecord] = {}
         self.dead_letters: list[SeenDeadLetter] = []
-        self.inline_texts: dict[str, set[str]] = {}
+        self.reference_messages: Counter[str] = Counter()
+        self.inline_texts: dict[SchemaLocation, set[str]] = {}
+        # By reference id, where nulls are left out: bytes of a message of this line alone, without a schema text.
+        self.bytes_without_nulls: dict[str, int] = {}
         self._findings = findings
-        self._field_counts: dict[bytes, dict[str, FieldCounts]] = {}
+        self._shared: dict[Any, Any] = {}
+        self._flush_parts: list[FlushRecord] = []
 
-    def add_reference(self, message: SourceRecord) -> None:
+    def add_references(self, message: SourceRecord) -> None:
         """Take a message of the references topic."""
         try:
-            reference = decode_reference(message.value or b"")
+            references = decode_references(message.value or b"")
         except msgspec.DecodeError as error:
-            self._findings.add(Kind.REFERENCE, f"{_at(message)}: not a reference: {error}")
+            self._findings.add(Kind.REFERENCE, f"{_at(message)}: not a message of references: {error}")
             return
-        if reference.schema.text is not None:
-            self.inline_texts.setdefault(reference.schema.fingerprint, set()).add(reference.schema.text)
-        counts = self._field_counts.setdefault(msgspec.json.encode(reference.field_counts), reference.field_counts)
-        schema = msgspec.structs.replace(reference.schema, text=None)
-        self.references.append(msgspec.structs.replace(reference, schema=schema, field_counts=counts))
+        if not references:
+            self._findings.add(Kind.REFERENCE, f"{_at(message)}: a message without references")
+            return
+        batch_id, schema = references[0].batch_id, references[0].schema
+        if message.key != batch_id.encode():
+            self._findings.add(Kind.REFERENCE, f"{_at(message)}: its key is not its batch id, {batch_id}")
+        self.reference_messages[batch_id] += 1
+        slim_schema = self._share(msgspec.structs.replace(schema, text=None))
+        if schema.text is not None:
+            self.inline_texts.setdefault(slim_schema, set()).add(schema.text)
+        self.references += [self._slim(reference, slim_schema) for reference in references]
+        if any(reference.nulls is None for reference in references):
+            self._weigh(decode_message(message.value or b""), references)
+
+    def _weigh(self, message: ReferenceMessage, references: list[Reference]) -> None:
+        for line, reference in zip(message.references, references, strict=True):
+            if line.nulls is None:
+                self.bytes_without_nulls[reference.reference_id] = _bytes_alone(message, line)
+
+    def _slim(self, reference: Reference, schema: SchemaLocation) -> Reference:
+        ranges = tuple(map(self._share, reference.location.ranges[:-1])) + reference.location.ranges[-1:]
+        return msgspec.structs.replace(
+            reference,
+            location=msgspec.structs.replace(reference.location, ranges=ranges),
+            partition_key=self._share(reference.partition_key),
+            schema=schema,
+        )
+
+    def _share(self, value: Any) -> Any:
+        return self._shared.setdefault(value, value)
 
     def add_flush(self, message: SourceRecord) -> None:
-        """Take a message of the flushes topic."""
+        """Take a message of the flushes topic; `flushes` has it after `join_flushes`."""
         try:
-            self.flushes.append(decode_flush_record(message.value or b""))
+            self._flush_parts.append(decode_flush_record(message.value or b""))
         except msgspec.DecodeError as error:
             self._findings.add(Kind.FLUSH, f"{_at(message)}: not a flush record: {error}")
+
+    def join_flushes(self) -> None:
+        """Put flush records together that came in parts."""
+        self.flushes, problems = merge_parts(self._flush_parts)
+        self._flush_parts = []
+        for problem in problems:
+            self._findings.add(Kind.FLUSH, problem)
 
     def add_dead_letter(self, message: SourceRecord) -> None:
         """Take a message of the dead letters topic: the record's own headers come first, then ours."""
@@ -104,10 +144,14 @@ class Announced:
         self.references = [one for one in self.references if one.batch_id not in batch_ids]
         self.flushes = [one for one in self.flushes if one.batch_id not in batch_ids]
         self.dead_letters = [one for one in self.dead_letters if one.says.batch_id not in batch_ids]
+        for batch_id in batch_ids:
+            del self.reference_messages[batch_id]
 
     def sums(self) -> dict[str, BatchSums]:
         """Add up references and dead letters by batch id."""
         sums: dict[str, BatchSums] = {}
+        for batch_id, messages in self.reference_messages.items():
+            sums.setdefault(batch_id, BatchSums()).reference_messages = messages
         for reference in self.references:
             batch = sums.setdefault(reference.batch_id, BatchSums())
             batch.references += 1
@@ -118,6 +162,30 @@ class Announced:
             batch.dead_letter_records += 1
             batch.dead_letters[letter.tp] += letter.entries
         return sums
+
+    def cut_off(self, *, are_whole: bool) -> set[str]:
+        """Give the batches of which only some references are announced.
+
+        Backfills that are not finished, and, unless the topic still has its beginning, whatever lost its first lines.
+        """
+        cut = {batch_id for batch_id, record in self.backfills.items() if not record.is_finished}
+        if not are_whole:
+            known = {reference.reference_id for reference in self.references}
+            cut |= {batch_id for batch_id in self.reference_messages if reference_id(batch_id, 0) not in known}
+        return cut
+
+    def incomplete(self) -> set[str]:
+        """Give the batches that have not as many references as their record says."""
+        records = {flush.batch_id: flush.totals.references for flush in self.flushes}
+        records |= {batch_id: record.totals.references for batch_id, record in self.backfills.items()}
+        return {batch_id for batch_id, sums in self.sums().items() if sums.references != records.get(batch_id)}
+
+
+def _bytes_alone(message: ReferenceMessage, line: Line) -> int:
+    """Give the bytes of a message of one line alone, without a schema text."""
+    schema = msgspec.structs.replace(message.schema, text=None)
+    schemas = (message.schemas[line.schema],)
+    return len(encode_message(msgspec.structs.replace(message, schema=schema, schemas=schemas, references=(line,))))
 
 
 def _at(message: SourceRecord) -> str:

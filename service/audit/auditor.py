@@ -20,28 +20,32 @@ from service.audit.flushes import (
     check_contiguity,
     check_flushes,
     check_references,
+    check_topic_ids,
     later_batches,
+    made_good_batches,
     ranges_of,
 )
 from service.audit.judge import Judge
-from service.audit.objects import ObjectAudit, Position, check_schema_object, understand_schema
+from service.audit.objects import ObjectAudit, Position
 from service.audit.reconcile import account, check_order, first_records
 from service.audit.report import Report
+from service.audit.schemas import check_schema_object
 from service.audit.source_table import SourceTable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from service.audit.published_schema import PublishedSchema
     from service.audit.rows import AlteredRow
     from service.config import Settings
+    from service.core.flush_record import BackfillRecord
     from service.core.model import SourceRecord, TopicPartition
-    from service.core.reference import BackfillRecord, Reference
+    from service.core.reference import Reference, SchemaLocation
 
 EXAMPLES = 5
 THREADS = 16
 DIFFERENCES_MAX = 5
 PROGRESS_EVERY_S = 0.5
+SCHEMA_BYTES = 64 * 1024  # of an ordinary schema's object: it bounds how many are read ahead
 
 
 class Options(NamedTuple):
@@ -99,12 +103,13 @@ class Audit:
             findings.doubt("a backfill was publishing while the audit was reading: audit again")
         self._leave_out_later(committed, self._topics.committed(tps))
         self._read_source(committed)
-        objects, sizes = self._check_objects()
+        objects, sizes = self._check_objects(are_whole=are_whole)
         dead_letters = self._check_dead_letters()
         ranges = ranges_of(self._announced.flushes)
         is_from_start = kafka.bootstrap == "beginning" and are_whole
         starts = first_records(self._table, committed) if is_from_start else {}
-        check_flushes(self._announced, self._table, findings)
+        check_flushes(self._announced, self._table, findings, group_id=kafka.group_id)
+        check_topic_ids(self._announced.flushes, findings)
         check_references(self._announced, findings)
         check_backfills(self._announced, committed, findings)
         check_contiguity(ranges, committed, starts, findings)
@@ -138,7 +143,7 @@ class Audit:
         kafka = self._settings.kafka
         are_whole = True
         for topic, take in (
-            (kafka.references_topic, self._announced.add_reference),
+            (kafka.references_topic, self._announced.add_references),
             (kafka.flushes_topic, self._announced.add_flush),
             (kafka.dead_letters_topic, self._announced.add_dead_letter),
         ):
@@ -149,6 +154,7 @@ class Audit:
             for count, message in enumerate(self._topics.read(ranges), 1):
                 take(message)
                 self._show(f"{topic}: {count:,}")
+        self._announced.join_flushes()
         return are_whole
 
     def _leave_out_later(self, committed: Committed, committed_later: Committed) -> None:
@@ -177,55 +183,44 @@ class Audit:
         if beyond:
             self._findings.doubt(f"{beyond:,} records of the source are not committed yet")
 
-    def _check_objects(self) -> tuple[ObjectAudit, dict[str, int]]:
-        references, findings = self._announced.references, self._findings
-        schemas = self._read_schemas()
-        audit = ObjectAudit(
-            self._table,
-            schemas,
-            findings,
-            limits=self._settings.record_schema,
-            message_bytes_max=self._settings.kafka.message_bytes_max,
-            parse=self._judge.parse,
-            backfills=frozenset(self._announced.backfills),
-        )
+    def _check_objects(self, *, are_whole: bool) -> tuple[ObjectAudit, dict[str, int]]:
+        announced, findings = self._announced, self._findings
+        schemas = self._check_schemas()
+        audit = ObjectAudit(self._table, announced, findings, settings=self._settings, parse=self._judge.parse)
         groups: dict[Address, list[Reference]] = {}
-        for reference in references:
+        for reference in announced.references:
             groups.setdefault(address_of(reference), []).append(reference)
         versions = len(groups) - len({(one.bucket, one.key) for one in groups})
         if versions:
             findings.add(Kind.OBJECT, f"{versions} objects are referenced in several versions", count=versions)
         positions: dict[int, list[Position]] = {}
         size = 0
-        for count, (address, stored) in enumerate(self._fetch.all(list(groups)), 1):
+        sizes = {address: some[0].location.size for address, some in groups.items()}
+        for count, (address, stored) in enumerate(self._fetch.all(sizes), 1):
             self._show(f"objects: {count:,} of {len(groups):,}")
-            if stored is None:
-                findings.add(Kind.OBJECT, f"{address.key}: there is no such object")
-                continue
-            size += len(stored.data)
+            size += len(stored.data) if stored else 0
             positions.update((id(one), spans) for one, spans in audit.check(groups[address], stored))
-        check_order([(one, positions[id(one)]) for one in references if id(one) in positions], findings)
-        return audit, {"objects": len(groups), "object_bytes": size, "schemas": len(schemas)}
+        check_order([(one, positions[id(one)]) for one in announced.references if id(one) in positions], findings)
+        audit.finish(
+            cut_off=announced.cut_off(are_whole=are_whole),
+            incomplete=announced.incomplete(),
+            made_good=made_good_batches(announced, self._table),
+        )
+        return audit, {"objects": len(groups), "object_bytes": size, "schemas": schemas}
 
-    def _read_schemas(self) -> dict[str, PublishedSchema]:
-        """Read every published schema from its object, by fingerprint."""
-        wanted = {
-            Address(one.location.bucket, one.schema.object, None): one.schema.fingerprint
-            for one in self._announced.references
-        }
-        schemas: dict[str, PublishedSchema] = {}
-        for address, stored in self._fetch.all(list(wanted)):
-            fingerprint = wanted[address]
-            texts = self._announced.inline_texts.get(fingerprint, set())
-            if stored is None:
-                self._findings.add(Kind.SCHEMA, f"{address.key}: there is no such object")
-                text = min(texts, default=None)
-            else:
-                text = check_schema_object(fingerprint, stored.data, texts, self._findings)
-            schema = None if text is None else understand_schema(fingerprint, text, self._judge.parse, self._findings)
-            if schema is not None:
-                schemas[fingerprint] = schema
-        return schemas
+    def _check_schemas(self) -> int:
+        """Check the object of every schema; give how many there are."""
+        wanted: dict[Address, set[SchemaLocation]] = {}
+        for one in self._announced.references:
+            wanted.setdefault(Address(one.location.bucket, one.schema.object, None), set()).add(one.schema)
+        for address, stored in self._fetch.all(dict.fromkeys(wanted, SCHEMA_BYTES)):
+            for schema in wanted[address]:
+                if stored is None:
+                    self._findings.add(Kind.SCHEMA, f"{address.key}: there is no such object")
+                else:
+                    texts = self._announced.inline_texts.get(schema, set())
+                    check_schema_object(schema.fingerprint, stored.data, texts, self._findings)
+        return len(wanted)
 
     def _check_dead_letters(self) -> DeadLetterAudit:
         def read_stored(key: str) -> bytes | None:

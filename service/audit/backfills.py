@@ -12,16 +12,17 @@ import msgspec
 
 from service.audit.announced import BatchSums
 from service.audit.findings import Findings, Kind
+from service.core.flush_record import decode_backfill_record
 from service.core.model import TopicPartition
-from service.core.reference import decode_backfill_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from service.audit.announced import Announced, Committed
     from service.audit.source_table import SourceTable
+    from service.core.flush_record import BackfilledTopicPartition, BackfillRecord, FlushRecord
     from service.core.model import SourceRecord
-    from service.core.reference import BackfilledTopicPartition, BackfillRecord, FlushRecord, Reference
+    from service.core.reference import Reference
 
 
 class MadeGood(NamedTuple):
@@ -101,7 +102,7 @@ def _check_totals(record: BackfillRecord, batch: BatchSums, findings: Findings, 
         "entries_in_files": (totals.entries_in_files, batch.in_files.total()),
         "dead_letters": (totals.dead_letters, batch.dead_letters.total()),
         "dead_letter_records": (totals.dead_letter_records, batch.dead_letter_records),
-        "published": (record.published, batch.references + batch.dead_letter_records),
+        "published": (record.published, batch.reference_messages + batch.dead_letter_records),
     }
     for name, (said, counted) in facts.items():
         if said != counted:

@@ -11,15 +11,17 @@ from typing import Protocol
 
 if sys.version_info >= (3, 14):
     from compression.zstd import ZstdDecompressor, ZstdError
+    from compression.zstd import decompress as decompress_zstandard
 else:
     from backports.zstd import ZstdDecompressor, ZstdError
+    from backports.zstd import decompress as decompress_zstandard
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW_BITS = 31
 
 
-__all__ = ["BrokenStreamError", "TooLargeError", "ZstdError", "decompress"]
+__all__ = ["BrokenStreamError", "TooLargeError", "ZstdError", "decompress", "decompress_zstandard"]
 
 
 class TooLargeError(Exception):

@@ -132,17 +132,35 @@ def without_subtrees(expected: Type, published: Type) -> Type:
     )
 
 
-def is_covered_by(own: Type, file: Type) -> bool:
-    """Tell whether a file's schema is an own one with added nullable fields alone (DESIGN 6)."""
-    if isinstance(own, Record) and isinstance(file, Record):
-        given = dict(file.fields)
-        is_same_kind = bool(own.fields) or not file.fields
-        return is_same_kind and all(name in given and is_covered_by(kind, given[name]) for name, kind in own.fields)
-    if isinstance(own, Array) and isinstance(file, Array):
-        return is_covered_by(own.items, file.items)
-    if isinstance(own, Map) and isinstance(file, Map):
-        return is_covered_by(own.values, file.values)
-    return own == file
+def is_covered_by(own: Type, merged: Type) -> bool:
+    """Tell whether a pack may hold entries of an own type under a merged one, so that each value reads back equal.
+
+    Nullable fields may be added; what is null, `{}` or `[]` throughout may get a type, long53 may be long64.
+    """
+    if own in (merged, "null"):
+        return True
+    if isinstance(own, Record):
+        if not own.fields:
+            return isinstance(merged, Record | Map)
+        given = dict(merged.fields) if isinstance(merged, Record) else {}
+        return all(name in given and is_covered_by(kind, given[name]) for name, kind in own.fields)
+    if isinstance(own, Array) and isinstance(merged, Array):
+        return is_covered_by(own.items, merged.items)
+    if isinstance(own, Map) and isinstance(merged, Map):
+        return is_covered_by(own.values, merged.values)
+    return own == "long53" and merged == "long64"
+
+
+def paths_of(kind: Type, at: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Yield the path of every field, nested ones too."""
+    if isinstance(kind, Record):
+        for name, item in kind.fields:
+            yield (*at, name)
+            yield from paths_of(item, (*at, name))
+    elif isinstance(kind, Array):
+        yield from paths_of(kind.items, (*at, "[]"))
+    elif isinstance(kind, Map):
+        yield from paths_of(kind.values, (*at, "{}"))
 
 
 def label(kind: Type) -> str:

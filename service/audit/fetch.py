@@ -10,11 +10,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping
 
     from service.core.reference import Reference
 
 _AHEAD_PER_THREAD = 2
+_AHEAD_BYTES_MAX = 128 * 1024 * 1024
 
 
 class ObjectMissingError(Exception):
@@ -63,16 +64,20 @@ class Fetcher:
         except ObjectMissingError:
             return None
 
-    def all(self, addresses: Sequence[Address]) -> Iterator[tuple[Address, StoredObject | None]]:
-        """Read many objects, a few ahead of who takes them."""
+    def all(self, sizes: Mapping[Address, int]) -> Iterator[tuple[Address, StoredObject | None]]:
+        """Read many objects, of about so many bytes each, a few ahead of who takes them."""
         with ThreadPoolExecutor(self._threads, thread_name_prefix="audit") as pool:
             ahead: deque[tuple[Address, Future[StoredObject | None]]] = deque()
+            ahead_bytes = 0
             try:
-                for address in addresses:
+                for address, size in sizes.items():
                     ahead.append((address, pool.submit(self.one, address)))
-                    if len(ahead) >= self._threads * _AHEAD_PER_THREAD:
+                    ahead_bytes += size
+                    while len(ahead) >= self._threads * _AHEAD_PER_THREAD or ahead_bytes > _AHEAD_BYTES_MAX:
                         oldest, future = ahead.popleft()
+                        ahead_bytes -= sizes[oldest]
                         yield oldest, future.result()
+                        del future  # it holds the object
                 while ahead:
                     oldest, future = ahead.popleft()
                     yield oldest, future.result()

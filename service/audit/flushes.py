@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from service.audit.announced import Announced, BatchSums, Committed
 from service.audit.backfills import MadeGood, made_good
 from service.audit.findings import Findings, Kind
+from service.core.flush_record import FlushedTopicPartition, FlushRecord
 from service.core.model import TopicPartition
-from service.core.reference import FlushedTopicPartition, FlushRecord, Reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from service.audit.source_table import SourceTable
+    from service.core.reference import Reference
 
 Ranges = dict[TopicPartition, list[FlushedTopicPartition]]
 
@@ -75,8 +76,8 @@ def check_contiguity(
             findings.add(Kind.FLUSH, f"{tp}: flush records reach {reached}, the group's committed offset is {end}")
 
 
-def check_flushes(announced: Announced, table: SourceTable, findings: Findings) -> None:
-    """Check every flush record against the source and the sums of its references and dead letters.
+def check_flushes(announced: Announced, table: SourceTable, findings: Findings, *, group_id: str) -> None:
+    """Check every flush record of the group against the source and the sums of its references and dead letters.
 
     Where these fall short, data of backfills within its ranges has to make good exactly what is lacking.
     """
@@ -88,6 +89,8 @@ def check_flushes(announced: Announced, table: SourceTable, findings: Findings) 
     for batch_id in sums.keys() - seen.keys() - announced.backfills.keys():
         findings.add(Kind.FLUSH, f"batch {batch_id}: references or dead letters without a flush record")
     for flush in announced.flushes:
+        if flush.group_id != group_id:
+            findings.add(Kind.FLUSH, f"batch {flush.batch_id}: flushed by group {flush.group_id}, not {group_id}")
         batch = sums.get(flush.batch_id, BatchSums())
         extra = made_good(flush, table)
         _check_totals(flush, batch, extra, findings)
@@ -105,30 +108,58 @@ def check_flushes(announced: Announced, table: SourceTable, findings: Findings) 
                 findings.add(Kind.FLUSH, text)
 
 
+def made_good_batches(announced: Announced, table: SourceTable) -> set[str]:
+    """Find batches that have fewer references than their flush record says, and entries in data of backfills."""
+    sums = announced.sums()
+    return {
+        flush.batch_id
+        for flush in announced.flushes
+        if sums.get(flush.batch_id, BatchSums()).references < flush.totals.references
+        and made_good(flush, table).in_files.total()
+    }
+
+
+def check_topic_ids(flushes: Iterable[FlushRecord], findings: Findings) -> None:
+    """State which source topics were made anew: offsets of another topic of the same name cannot be told apart."""
+    ids: dict[str, set[str]] = {}
+    for flush in flushes:
+        for topic, topic_id in flush.topic_ids.items():
+            ids.setdefault(topic, set()).add(topic_id)
+    for topic, found in sorted(ids.items()):
+        if len(found) > 1:
+            findings.note(f"flush records are of {len(found)} topics named {topic}: it was made anew")
+
+
 def check_references(announced: Announced, findings: Findings) -> None:
     """Check what references share with the flush record of their batch."""
-    flushes = {flush.batch_id: flush for flush in announced.flushes}
+    flushes = {flush.batch_id: (flush, _covered(flush)) for flush in announced.flushes}
     seen: Counter[str] = Counter(reference.reference_id for reference in announced.references)
     for reference_id, count in seen.items():
         if count > 1:
             findings.add(Kind.REFERENCE, f"reference id {reference_id}: used {count} times")
     for reference in announced.references:
-        flush = flushes.get(reference.batch_id)
-        if flush is not None:
-            _check_reference(reference, flush, findings)
+        if reference.batch_id in flushes:
+            _check_reference(reference, *flushes[reference.batch_id], findings)
 
 
-def _check_reference(reference: Reference, flush: FlushRecord, findings: Findings) -> None:
+def _covered(flush: FlushRecord) -> dict[TopicPartition, tuple[int, int]]:
+    return {tp_of(one): (one.first_offset, one.next_offset) for one in flush.topic_partitions}
+
+
+def _check_reference(
+    reference: Reference,
+    flush: FlushRecord,
+    covered: dict[TopicPartition, tuple[int, int]],
+    findings: Findings,
+) -> None:
     where = f"reference {reference.reference_id}"
     if (reference.worker, reference.generation) != (flush.worker, flush.generation):
         findings.add(Kind.REFERENCE, f"{where}: worker or generation is not that of its flush record")
-    lines = {(one.topic, one.partition): (one.first_offset, one.next_offset) for one in flush.topic_partitions}
     for source in reference.sources:
+        tp = TopicPartition(source.topic, source.partition)
         given = (source.first_offset, source.next_offset)
-        covered = lines.get((source.topic, source.partition))
-        if covered != given:
-            name = f"{source.topic}-{source.partition}"
-            findings.add(Kind.REFERENCE, f"{where} {name}: range {given} is not the flush record's {covered}")
+        if covered.get(tp, given) != given:  # where there is none, check_flushes says so
+            findings.add(Kind.REFERENCE, f"{where} {tp}: range {given} is not the flush record's {covered[tp]}")
         if not source.first_offset <= source.min_offset <= source.max_offset < source.next_offset:
             span = (source.min_offset, source.max_offset)
             findings.add(Kind.REFERENCE, f"{where}: offsets {span} are not within the range {given}")

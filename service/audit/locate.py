@@ -96,7 +96,10 @@ def text_of(value: object) -> str | None:
 
 
 def root_of(around: Surroundings, header: str) -> RootLink | None:
-    """Give the first link of a record's source topic chain (DESIGN 3.8): [topic, partition, offset, ...]."""
+    """Give the first link of a record's source topic chain (DESIGN 3.8): [topic, partition, offset, index, ...].
+
+    What cannot be an output index is none.
+    """
     text = around.header(header)
     if text is None:
         return None
@@ -106,16 +109,19 @@ def root_of(around: Surroundings, header: str) -> RootLink | None:
         return None
     first = links[0] if isinstance(links, list) and links else None
     match first:
-        case [str(topic), int(partition), int(offset), *_] if _is_in_kafka(topic, partition, offset):
-            return RootLink(topic, partition, offset)
+        case [str(topic), partition, offset, *more] if _is_link(topic, partition, offset):
+            index = more[0] if more and _is_natural(more[0], bits=31) else None
+            return RootLink(topic, partition, offset, index)
     return None
 
 
-def _is_in_kafka(topic: str, partition: int, offset: int) -> bool:
+def _is_link(topic: str, partition: object, offset: object) -> bool:
     """Whether a link is within Kafka's bounds, and can stand in a row."""
-    if isinstance(partition, bool) or isinstance(offset, bool):
-        return False
-    return len(topic) <= _TOPIC_CHARS_MAX and 0 <= partition < 1 << 31 and 0 <= offset < 1 << 63
+    return len(topic) <= _TOPIC_CHARS_MAX and _is_natural(partition, bits=31) and _is_natural(offset, bits=63)
+
+
+def _is_natural(number: object, *, bits: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number < 1 << bits
 
 
 class UserRule:

@@ -1,45 +1,37 @@
 """Objects against the source: bytes, rows and schemas of what the references name (DESIGN 3.2-3.5).
 
-Owns the checks of one reference; fetching is the caller's. Rows are read by fastavro, one block at a time.
+Owns the checks of one object and of the references into it; fetching is the caller's. Rows are read block by block.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
-import json
+import re
 import struct
 import zlib
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+from urllib.parse import quote
 
 import fastavro
-import msgspec
 
+from service.audit.container import Container
 from service.audit.decompress import ZstdError
-from service.audit.expected_schema import (
-    Type,
-    characters_of,
-    fields_of,
-    is_covered_by,
-    join,
-    limit_keys,
-    schema_differences,
-    without_subtrees,
-)
 from service.audit.findings import Findings, Kind
-from service.audit.published_schema import PublishedSchema
 from service.audit.rows import AlteredRow, RowAudit, RowTally
-from service.core.model import PartitionKey, TopicPartition
-from service.core.reference import FieldCounts, encode_reference
+from service.audit.schemas import SchemaAudit
+from service.audit.statements import check_nulls, check_statements, nulls_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection
 
+    from service.audit.announced import Announced
     from service.audit.fetch import StoredObject
     from service.audit.json_text import Parse
+    from service.audit.object_schema import ExactSchema, HeaderSchema
     from service.audit.source_table import SourceTable
-    from service.config import SchemaSettings
+    from service.config import Settings
+    from service.core.model import TopicPartition
     from service.core.reference import Reference
 
 # What a damaged file makes fastavro and the codecs raise.
@@ -47,6 +39,11 @@ UNREADABLE = (
     ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, MemoryError, AssertionError,
     struct.error, zlib.error, ZstdError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType,
 )  # fmt: skip
+ENCODED_USER_BYTES_MAX = 100  # a longer one is cut, and its key says only whose it may be
+_KEY = re.compile(r"/(?:pack|user=(?P<user>[^/]+))/(?:date=(?P<date>[^/]+)/hour=(?P<hour>[^/]+)/)?[^/]+$")
+_NULL_BYTES = len("null")
+
+Span = tuple[int, int]
 
 
 class Position(NamedTuple):
@@ -58,206 +55,177 @@ class Position(NamedTuple):
 
 
 class ObjectAudit:
-    """Checks references and their objects.
-
-    `schemas` are the published ones by fingerprint, `backfills` the batch ids of backfills.
-    """
+    """Checks objects and the references into them, `announced` by the worker or by backfills."""
 
     def __init__(
-        self, table: SourceTable, schemas: dict[str, PublishedSchema], findings: Findings,
-        *, limits: SchemaSettings, message_bytes_max: int, parse: Parse, backfills: frozenset[str] = frozenset(),
-    ) -> None:  # fmt: skip
+        self, table: SourceTable, announced: Announced, findings: Findings, *, settings: Settings, parse: Parse
+    ) -> None:
         self.rows = 0
-        self._backfills = backfills
-        self._rows = RowAudit(table, findings)
-        self._table = table
-        self._schemas = schemas
+        self._announced = announced
         self._findings = findings
-        self._limits = limits
-        self._message_bytes_max = message_bytes_max
-        self._parse = parse
-        self._headers: dict[str, PublishedSchema] = {}
-        self._expected: dict[frozenset[int], Type] = {}
-        self._over: dict[int, bool] = {}
+        self._rows = RowAudit(table, findings)
+        self._schemas = SchemaAudit(table, findings, limits=settings.record_schema, parse=parse)
+        self._message_bytes_max = settings.kafka.message_bytes_max
+        self._unnamed: list[tuple[str, str]] = []
 
     @property
     def altered(self) -> list[AlteredRow]:
         """The first rows whose values are not those of the source."""
         return self._rows.altered
 
-    def check(self, references: list[Reference], stored: StoredObject) -> list[tuple[Reference, list[Position]]]:
+    def check(self, references: list[Reference], stored: StoredObject | None) -> list[tuple[Reference, list[Position]]]:
         """Check one object and all references to it; give the order of entries by reference."""
-        header_bytes = 0
+        key = references[0].location.object
+        if stored is None:
+            self._findings.add(Kind.OBJECT, f"{key}: there is no such object")
+            self._schemas.leave_out(references)
+            return []
+        self._check_bytes(references, stored)
+        try:
+            container = Container(stored.data)
+            header = self._schemas.header(container.schema)
+        except UNREADABLE as error:
+            self._unreadable(references, error, key)
+            return []
+        spans: list[Span] = []
         positions = []
         for reference in references:
-            where = f"{reference.location.object} (reference {reference.reference_id})"
-            self._check_bytes(reference, stored, where)
-            data = b"".join(stored.data[start : start + length] for start, length in reference.location.ranges)
-            tally = RowTally(of_backfill=reference.batch_id in self._backfills)
+            where = f"{key} (reference {reference.reference_id})"
+            self._check_key(reference, where)
             try:
-                header_bytes = self._check_rows(reference, data, tally, where)
+                own = spans_of(reference, container)
+                tally = self._check_reference(reference, container, own, header, where)
             except UNREADABLE as error:
-                text = f"{where}: not a valid Avro file: {type(error).__name__} {error}"
-                self._findings.add(Kind.OBJECT, text[:300])
+                self._unreadable([reference], error, where)
                 continue
-            self._check_tally(reference, tally, where)
-            self._check_schema(reference, tally, where)
+            spans += own
             positions.append((reference, [Position(tp, tally.first[tp], tally.last[tp]) for tp in sorted(tally.first)]))
-        self._check_shared(references, header_bytes)
+        self._check_spans(references, sorted(spans), container, is_whole=len(positions) == len(references))
         return positions
 
-    def _check_bytes(self, reference: Reference, stored: StoredObject, where: str) -> None:
-        location = reference.location
-        if len(stored.data) != location.size:
-            self._findings.add(Kind.OBJECT, f"{where}: {len(stored.data)} bytes, reference says {location.size}")
-        value = _checksum(location.checksum.algorithm, stored.data)
-        if value != location.checksum.value:
-            name = location.checksum.algorithm
-            self._findings.add(Kind.OBJECT, f"{where}: {name} is {value}, reference says {location.checksum.value}")
-        if location.etag is not None and stored.etag is not None and location.etag != stored.etag:
-            self._findings.add(Kind.OBJECT, f"{where}: etag is {stored.etag}, reference says {location.etag}")
-        if any(start < 0 or length < 1 or start + length > len(stored.data) for start, length in location.ranges):
-            self._findings.add(Kind.OBJECT, f"{where}: a byte range is outside the object")
-        partition = reference.partition
-        if "/date=" in location.object and f"/date={partition.date}/hour={partition.hour:02}/" not in location.object:
-            self._findings.add(Kind.MISPLACED, f"{where}: the key does not name {partition.date} {partition.hour:02}")
+    def finish(self, *, cut_off: Collection[str], incomplete: Collection[str], made_good: Collection[str]) -> None:
+        """Judge what can be told of an object only when all of them are read.
 
-    def _check_shared(self, references: list[Reference], header_bytes: int) -> None:
-        """Outline: bytes behind the header belong to one reference each; sort ranges, compare neighbours."""
-        spans = sorted(
-            (max(start, header_bytes), start + length)
-            for reference in references
-            for start, length in reference.location.ranges
-            if start + length > header_bytes
-        )
-        if any(begin < end for (_, end), (begin, _) in pairwise(spans)):
-            self._findings.add(Kind.OBJECT, f"{references[0].location.object}: the same bytes are referenced twice")
+        `cut_off` are batches whose references are announced in part; `incomplete` lack some for whatever reason;
+        those in `made_good` lack what backfills hold now.
+        """
+        for batch_id, text in self._unnamed:
+            if batch_id in made_good:
+                self._findings.note(f"{text}; backfills have made good what its batch lacks")
+            elif batch_id not in cut_off:
+                self._findings.add(Kind.OBJECT, text)
+        self._schemas.check_fields({*cut_off, *incomplete})
 
-    def _check_rows(self, reference: Reference, data: bytes, tally: RowTally, where: str) -> int:
-        blocks = fastavro.block_reader(io.BytesIO(data))
-        text = blocks.metadata["avro.schema"]
-        header = self._headers.get(text)
-        if header is None:
-            header = self._headers[text] = PublishedSchema(text, self._parse)
-        own = self._schemas.get(reference.schema.fingerprint)
-        if own is not None and header is not own:
-            self._check_header(reference, own, header, len(data), where)
-        header_bytes = 0
-        key = PartitionKey(reference.partition.user, reference.partition.date, reference.partition.hour)
-        for block in blocks:
-            header_bytes = header_bytes or block.offset
-            for row in _rows(block, header.avro):
-                self._rows.check(row, header, key, tally, where)
+    def _unreadable(self, references: list[Reference], error: Exception, where: str) -> None:
+        self._findings.add(Kind.OBJECT, f"{where}: not a valid Avro file: {type(error).__name__} {error}"[:300])
+        self._schemas.leave_out(references)
+
+    def _check_bytes(self, references: list[Reference], stored: StoredObject) -> None:
+        """Check size, checksum and etag, once where all references say the same."""
+        said = {(one.location.size, one.location.checksum, one.location.etag): one for one in reversed(references)}
+        for (size, checksum, etag), reference in said.items():
+            where = f"{reference.location.object} (reference {reference.reference_id})"
+            if len(stored.data) != size:
+                self._findings.add(Kind.OBJECT, f"{where}: {len(stored.data)} bytes, reference says {size}")
+            value = _checksum(checksum.algorithm, stored.data)
+            if value != checksum.value:
+                text = f"{where}: {checksum.algorithm} is {value}, reference says {checksum.value}"
+                self._findings.add(Kind.OBJECT, text)
+            if etag is not None and stored.etag is not None and etag != stored.etag:
+                self._findings.add(Kind.OBJECT, f"{where}: etag is {stored.etag}, reference says {etag}")
+
+    def _check_key(self, reference: Reference, where: str) -> None:
+        """Check what an object's key says of user, date and hour."""
+        named = _KEY.search(reference.location.object)
+        if named is None:
+            return
+        user, date, hour = reference.partition_key
+        is_other = named["date"] is not None and (named["date"], named["hour"]) != (date, f"{hour:02}")
+        encoded = encoded_user(user)
+        if named["user"] is not None and len(encoded) <= ENCODED_USER_BYTES_MAX:
+            is_other = is_other or named["user"] != encoded
+        if is_other:
+            self._findings.add(Kind.MISPLACED, f"{where}: the key does not name {user!r} {date} {hour:02}")
+
+    def _check_reference(
+        self, reference: Reference, container: Container, spans: list[Span], header: HeaderSchema, where: str
+    ) -> RowTally:
+        exact = self._exact_schema(reference, header, where)
+        tally = RowTally(of_backfill=reference.batch_id in self._announced.backfills)
+        for begin, end in spans:
+            for row in container.rows(begin, end, header.published.avro):
+                self._rows.check(row, header.published, reference.partition_key, tally, where)
         self.rows += tally.entries
-        return header_bytes
+        if tally.entries and tally.misplaced == tally.entries:
+            return tally  # blocks of another PartitionKey: nothing else that the reference says can be true of them
+        check_statements(reference, tally, self._findings, where)
+        if exact is not None:
+            check_nulls(reference, header, exact, tally, self._findings, where)
+            self._check_left_out(reference, header, tally, where)
+            self._schemas.check_entries(exact, tally, where)
+        return tally
 
-    def _check_header(
-        self, reference: Reference, own: PublishedSchema, header: PublishedSchema, size: int, where: str
+    def _exact_schema(self, reference: Reference, header: HeaderSchema, where: str) -> ExactSchema | None:
+        exact = self._schemas.exact(reference, header, where)
+        if exact is None:
+            self._schemas.leave_out([reference])
+        elif is_pack(reference):
+            self._schemas.see_fields(reference, header, exact)
+        else:
+            self._schemas.check_own(reference, header, exact, where)
+        return exact
+
+    def _check_left_out(self, reference: Reference, header: HeaderSchema, tally: RowTally, where: str) -> None:
+        """Check that nulls are left out only where a message of this line alone had no room for them.
+
+        Outline: a writer may estimate; so the message may have been half as large as messages may be.
+        """
+        alone_bytes = self._announced.bytes_without_nulls.get(reference.reference_id)
+        if alone_bytes is not None:
+            whole_bytes = alone_bytes - _NULL_BYTES + nulls_bytes(reference, header, tally)
+            if whole_bytes <= self._message_bytes_max // 2:
+                self._findings.add(Kind.REFERENCE, f"{where}: nulls are left out of a message of {whole_bytes} bytes")
+
+    def _check_spans(
+        self, references: list[Reference], spans: list[Span], container: Container, *, is_whole: bool
     ) -> None:
-        is_whole = size == reference.location.size
-        if is_whole and own.type != header.type:
-            self._findings.add(Kind.SCHEMA, f"{where}: the file's schema is not the reference's")
-        elif not is_covered_by(own.type, header.type):
-            self._findings.add(Kind.SCHEMA, f"{where}: the pack's schema changes a type of the reference's")
-
-    def _check_tally(self, reference: Reference, tally: RowTally, where: str) -> None:
-        sources = {TopicPartition(one.topic, one.partition): one for one in reference.sources}
-        said = {tp: (one.min_offset, one.max_offset, one.entries) for tp, one in sources.items()}
-        counted = {tp: (tally.first[tp][0], tally.last[tp][0], n) for tp, n in tally.sources.items()}
-        roots = {(one.topic, one.partition): (one.min_offset, one.max_offset, one.entries) for one in reference.roots}
-        facts: dict[str, tuple[object, object]] = {
-            "entries": (reference.entries, tally.entries),
-            "event times": ((reference.event_time_min_us, reference.event_time_max_us), tally.times),
-            "sources": (said, counted),
-            "roots": (
-                roots,
-                {root: (min(offsets), max(offsets), len(offsets)) for root, offsets in tally.roots.items()},
-            ),
-            "number of sources": (len(reference.sources), len(counted)),
-        }
-        schema = self._schemas.get(reference.schema.fingerprint)
-        if schema is not None:
-            nulls = {name: (one.nulls, one.non_nulls) for name, one in reference.field_counts.items()}
-            rows = {name: (tally.entries - tally.non_nulls[name], tally.non_nulls[name]) for name in schema.names}
-            wrong = sorted(name for name in nulls.keys() | rows.keys() if nulls.get(name) != rows.get(name))
-            if nulls or not self._may_lack_counts(reference, rows):
-                facts["field_counts"] = ({n: nulls.get(n) for n in wrong}, {n: rows.get(n) for n in wrong})
-        for name, (stated, found) in facts.items():
-            if stated != found:
-                self._findings.add(Kind.REFERENCE, f"{where}: {name}: says {stated}, rows say {found}"[:400])
-
-    def _may_lack_counts(self, reference: Reference, counts: dict[str, tuple[int, int]]) -> bool:
-        """Tell whether a reference with its counts would be too large for a message."""
-        given = {name: FieldCounts(*count) for name, count in counts.items()}
-        schema = msgspec.structs.replace(reference.schema, text=None)
-        whole = msgspec.structs.replace(reference, schema=schema, field_counts=given)
-        return len(encode_reference(whole)) > self._message_bytes_max
-
-    def _check_schema(self, reference: Reference, tally: RowTally, where: str) -> None:
-        published = self._schemas.get(reference.schema.fingerprint)
-        if published is None or not tally.types or not tally.all_in_source:
-            return  # reported where the schema was fetched, or entries are unexpected or gone
-        expected = self._expected_type(frozenset(tally.types))
-        if self._is_over(expected) or any(map(self._is_entry_over, tally.types)):
-            expected = without_subtrees(expected, published.type)
-        for difference in schema_differences(expected, published.type):
-            self._findings.add(Kind.SCHEMA, f"{where}: {difference}")
-
-    def _is_over(self, kind: Type) -> bool:
-        """Tell whether a type is over the limits of a schema, so that JSON may stand for its subtrees."""
-        return fields_of(kind) > self._limits.fields_max or 2 * characters_of(kind) > self._limits.bytes_max
-
-    def _is_entry_over(self, number: int) -> bool:
-        is_over = self._over.get(number)
-        if is_over is None:
-            is_over = self._over[number] = self._is_over(self._table.types.values[number])
-        return is_over
-
-    def _expected_type(self, numbers: frozenset[int]) -> Type:
-        expected = self._expected.get(numbers)
-        if expected is None:
-            joined = join([self._table.types.values[number] for number in numbers])
-            expected = limit_keys(joined, self._limits.object_keys_max)
-            if len(self._expected) < 100_000:  # noqa: PLR2004 - a bound on memory, not a rule
-                self._expected[numbers] = expected
-        return expected
+        """Outline: bytes behind the header belong to one reference each; sort spans, compare neighbours."""
+        key = references[0].location.object
+        if any(begin < end for (_, end), (begin, _) in pairwise(spans)):
+            self._findings.add(Kind.OBJECT, f"{key}: the same bytes are referenced twice")
+        reached = container.header_bytes
+        for begin, end in [*spans, (container.size, container.size)]:
+            if begin > reached and is_whole:
+                text = f"{key}: no reference names its bytes [{reached}, {begin})"
+                self._unnamed.append((references[0].batch_id, text))
+                self._schemas.leave_out(references)
+            reached = max(reached, end)
 
 
-def check_schema_object(fingerprint: str, data: bytes, texts: set[str], findings: Findings) -> str | None:
-    """Check that a schema object is what its fingerprint and the inline texts say; give its text."""
-    where = f"schema {fingerprint}"
-    found = hashlib.sha256(data).hexdigest()
-    if found != fingerprint:
-        findings.add(Kind.SCHEMA, f"{where}: the object's SHA-256 is {found}")
-    try:
-        text = data.decode()
-        json.loads(text)
-    except ValueError:
-        findings.add(Kind.SCHEMA, f"{where}: the object is not JSON")
-        return None
-    if texts - {text}:
-        findings.add(Kind.SCHEMA, f"{where}: a text in a reference is not that of the object")
-    return text
+def is_pack(reference: Reference) -> bool:
+    """Tell whether an object is one that many PartitionKeys share."""
+    named = _KEY.search(reference.location.object)
+    return named is not None and named["user"] is None
 
 
-def understand_schema(fingerprint: str, text: str, parse: Parse, findings: Findings) -> PublishedSchema | None:
-    """Read a published schema; report what is wrong with its form."""
-    try:
-        schema = PublishedSchema(text, parse)
-    except UNREADABLE as error:
-        findings.add(Kind.SCHEMA, f"schema {fingerprint}: {type(error).__name__} {error}")
-        return None
-    for problem in schema.problems:
-        findings.add(Kind.SCHEMA, f"schema {fingerprint}: {problem}")
-    return schema
+def spans_of(reference: Reference, container: Container) -> list[Span]:
+    """Give the [begin, end) of a reference's blocks.
+
+    Raises:
+        ValueError: its byte ranges do not begin with the header, or are not within the object.
+    """
+    (first, length), *further = reference.location.ranges
+    if first != 0 or length < container.header_bytes:
+        raise ValueError("its first byte range is not the header")
+    spans = [(container.header_bytes, length), *((start, start + more) for start, more in further)]
+    if any(begin < container.header_bytes or end < begin or end > container.size for begin, end in spans):
+        raise ValueError("a byte range is outside the object's blocks")
+    return [span for span in spans if span[0] < span[1]]
 
 
-def _rows(block: Any, schema: Any) -> Iterator[Any]:
-    stream = block.bytes_
-    for _ in range(block.num_records):
-        yield fastavro.schemaless_reader(stream, schema, None)
-    if stream.read(1):
-        raise ValueError("a block holds more bytes than its rows")
+def encoded_user(user: str) -> str:
+    """Give a user as its object's key has it: `A-Za-z0-9_-` as they are, other bytes of its UTF-8 as %XX."""
+    return quote(user, safe="").replace(".", "%2E").replace("~", "%7E")
 
 
 def _checksum(algorithm: str, data: bytes) -> str:

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 
 from service.audit.equal import canonical
 from service.audit.expected_schema import Array, Map, Record, Type
+from service.audit.names import avro_names
 
 if TYPE_CHECKING:
     from service.audit.json_text import Parse
 
 META = "_meta"
+TYPE_PROPERTY = "lp.type"
+NAME_PROPERTY = "lp.name"
 _META_FIELDS = [
     ("user", "string"),
     ("event_time", {"type": "long", "logicalType": "timestamp-micros"}),
@@ -27,7 +31,7 @@ _META_FIELDS = [
     ("offset", "long"),
     ("index", "int"),
     ("timestamp", {"type": "long", "logicalType": "timestamp-millis"}),
-    ("root", ["null", [("topic", "string"), ("partition", "int"), ("offset", "long")]]),
+    ("root", ["null", [("topic", "string"), ("partition", "int"), ("offset", "long"), ("index", ["null", "int"])]]),
 ]
 _PLAIN = {"boolean": "boolean", "long": "long64", "double": "double", "string": "string"}
 _MARKED = {("long", "long53"): "long53", ("string", "json"): "json", ("string", "null"): "null"}
@@ -46,16 +50,19 @@ class PublishedSchema:
     def __init__(self, text: str, parse: Parse) -> None:
         self.problems: list[str] = []
         self._parse = parse
-        schema = json.loads(text)
-        # Without logical types: rows hold numbers, also those that are no date.
-        self.avro = fastavro.parse_schema(_without_logical_types(schema))
-        fields = schema["fields"]
+        self._text = text
+        fields = json.loads(text)["fields"]
         if not fields or fields[0]["name"] != META or _plain(fields[0]["type"]) != _META_FIELDS:
             self.problems.append("the first field is not _meta as specified")
-        self.type, self.restore = self._record(fields[1:], "")
+        self.type, self.restore = self._record(fields[1:], "", reserved=(META,))
         self.names = frozenset(_original_name(field) for field in fields[1:])
 
-    def _record(self, fields: list[Avro], path: str) -> tuple[Record, Restore]:
+    @cached_property
+    def avro(self) -> Avro:
+        """The schema by which fastavro reads rows; without logical types, since not every number is a date."""
+        return fastavro.parse_schema(_without_logical_types(json.loads(self._text)))
+
+    def _record(self, fields: list[Avro], path: str, *, reserved: tuple[str, ...] = ()) -> tuple[Record, Restore]:
         types: dict[str, Type] = {}
         readers: list[tuple[str, str, Restore]] = []
         for field in fields:
@@ -65,11 +72,12 @@ class PublishedSchema:
                 self.problems.append(f"{at}: default is not null")
             if name in types:
                 self.problems.append(f"{at}: two fields of this original name")
-            types[name], restore = self._nullable(field["type"], field.get("mark"), at)
+            types[name], restore = self._nullable(field["type"], field.get(TYPE_PROPERTY), at)
             readers.append((field["name"], name, restore))
-        folded = {avro_name.lower() for avro_name, _, _ in readers} | (set() if path else {META})
-        if len(folded) != len(readers) + (not path):
-            self.problems.append(f"{path or 'entry'}: names differ by case only")
+        names = avro_names(types, reserved=reserved)
+        for avro_name, name, _ in readers:
+            if avro_name != names[name]:
+                self.problems.append(f"{path or 'entry'}: {name!r} is named {avro_name}, should be {names[name]}")
         return Record(tuple(sorted(types.items(), key=lambda item: item[0]))), _record_reader(readers)
 
     def _nullable(self, avro: Avro, mark: str | None, path: str) -> tuple[Type, Restore]:
@@ -82,7 +90,7 @@ class PublishedSchema:
 
     def _type(self, avro: Avro, mark: str | None, path: str) -> tuple[Type, Restore]:
         kind = avro["type"] if isinstance(avro, dict) else avro
-        mark = mark or (avro.get("mark") if isinstance(avro, dict) else None)
+        mark = mark or (avro.get(TYPE_PROPERTY) if isinstance(avro, dict) else None)
         if kind == "record" and mark is None:
             return self._record(avro["fields"], path)
         if kind == "array" and mark is None:
@@ -139,7 +147,7 @@ def _refuse(_value: object) -> object:
 
 
 def _original_name(field: Avro) -> str:
-    name: str = field.get("original-name", field["name"])
+    name: str = field.get(NAME_PROPERTY, field["name"])
     return name
 
 

@@ -79,10 +79,10 @@ def account(
 
 
 def check_order(positions: list[tuple[Reference, list[Position]]], findings: Findings) -> None:
-    """Check that references of one batch and PartitionKey continue each other, in their topic's order."""
+    """Check that references of one batch and PartitionKey continue each other, by offset and line in their topic."""
     last: dict[tuple[str, object], dict[TopicPartition, tuple[int, int]]] = {}
     for reference, spans in positions:
-        reached = last.setdefault((reference.batch_id, reference.partition), {})
+        reached = last.setdefault((reference.batch_id, reference.partition_key), {})
         for span in spans:
             if reached.get(span.tp, (-1, -1)) >= span.first:
                 text = f"{reference.location.object}: {span.tp} {span.first} comes after {reached[span.tp]}"

@@ -38,6 +38,7 @@ class RowTally:
         self.first: dict[TopicPartition, tuple[int, int]] = {}
         self.last: dict[TopicPartition, tuple[int, int]] = {}
         self.types: set[int] = set()
+        self.misplaced = 0
         self.all_in_source = True
 
     def add(self, meta: dict[str, Any], tp: TopicPartition, values: object) -> None:
@@ -102,8 +103,10 @@ class RowAudit:
             reasons = " or ".join(sorted(columns.reasons(line)))
             self._findings.add(Kind.UNEXPECTED, f"{where}: should be dead: {reasons}")
             return
-        tally.types.add(columns.type_number(line))
-        self._check_meta(meta, columns, line, key, where)
+        if self._check_meta(meta, columns, line, key, where):
+            tally.types.add(columns.type_number(line))
+        else:
+            tally.misplaced += 1
         if not columns.has_digest(line, digest(values)):
             self._findings.counts[Kind.ALTERED] += 1  # the example is made later, with the source at hand
             if len(self.altered) < self._findings.examples_max:
@@ -111,7 +114,8 @@ class RowAudit:
 
     def _check_meta(
         self, meta: dict[str, Any], columns: SourceColumns, line: int, key: PartitionKey, where: str
-    ) -> None:
+    ) -> bool:
+        """Check `_meta`; tell whether the row belongs here."""
         expected = columns.key(line)
         if expected != key or meta["user"] != expected.user:
             text = f"{where}: belongs to {tuple(expected)}, is under {tuple(key)}, user {meta['user']!r}"
@@ -120,6 +124,7 @@ class RowAudit:
             text = f"{where}: event time is {meta['event_time']}, should be {columns.event_time_us(line)}"
             self._findings.add(Kind.EVENT_TIME, text)
         root = meta["root"]
-        link = None if root is None else RootLink(root["topic"], root["partition"], root["offset"])
+        link = None if root is None else RootLink(root["topic"], root["partition"], root["offset"], root["index"])
         if not columns.has_extras(line, entry_id=meta["id"], timestamp_ms=meta["timestamp"], root=link):
             self._findings.add(Kind.META, f"{where}: id, timestamp or root in _meta is wrong")
+        return expected == key

@@ -1,18 +1,15 @@
-"""What one flush says: a reference per file, a flush record, the dead letters - as messages (DESIGN 3.5-3.7).
+"""What one flush says: references by object, a flush record, the dead letters - as messages (DESIGN 3.5-3.7).
 
 Values in, messages out; `runtime.flusher` decides when, and so does the backfill for what it publishes itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
-import msgspec
-
-from service.core.avro_schema import RowSchema
-from service.core.batch import Batch, Ledger
+from service.core.batch import ClosedBatch, Ledger
 from service.core.dead_letter import (
     RECORD_SUFFIX,
     DeadLetter,
@@ -22,31 +19,32 @@ from service.core.dead_letter import (
     headers_of,
 )
 from service.core.decode import Bad
-from service.core.exchange import Message, SealedFile, StoredObject
+from service.core.exchange import Message, StoredObject
 from service.core.flush_policy import FlushReason
-from service.core.model import SourceRecord, TopicPartition
-from service.core.object_key import dead_letter_key, stored_record_key
-from service.core.partition_file import PartitionFile
-from service.core.reference import (
-    CONTENT_TYPE,
+from service.core.flush_record import (
     BackfillRecord,
-    Checksum,
-    FieldCounts,
     FlushedTopicPartition,
     FlushRecord,
     FlushTotals,
-    Location,
-    Partition,
-    Reference,
-    RootRange,
-    SchemaLocation,
-    SourceRange,
     encode_backfill_record,
     encode_flush_record,
-    encode_reference,
+    split_parts,
 )
+from service.core.model import SourceRecord, TopicPartition
+from service.core.object_key import data_key, dead_letter_key, pack_key, stored_record_key
+from service.core.reference import (
+    CONTENT_TYPE,
+    Checksum,
+    Line,
+    ObjectPlace,
+    ReferenceMessage,
+    SchemaLocation,
+    encode_message,
+    reference_id,
+)
+from service.core.seal import SealedObject
 
-REFERENCE_TYPE = "log-partitioner.reference.v1"
+REFERENCES_TYPE = "log-partitioner.references.v1"
 FLUSH_TYPE = "log-partitioner.flush.v1"
 BACKFILL_TYPE = "log-partitioner.backfill.v1"
 DEAD_LETTER_HEADERS_BYTES = 4096  # room for ours, see core.dead_letter, but for the indexes
@@ -66,130 +64,102 @@ class Speaker(NamedTuple):
 
 
 class Uploaded(NamedTuple):
-    """A file of the batch that lies in the store."""
+    """An object of the batch in the store, and where its schema lies; `inline` puts the schema's text into messages."""
 
-    file: PartitionFile
-    sealed: SealedFile
+    sealed: SealedObject
     stored: StoredObject
-
-
-class SchemaPlace(NamedTuple):
-    """Where a schema lies, and whether references carry its text."""
-
-    schema: RowSchema
-    key: str
+    schema_object: str
     inline: bool
 
 
-def reference_of(
-    uploaded: Uploaded,
-    batch: Batch,
-    ledgers: Mapping[TopicPartition, Ledger],
-    speaker: Speaker,
-    place: SchemaPlace,
-) -> Reference:
-    """Write the reference of one object."""
-    file, sealed, stored = uploaded
-    return Reference(
-        reference_id=f"{batch.batch_id}-{file.number}",
-        batch_id=batch.batch_id,
-        worker=speaker.worker,
-        generation=batch.generation,
-        location=Location(
-            bucket=speaker.bucket,
-            object=stored.key,
-            etag=stored.etag,
-            version_id=stored.version_id,
-            size=sealed.size,
-            checksum=Checksum("sha256", sealed.sha256.hex()),
-            ranges=((0, sealed.size),),
-        ),
-        partition=Partition(*file.key),
-        entries=file.rows,
-        event_time_min_us=file.event_time_min_us,
-        event_time_max_us=file.event_time_max_us,
-        schema=SchemaLocation(place.schema.fingerprint, place.key, place.schema.text if place.inline else None),
-        field_counts={
-            name: FieldCounts(nulls=file.rows - file.non_nulls[name], non_nulls=file.non_nulls[name])
-            for name in file.entry_type.by_name
-        },
-        sources=tuple(
-            SourceRange(
-                topic=tp.topic,
-                partition=tp.partition,
-                first_offset=ledgers[tp].first_offset,
-                next_offset=ledgers[tp].next_offset,
-                min_offset=span.min_offset,
-                max_offset=span.max_offset,
-                entries=span.entries,
+def reference_messages(
+    uploaded: Iterable[Uploaded], speaker: Speaker, *, batch_id: str, generation: int, at_ms: int
+) -> Iterator[Message]:
+    """Give the messages that announce objects, in the order of their references' numbers."""
+    number = 0
+    for one in uploaded:
+        place = _place_of(one, speaker.bucket)
+        schema = one.sealed.schema
+        text = schema.text if one.inline else None
+        for group in one.sealed.groups:
+            message = ReferenceMessage(
+                batch_id=batch_id,
+                worker=speaker.worker,
+                generation=generation,
+                first_number=number,
+                object=place,
+                schema=SchemaLocation(schema.fingerprint, one.schema_object, text),
+                sources=group.sources,
+                event_time_us=group.event_time_us,
+                hours=group.hours,
+                schemas=group.schemas,
+                references=cast("tuple[Line, ...]", group.lines),  # encoded already
             )
-            for tp, span in sorted(file.origins.items())
-        ),
-        roots=tuple(
-            RootRange(topic, partition, span.min_offset, span.max_offset, span.entries)
-            for (topic, partition), span in sorted(file.roots.items())
-        ),
+            headers = _cloud_event(REFERENCES_TYPE, reference_id(batch_id, number), speaker, at_ms)
+            yield Message(speaker.references_topic, batch_id.encode(), encode_message(message), headers)
+            number += len(group.lines)
+
+
+def _place_of(uploaded: Uploaded, bucket: str) -> ObjectPlace:
+    file, stored = uploaded.sealed.file, uploaded.stored
+    return ObjectPlace(
+        bucket=bucket,
+        key=stored.key,
+        etag=stored.etag,
+        version_id=stored.version_id,
+        size=file.size,
+        checksum=Checksum("sha256", file.sha256.hex()),
+        header_bytes=uploaded.sealed.header_bytes,
     )
 
 
-def fitting_reference(
-    uploaded: Uploaded,
-    batch: Batch,
-    ledgers: Mapping[TopicPartition, Ledger],
-    speaker: Speaker,
-    place: SchemaPlace,
-    *,
-    message_bytes_max: int,
-) -> Reference:
-    """Write a reference that fits into its topic: without schema text, then without counts, if it must be."""
-    reference = reference_of(uploaded, batch, ledgers, speaker, place)
-    if place.inline and len(encode_reference(reference)) > message_bytes_max:
-        reference = msgspec.structs.replace(reference, schema=msgspec.structs.replace(reference.schema, text=None))
-    if len(encode_reference(reference)) > message_bytes_max:
-        reference = msgspec.structs.replace(reference, field_counts={})
-    return reference
+def object_metadata(sealed: SealedObject, *, batch_id: str) -> dict[str, str]:
+    """Say what an object is, in the store's own metadata: the batch, and how many entries of how many PartitionKeys."""
+    return {"lp-batch-id": batch_id, "lp-entries": str(sealed.entries), "lp-references": str(sealed.references)}
 
 
-def object_metadata(file: PartitionFile, *, batch_id: str) -> dict[str, str]:
-    """Say what a file holds, in the words of Avro's and the object's own metadata (DESIGN 3.4)."""
-    ranges = ",".join(f"{tp}:{span.min_offset}-{span.max_offset}" for tp, span in sorted(file.origins.items()))
-    return {"lp-batch-id": batch_id, "lp-entries": str(file.rows), "lp-sources": ranges[:1024]}
+def key_of(sealed: SealedObject, prefix: str, *, batch_id: str, attempt: int) -> str:
+    """Name an object in the store."""
+    if sealed.key is not None:
+        return data_key(prefix, sealed.key, batch_id=batch_id, number=sealed.number, attempt=attempt)
+    return pack_key(prefix, sealed.hour, batch_id=batch_id, number=sealed.number, attempt=attempt)
 
 
 def flush_record_of(
-    batch: Batch,
-    ledgers: Mapping[TopicPartition, Ledger],
+    batch: ClosedBatch,
     speaker: Speaker,
-    references: Iterable[Reference],
+    objects: Iterable[SealedObject],
     *,
     seq: int,
     reason: FlushReason,
     ended_at_ms: int,
-    step_seconds: dict[str, float],
+    step_seconds: Mapping[str, float],
+    topic_ids: Mapping[str, str],
 ) -> FlushRecord:
     """Write the flush record of a batch."""
-    references = list(references)
-    owned = sorted(ledgers.items())
+    objects, owned = list(objects), batch.ledgers
     return FlushRecord(
         batch_id=batch.batch_id,
+        group_id=speaker.group_id,
+        topic_ids={topic: topic_ids[topic] for topic in sorted({tp.topic for tp in owned}) if topic in topic_ids},
         worker=speaker.worker,
         boot=speaker.boot,
         seq=seq,
-        generation=batch.generation,
+        generation=batch.opening.generation,
         reason=reason.value,
-        started_at_ms=batch.opened_at_ms,
+        started_at_ms=batch.opening.opened_at_ms,
         ended_at_ms=ended_at_ms,
         step_seconds={step: round(seconds, 6) for step, seconds in step_seconds.items()},
-        topic_partitions=tuple(_flushed(tp, ledger) for tp, ledger in owned),
+        topic_partitions=tuple(_flushed(tp, ledger) for tp, ledger in owned.items()),
         totals=FlushTotals(
-            records=sum(ledger.records for _, ledger in owned),
-            entries=sum(ledger.entries for _, ledger in owned),
-            entries_in_files=sum(ledger.entries_in_files for _, ledger in owned),
-            dead_letters=sum(ledger.dead_letters for _, ledger in owned),
+            records=sum(ledger.records for ledger in owned.values()),
+            entries=sum(ledger.entries for ledger in owned.values()),
+            entries_in_files=sum(sealed.entries for sealed in objects),
+            dead_letters=sum(letter.entries for letter in batch.dead_letters),
             dead_letter_records=len(batch.dead_letters),
-            discarded_replays=sum(ledger.discarded_replays for _, ledger in owned),
-            references=len(references),
-            bytes=sum(reference.location.size for reference in references),
+            discarded_replays=sum(ledger.discarded_replays for ledger in owned.values()),
+            references=sum(sealed.references for sealed in objects),
+            bytes=sum(sealed.file.size for sealed in objects),
         ),
     )
 
@@ -211,18 +181,13 @@ def _flushed(tp: TopicPartition, ledger: Ledger) -> FlushedTopicPartition:
     )
 
 
-def reference_message(reference: Reference, speaker: Speaker, *, at_ms: int) -> Message:
-    """Wrap a reference; the key is the PartitionKey, so that references of one keep their order."""
-    partition = reference.partition
-    key = f"{partition.user}/{partition.date}/{partition.hour:02}".encode()
-    headers = _cloud_event(REFERENCE_TYPE, reference.reference_id, speaker, at_ms)
-    return Message(speaker.references_topic, key, encode_reference(reference), headers)
-
-
-def flush_message(flush_record: FlushRecord, speaker: Speaker, *, at_ms: int) -> Message:
-    """Wrap a flush record; the key is the worker."""
-    headers = _cloud_event(FLUSH_TYPE, flush_record.batch_id, speaker, at_ms)
-    return Message(speaker.flushes_topic, speaker.worker.encode(), encode_flush_record(flush_record), headers)
+def flush_messages(
+    flush_record: FlushRecord, speaker: Speaker, *, message_bytes_max: int, at_ms: int
+) -> Iterator[Message]:
+    """Wrap a flush record, in as many parts as its topic needs; the key is the worker."""
+    for part in split_parts(flush_record, bytes_max=message_bytes_max):
+        headers = _cloud_event(FLUSH_TYPE, f"{part.batch_id}/{part.part}", speaker, at_ms)
+        yield Message(speaker.flushes_topic, speaker.worker.encode(), encode_flush_record(part), headers)
 
 
 def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter]:

@@ -2,11 +2,11 @@
 
     record entry
       _meta            record meta: who, when and where from; see META_FIELDS
-      <name>           ["null", T], default null; property `original-name` where the name was changed,
-                       property `mark` where the Avro type alone does not say which type it is:
-        mark long53        long, every |n| <= 2^53             mark json           string that holds JSON text
-        mark null          string, null in every entry         mark empty-object   map, `{}` in every entry
-      Array items and map values are unions with null too; there the mark stands on the type itself.
+      <name>           ["null", T], default null; property `lp.name`, the original name, where it was changed,
+                       property `lp.type` where the Avro type alone does not say which type it is:
+        long53             long, every |n| <= 2^53             json                string that holds JSON text
+        null               string, null in every entry         empty-object        map, `{}` in every entry
+      Array items and map values are unions with null too; there `lp.type` stands on the type itself.
 
 `schema_of` and `type_of` are a pair: merging two published schemas is the join of their types.
 """
@@ -20,11 +20,9 @@ from typing import Any, NamedTuple
 from service.core.bounded_cache import BoundedCache
 from service.core.lattice import ArrayType, MapType, RecordType, Scalar, Type
 from service.core.names import avro_names
+from service.core.projection import EMPTY_OBJECT, LONG53, NAME_PROPERTY, NULL, TYPE_PROPERTY
 
 META = "_meta"
-MARK = "mark"
-ORIGINAL_NAME = "original-name"
-EMPTY_OBJECT = "empty-object"
 NAMESPACE = "logs"
 CACHED_BYTES_MAX = 64 * 1024 * 1024
 
@@ -32,6 +30,7 @@ ROOT_FIELDS = [
     {"name": "topic", "type": "string"},
     {"name": "partition", "type": "int"},
     {"name": "offset", "type": "long"},
+    {"name": "index", "type": ["null", "int"], "default": None},
 ]
 META_FIELDS: list[dict[str, Any]] = [
     {"name": "user", "type": "string"},
@@ -59,9 +58,9 @@ _PLAIN: dict[Scalar, str] = {
     Scalar.STRING: "string",
 }
 _MARKED: dict[Scalar, tuple[str, str]] = {
-    Scalar.LONG53: ("long", "long53"),
+    Scalar.LONG53: ("long", LONG53),
     Scalar.JSON: ("string", "json"),
-    Scalar.NULL: ("string", "null"),
+    Scalar.NULL: ("string", NULL),
 }
 _SCALARS: dict[tuple[str, str | None], Scalar] = {
     **{(avro, None): scalar for scalar, avro in _PLAIN.items()},
@@ -111,9 +110,9 @@ def _fields_of(record: RecordType, *, namespace: str, reserved: tuple[str, ...] 
         avro, mark = _avro_of(child, name=name, namespace=namespace)
         field: dict[str, Any] = {"name": name, "type": ["null", avro], "default": None}
         if name != original:
-            field[ORIGINAL_NAME] = original
+            field[NAME_PROPERTY] = original
         if mark is not None:
-            field[MARK] = mark
+            field[TYPE_PROPERTY] = mark
         fields.append(field)
     return fields
 
@@ -139,7 +138,7 @@ def _nullable(child: Type, *, name: str, namespace: str) -> list[Any]:
     avro, mark = _avro_of(child, name=name, namespace=namespace)
     if mark is None:
         return ["null", avro]
-    return ["null", {**(avro if isinstance(avro, dict) else {"type": avro}), MARK: mark}]
+    return ["null", {**(avro if isinstance(avro, dict) else {"type": avro}), TYPE_PROPERTY: mark}]
 
 
 def type_of(schema: dict[str, Any]) -> RecordType:
@@ -156,7 +155,10 @@ def type_of(schema: dict[str, Any]) -> RecordType:
 
 def _record_of(fields: list[dict[str, Any]]) -> RecordType:
     return RecordType(
-        {field.get(ORIGINAL_NAME, field["name"]): _type_of(field["type"], mark=field.get(MARK)) for field in fields}
+        {
+            field.get(NAME_PROPERTY, field["name"]): _type_of(field["type"], mark=field.get(TYPE_PROPERTY))
+            for field in fields
+        }
     )
 
 
@@ -165,7 +167,7 @@ def _type_of(union: Any, *, mark: str | None = None) -> Type:
         raise ValueError(f"every inferred type is a union of null and one type, not {union!r}")
     avro = union[1]
     if isinstance(avro, dict):
-        mark = avro.get(MARK, mark)
+        mark = avro.get(TYPE_PROPERTY, mark)
         name = avro["type"]
         if mark == EMPTY_OBJECT:
             return RecordType({})

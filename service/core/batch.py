@@ -1,15 +1,20 @@
 """The batch: everything accepted since the last commit, over all TopicPartitions, with one id (DESIGN 2, 3.6).
 
 Owns the ledger - which offsets are covered, and what became of their entries - and the conservation law. The ledger,
-never the client's position, says what is committed (TESTING 0.5).
+never the client's position, says what is committed (TESTING 0.5). `ClosedBatch` is what a flush gets.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from copy import copy
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from service.core.dead_letter import DeadLetter
-from service.core.model import TopicPartition
+from service.core.exchange import BatchSpool
+from service.core.model import CommittedOffset, TopicPartition
+from service.core.rows import Rows
 
 
 @dataclass(slots=True)
@@ -21,6 +26,7 @@ class Ledger:
 
     first_offset: int
     next_offset: int
+    leader_epoch: int | None = None
     min_offset: int | None = None
     timestamp_max_ms: int | None = None
     idle_since_ms: int | None = None
@@ -35,10 +41,11 @@ class Ledger:
         """The last offset that was really read."""
         return None if self.min_offset is None else self.next_offset - 1
 
-    def cover(self, offset: int, *, timestamp_ms: int | None) -> None:
-        """Cover a record: its entries are all in files, dead letters or discarded (W2)."""
+    def cover(self, offset: int, *, timestamp_ms: int | None, leader_epoch: int | None = None) -> None:
+        """Cover a record: its entries are all in rows, dead letters or discarded (W2)."""
         assert offset >= self.next_offset, f"W2: offset {offset} is below next_offset {self.next_offset}"
         self.next_offset = offset + 1
+        self.leader_epoch = leader_epoch
         self.idle_since_ms = None
         if self.min_offset is None:
             self.min_offset = offset
@@ -62,18 +69,85 @@ class Ledger:
         assert self.entries == accounted, f"W3: {tp}: {self.entries} entries, {accounted} accounted for"
 
 
-@dataclass(slots=True)
-class Batch:
-    """What one transaction will commit; `generation` and `member_id` are those of its opening."""
+class Opening(NamedTuple):
+    """What is known of a batch when it is opened; `generation` and `member_id` are those of that moment."""
 
     batch_id: str
     generation: int
     member_id: str
     opened_at_s: float
     opened_at_ms: int
+
+
+class Size(NamedTuple):
+    """How much a batch holds, or may hold: bytes of source records, decompressed, and entries."""
+
+    source_bytes: int
+    entries: int
+
+
+@dataclass(slots=True)
+class Batch:
+    """The open batch: what one transaction will commit. Only the recorder changes it."""
+
+    opening: Opening
+    spool: BatchSpool
+    rows: Rows = field(default_factory=Rows)
     source_bytes: int = 0
+    records: int = 0
     entries: int = 0
     dead_letters: list[DeadLetter] = field(default_factory=list)
+    dead_letter_bytes: int = 0
+
+    def close(self, ledgers: Mapping[TopicPartition, Ledger]) -> ClosedBatch:
+        """Close it: what comes later is of the next batch."""
+        return ClosedBatch(
+            opening=self.opening,
+            spool=self.spool,
+            rows=self.rows,
+            ledgers={tp: copy(ledger) for tp, ledger in sorted(ledgers.items())},
+            dead_letters=tuple(self.dead_letters),
+            size=Size(self.source_bytes, self.entries),
+        )
+
+
+class ClosedBatch(NamedTuple):
+    """A batch that nothing is added to any more, with everything that a flush needs; `ledgers` are copies."""
+
+    opening: Opening
+    spool: BatchSpool
+    rows: Rows
+    ledgers: Mapping[TopicPartition, Ledger]
+    dead_letters: tuple[DeadLetter, ...]
+    size: Size
+
+    @property
+    def batch_id(self) -> str:
+        """The batch's id."""
+        return self.opening.batch_id
+
+    @property
+    def records(self) -> int:
+        """How many records it covers."""
+        return sum(ledger.records for ledger in self.ledgers.values())
+
+    @property
+    def spans(self) -> dict[TopicPartition, tuple[int, int]]:
+        """[first_offset, next_offset) of every owned TopicPartition."""
+        return {tp: (ledger.first_offset, ledger.next_offset) for tp, ledger in self.ledgers.items()}
+
+    def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
+        """Give what its commit commits: only what it has covered; metadata is the committer's matter."""
+        return {
+            tp: CommittedOffset(ledger.next_offset, ledger.leader_epoch)
+            for tp, ledger in self.ledgers.items()
+            if ledger.next_offset > ledger.first_offset
+        }
+
+    def check(self) -> None:
+        """Assert W1 and W3 for all."""
+        for tp, ledger in self.ledgers.items():
+            ledger.check(tp)
 
 
 class Ledgers:
@@ -82,18 +156,14 @@ class Ledgers:
     def __init__(self) -> None:
         self.by_tp: dict[TopicPartition, Ledger] = {}
 
-    def own(self, tp: TopicPartition, start_offset: int) -> None:
+    def own(self, tp: TopicPartition, start: CommittedOffset) -> None:
         """Begin to own a TopicPartition at its committed offset."""
         assert tp not in self.by_tp, f"{tp} is owned already"
-        self.by_tp[tp] = Ledger(start_offset, start_offset)
+        self.by_tp[tp] = Ledger(start.offset, start.offset, start.leader_epoch)
 
     def disown(self, tp: TopicPartition) -> None:
         """Stop owning; unknown ones are ignored (confluent-kafka-python issue 1551)."""
         self.by_tp.pop(tp, None)
-
-    def next_offsets(self) -> dict[TopicPartition, int]:
-        """Give what a commit of the open batch commits: only what it has covered."""
-        return {tp: ledger.next_offset for tp, ledger in self.by_tp.items() if ledger.next_offset > ledger.first_offset}
 
     @property
     def is_empty(self) -> bool:
@@ -105,18 +175,21 @@ class Ledgers:
         for ledger in self.by_tp.values():
             ledger.begin_again(now_ms=now_ms)
 
-    def forget(self) -> None:
-        """Drop what the open batch covered; the positions are those it started from."""
+    def forget(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Drop what the open batch covered; gives [first, next) of the offsets that will be read again."""
+        covered = {
+            tp: (ledger.first_offset, ledger.next_offset)
+            for tp, ledger in self.by_tp.items()
+            if ledger.next_offset > ledger.first_offset
+        }
         for tp, ledger in self.by_tp.items():
             self.by_tp[tp] = Ledger(ledger.first_offset, ledger.first_offset, idle_since_ms=ledger.idle_since_ms)
+        return covered
 
-    def rewind(self, tp: TopicPartition, committed_offset: int) -> None:
+    def rewind(self, tp: TopicPartition, committed: CommittedOffset) -> None:
         """Go on at the committed offset."""
         old = self.by_tp[tp]
         assert old.next_offset == old.first_offset, f"{tp} is rewound with a batch open"
-        self.by_tp[tp] = Ledger(committed_offset, committed_offset, idle_since_ms=old.idle_since_ms)
-
-    def check(self) -> None:
-        """Assert W1 and W3 for all."""
-        for tp, ledger in self.by_tp.items():
-            ledger.check(tp)
+        self.by_tp[tp] = Ledger(
+            committed.offset, committed.offset, committed.leader_epoch, idle_since_ms=old.idle_since_ms
+        )

@@ -14,13 +14,16 @@ from service.core.model import RootLink, SourceRecord
 
 TOPIC_CHARS_MAX = 249
 
+_Int32 = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+
 
 class _Link(msgspec.Struct, array_like=True):
     """What a row can hold of a link: Kafka's own bounds, which are Avro's int and long too; more parts are ignored."""
 
     topic: Annotated[str, msgspec.Meta(max_length=TOPIC_CHARS_MAX)]
-    partition: Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
+    partition: _Int32
     offset: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
+    index: _Int32 | None = None
 
 
 _chain_decoder = msgspec.json.Decoder(list[msgspec.Raw])
@@ -28,7 +31,7 @@ _link_decoder = msgspec.json.Decoder(_Link)
 
 
 def root_of(record: SourceRecord, header: str) -> RootLink | None:
-    """Give the first link of a record's chain; None where there is no chain, or it cannot be read."""
+    """Return the first link of a record's chain; None where there is no chain, or it cannot be read."""
     for name, value in reversed(record.headers):
         if name == header:
             return _first_link(value)
@@ -41,4 +44,4 @@ def _first_link(value: bytes | None) -> RootLink | None:
         link = _link_decoder.decode(links[0]) if links else None
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return RootLink(link.topic, link.partition, link.offset) if link else None
+    return RootLink(link.topic, link.partition, link.offset, link.index) if link else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Literal
 
 from service.core.avro_binary import encode_long, encode_string
@@ -19,9 +19,10 @@ else:
     from backports import zstd
 
 Codec = Literal["zstandard", "deflate", "null"]
+Compress = Callable[[bytes | bytearray], bytes]
 SYNC_BYTES = 16
 MAGIC = b"Obj\x01"
-_ZSTD_LEVEL = 3
+_ZSTD_LEVEL = 1
 _DEFLATE_LEVEL = 6
 
 
@@ -39,24 +40,28 @@ def header(schema_text: str, *, codec: Codec, sync: bytes, metadata: Mapping[str
     return bytes(out)
 
 
-def block(rows: int, data: bytes | bytearray, *, codec: Codec, sync: bytes) -> bytes:
+def block(rows: int, data: bytes | bytearray, *, compress: Compress, sync: bytes) -> bytes:
     """Compress the rows and write one block."""
     assert rows > 0, "a block without rows ends some readers"
-    packed = compress(data, codec)
+    packed = compress(data)
     return b"".join((encode_long(rows), encode_long(len(packed)), packed, sync))
 
 
-def compress(data: bytes | bytearray, codec: Codec) -> bytes:
-    """Compress by codec; Avro's deflate has neither header nor checksum (RFC 1951)."""
+def compressor(codec: Codec) -> Compress:
+    """Make what compresses blocks, one after the other; for one thread.
+
+    A zstandard compressor is used again: making one costs several times what a small block does.
+    """
     if codec == "zstandard":
-        return zstd.compress(data, _ZSTD_LEVEL)
-    if codec == "deflate":
-        return zlib.compress(data, _DEFLATE_LEVEL, wbits=-15)
-    return bytes(data)
+        frames = zstd.ZstdCompressor(level=_ZSTD_LEVEL)
+        return lambda data: frames.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
+    if codec == "deflate":  # Avro's has neither header nor checksum (RFC 1951)
+        return lambda data: zlib.compress(data, _DEFLATE_LEVEL, wbits=-15)
+    return bytes
 
 
 def decompress(data: bytes, codec: Codec) -> bytes:
-    """Undo `compress`."""
+    """Undo what a compressor of this codec did."""
     if codec == "zstandard":
         return zstd.decompress(data)
     if codec == "deflate":

@@ -59,12 +59,16 @@ class Bad(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What a record holds: (index, entry) pairs, the envelope if there is one, what is bad, bytes decompressed."""
+    """What a record holds: (index, entry) pairs, the envelope if there is one, what is bad, bytes decompressed.
+
+    `text` is set where the record is one entry and nothing else: the JSON text of that entry.
+    """
 
     entries: list[tuple[int, dict[str, Any]]]
     envelope: dict[str, Any] | None
     bad: list[Bad]
     size: int
+    text: bytes | None = None
 
 
 class _Refused(NamedTuple):
@@ -89,10 +93,13 @@ class RecordDecoder:
             text = self._decompress(value)
             if not text:
                 return Decoded([], None, [], 0)
-            items, envelope = self._lines(text) if self._rules.format == "ndjson" else self._json_items(text)
+            if self._rules.format == "ndjson":
+                return self._sort_out(self._lines(text), None, len(text))
+            items, envelope, is_one = self._json_items(text)
         except UndecodableError as error:
             return Decoded([], None, [Bad(None, error.reason, str(error))], len(value))
-        return self._sort_out(items, envelope, len(text))
+        decoded = self._sort_out(items, envelope, len(text))
+        return decoded._replace(text=text) if is_one else decoded
 
     def _sort_out(self, items: list[Any], envelope: dict[str, Any] | None, size: int) -> Decoded:
         entries: list[tuple[int, dict[str, Any]]] = []
@@ -106,26 +113,27 @@ class RecordDecoder:
                 bad.append(Bad(index, Reason.NOT_AN_OBJECT, f"an entry is an object, not {type(item).__name__}"))
         return Decoded(entries, envelope, bad, size)
 
-    def _json_items(self, text: bytes) -> tuple[list[Any], dict[str, Any] | None]:
+    def _json_items(self, text: bytes) -> tuple[list[Any], dict[str, Any] | None, bool]:
+        """Give the entries, the envelope, and whether the text is that of one entry."""
         try:
             value = self._json.decode_fast(text)
         except FAST_REFUSALS:
             if text.lstrip()[:1] == b"[":
-                return self._elements(text), None
+                return self._elements(text), None, False
             value = self._object(text)
         if type(value) is list:
-            return self._not_too_many(value), None
+            return self._not_too_many(value), None, False
         if type(value) is not dict:
             raise UndecodableError(
                 Reason.NOT_AN_OBJECT, f"a record is an object or an array, not {type(value).__name__}"
             )
         field = self._rules.entries_field
         if field is None or field not in value:
-            return [value], None
+            return [value], None, True
         items = value.pop(field)
         if type(items) is not list:
             raise UndecodableError(Reason.ENTRIES_NOT_A_LIST, f"the envelope's {field} is {type(items).__name__}")
-        return self._not_too_many(items), value
+        return self._not_too_many(items), value, False
 
     def _object(self, text: bytes) -> Any:
         """Decode what the fast decoder refused; of an envelope, the entries one by one."""
@@ -141,11 +149,11 @@ class RecordDecoder:
             value[field] = self._json.decode_tolerant(entries)
         return value
 
-    def _lines(self, text: bytes) -> tuple[list[Any], None]:
+    def _lines(self, text: bytes) -> list[Any]:
         lines = (line[0] for line in _LINE.finditer(text) if line[0].strip())
         # One more than the limit is enough to refuse: a record of line ends alone must not fill the memory.
         some = self._not_too_many(list(islice(lines, self._rules.entries_per_record_max + 1)))
-        return [self._element(line) for line in some], None
+        return [self._element(line) for line in some]
 
     def _elements(self, text: bytes) -> list[Any]:
         """Decode the elements of an array one by one; they are counted before the first is looked at."""

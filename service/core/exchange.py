@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from service.core.model import TopicPartition
+from service.core.model import CommittedOffset, TopicPartition
 
 
 class Clock(Protocol):
@@ -49,12 +49,64 @@ class Message(NamedTuple):
 
 
 class SealedFile(NamedTuple):
-    """A finished Avro file in the spool."""
+    """A finished object in the spool."""
 
     path: str
     size: int
     sha256: bytes
     crc32: int
+
+
+class Piece(NamedTuple):
+    """Bytes in the spool file of a batch, and the checksum that is compared when they are read back."""
+
+    start: int
+    length: int
+    crc32: int
+
+
+class ObjectFile(Protocol):
+    """An object of a batch while it is written."""
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Append; raises SpoolError where the disk refuses."""
+        ...
+
+    def finish(self) -> SealedFile:
+        """Close it; raises SpoolError where the disk refuses."""
+        ...
+
+
+class BatchSpool(Protocol):
+    """The directory of one batch: one file of pieces, and its objects until they are committed or discarded.
+
+    Every method raises SpoolError where the disk refuses, or where what is read is not what was written.
+    """
+
+    def append(self, data: bytes) -> Piece:
+        """Append a piece."""
+        ...
+
+    def read(self, piece: Piece) -> bytes:
+        """Read a piece back."""
+        ...
+
+    def create(self, number: int) -> ObjectFile:
+        """Begin the object of this number."""
+        ...
+
+    def load(self, sealed: SealedFile) -> bytes:
+        """Read a finished object; any thread."""
+        ...
+
+    def delete(self) -> None:
+        """Delete everything of the batch; what cannot be deleted is tried again with the next batch. Never raises."""
+        ...
 
 
 class StoredObject(NamedTuple):
@@ -68,8 +120,8 @@ class StoredObject(NamedTuple):
 class RebalanceListener(Protocol):
     """Called from inside `Consumer.consume` and `Consumer.close`; must not raise."""
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Take over TopicPartitions; returns the offset to start each from."""
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+        """Take over TopicPartitions; returns where to start each."""
         ...
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:

@@ -1,9 +1,18 @@
-"""When a batch is flushed: (how much it holds, how old it is) -> reason or None (DESIGN 4.2)."""
+"""When a batch is flushed: (how much it holds, how old it is) -> reason or None (DESIGN 4.2).
+
+Limits are bytes, entries and time, never a number of files or PartitionKeys. The cost of a flush is estimated from what
+earlier ones took, also those that came to nothing: what was done before the deadline is known.
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import NamedTuple
+
+from service.core.batch import Size
+
+SMOOTHING = 0.4
+_RATIO_MIN, _RATIO_MAX = 0.25, 8.0
 
 
 class FlushReason(StrEnum):
@@ -12,62 +21,120 @@ class FlushReason(StrEnum):
     INTERVAL = "interval"
     BYTES = "bytes"
     ENTRIES = "entries"
-    FILES = "files"
+    MEMORY = "memory"
+    SPOOL = "spool"
     ESTIMATE = "estimate"
+    SHRUNK = "shrunk"
     ASSIGNED = "assigned"
     REVOKED = "revoked"
     STOPPING = "stopping"
 
 
 class FlushBounds(NamedTuple):
-    """The triggers; `estimate_max_s` bounds the expected time of sealing and uploading."""
+    """The triggers; `estimate_max_s` bounds the expected time of sealing, uploading and announcing.
+
+    `fixed_bytes_max` bounds what no spilling frees: rows, PartitionKeys and dead letters in memory.
+    """
 
     interval_s: float
     bytes_max: int
     entries_max: int
-    files_max: int
+    fixed_bytes_max: int
+    spool_bytes_max: int
     estimate_max_s: float
 
 
 class FlushLoad(NamedTuple):
-    """What the open batch holds."""
+    """What the open batch holds; `row_bytes` are those of its entries as JSON text."""
 
-    source_bytes: int
-    spool_bytes: int
+    source_bytes: int = 0
+    memory_bytes: int = 0
+    fixed_bytes: int = 0
+    spool_bytes: int = 0
+    entries: int = 0
+    row_bytes: int = 0
+    partition_keys: int = 0
+    dead_letters: int = 0
+
+
+class FlushWork(NamedTuple):
+    """What a flush has to do: entries and bytes to seal, objects and bytes to upload, lines to announce."""
+
     entries: int
-    files: int
-    estimate_s: float
+    row_bytes: int
+    objects: int
+    messages: int
+
+
+class StepSeconds(NamedTuple):
+    """Seconds of the three steps that grow with a batch."""
+
+    seal: float
+    upload: float
+    announce: float
 
 
 class FlushCost(NamedTuple):
-    """Measured seconds per file and per byte of rows; smoothed over flushes."""
+    """How many times as long as on the machine it was first measured on each step takes; smoothed over flushes."""
 
-    seconds_per_file: float = 0.005
-    seconds_per_byte: float = 2e-8
+    seal: float = 1.0
+    upload: float = 1.0
+    announce: float = 1.0
 
-    def estimate_s(self, *, files: int, row_bytes: int) -> float:
-        """Estimate the seconds that sealing and uploading would take now."""
-        return files * self.seconds_per_file + row_bytes * self.seconds_per_byte
+    def estimate(self, work: FlushWork) -> StepSeconds:
+        """Estimate the seconds of each step."""
+        bare = _bare(work)
+        return StepSeconds(bare.seal * self.seal, bare.upload * self.upload, bare.announce * self.announce)
 
-    def after(self, *, files: int, row_bytes: int, seconds: float) -> FlushCost:
-        """Learn from one flush: scale both rates by how wrong the estimate was, smoothed."""
-        expected = self.estimate_s(files=files, row_bytes=row_bytes)
-        if expected <= 0 or seconds <= 0:
-            return self
-        ratio = min(4.0, max(0.25, seconds / expected))
-        factor = 0.7 + 0.3 * ratio
-        return FlushCost(self.seconds_per_file * factor, self.seconds_per_byte * factor)
+    def estimate_s(self, work: FlushWork) -> float:
+        """Estimate the seconds of all steps."""
+        return sum(self.estimate(work))
+
+    def after(self, work: FlushWork, seconds: StepSeconds, done: StepSeconds) -> FlushCost:
+        """Learn from a flush; `done` is the share of each step's work that was finished, from 0 to 1.
+
+        A step that was cut short took at least its seconds for its share: a share of nothing still teaches that it
+        takes longer than that.
+        """
+        bare = _bare(work)
+        return FlushCost(*map(_learn, self, bare, seconds, done))
 
 
-def decide_by_load(load: FlushLoad, bounds: FlushBounds) -> FlushReason | None:
-    """Decide between two records whether the batch is full."""
-    if load.files >= bounds.files_max:
-        return FlushReason.FILES
+def _bare(work: FlushWork) -> StepSeconds:
+    """Give the seconds on the machine of the first measurement: two cores beside broker and store (docs/adr/0012)."""
+    return StepSeconds(
+        seal=work.entries * 25e-6 + work.row_bytes * 1e-8,
+        upload=0.05 + work.objects * 5e-3 + work.row_bytes * 2e-8,
+        announce=0.1 + work.messages * 20e-6,
+    )
+
+
+def _learn(factor: float, bare: float, seconds: float, done: float) -> float:
+    if seconds <= 0 or bare <= 0:
+        return factor
+    share = max(done, 0.05)
+    expected = factor * bare * share
+    if done < 1 and seconds < expected:
+        return factor  # cut short by something else: nothing is known of the rest
+    ratio = min(_RATIO_MAX, max(_RATIO_MIN, seconds / expected))
+    return factor * (1 - SMOOTHING + SMOOTHING * ratio) if done >= 1 else factor * ratio
+
+
+def decide_by_load(
+    load: FlushLoad, bounds: FlushBounds, *, estimate_s: float, size_max: Size | None
+) -> FlushReason | None:
+    """Decide between two records whether the batch is full; `size_max` is set after a batch was too large."""
     if load.entries >= bounds.entries_max:
         return FlushReason.ENTRIES
-    if max(load.source_bytes, load.spool_bytes) >= bounds.bytes_max:
+    if load.source_bytes >= bounds.bytes_max:
         return FlushReason.BYTES
-    if load.estimate_s >= bounds.estimate_max_s:
+    if load.fixed_bytes >= bounds.fixed_bytes_max:
+        return FlushReason.MEMORY
+    if load.spool_bytes + load.row_bytes >= bounds.spool_bytes_max:
+        return FlushReason.SPOOL
+    if size_max is not None and (load.source_bytes >= size_max.source_bytes or load.entries >= size_max.entries):
+        return FlushReason.SHRUNK
+    if estimate_s >= bounds.estimate_max_s:
         return FlushReason.ESTIMATE
     return None
 

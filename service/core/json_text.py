@@ -41,6 +41,13 @@ class JsonDecoder:
         """Decode, or raise one of FAST_REFUSALS where `decode_tolerant` has to look again."""
         return self._fast.decode(text)
 
+    def decode_again(self, text: bytes) -> Any:
+        """Decode text that was decoded before, as it was then."""
+        try:
+            return self._fast.decode(text)
+        except FAST_REFUSALS:
+            return self.decode_tolerant(text)
+
     def decode_tolerant(self, text: bytes) -> Any:
         """Decode one value that the fast decoder refused.
 

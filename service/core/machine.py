@@ -14,14 +14,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
+from service.core.batch import Size
 from service.core.flush_policy import FlushReason
 from service.core.model import TopicPartition
 
 FAILURES_MAX = 3
 FAILURES_WINDOW_S = 300.0
 BACKOFF_FIRST_S = 1.0
+
+
+class MachineRules(NamedTuple):
+    """The longest pause in seconds, and the size that a batch may always have."""
+
+    backoff_max_s: float
+    size_max: Size
+
 
 TopicPartitions = frozenset[TopicPartition]
 NOTHING: TopicPartitions = frozenset()
@@ -57,7 +66,10 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class WorkerState:
-    """All that the control plane knows; `generation` grows by one with each change of assignment."""
+    """All that the control plane knows; `generation` grows by one with each change of assignment.
+
+    `size_max` is set after a batch was discarded: half of its size, doubled again by each commit.
+    """
 
     phase: Phase = Phase.IDLE
     generation: int = 0
@@ -66,6 +78,7 @@ class WorkerState:
     paused_until_s: float | None = None
     discards_in_row: int = 0
     failures_at_s: tuple[float, ...] = ()
+    size_max: Size | None = None
 
 
 # Events. `at_s` is monotonic time; `covers` tells whether the open batch covers any offset.
@@ -125,6 +138,14 @@ class FlushDiscarded:
     """The batch was not committed, or nobody knows; `counts_as_failure` for fatal and unknown outcomes."""
 
     counts_as_failure: bool
+    size: Size
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingFailed:
+    """A record that was handed over could not be recorded: the disk refused."""
+
     at_s: float
 
 
@@ -142,7 +163,18 @@ class Tick:
     at_s: float
 
 
-Event = Assigned | Revoked | Lost | FlushDue | StopRequested | FlushCommitted | FlushDiscarded | Failed | Tick
+Event = (
+    Assigned
+    | Revoked
+    | Lost
+    | FlushDue
+    | StopRequested
+    | FlushCommitted
+    | FlushDiscarded
+    | RecordingFailed
+    | Failed
+    | Tick
+)
 
 
 # Effects, in the order in which the shell performs them.
@@ -206,20 +238,20 @@ class InvalidTransitionError(AssertionError):
     """An event that is not legal in this state: a bug of ours."""
 
 
-def handle(state: WorkerState, event: Event, *, backoff_max_s: float) -> Step:
+def handle(state: WorkerState, event: Event, *, rules: MachineRules) -> Step:
     """Advance the worker by one event.
 
     Raises:
         InvalidTransitionError: the event is not legal in this state.
     """
-    new, effects = _step(state, event, backoff_max_s)
+    new, effects = _step(state, event, rules)
     if new.phase not in SUCCESSORS[state.phase]:
         raise InvalidTransitionError(f"{event} leads from {state.phase} to {new.phase}")
     check(new)
     return new, effects
 
 
-def _step(state: WorkerState, event: Event, backoff_max_s: float) -> Step:
+def _step(state: WorkerState, event: Event, rules: MachineRules) -> Step:
     if state.phase in (Phase.STOPPED, Phase.FAILED):
         return _when_final(state, event)
     if isinstance(event, Failed):  # also in the middle of a flush
@@ -227,13 +259,21 @@ def _step(state: WorkerState, event: Event, backoff_max_s: float) -> Step:
     outcome = isinstance(event, FlushCommitted | FlushDiscarded)
     if outcome != (state.phase is Phase.FLUSHING):
         raise InvalidTransitionError(f"{event} in {state.phase}")
-    return _dispatch(state, event, backoff_max_s)
+    return _dispatch(state, event, rules)
 
 
 def _dispatch(
     state: WorkerState,
-    event: Assigned | Revoked | Lost | FlushDue | StopRequested | FlushCommitted | FlushDiscarded | Tick,
-    backoff_max_s: float,
+    event: Assigned
+    | Revoked
+    | Lost
+    | FlushDue
+    | StopRequested
+    | FlushCommitted
+    | FlushDiscarded
+    | RecordingFailed
+    | Tick,
+    rules: MachineRules,
 ) -> Step:
     match event:
         case Assigned():
@@ -249,10 +289,12 @@ def _dispatch(
                 return _flush(state, FlushReason.STOPPING, After(stop=True))
             return replace(state, phase=Phase.STOPPED), (Leave(),)
         case FlushCommitted():
-            state = replace(state, discards_in_row=0)
+            state = replace(state, discards_in_row=0, size_max=_grown(state.size_max, rules.size_max))
             return _go_on(state, rewind=NOTHING, before=())
         case FlushDiscarded():
-            return _when_discarded(state, event, backoff_max_s)
+            return _when_discarded(state, event, rules)
+        case RecordingFailed():
+            return _when_recording_failed(state, event, rules)
         case Tick():
             if state.paused_until_s is not None and event.at_s >= state.paused_until_s:
                 return replace(state, paused_until_s=None), (Resume(),)
@@ -290,22 +332,44 @@ def _when_lost(state: WorkerState, event: Lost) -> Step:
     return new, (*effects, Rewind(kept)) if kept else effects
 
 
-def _when_discarded(state: WorkerState, event: FlushDiscarded, backoff_max_s: float) -> Step:
+def _when_discarded(state: WorkerState, event: FlushDiscarded, rules: MachineRules) -> Step:
     failures = tuple(at_s for at_s in state.failures_at_s if event.at_s - at_s < FAILURES_WINDOW_S)
     if event.counts_as_failure:
         failures = (*failures, event.at_s)
+    state = replace(state, failures_at_s=failures, size_max=_shrunk(state.size_max, event.size))
     if len(failures) >= FAILURES_MAX:
-        return replace(state, phase=Phase.FAILED, after=After(), failures_at_s=failures), (Discard(), Leave())
-    backoff_s = min(backoff_max_s, BACKOFF_FIRST_S * 2**state.discards_in_row)
-    stopping = state.after.stop
-    state = replace(
-        state,
-        failures_at_s=failures,
-        discards_in_row=min(state.discards_in_row + 1, 16),
-        paused_until_s=state.paused_until_s if stopping else event.at_s + backoff_s,
-    )
-    rewind = NOTHING if stopping else state.owned - state.after.release
-    return _go_on(state, rewind=rewind, before=(Discard(),) if stopping else (Discard(), Pause(backoff_s)))
+        return replace(state, phase=Phase.FAILED, after=After()), (Discard(), Leave())
+    if state.after.stop:
+        return _go_on(state, rewind=NOTHING, before=(Discard(),))
+    rewind = state.owned - state.after.release
+    state, pause = _backed_off(state, event.at_s, rules)
+    return _go_on(state, rewind=rewind, before=(Discard(), pause))
+
+
+def _when_recording_failed(state: WorkerState, event: RecordingFailed, rules: MachineRules) -> Step:
+    """Nothing is being flushed: what was handed over is read again after a pause."""
+    state, pause = _backed_off(state, event.at_s, rules)
+    return state, (Discard(), pause, Rewind(state.owned))
+
+
+def _backed_off(state: WorkerState, at_s: float, rules: MachineRules) -> tuple[WorkerState, Pause]:
+    backoff_s = min(rules.backoff_max_s, BACKOFF_FIRST_S * 2**state.discards_in_row)
+    discards = min(state.discards_in_row + 1, 16)
+    return replace(state, discards_in_row=discards, paused_until_s=at_s + backoff_s), Pause(backoff_s)
+
+
+def _shrunk(size_max: Size | None, discarded: Size) -> Size:
+    """Halve what was too large, down to one byte and one entry: then every record is a batch of its own."""
+    source_bytes, entries = discarded if size_max is None else map(min, size_max, discarded)
+    return Size(max(1, source_bytes // 2), max(1, entries // 2))
+
+
+def _grown(size_max: Size | None, full: Size) -> Size | None:
+    """Double after a commit; None again where a batch may be as large as the settings say."""
+    if size_max is None:
+        return None
+    grown = Size(2 * size_max.source_bytes, 2 * size_max.entries)
+    return None if grown.source_bytes >= full.source_bytes or grown.entries >= full.entries else grown
 
 
 def _flush(state: WorkerState, reason: FlushReason, after: After) -> Step:

@@ -23,7 +23,8 @@ class TopicPartition(NamedTuple):
 class SourceRecord(NamedTuple):
     """One Kafka message of the source, as it left the client library.
 
-    `timestamp_ms` is Kafka's, or None where the record carries none.
+    `timestamp_ms` is Kafka's, or None where the record carries none; `leader_epoch` that of the leader which took the
+    record, or None where the client library does not know it.
     """
 
     tp: TopicPartition
@@ -32,6 +33,7 @@ class SourceRecord(NamedTuple):
     key: bytes | None
     value: bytes | None
     headers: Headers
+    leader_epoch: int | None = None
 
     @property
     def size(self) -> int:
@@ -49,8 +51,20 @@ class PartitionKey(NamedTuple):
 
 
 class RootLink(NamedTuple):
-    """Where a republished record came from first (DESIGN 3.8)."""
+    """Where a republished record came from first (DESIGN 3.8); `index` is the link's output index, if it has one."""
 
     topic: str
     partition: int
     offset: int
+    index: int | None = None  # type: ignore[assignment]  # hides tuple.index, which nobody calls on a link
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset: where to go on, under which leader epoch it was read, and what was stored with it.
+
+    `leader_epoch` is None and `metadata` empty where nothing is known of them: unknown, never different.
+    """
+
+    offset: int
+    leader_epoch: int | None = None
+    metadata: str = ""

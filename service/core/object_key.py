@@ -1,6 +1,8 @@
 """Keys of everything the service writes to the store (DESIGN 3.4, 3.5); unique per attempt.
 
 {prefix}/user={u}/date=YYYY-MM-DD/hour=HH/{batch id}-{n}[-{attempt}].avro    the rows of one PartitionKey
+{prefix}/pack/date=YYYY-MM-DD/hour=HH/{batch id}-{n}[-{attempt}].avro         the rows of many of one hour
+{prefix}/pack/{batch id}-{n}[-{attempt}].avro                                 the rows of many
 {prefix}/_schemas/{fingerprint}.avsc                                          one distinct schema
 {prefix}/_dead-letters/{batch id}-{n}                                         a value too large for its topic
 {prefix}/_dead-letters/{batch id}-{n}.record.json                             the same with key and headers
@@ -17,6 +19,13 @@ def data_key(prefix: str, key: PartitionKey, *, batch_id: str, number: int, atte
     """Name the object of one PartitionKey; another attempt gets another key."""
     again = f"-{attempt}" if attempt else ""
     return f"{prefix}/user={encode_user(key.user)}/date={key.date}/hour={key.hour:02}/{batch_id}-{number}{again}.avro"
+
+
+def pack_key(prefix: str, hour: tuple[str, int] | None, *, batch_id: str, number: int, attempt: int = 0) -> str:
+    """Name the object of many PartitionKeys, of one (date, hour) or of several; another attempt gets another key."""
+    again = f"-{attempt}" if attempt else ""
+    where = f"date={hour[0]}/hour={hour[1]:02}/" if hour else ""
+    return f"{prefix}/pack/{where}{batch_id}-{number}{again}.avro"
 
 
 def schema_key(prefix: str, fingerprint: str) -> str:

@@ -1,20 +1,21 @@
-"""The `_meta` record of a row as bytes: `encode_meta` puts it together, `skip_meta` finds where it ends.
-
-Its parts are made where they change: the user once per PartitionKey, where-from once per record (DESIGN 3.2).
-"""
+"""The `_meta` record of a row as bytes (docs/FORMATS.md); its parts are made where they change."""
 
 from __future__ import annotations
 
-from service.core.avro_binary import decode_long, encode_long, encode_string
-from service.core.model import RootLink, SourceRecord
+from service.core.avro_binary import encode_long, encode_string
+from service.core.model import RootLink, TopicPartition
 
-NO_TIMESTAMP_MS = -1
 _NULL, _PRESENT = b"\0", b"\2"
 
 
 def encode_user(user: str) -> bytes:
-    """Encode the first field."""
+    """Encode the first field; once per PartitionKey."""
     return encode_string(user)
+
+
+def encode_origin(tp: TopicPartition) -> bytes:
+    """Encode topic and partition; once per TopicPartition."""
+    return encode_string(tp.topic) + encode_long(tp.partition)
 
 
 def encode_id(unique_id: str | None) -> bytes:
@@ -22,38 +23,35 @@ def encode_id(unique_id: str | None) -> bytes:
     return _NULL if unique_id is None else _PRESENT + encode_string(unique_id)
 
 
-def encode_origin(record: SourceRecord) -> bytes:
-    """Encode topic, partition and offset of a record."""
-    return encode_string(record.tp.topic) + encode_long(record.tp.partition) + encode_long(record.offset)
-
-
-def encode_rest(timestamp_ms: int | None, root: RootLink | None) -> bytes:
-    """Encode what follows the index: Kafka's timestamp, -1 where there is none, and the root."""
-    timestamp = encode_long(NO_TIMESTAMP_MS if timestamp_ms is None else timestamp_ms)
+def encode_root(root: RootLink | None) -> bytes:
+    """Encode the last field."""
     if root is None:
-        return timestamp + _NULL
-    return timestamp + _PRESENT + encode_string(root.topic) + encode_long(root.partition) + encode_long(root.offset)
+        return _NULL
+    index = _NULL if root.index is None else _PRESENT + encode_long(root.index)
+    return _PRESENT + encode_string(root.topic) + encode_long(root.partition) + encode_long(root.offset) + index
 
 
-def encode_meta(*, user: bytes, event_time_us: int, unique_id: bytes, origin: bytes, index: int, rest: bytes) -> bytes:
-    """Put the parts in the order of `avro_schema.META_FIELDS`."""
-    return b"".join((user, encode_long(event_time_us), unique_id, origin, encode_long(index), rest))
-
-
-def skip_meta(data: bytes, at: int) -> int:
-    """Find the position behind the `_meta` that starts at `at`."""
-    at = _skip_string(data, at)  # user
-    at = decode_long(data, at)[1]  # event_time
-    at = _skip_string(data, at + 1) if data[at] else at + 1  # id
-    at = _skip_string(data, at)  # topic
-    for _ in range(4):  # partition, offset, index, timestamp
-        at = decode_long(data, at)[1]
-    if not data[at]:  # root
-        return at + 1
-    at = _skip_string(data, at + 1)
-    return decode_long(data, decode_long(data, at)[1])[1]
-
-
-def _skip_string(data: bytes, at: int) -> int:
-    length, at = decode_long(data, at)
-    return at + length
+def encode_meta(
+    *,
+    user: bytes,
+    event_time_us: int,
+    unique_id: bytes,
+    origin: bytes,
+    offset: int,
+    index: int,
+    timestamp_ms: int,
+    root: bytes,
+) -> bytes:
+    """Put the parts in the order of `avro_schema.META_FIELDS`; `timestamp_ms` is -1 where the record has none."""
+    return b"".join(
+        (
+            user,
+            encode_long(event_time_us),
+            unique_id,
+            origin,
+            encode_long(offset),
+            encode_long(index),
+            encode_long(timestamp_ms),
+            root,
+        )
+    )

@@ -21,15 +21,16 @@ from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.metrics import PrometheusMetrics
 from service.adapters.object_store import S3Store
 from service.adapters.spool import DiskSpool
-from service.config import ANSWER_MARGIN_S, Settings
+from service.config import POLL_MARGIN_S, Settings
 from service.core.announcements import Speaker
+from service.core.batch import Size
 from service.core.chain import root_of
 from service.core.flush_policy import FlushBounds
 from service.core.json_text import JsonDecoder
-from service.core.machine import Phase
+from service.core.machine import MachineRules, Phase
 from service.core.partition_key import Placer, encode_user
 from service.errors import SpoolError, StopError
-from service.rules import file_bounds, json_decoder, key_rules, record_decoder
+from service.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
@@ -38,6 +39,7 @@ from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
 
 ESTIMATE_SHARE = 0.7  # of the upload budget that a revoke leaves
+SPOOL_SHARE = 0.6  # of the spool: rows that left memory, and the objects that they become
 
 
 def run(settings: Settings) -> None:
@@ -106,11 +108,12 @@ class Worker:
             spool.prepare()
         except SpoolError as error:
             raise StopError(f"no spool: {error}") from error
+        cleanup.callback(spool.close)
         store = S3Store(settings.s3)
         store.check()
         decoder = json_decoder(settings)
         recorder = Recorder(_recorder_rules(settings, decoder), spool)
-        uploader = Uploader(store, spool, threads=settings.s3.upload_threads)
+        uploader = Uploader(store, threads=settings.s3.upload_threads)
         cleanup.callback(uploader.close)
         self._consumer = KafkaConsumer(
             consumer_options(settings.kafka, worker=settings.worker),
@@ -122,14 +125,14 @@ class Worker:
         # init_transactions waits for the broker to end what an earlier producer left open (TESTING T7).
         committer = KafkaCommitter(options, init_budget_s=2 * settings.kafka.transaction_timeout_s, clock=clock)
         cleanup.callback(committer.close)
+        topic_ids: dict[str, str] = {}
         flusher = Flusher(
             rules=_flush_rules(settings),
             speaker=_speaker(settings, self._boot),
-            recorder=recorder,
-            spool=spool,
             uploader=uploader,
             committer=committer,
             membership=self._consumer.membership,
+            topic_ids=topic_ids,
             clock=clock,
             metrics=self.metrics,
             abandoned=lambda: self._stop.abandoned,
@@ -140,7 +143,7 @@ class Worker:
             flusher=flusher,
             consumer=self._consumer,
             committer=committer,
-            spool=spool,
+            topic_ids=topic_ids,
             clock=clock,
             metrics=self.metrics,
             new_batch_id=batch_ids(self._boot),
@@ -191,22 +194,22 @@ def _recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
     return RecorderRules(
         decoder=record_decoder(settings, decoder),
         placer=Placer(key_rules(settings)),
-        bounds=file_bounds(settings),
-        codec=settings.spool.codec,
+        bounds=schema_bounds(settings),
         memory_bytes_max=settings.spool.memory_bytes_max,
         root_of=lambda record: root_of(record, header) if record.headers else None,
     )
 
 
 def _flush_rules(settings: Settings) -> FlushRules:
+    schema, message_bytes_max = settings.record_schema, settings.kafka.message_bytes_max
     return FlushRules(
         prefix=settings.s3.prefix,
         upload_deadline_s=settings.flush.upload_deadline_s,
         commit_budget_s=settings.flush.commit_budget_s,
-        message_bytes_max=settings.kafka.message_bytes_max,
-        inline=settings.record_schema.inline,
-        inline_references_max=settings.record_schema.inline_references_max,
-        inline_bytes_max=settings.record_schema.inline_bytes_max,
+        message_bytes_max=message_bytes_max,
+        inline_bytes_max={"auto": schema.inline_bytes_max, "inline": sys.maxsize, "fingerprint": 0}[schema.inline],
+        inline_text_max=inline_text_max(settings),
+        seal=seal_rules(settings),
     )
 
 
@@ -226,21 +229,24 @@ def _speaker(settings: Settings, boot: str) -> Speaker:
 def _control_rules(settings: Settings) -> ControlRules:
     flush = settings.flush
     return ControlRules(
+        poll_budget_s=settings.kafka.max_poll_interval_s - POLL_MARGIN_S,
+        settle_s=settings.settle_s,
         flush_budget_s=flush.upload_deadline_s + flush.commit_budget_s,
         revoke_budget_s=flush.revoke_budget_s,
-        answer_s=settings.kafka.transaction_timeout_s + ANSWER_MARGIN_S,
-        backoff_max_s=flush.backoff_max_s,
+        machine=MachineRules(flush.backoff_max_s, Size(flush.bytes_max, flush.entries_max)),
         bootstrap=settings.kafka.bootstrap,
+        topics=settings.kafka.source_topics,
     )
 
 
 def _flush_bounds(settings: Settings) -> FlushBounds:
-    flush = settings.flush
+    flush, spool = settings.flush, settings.spool
     return FlushBounds(
         interval_s=flush.interval_s,
         bytes_max=flush.bytes_max,
         entries_max=flush.entries_max,
-        files_max=flush.files_max,
+        fixed_bytes_max=spool.memory_bytes_max,
+        spool_bytes_max=round(SPOOL_SHARE * spool.bytes_max),
         estimate_max_s=ESTIMATE_SHARE * (flush.revoke_budget_s - flush.commit_budget_s),
     )
 

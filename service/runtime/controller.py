@@ -13,30 +13,41 @@ from typing import NamedTuple
 import structlog
 
 from service.core import machine
-from service.core.batch import Batch
+from service.core.batch import ClosedBatch, Opening
 from service.core.deadline import Deadline
 from service.core.exchange import Clock
 from service.core.flush_policy import FlushReason
 from service.core.machine import Event, Phase, WorkerState
-from service.core.model import TopicPartition
-from service.errors import CommitUnknownError, DiscardError, FencedError, StopError, TooManyFailuresError
+from service.core.model import CommittedOffset, TopicPartition
+from service.errors import (
+    CommitUnknownError,
+    DiscardError,
+    FencedError,
+    SpoolError,
+    StopError,
+    TooManyFailuresError,
+)
 from service.runtime.flusher import Flusher, FlushSummary
-from service.runtime.ports import Committer, Consumer, Metrics, Spool
+from service.runtime.ports import Committer, Consumer, Metrics
 from service.runtime.recorder import Recorder
 from service.runtime.start_positions import Bootstrap, start_positions
 
 
 class ControlRules(NamedTuple):
-    """Budgets in seconds, and the policy for a first start.
+    """Budgets in seconds, the policy for a first start, and the size that a batch may always have.
 
-    `answer_s` covers the wait for stable offsets while the transaction of a worker that died is still open.
+    `poll_budget_s` bounds everything between two polls, a callback as well as what the loop does: it is the time after
+    which the group takes the partitions away, less a margin. `settle_s` of it are left to what follows a flush: an
+    abort, the end of a transaction that a dead worker left open, committed offsets.
     """
 
+    poll_budget_s: float
+    settle_s: float
     flush_budget_s: float
     revoke_budget_s: float
-    answer_s: float
-    backoff_max_s: float
+    machine: machine.MachineRules
     bootstrap: Bootstrap
+    topics: tuple[str, ...]
 
 
 class Controller:
@@ -50,7 +61,7 @@ class Controller:
         flusher: Flusher,
         consumer: Consumer,
         committer: Committer,
-        spool: Spool,
+        topic_ids: dict[str, str],
         clock: Clock,
         metrics: Metrics,
         new_batch_id: Callable[[], str],
@@ -63,22 +74,23 @@ class Controller:
         self._flusher = flusher
         self._consumer = consumer
         self._committer = committer
-        self._spool = spool
+        self._topic_ids = topic_ids
         self._clock = clock
         self._metrics = metrics
         self._new_batch_id = new_batch_id
-        self._starts: dict[TopicPartition, int] = {}
+        self._starts: dict[TopicPartition, CommittedOffset] = {}
         self._given_back: set[TopicPartition] = set()
         self._is_settled = True
-        self._in_callback = False
+        self._closed: ClosedBatch | None = None
+        self._deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
         self._log = structlog.get_logger("controller")
 
     # Callbacks: from inside Consumer.consume and Consumer.close.
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
         """Own what is new; flushes first where a batch is open, since a batch never spans generations."""
         self._starts = {}
-        self._callback(machine.Assigned(tps, self._recorder.covers, self._clock.now_s()))
+        self._callback(machine.Assigned(tps, self._recorder.has_progress, self._clock.now_s()))
         return self._starts
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
@@ -86,7 +98,7 @@ class Controller:
         unknown = tps - self.state.owned
         if unknown:
             self._log.warning("revoked_unknown", topic_partitions=_names(unknown))
-        self._callback(machine.Revoked(tps, self._recorder.covers, self._clock.now_s()))
+        self._callback(machine.Revoked(tps, self._recorder.has_progress, self._clock.now_s()))
 
     def on_lost(self, tps: frozenset[TopicPartition]) -> None:
         """Discard; what is lost never commits (W6)."""
@@ -95,25 +107,45 @@ class Controller:
         self._callback(machine.Lost(tps, self._clock.now_s()))
 
     def _callback(self, event: Event) -> None:
-        self._in_callback = True
+        self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
         try:
             self.handle(event)
         except BaseException as error:  # noqa: BLE001 - raised again by the loop: see TESTING 0.4
             self.error = self.error or error
-        finally:
-            self._in_callback = False
 
     # From the loop.
 
-    def open_batch(self) -> None:
-        """Open a batch before its first record; it carries the generation and the member id of now."""
-        self._recorder.batch = Batch(
+    def prepare(self) -> None:
+        """Make the next flush's producer ready, outside any callback, within what is left until the next poll.
+
+        Raises:
+            DiscardError: it is not ready yet: poll, and ask again.
+            StopError: it is refused.
+        """
+        if not self._committer.is_ready:
+            self._committer.prepare(deadline=self._deadline)
+        if missing := [topic for topic in self._rules.topics if topic not in self._topic_ids]:
+            self._topic_ids.update(self._consumer.topic_ids(missing, deadline=self._deadline))
+
+    def open_batch(self) -> bool:
+        """Open a batch before its first record; it carries the generation and the member id of now.
+
+        Gives False where the disk refuses: what was handed over is read again after a pause.
+        """
+        opening = Opening(
             batch_id=self._new_batch_id(),
             generation=self.state.generation,
             member_id=self._consumer.membership().member_id,
             opened_at_s=self._clock.now_s(),
             opened_at_ms=self._clock.wall_ms(),
         )
+        try:
+            self._recorder.open(opening)
+        except SpoolError as error:
+            self._log.warning("recording_refused", message=str(error))
+            self.handle(machine.RecordingFailed(self._clock.now_s()))
+            return False
+        return True
 
     def flush_due(self, reason: FlushReason) -> None:
         """Flush the open batch."""
@@ -121,7 +153,7 @@ class Controller:
 
     def stop(self) -> None:
         """Flush what is open and leave."""
-        self.handle(machine.StopRequested(self._recorder.covers, self._clock.now_s()))
+        self.handle(machine.StopRequested(self._recorder.has_progress, self._clock.now_s()))
 
     def fail(self) -> None:
         """Commit nothing any more: what closing the consumer revokes is only released."""
@@ -131,58 +163,50 @@ class Controller:
         """Let time pass."""
         self.handle(machine.Tick(self._clock.now_s()))
 
-    def discard(self, cause: DiscardError) -> None:
-        """Discard the open batch because recording failed, through the same states as a failed flush."""
-        assert self.state.phase is Phase.CONSUMING, f"recording in {self.state.phase}"
-        self.state, _ = machine.handle(
-            self.state,
-            machine.FlushDue(FlushReason.BYTES, self._clock.now_s()),
-            backoff_max_s=self._rules.backoff_max_s,
-        )
-        self._discarded(cause)
-
     def settle(self) -> None:
         """Do the rewinds that were noted: ask the broker for the committed offsets and seek there.
 
         Whatever the last transaction became is settled before: `prepare` ends it, and committed offsets are stable.
+        Where that is not done in time the rewinds stay noted, and their records refused, until the next turn.
 
         Raises:
             StopError: the broker does not answer.
         """
-        tps = {tp for tp in self.rewinds if tp in self._recorder.ledgers.by_tp}
-        self.rewinds = set()
+        owned = self._recorder.positions
+        tps = {tp for tp in self.rewinds if tp in owned}
         if not tps:
+            self.rewinds = set()
             return
-        self._settle_transaction()
-        committed = self._consumer.committed(tps, timeout_s=self._rules.answer_s)
+        try:
+            self._settle_transaction()
+        except DiscardError as error:
+            self._log.warning("not_settled", message=str(error))
+            return
+        self.rewinds = set()
+        committed = self._consumer.committed(tps, deadline=self._deadline)
         for tp in sorted(tps):
-            ledger = self._recorder.ledgers.by_tp[tp]
-            offset = committed[tp]
-            if offset is None:  # nothing was ever committed here but the start, and that has been lost
-                offset = ledger.first_offset
+            first_offset = owned[tp].first_offset
+            # None: nothing was ever committed here but the start, and that has been lost.
+            start = committed[tp] or CommittedOffset(first_offset)
             # Ahead of first_offset: the transaction whose outcome was unknown had been committed after all.
             self._log.info(
-                "rewound",
-                topic=tp.topic,
-                partition=tp.partition,
-                offset=offset,
-                first_offset=ledger.first_offset,
+                "rewound", topic=tp.topic, partition=tp.partition, offset=start.offset, first_offset=first_offset
             )
-            self._recorder.ledgers.rewind(tp, offset)
-            self._consumer.seek(tp, offset)
+            self._recorder.rewind(tp, start)
+            self._consumer.seek(tp, start, deadline=self._deadline)
         self._metrics.add("rewinds", len(tps))
 
     def _settle_transaction(self) -> None:
         """End what the last transaction may have left open, by the next producer's init."""
         if not self._committer.is_ready:
-            self._committer.prepare()
+            self._committer.prepare(deadline=self._deadline)
         self._is_settled = True
 
     # The machine and its effects.
 
     def handle(self, event: Event) -> None:
         """Feed one event to the machine and perform what it asks for, outcomes included."""
-        self.state, effects = machine.handle(self.state, event, backoff_max_s=self._rules.backoff_max_s)
+        self.state, effects = machine.handle(self.state, event, rules=self._rules.machine)
         for effect in effects:
             self._perform(effect, event)
 
@@ -191,7 +215,7 @@ class Controller:
             case machine.Flush(reason):
                 self._flush(reason)
             case machine.Discard():
-                self._forget_batch()
+                self._discard()
             case machine.Own(tps):
                 self._own(tps)
             case machine.Release(tps):
@@ -211,24 +235,27 @@ class Controller:
     def _flush(self, reason: FlushReason) -> None:
         held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
         budget_s = self._rules.revoke_budget_s if held_up else self._rules.flush_budget_s
-        batch = self._recorder.batch
-        assert batch is not None, "only an open batch covers anything"
-        self._log.info("flush_started", batch_id=batch.batch_id, reason=reason.value, generation=batch.generation)
+        left = Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
+        batch = self._recorder.close()
+        self._closed = batch
+        self._log.info(
+            "flush_started", batch_id=batch.batch_id, reason=reason.value, generation=batch.opening.generation
+        )
         try:
-            summary = self._flusher.flush(reason, deadline=Deadline.after(budget_s, self._clock.now_s))
+            summary = self._flusher.flush(batch, reason, deadline=left.at_most(budget_s))
         except DiscardError as error:
-            self._discarded(error, reason)
+            self._discarded(batch, error, reason)
         else:
-            self._committed(summary, reason)
+            self._committed(batch, summary, reason)
 
-    def _committed(self, summary: FlushSummary, reason: FlushReason) -> None:
-        ledgers = self._recorder.ledgers
+    def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
         self._log.info(
             "flush_committed",
             batch_id=summary.batch_id,
             flush_seq=summary.seq,
             reason=reason.value,
             generation=self.state.generation,
+            objects=summary.objects,
             references=summary.references,
             records=summary.records,
             entries=summary.entries,
@@ -237,66 +264,69 @@ class Controller:
             step_seconds={step: round(seconds, 4) for step, seconds in summary.seconds.items()},
             offsets={
                 str(tp): {
-                    "first_offset": ledgers.by_tp[tp].first_offset,
-                    "min_offset": ledgers.by_tp[tp].min_offset,
-                    "max_offset": ledgers.by_tp[tp].max_offset,
-                    "next_offset": next_offset,
+                    "first_offset": batch.ledgers[tp].first_offset,
+                    "min_offset": batch.ledgers[tp].min_offset,
+                    "max_offset": batch.ledgers[tp].max_offset,
+                    "next_offset": committed.offset,
                 }
-                for tp, next_offset in sorted(summary.offsets.items())
+                for tp, committed in sorted(summary.offsets.items())
             },
         )
         self._metrics.add("flushes", reason=reason.value, outcome="committed")
+        self._metrics.add("objects", summary.objects)
         self._metrics.add("references", summary.references)
         self._metrics.add("schema_conflicts", summary.json_fields)
         self._metrics.add("object_bytes", summary.object_bytes)
         for step, seconds in summary.seconds.items():
             self._metrics.observe("flush_step_seconds", seconds, step=step)
-        self._metrics.set("last_commit_timestamp_seconds", self._clock.wall_ms() / 1000)
-        ledgers.committed(now_ms=self._clock.wall_ms())
-        self._clear_files()
+        now_ms = self._clock.wall_ms()
+        self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
+        self._recorder.committed(batch, now_ms=now_ms)
+        self._closed = None
         self.handle(machine.FlushCommitted(self._clock.now_s()))
 
-    def _discarded(self, error: DiscardError, reason: FlushReason | None = None) -> None:
-        batch = self._recorder.batch
+    def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
         unknown = isinstance(error, CommitUnknownError)
         self._is_settled = False
-        dead = isinstance(error, FencedError)
         self._log.warning(
             "batch_discarded",
-            batch_id=batch.batch_id if batch else None,
-            reason=reason.value if reason else None,
+            batch_id=batch.batch_id,
+            reason=reason.value,
             generation=self.state.generation,
             cause=type(error).__name__,
             code=getattr(error, "code", None),
             message=str(error),
             outcome="unknown" if unknown else "aborted",
+            cost=_cost_of(batch),
         )
         outcome = "unknown" if unknown else "discarded"
-        self._metrics.add("flushes", reason=reason.value if reason else "recording", outcome=outcome)
-        self.handle(machine.FlushDiscarded(counts_as_failure=unknown or dead, at_s=self._clock.now_s()))
+        self._metrics.add("flushes", reason=reason.value, outcome=outcome)
+        counts = unknown or isinstance(error, FencedError)
+        self.handle(machine.FlushDiscarded(counts_as_failure=counts, size=batch.size, at_s=self._clock.now_s()))
 
-    def _forget_batch(self) -> None:
-        """Drop the batch, what it covered and its files; `settle` rewinds what is still owned."""
-        if self._recorder.batch is not None:
+    def _discard(self) -> None:
+        """Drop the closed batch, or the open one; `settle` rewinds what is still owned."""
+        if self._closed is not None or self._recorder.opening is not None:
             self._metrics.add("batches_discarded")
-        self._recorder.ledgers.forget()
-        self._clear_files()
-
-    def _clear_files(self) -> None:
-        self._recorder.forget_batch()
-        self._spool.clear()
+        closed, self._closed = self._closed, None
+        self._recorder.discard(closed)
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
         if not self._is_settled:  # or committed offsets would not be stable until our own transaction times out
             self._settle_transaction()
         positions = start_positions(
-            self._consumer, tps, bootstrap=self._rules.bootstrap, timeout_s=self._rules.answer_s
+            self._consumer,
+            tps,
+            bootstrap=self._rules.bootstrap,
+            topic_ids=self._topic_ids,
+            deadline=self._deadline,
         )
         for tp, position in positions.items():
-            self._recorder.ledgers.own(tp, position.offset)
-            self._starts[tp] = position.offset
-        # Popped: offset 10. Given back, offsets 5 to 9 discarded. Ours again, from 5. Only now does the same `consume`
-        # return, with 10, which would be taken for the next one after a hole: it is refused and read again.
+            self._recorder.own(tp, position.committed)
+            self._starts[tp] = position.committed
+        # (1) `consume` pops offset 10; (2) inside it, a revoke: offsets 5 to 9 are discarded; (3) inside it, assigned
+        # again from 5; (4) it returns 10, which looks like the next record after a gap. Records popped before a revoke
+        # are therefore refused and read again.
         self.rewinds |= tps & self._given_back
         member = self._consumer.membership()
         self._log.info(
@@ -305,13 +335,13 @@ class Controller:
             member=member.member_id,
             member_generation=member.generation,
             owned=len(self.state.owned),
-            start_offsets={str(tp): [position.offset, position.source] for tp, position in positions.items()},
+            start_offsets={str(tp): [position.committed.offset, position.source] for tp, position in positions.items()},
         )
         self._metrics.add("rebalances", kind="assigned")
 
     def _release(self, tps: frozenset[TopicPartition], event: Event) -> None:
         for tp in tps:
-            self._recorder.ledgers.disown(tp)
+            self._recorder.disown(tp)
             self._metrics.forget("lag_records", topic=tp.topic, partition=str(tp.partition))
         self.rewinds -= tps
         self._given_back |= tps
@@ -319,12 +349,13 @@ class Controller:
             self._log.info("partitions_revoked", topic_partitions=_names(tps), generation=self.state.generation)
             self._metrics.add("rebalances", kind="revoked")
 
-    def raise_error(self) -> None:
-        """Raise what a callback could not; called when `consume` has returned.
+    def consume_returned(self) -> None:
+        """Note that `consume` has returned, and raise what a callback could not.
 
         Raises:
             StopError: as it was, or wrapped around what was not expected.
         """
+        self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
         self._given_back.clear()
         error, self.error = self.error, None
         if error is None:
@@ -332,6 +363,16 @@ class Controller:
         if isinstance(error, StopError):
             raise error
         raise StopError(f"a rebalance callback failed: {error!r}") from error
+
+
+def _cost_of(batch: ClosedBatch) -> str:
+    """Say what giving a batch up costs."""
+    spans = [
+        f"{ledger.first_offset} to {ledger.next_offset - 1} of {tp}"
+        for tp, ledger in batch.ledgers.items()
+        if ledger.next_offset > ledger.first_offset
+    ]
+    return f"records {', '.join(spans)} will be read again"
 
 
 def _names(tps: frozenset[TopicPartition]) -> list[str]:

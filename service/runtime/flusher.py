@@ -1,4 +1,4 @@
-"""DATA PLANE 2: open batch -> sealed files -> objects -> references, flush record, dead letters and offsets, at once.
+"""DATA PLANE 2: closed batch -> objects -> in the store -> references, flush record, dead letters and offsets, at once.
 
 Reads top to bottom in `Flusher.flush`. On return everything of the batch is committed; on a DiscardError nothing is,
 or (CommitUnknownError) the committed offsets tell. What that means is decided by the controller.
@@ -6,61 +6,66 @@ or (CommitUnknownError) the committed offsets tell. What that means is decided b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from functools import partial
 from typing import NamedTuple
 
 import structlog
 
+from service.core import offset_metadata
 from service.core.announcements import (
-    SchemaPlace,
     Speaker,
     Uploaded,
     dead_letter_message,
-    fitting_reference,
-    flush_message,
+    flush_messages,
     flush_record_of,
     is_oversized,
+    key_of,
     object_metadata,
-    reference_message,
+    reference_messages,
     stored_letter,
 )
-from service.core.avro_schema import row_schema
-from service.core.batch import Batch
+from service.core.avro_schema import RowSchema
+from service.core.batch import ClosedBatch
 from service.core.deadline import Deadline
-from service.core.exchange import Clock, Membership, Message, SealedFile, StoredObject
-from service.core.flush_policy import FlushCost, FlushReason
+from service.core.exchange import Clock, Membership, Message, StoredObject
+from service.core.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork, StepSeconds
 from service.core.lattice import Scalar
-from service.core.model import TopicPartition
-from service.core.object_key import data_key, schema_key
-from service.core.partition_file import PartitionFile
-from service.core.reference import Reference
-from service.errors import CommitAbortedError, MembershipError, UploadError
-from service.runtime.ports import Committer, Metrics, Spool
-from service.runtime.recorder import Recorder
-from service.runtime.uploader import Upload, Uploader, bytes_upload
+from service.core.model import CommittedOffset, TopicPartition
+from service.core.object_key import schema_key
+from service.core.pack_plan import FEW_PARTS
+from service.core.seal import SealedObject, SealRules, seal
+from service.errors import CommitAbortedError, DiscardError, MembershipError, UploadError
+from service.runtime.ports import Committer, Metrics
+from service.runtime.uploader import Upload, Uploader, bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 
 
 class FlushRules(NamedTuple):
-    """What a flush is made of; sizes in bytes, budgets in seconds."""
+    """What a flush is made of; sizes in bytes, budgets in seconds.
+
+    Schema texts stand in messages where those of a flush have `inline_bytes_max` together at most, each
+    `inline_text_max`.
+    """
 
     prefix: str
     upload_deadline_s: float
     commit_budget_s: float
     message_bytes_max: int
-    inline: str
-    inline_references_max: int
     inline_bytes_max: int
+    inline_text_max: int
+    seal: SealRules
 
 
 class FlushSummary(NamedTuple):
-    """What a committed flush did; `seconds` per step."""
+    """What a committed flush did; `seconds` per step; `announced` are the messages of the references topic."""
 
     batch_id: str
     seq: int
+    objects: int
     references: int
     entries: int
     dead_letters: int
@@ -68,36 +73,50 @@ class FlushSummary(NamedTuple):
     object_bytes: int
     json_fields: int
     seconds: Mapping[str, float]
-    offsets: Mapping[TopicPartition, int]
+    offsets: Mapping[TopicPartition, CommittedOffset]
+    announced: list[Message]
 
 
 class _Steps:
-    """Measures the steps of one flush."""
+    """Measures the steps of one flush, and how much of each was done when it ended."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, batch: ClosedBatch) -> None:
         self._clock = clock
         self._last_s = clock.now_s()
         self.seconds: dict[str, float] = {}
+        self.rows = len(batch.rows)
+        self.rows_sealed = 0
+        self.futures: list[Future[StoredObject]] = []
+        self.objects = 0
 
     def done(self, step: str) -> None:
         now_s = self._clock.now_s()
         self.seconds[step] = self.seconds.get(step, 0.0) + now_s - self._last_s
         self._last_s = now_s
 
+    def end(self, step: str) -> None:
+        """Count the time of a step that did not come to its end."""
+        if step not in self.seconds:
+            self.done(step)
+
+    def uploaded_share(self) -> float:
+        """Tell how much of the uploads is acknowledged; 0 before the first began."""
+        stored = sum(one.done() and not one.cancelled() and one.exception() is None for one in self.futures)
+        return stored / len(self.futures) if self.futures else 0.0
+
 
 class Flusher:
-    """Makes the open batch durable, then commits it; used by the loop thread only."""
+    """Makes a closed batch durable, then commits it; used by the loop thread only."""
 
     def __init__(
         self,
         *,
         rules: FlushRules,
         speaker: Speaker,
-        recorder: Recorder,
-        spool: Spool,
         uploader: Uploader,
         committer: Committer,
         membership: Callable[[], Membership],
+        topic_ids: Mapping[str, str],
         clock: Clock,
         metrics: Metrics,
         abandoned: Callable[[], bool],
@@ -105,11 +124,10 @@ class Flusher:
         self.cost = FlushCost()
         self._rules = rules
         self._speaker = speaker
-        self._recorder = recorder
-        self._spool = spool
         self._uploader = uploader
         self._committer = committer
         self._membership = membership
+        self._topic_ids = topic_ids
         self._clock = clock
         self._metrics = metrics
         self._abandoned = abandoned
@@ -117,88 +135,115 @@ class Flusher:
         self._known_schemas: dict[str, None] = {}
         self._log = structlog.get_logger("flusher")
 
-    def flush(self, reason: FlushReason, *, deadline: Deadline) -> FlushSummary:
-        """Flush the open batch, within the deadline; blocks the loop thread.
+    def flush(self, batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> FlushSummary:
+        """Flush a batch within the deadline; blocks the loop thread.
 
         Raises:
-            DiscardError: see its kinds; the batch is still here, to be discarded.
+            DiscardError: see its kinds; the batch is to be discarded.
             StopError: the store refuses us.
         """
-        batch = self._recorder.batch
-        assert batch is not None, "a flush needs an open batch"
         membership = self._membership()  # taken when the batch is closed, not when it is sent (DESIGN 4.2)
-        if membership.member_id != batch.member_id:
-            # Opened as X; X is put out while a revoke waits for us, so nobody calls on_lost (TESTING 0.6); others read
-            # on; we are in again as Y, and the broker would take Y's word for what X read.
-            raise MembershipError(f"opened as member {batch.member_id!r}, now {membership.member_id!r}")
-        self._recorder.ledgers.check()
-        steps = _Steps(self._clock)
-        files = self._recorder.files
+        member_id = batch.opening.member_id
+        if membership.member_id != member_id:
+            # The race: (1) the batch is opened as member X; (2) while a revoke waits for this flush the broker expels
+            # X, without on_lost (TESTING 0.6); (3) another member consumes these partitions; (4) we rejoin as Y. The
+            # broker would accept Y's commit of what X read, so only the member that opened a batch may commit it.
+            raise MembershipError(f"opened as member {member_id!r}, now {membership.member_id!r}")
+        batch.check()
         uploads_end = Deadline(deadline.at_s - self._rules.commit_budget_s, deadline.now_s)
         uploads_end = uploads_end.at_most(self._rules.upload_deadline_s)
-        sealed, pending = self._seal_and_submit(files, batch, uploads_end)
+        steps = _Steps(self._clock, batch)
+        try:
+            sealed = self._seal(batch, uploads_end, steps)
+            uploaded, letter_keys = self._upload(batch, sealed, uploads_end, steps)
+            announced, messages = self._announce(batch, uploaded, letter_keys, reason, steps)
+            self._commit(messages, self._offsets(batch), membership, batch, deadline)
+            steps.done("commit")
+        except DiscardError:
+            self._learn(batch, steps)
+            raise
+        self._learn(batch, steps)
+        return self._summarise(batch, sealed, announced, steps)
+
+    def estimate_s(self, load: FlushLoad) -> float:
+        """Estimate the seconds that a flush of the open batch would take now."""
+        return self.cost.estimate_s(self._work(load.entries, load.row_bytes, load.partition_keys, load.dead_letters))
+
+    def _work(self, entries: int, row_bytes: int, partition_keys: int, dead_letters: int) -> FlushWork:
+        layout = self._rules.seal.layout
+        objects = 2 + row_bytes // layout.pack_bytes_max
+        if layout.layout == "file" or (layout.layout == "auto" and partition_keys <= FEW_PARTS):
+            objects = partition_keys
+        return FlushWork(entries, row_bytes, objects, partition_keys + dead_letters)
+
+    def _seal(self, batch: ClosedBatch, deadline: Deadline, steps: _Steps) -> list[SealedObject]:
+        """Write all objects to the spool; uploads begin afterwards, or both would wait for each other's turns."""
+        rules = self._rules.seal
+        sealed: list[SealedObject] = []
+        steps.rows_sealed = 0
+        sealing = seal(
+            batch.rows, batch.spool, batch.spans, rules, batch_id=batch.batch_id, is_one_record=batch.records == 1
+        )
+        for done, finished in sealing:
+            steps.rows_sealed = done
+            if finished is not None:
+                sealed.append(finished)
+            if deadline.has_passed() or self._abandoned():
+                raise UploadError(f"{done} of {steps.rows} rows are sealed in time", object_key="")
+        written = sum(one.entries for one in sealed)
+        accounted = sum(ledger.entries_in_files for ledger in batch.ledgers.values())
+        assert written == accounted, f"W3: {written} entries are in objects, {accounted} should be"
         steps.done("seal")
-        uploaded, letter_keys = self._await_uploads(files, sealed, pending, batch, uploads_end)
-        steps.done("upload")
-        messages, references = self._announce(uploaded, letter_keys, batch, reason, steps.seconds)
-        steps.done("announce")
-        offsets = self._recorder.ledgers.next_offsets()
-        self._commit(messages, offsets, membership, batch, deadline)
-        steps.done("commit")
-        summary = self._summarise(batch, references, offsets, steps.seconds)
-        self._learn(files, steps.seconds)
-        return summary
+        return sealed
 
-    def estimate_s(self, files: int, row_bytes: int) -> float:
-        """Estimate the seconds that sealing and uploading would take now."""
-        return self.cost.estimate_s(files=files, row_bytes=row_bytes)
-
-    def _seal_and_submit(
-        self, files: list[PartitionFile], batch: Batch, deadline: Deadline
-    ) -> tuple[list[SealedFile], list[Future[StoredObject]]]:
-        """Seal file by file; each is uploaded while the next is sealed."""
-        sealed_files, futures = [], []
-        for number, file in enumerate(files):
-            metadata = object_metadata(file, batch_id=batch.batch_id)
-            sealed = self._spool.seal(file.number, file.seal(self._spool.reader(file.number), metadata=metadata))
-            key_of = _keys_of(self._rules.prefix, file, batch_id=batch.batch_id, number=number)
-            upload = self._uploader.file_upload(sealed, key_of, metadata)
-            sealed_files.append(sealed)
-            futures.append(self._uploader.submit(upload, deadline))
-            if deadline.has_passed() and len(futures) < len(files):
-                raise UploadError(f"{len(files) - len(futures)} files are not sealed in time", object_key="")
-        return sealed_files, futures
-
-    def _await_uploads(
-        self,
-        files: list[PartitionFile],
-        sealed: list[SealedFile],
-        pending: list[Future[StoredObject]],
-        batch: Batch,
-        deadline: Deadline,
+    def _upload(
+        self, batch: ClosedBatch, sealed: list[SealedObject], deadline: Deadline, steps: _Steps
     ) -> tuple[list[Uploaded], dict[int, str]]:
-        """Upload what is not a file, too, and wait for everything."""
-        schemas = {schema.fingerprint: schema for schema in (row_schema(file.entry_type) for file in files)}
-        new = [schema for schema in schemas.values() if schema.fingerprint not in self._known_schemas]
-        others: list[Upload] = []
-        for schema in new:
-            key = schema_key(self._rules.prefix, schema.fingerprint)
-            others.append(bytes_upload(schema.text.encode(), key, {}, shared=True))
+        """Upload objects, new schemas and oversized dead letters; wait for all."""
+        new = self._new_schemas(sealed)
         letters = self._oversized_letters(batch)
-        others += [self._letter_upload(batch, number) for number in letters]
-        futures = [*pending, *(self._uploader.submit(upload, deadline) for upload in others)]
-        stored = self._uploader.await_all(futures, deadline, self._abandoned)
-        self._remember(schema.fingerprint for schema in new)
-        letter_objects = stored[len(pending) + len(new) :]
-        uploaded = [Uploaded(*parts) for parts in zip(files, sealed, stored, strict=False)]
-        assert len(uploaded) == len(files), f"W4: {len(uploaded)} of {len(files)} files are acknowledged"
-        return uploaded, {number: thing.key for number, thing in zip(letters, letter_objects, strict=True)}
+        uploads = [self._object_upload(batch, one) for one in sealed]
+        uploads += [bytes_upload(one.text.encode(), self._schema_key(one), {}, shared=True) for one in new]
+        uploads += [self._letter_upload(batch, number) for number in letters]
+        steps.objects = len(uploads)
+        steps.futures = [self._uploader.submit(upload, deadline) for upload in uploads]
+        stored = self._uploader.await_all(steps.futures, deadline, self._abandoned)
+        self._remember(one.fingerprint for one in new)
+        letter_objects = stored[len(sealed) + len(new) :]
+        inline = self._inline(sealed)
+        uploaded = [
+            Uploaded(one, place, self._schema_key(one.schema), one.schema.fingerprint in inline)
+            for one, place in zip(sealed, stored, strict=False)
+        ]
+        assert len(uploaded) == len(sealed), f"W4: {len(uploaded)} of {len(sealed)} objects are acknowledged"
+        steps.done("upload")
+        return uploaded, {number: one.key for number, one in zip(letters, letter_objects, strict=True)}
 
-    def _oversized_letters(self, batch: Batch) -> list[int]:
+    def _object_upload(self, batch: ClosedBatch, sealed: SealedObject) -> Upload:
+        metadata = object_metadata(sealed, batch_id=batch.batch_id)
+        name = partial(_attempt_key, sealed, self._rules.prefix, batch.batch_id)
+        return file_upload(batch.spool, sealed.file, name, metadata)
+
+    def _new_schemas(self, sealed: Iterable[SealedObject]) -> list[RowSchema]:
+        schemas = {one.schema.fingerprint: one.schema for one in sealed}
+        return [schema for fingerprint, schema in schemas.items() if fingerprint not in self._known_schemas]
+
+    def _schema_key(self, schema: RowSchema) -> str:
+        return schema_key(self._rules.prefix, schema.fingerprint)
+
+    def _inline(self, sealed: list[SealedObject]) -> set[str]:
+        """Choose the schemas whose texts stand in messages: while together they are small, all that fit."""
+        texts = {one.schema.fingerprint: len(one.schema.text) for one in sealed}
+        size = sum(texts[one.schema.fingerprint] * len(one.groups) for one in sealed)
+        if size > self._rules.inline_bytes_max:
+            return set()
+        return {fingerprint for fingerprint, length in texts.items() if length <= self._rules.inline_text_max}
+
+    def _oversized_letters(self, batch: ClosedBatch) -> list[int]:
         limit = self._rules.message_bytes_max
         return [n for n, letter in enumerate(batch.dead_letters) if is_oversized(letter, message_bytes_max=limit)]
 
-    def _letter_upload(self, batch: Batch, number: int) -> Upload:
+    def _letter_upload(self, batch: ClosedBatch, number: int) -> Upload:
         rules, record = self._rules, batch.dead_letters[number].record
         key, body = stored_letter(
             record,
@@ -209,48 +254,48 @@ class Flusher:
         )
         return bytes_upload(body, key, {"lp-batch-id": batch.batch_id}, shared=False)
 
-    def _remember(self, fingerprints: object) -> None:
-        self._known_schemas.update(dict.fromkeys(fingerprints))  # type: ignore[call-overload]
+    def _remember(self, fingerprints: Iterable[str]) -> None:
+        self._known_schemas.update(dict.fromkeys(fingerprints))
         while len(self._known_schemas) > KNOWN_SCHEMAS_MAX:
             del self._known_schemas[next(iter(self._known_schemas))]
 
     def _announce(
         self,
+        batch: ClosedBatch,
         uploaded: list[Uploaded],
         letter_keys: Mapping[int, str],
-        batch: Batch,
         reason: FlushReason,
-        step_seconds: dict[str, float],
-    ) -> tuple[list[Message], list[Reference]]:
-        ledgers, speaker, now_ms = self._recorder.ledgers.by_tp, self._speaker, self._clock.wall_ms()
-        references = [self._reference(one, batch, len(uploaded)) for one in uploaded]
+        steps: _Steps,
+    ) -> tuple[list[Message], list[Message]]:
+        """Make the messages; gives those of the references topic, and all."""
+        speaker, now_ms, batch_id = self._speaker, self._clock.wall_ms(), batch.batch_id
+        announced = list(
+            reference_messages(uploaded, speaker, batch_id=batch_id, generation=batch.opening.generation, at_ms=now_ms)
+        )
         self._seq += 1
         flush_record = flush_record_of(
-            batch, ledgers, speaker, references,
-            seq=self._seq, reason=reason, ended_at_ms=now_ms, step_seconds=step_seconds,
+            batch, speaker, (one.sealed for one in uploaded), seq=self._seq, reason=reason, ended_at_ms=now_ms,
+            step_seconds=steps.seconds, topic_ids=self._topic_ids,
         )  # fmt: skip
-        messages = [reference_message(reference, speaker, at_ms=now_ms) for reference in references]
-        messages.append(flush_message(flush_record, speaker, at_ms=now_ms))
+        limit = self._rules.message_bytes_max
+        messages = [*announced, *flush_messages(flush_record, speaker, message_bytes_max=limit, at_ms=now_ms)]
         for number, letter in enumerate(batch.dead_letters):
             object_key = letter_keys.get(number)
-            messages.append(dead_letter_message(letter, speaker, batch_id=batch.batch_id, object_key=object_key))
-        return messages, references
+            messages.append(dead_letter_message(letter, speaker, batch_id=batch_id, object_key=object_key))
+        steps.done("announce")
+        return announced, messages
 
-    def _reference(self, uploaded: Uploaded, batch: Batch, references: int) -> Reference:
-        rules = self._rules
-        schema = row_schema(uploaded.file.entry_type)
-        inline = rules.inline == "inline" or (rules.inline == "auto" and references <= rules.inline_references_max)
-        inline = inline and len(schema.text) <= rules.inline_bytes_max
-        place = SchemaPlace(schema, schema_key(rules.prefix, schema.fingerprint), inline)
-        ledgers, limit = self._recorder.ledgers.by_tp, rules.message_bytes_max
-        return fitting_reference(uploaded, batch, ledgers, self._speaker, place, message_bytes_max=limit)
+    def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
+        """Give what is committed, each with the id of its topic as metadata."""
+        texts = {topic: offset_metadata.encode(self._topic_ids.get(topic)).text for topic, _ in batch.ledgers}
+        return {tp: offset._replace(metadata=texts[tp.topic]) for tp, offset in batch.next_offsets().items()}
 
     def _commit(
         self,
         messages: list[Message],
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
-        batch: Batch,
+        batch: ClosedBatch,
         deadline: Deadline,
     ) -> None:
         """Commit; after ILLEGAL_GENERATION at most once more, over the same objects, if we are still the same member.
@@ -263,45 +308,58 @@ class Flusher:
             self._committer.commit(messages, offsets, membership, deadline=deadline)
         except CommitAbortedError as error:
             again = self._membership()
-            if error.code != ILLEGAL_GENERATION or again.member_id != batch.member_id or deadline.has_passed():
+            is_same = again.member_id == batch.opening.member_id
+            if error.code != ILLEGAL_GENERATION or not is_same or deadline.has_passed():
                 raise
             self._log.warning("commit_repeated", batch_id=batch.batch_id, generation=again.generation, cause=str(error))
             self._metrics.add("commits_repeated")
             self._committer.commit(messages, offsets, again, deadline=deadline)
 
     def _summarise(
-        self,
-        batch: Batch,
-        references: list[Reference],
-        offsets: Mapping[TopicPartition, int],
-        seconds: dict[str, float],
+        self, batch: ClosedBatch, sealed: list[SealedObject], announced: list[Message], steps: _Steps
     ) -> FlushSummary:
-        ledgers = self._recorder.ledgers.by_tp.values()
+        ledgers = batch.ledgers.values()
         return FlushSummary(
             batch_id=batch.batch_id,
             seq=self._seq,
-            references=len(references),
+            objects=len(sealed),
+            references=sum(one.references for one in sealed),
             entries=sum(ledger.entries for ledger in ledgers),
             dead_letters=sum(ledger.dead_letters for ledger in ledgers),
-            records=sum(ledger.records for ledger in ledgers),
-            object_bytes=sum(reference.location.size for reference in references),
-            json_fields=sum(_json_fields(file) for file in self._recorder.files),
-            seconds=seconds,
-            offsets=offsets,
+            records=batch.records,
+            object_bytes=sum(one.file.size for one in sealed),
+            json_fields=sum(_json_fields(one) for one in sealed),
+            seconds=steps.seconds,
+            offsets=batch.next_offsets(),
+            announced=announced,
         )
 
-    def _learn(self, files: list[PartitionFile], seconds: Mapping[str, float]) -> None:
-        self.cost = self.cost.after(
-            files=len(files),
-            row_bytes=sum(file.row_bytes for file in files),
-            seconds=seconds["seal"] + seconds["upload"],
+    def _learn(self, batch: ClosedBatch, steps: _Steps) -> None:
+        """Learn from a flush, also from one that came to nothing: so much was done in so many seconds."""
+        rows = batch.rows
+        work = self._work(len(rows), rows.text_bytes, len(rows.keys), len(batch.dead_letters))
+        if steps.objects:
+            work = work._replace(objects=steps.objects)
+        step = next((name for name in ("seal", "upload", "announce", "commit") if name not in steps.seconds), None)
+        if step is not None:
+            steps.end(step)
+        seconds = steps.seconds
+        spent = StepSeconds(
+            seconds.get("seal", 0.0),
+            seconds.get("upload", 0.0),
+            seconds.get("announce", 0.0) + seconds.get("commit", 0.0),
         )
+        sealed = steps.rows_sealed / steps.rows if steps.rows and step == "seal" else 1.0
+        done = StepSeconds(
+            sealed, steps.uploaded_share() if step == "upload" else 1.0, 0.0 if step == "commit" else 1.0
+        )
+        self.cost = self.cost.after(work, spent, done)
 
 
-def _json_fields(file: PartitionFile) -> int:
+def _json_fields(sealed: SealedObject) -> int:
     """Count the top-level fields that are kept as JSON text: types in conflict, or nested too deep."""
-    return sum(1 for child in file.entry_type.by_name.values() if child is Scalar.JSON)
+    return sum(1 for child in sealed.entry_type.by_name.values() if child is Scalar.JSON)
 
 
-def _keys_of(prefix: str, file: PartitionFile, *, batch_id: str, number: int) -> Callable[[int], str]:
-    return lambda attempt: data_key(prefix, file.key, batch_id=batch_id, number=number, attempt=attempt)
+def _attempt_key(sealed: SealedObject, prefix: str, batch_id: str, attempt: int) -> str:
+    return key_of(sealed, prefix, batch_id=batch_id, attempt=attempt)

@@ -5,16 +5,20 @@ Everything here is called by the loop thread only, except `ObjectStore.put`, whi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 from service.core.deadline import Deadline
-from service.core.exchange import Membership, Message, RebalanceListener, SealedFile, StoredObject
-from service.core.model import SourceRecord, TopicPartition
+from service.core.exchange import BatchSpool, Membership, Message, RebalanceListener, StoredObject
+from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 
 
 class Consumer(Protocol):
-    """A member of the consumer group."""
+    """A member of the consumer group. What asks the broker ends by its deadline, or 0.1 s after it where that is near.
+
+    Raises:
+        StopError: the broker has refused, or not answered in time.
+    """
 
     def subscribe(self, listener: RebalanceListener) -> None:
         """Join the group."""
@@ -28,28 +32,30 @@ class Consumer(Protocol):
         """
         ...
 
-    def committed(self, tps: Iterable[TopicPartition], *, timeout_s: float) -> dict[TopicPartition, int | None]:
-        """Ask for the stable committed offsets; None where there is none.
-
-        Raises:
-            StopError: the broker did not answer in time.
-        """
+    def committed(
+        self, tps: Iterable[TopicPartition], *, deadline: Deadline
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Ask for the stable committed offsets; None where there is none."""
         ...
 
-    def watermarks(self, tp: TopicPartition, *, timeout_s: float) -> tuple[int, int]:
+    def watermarks(self, tp: TopicPartition, *, deadline: Deadline) -> tuple[int, int]:
         """Ask for the first offset and the end."""
         ...
 
-    def commit_start(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def commit_start(self, offsets: Mapping[TopicPartition, CommittedOffset], *, deadline: Deadline) -> None:
         """Commit where a TopicPartition without a committed offset begins, outside any transaction."""
         ...
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset; records of before are never returned afterwards."""
         ...
 
-    def partitions_of(self, topic: str, *, timeout_s: float) -> list[TopicPartition]:
+    def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
         """Ask for all TopicPartitions of a topic."""
+        ...
+
+    def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
+        """Ask for Kafka's ids of topics, outside callbacks; what is not told is left out. Never raises."""
         ...
 
     def pause(self) -> None:
@@ -84,18 +90,19 @@ class Committer(Protocol):
         """Whether a producer is ready that no transaction was begun on."""
         ...
 
-    def prepare(self) -> None:
-        """Make the next flush's producer ready, outside any callback; ends what an earlier one left open.
+    def prepare(self, *, deadline: Deadline | None = None) -> None:
+        """Make the next flush's producer ready; ends what an earlier one left open.
 
         Raises:
-            StopError: it did not become ready in its budget.
+            CommitAbortedError: it did not become ready by the deadline; nothing was asked for.
+            StopError: it was refused, or without a deadline did not become ready in the committer's own budget.
         """
         ...
 
     def commit(
         self,
         messages: Sequence[Message],
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         *,
         deadline: Deadline,
@@ -119,39 +126,15 @@ class Spool(Protocol):
 
     @property
     def bytes_on_disk(self) -> int:
-        """Bytes of all its files."""
+        """Bytes of all its files, those that could not be deleted too."""
         ...
 
-    def append(self, number: int, data: bytes) -> None:
-        """Append rows that leave memory.
+    def open(self, batch_id: str) -> BatchSpool:
+        """Make the directory of a batch.
 
         Raises:
-            SpoolError: the disk refused.
+            SpoolError: the disk refused, or the spool is full of what cannot be deleted.
         """
-        ...
-
-    def reader(self, number: int) -> Callable[[int, int], bytes]:
-        """Give a function that reads (start, length) of what was appended."""
-        ...
-
-    def seal(self, number: int, pieces: Iterator[bytes]) -> SealedFile:
-        """Write a finished file.
-
-        Raises:
-            SpoolError: the disk refused.
-        """
-        ...
-
-    def load(self, sealed: SealedFile) -> bytes:
-        """Read a sealed file back; any thread.
-
-        Raises:
-            SpoolError: the disk refused, or the length is not the one written.
-        """
-        ...
-
-    def clear(self) -> None:
-        """Delete everything; what cannot be deleted is tried again next time."""
         ...
 
 

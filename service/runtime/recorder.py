@@ -1,226 +1,189 @@
-"""DATA PLANE 1: source record -> entries -> PartitionKey -> row -> file of that PartitionKey -> offset covered.
+"""DATA PLANE 1: source record -> entries -> PartitionKey and type -> rows of the open batch -> offset covered.
 
-Reads top to bottom in `Recorder.record`. Nothing here knows of flushes or rebalances: the controller asks
-`accepts`, hands records over one by one and takes what is open when it flushes.
+Reads top to bottom in `Recorder.record`. Nothing here knows of flushes or rebalances: the controller opens batches,
+closes them, and says what became of them.
 """
 
 from __future__ import annotations
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from service.core.announcements import dead_letters_of
-from service.core.batch import Batch, Ledger, Ledgers
-from service.core.container import SYNC_BYTES, Codec
+from service.core.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
 from service.core.dead_letter import Reason
 from service.core.decode import Bad, Decoded, RecordDecoder
+from service.core.entry_types import EntryTypes, SchemaBounds
 from service.core.flush_policy import FlushLoad
-from service.core.model import PartitionKey, RootLink, SourceRecord
-from service.core.partition_file import DECODED_WEIGHT, FileBounds, PartitionFile, SchemaFullError
-from service.core.partition_key import Placed, Placer, Unplaceable
-from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_rest, encode_user
+from service.core.model import CommittedOffset, RootLink, SourceRecord, TopicPartition
+from service.core.partition_key import Placer, Unplaceable
 from service.core.schema_infer import TooDeepError, TooManyFieldsError
 from service.runtime.ports import Spool
 
+DEAD_LETTER_BYTES = 500  # in memory, beside its record
+_encode_json = msgspec.json.Encoder().encode
+
 
 class RecorderRules(NamedTuple):
-    """What the recorder is made of."""
+    """What the recorder is made of; `memory_bytes_max` bounds what the rows of the open batch take in memory."""
 
     decoder: RecordDecoder
     placer: Placer
-    bounds: FileBounds
-    codec: Codec
+    bounds: SchemaBounds
     memory_bytes_max: int
     root_of: Callable[[SourceRecord], RootLink | None]
 
 
-class _OpenFile(NamedTuple):
-    file: PartitionFile
-    user: bytes
-
-
 class Recorder:
-    """Owns the ledgers, the open batch and its files; used by the loop thread only."""
+    """Owns the ledgers and the open batch; used by the loop thread only."""
 
     def __init__(self, rules: RecorderRules, spool: Spool) -> None:
-        self.ledgers = Ledgers()
-        self.batch: Batch | None = None
         self.outcomes: Counter[str] = Counter()
+        self._batch: Batch | None = None
+        self._ledgers = Ledgers()
         self._rules = rules
         self._spool = spool
-        self._open: dict[PartitionKey, _OpenFile] = {}
-        self._full: list[PartitionFile] = []
-        self._next_number = 0  # never starts again: a file that could not be deleted is never appended to
-        self._memory_bytes = 0
-        self._row_bytes = 0
-        self._sync = os.urandom(SYNC_BYTES)
+        self._types = EntryTypes(rules.bounds)
+
+    # What is owned.
+
+    def own(self, tp: TopicPartition, start: CommittedOffset) -> None:
+        """Begin to own a TopicPartition at its committed offset; no batch is open."""
+        self._ledgers.own(tp, start)
+
+    def disown(self, tp: TopicPartition) -> None:
+        """Stop owning a TopicPartition; its records are refused from now on."""
+        self._ledgers.disown(tp)
+
+    def rewind(self, tp: TopicPartition, committed: CommittedOffset) -> None:
+        """Go on at a committed offset; no batch is open."""
+        self._ledgers.rewind(tp, committed)
 
     @property
-    def covers(self) -> bool:
+    def positions(self) -> Mapping[TopicPartition, Ledger]:
+        """The ledgers of what is owned, to be read only."""
+        return self._ledgers.by_tp
+
+    # The open batch.
+
+    @property
+    def opening(self) -> Opening | None:
+        """What the open batch was opened as; None where none is open."""
+        return None if self._batch is None else self._batch.opening
+
+    @property
+    def has_progress(self) -> bool:
         """Whether the open batch covers any offset."""
-        return not self.ledgers.is_empty
+        return not self._ledgers.is_empty
 
-    @property
-    def files(self) -> list[PartitionFile]:
-        """All files of the open batch that have rows; those of one PartitionKey in the order of their rows."""
-        return [*self._full, *(opened.file for opened in self._open.values() if opened.file.rows)]
-
-    def load(self, estimate: Callable[[int, int], float]) -> FlushLoad:
-        """Tell what the open batch holds; `estimate(files, row bytes)` gives seconds."""
-        batch = self.batch
-        files = len(self._open) + len(self._full)
+    def load(self) -> FlushLoad:
+        """Tell what the open batch holds."""
+        batch = self._batch
+        if batch is None:
+            return FlushLoad()
+        rows = batch.rows
         return FlushLoad(
-            source_bytes=batch.source_bytes if batch else 0,
+            source_bytes=batch.source_bytes,
+            memory_bytes=rows.memory_bytes + rows.fixed_bytes + batch.dead_letter_bytes,
+            fixed_bytes=rows.fixed_bytes + batch.dead_letter_bytes,
             spool_bytes=self._spool.bytes_on_disk,
-            entries=batch.entries if batch else 0,
-            files=files,
-            estimate_s=estimate(files, self._row_bytes),
+            entries=len(rows),
+            row_bytes=rows.text_bytes,
+            partition_keys=len(rows.keys),
+            dead_letters=len(batch.dead_letters),
         )
+
+    def open(self, opening: Opening) -> None:
+        """Open a batch, before its first record.
+
+        Raises:
+            SpoolError: the disk refused.
+        """
+        assert self._batch is None, "a batch is open already"
+        self._batch = Batch(opening, self._spool.open(opening.batch_id))
+
+    def close(self) -> ClosedBatch:
+        """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between."""
+        assert self._batch is not None, "a flush needs an open batch"
+        batch, self._batch = self._batch, None
+        return batch.close(self._ledgers.by_tp)
+
+    def committed(self, batch: ClosedBatch, *, now_ms: int) -> None:
+        """Go on behind a batch that was committed."""
+        self._ledgers.committed(now_ms=now_ms)
+        batch.spool.delete()
+
+    def discard(self, batch: ClosedBatch | None) -> dict[TopicPartition, tuple[int, int]]:
+        """Forget a batch, the open one where none is given; gives [first, next) of the offsets that it had covered."""
+        given = batch or (None if self._batch is None else self.close())
+        if given is not None:
+            given.spool.delete()
+        return self._ledgers.forget()
+
+    # One record.
 
     def accepts(self, record: SourceRecord) -> bool:
         """Whether the record is the ledger's next: owned, and not covered already."""
-        ledger = self.ledgers.by_tp.get(record.tp)
+        ledger = self._ledgers.by_tp.get(record.tp)
         return ledger is not None and record.offset >= ledger.next_offset
 
     def record(self, record: SourceRecord) -> None:
-        """Put every entry of a record into a file or a dead letter, then cover its offset.
+        """Put every entry of a record into a row or a dead letter, then cover its offset.
 
         Raises:
-            SpoolError: the disk refused; the batch has to be discarded, the record is half written.
+            SpoolError: the disk refused; the record is covered, its rows are in memory, and the batch can be flushed.
         """
-        batch, ledger = self.batch, self.ledgers.by_tp[record.tp]
+        batch, ledger = self._batch, self._ledgers.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
         decoded = self._rules.decoder.decode(record.value)
-        bad = decoded.bad + self._write_entries(record, decoded)
-        self._bury(record, bad, batch, ledger)
-        ledger.entries += len(decoded.entries) + len(decoded.bad)
-        ledger.entries_in_files += len(decoded.entries) + len(decoded.bad) - len(bad)
-        ledger.cover(record.offset, timestamp_ms=record.timestamp_ms)
-        batch.entries += len(decoded.entries) + len(decoded.bad)
+        bad = decoded.bad + self._write_entries(record, decoded, batch)
+        if bad:
+            self._reject(record, bad, batch, ledger)
+        entries = len(decoded.entries) + len(decoded.bad)
+        written = entries - len(bad)
+        ledger.entries += entries
+        ledger.entries_in_files += written
+        ledger.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
+        batch.records += 1
+        batch.entries += entries
         batch.source_bytes += max(decoded.size, len(record.value or b""))
-        self.outcomes["written"] += len(decoded.entries) + len(decoded.bad) - len(bad)
-        if self._memory_bytes > self._rules.memory_bytes_max:
-            self._relieve_memory()
+        self.outcomes["written"] += written
+        rows = batch.rows
+        if rows.memory_bytes + rows.fixed_bytes > self._rules.memory_bytes_max and rows.memory_bytes > rows.fixed_bytes:
+            rows.spill(batch.spool.append)
 
-    def forget_batch(self) -> None:
-        """Forget all files: their batch is committed or discarded, the spool is cleared by the caller."""
-        self._open.clear()
-        self._full.clear()
-        self._memory_bytes = 0
-        self._row_bytes = 0
-        self._sync = os.urandom(SYNC_BYTES)
-        self.batch = None
-
-    def _write_entries(self, record: SourceRecord, decoded: Decoded) -> list[Bad]:
+    def _write_entries(self, record: SourceRecord, decoded: Decoded, batch: Batch) -> list[Bad]:
         """Write the entries of one record; returns what could not be written."""
         bad: list[Bad] = []
-        if not decoded.entries:
-            return bad
-        rules = self._rules
-        origin = encode_origin(record)
-        root = rules.root_of(record)
-        rest = encode_rest(record.timestamp_ms, root)
-        wire_bytes = decoded.size // len(decoded.entries)
+        rules, rows, types = self._rules, batch.rows, self._types
+        root = rules.root_of(record) if record.headers else None
         for index, entry in decoded.entries:
             placed = rules.placer.place(entry, decoded.envelope, record)
             if isinstance(placed, Unplaceable):
                 bad.append(Bad(index, placed.reason, placed.message))
                 continue
-            opened = self._open.get(placed.key) or self._open_file(placed.key)
-            meta = encode_meta(
-                user=opened.user,
-                event_time_us=placed.event_time_us,
-                unique_id=encode_id(placed.unique_id),
-                origin=origin,
-                index=index,
-                rest=rest,
-            )
             try:
-                self._append(opened.file, meta, entry, placed, record, root=root, wire_bytes=wire_bytes)
+                entry_type = types.of(entry)
             except TooDeepError as error:
                 bad.append(Bad(index, Reason.TOO_DEEP, str(error)))
+                continue
             except TooManyFieldsError as error:
                 bad.append(Bad(index, Reason.TOO_MANY_FIELDS, str(error)))
-            else:
-                self._memory_bytes += DECODED_WEIGHT * (wire_bytes + len(meta))
-                if placed.fallback_time:
-                    self.outcomes["record_timestamp"] += 1
+                continue
+            text = decoded.text or _encode_json(entry)
+            number = rows.add(record, index, placed.key, entry_type, text, placed.event_time_us)
+            if placed.unique_id is not None or root is not None:
+                rows.note(number, unique_id=placed.unique_id, root=root)
+            if placed.fallback_time:
+                self.outcomes["record_timestamp"] += 1
         return bad
 
-    def _append(
-        self,
-        file: PartitionFile,
-        meta: bytes,
-        entry: dict[str, object],
-        placed: Placed,
-        record: SourceRecord,
-        *,
-        root: RootLink | None,
-        wire_bytes: int,
-    ) -> None:
-        """Append to the file of the PartitionKey, or to its next one where the schema has no more room."""
-        before = file.row_bytes
-        try:
-            file.append(
-                meta,
-                entry,
-                tp=record.tp,
-                offset=record.offset,
-                event_time_us=placed.event_time_us,
-                root=root,
-                wire_bytes=wire_bytes,
-            )
-        except SchemaFullError:
-            self._close_file(file)
-            again = self._open_file(placed.key).file
-            self._append(again, meta, entry, placed, record, root=root, wire_bytes=wire_bytes)
-            return
-        self._row_bytes += file.row_bytes - before
-        if file.is_full:
-            self._close_file(file)
-        elif file.block_is_full:
-            self._spill(file)
-
-    def _open_file(self, key: PartitionKey) -> _OpenFile:
-        file = PartitionFile(
-            key, number=self._next_number, bounds=self._rules.bounds, codec=self._rules.codec, sync=self._sync
-        )
-        self._next_number += 1
-        opened = self._open[key] = _OpenFile(file, encode_user(key.user))
-        return opened
-
-    def _close_file(self, file: PartitionFile) -> None:
-        """Take no more rows into this file; the PartitionKey goes on in a new one."""
-        assert file.rows, "a file without rows has room for any entry that fits at all"
-        self._spill(file)
-        self._full.append(file)
-        del self._open[file.key]
-
-    def _spill(self, file: PartitionFile) -> None:
-        block = file.take_block()
-        if block:
-            self._spool.append(file.number, block)
-
-    def _relieve_memory(self) -> None:
-        """Bring rows to disk, largest files first, until half of the memory is free.
-
-        What was counted is the most it can be; nothing is done where it is well under the limit, counted anew.
-        """
-        in_memory = sorted(self.files, key=lambda file: file.memory_bytes, reverse=True)
-        total = sum(file.memory_bytes for file in in_memory)
-        if total <= self._rules.memory_bytes_max * 3 // 4:
-            in_memory = []
-        for file in in_memory:
-            if total <= self._rules.memory_bytes_max // 2:
-                break
-            total -= file.memory_bytes
-            self._spill(file)
-        self._memory_bytes = total
-
-    def _bury(self, record: SourceRecord, bad: Iterable[Bad], batch: Batch, ledger: Ledger) -> None:
-        for letter in dead_letters_of(record, bad):
-            batch.dead_letters.append(letter)
-            ledger.dead_letters += letter.entries
-            self.outcomes[letter.reason.value] += letter.entries
+    def _reject(self, record: SourceRecord, bad: Iterable[Bad], batch: Batch, ledger: Ledger) -> None:
+        for dead_letter in dead_letters_of(record, bad):
+            batch.dead_letters.append(dead_letter)
+            batch.dead_letter_bytes += DEAD_LETTER_BYTES + record.size
+            ledger.dead_letters += dead_letter.entries
+            self.outcomes[dead_letter.reason.value] += dead_letter.entries

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import structlog
 
 from service.core.exchange import Clock
-from service.core.flush_policy import FlushBounds, decide_by_age, decide_by_load
+from service.core.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
 from service.core.machine import Phase
 from service.core.model import SourceRecord, TopicPartition
-from service.errors import SpoolError
+from service.errors import DiscardError, SpoolError, StopError
 from service.runtime.controller import Controller
 from service.runtime.flusher import Flusher
 from service.runtime.ports import Committer, Consumer, Metrics
@@ -24,6 +24,9 @@ from service.runtime.recorder import Recorder
 from service.runtime.stop import StopFlag
 
 POLL_S = 0.2
+CHECK_EVERY = 64  # records, between two looks at how full the batch is
+CHECK_BYTES = 64 * 1024  # of one record, after which it is looked at once
+NOT_PREPARED_MAX = 3
 GAPS_LOGGED_MAX = 20
 
 
@@ -61,6 +64,8 @@ class Runloop:
         self._metrics = metrics
         self._stop = stop
         self._beat = beat
+        self._unchecked = 0
+        self._not_prepared = 0
         self._log = structlog.get_logger("runloop")
 
     def run(self) -> None:
@@ -70,6 +75,7 @@ class Runloop:
             StopError: the worker cannot go on.
         """
         self._committer.prepare()  # before the first committed offset is read: ends what an earlier process left open
+        self._prepare()
         self._consumer.subscribe(self._controller)
         while self._controller.state.phase is not Phase.STOPPED:
             self._beat()
@@ -77,10 +83,9 @@ class Runloop:
 
     def turn(self) -> None:
         """Do one turn."""
-        if not self._committer.is_ready:
-            self._committer.prepare()  # outside any callback
+        self._prepare()
         records = self._consumer.consume(records_max=self._rules.consume_records_max, timeout_s=POLL_S)
-        self._controller.raise_error()
+        self._controller.consume_returned()
         if records:
             self._record_all(records)
         if self._controller.rewinds:
@@ -92,40 +97,70 @@ class Runloop:
         self._flush_if_old()
         self._publish(len(records))
 
+    def _prepare(self) -> None:
+        """Have the next producer ready; where that takes longer than a poll may wait, poll in between.
+
+        Raises:
+            StopError: it is refused, or not ready after NOT_PREPARED_MAX tries.
+        """
+        try:
+            self._controller.prepare()
+        except DiscardError as error:
+            self._not_prepared += 1
+            self._log.warning("not_prepared", times=self._not_prepared, message=str(error))
+            if self._not_prepared >= NOT_PREPARED_MAX:
+                raise StopError(f"no producer for transactions: {error}") from error
+        else:
+            self._not_prepared = 0
+
     def _record_all(self, records: list[SourceRecord]) -> None:
         """Record what was handed over. What is refused while owned is read again: its TopicPartition is rewound."""
         refused: Counter[str] = Counter()
         gaps: dict[TopicPartition, list[tuple[int, int]]] = {}
+        positions = self._recorder.positions
         for record in records:
             tp = record.tp
             if tp in self._controller.rewinds:
                 refused["rewound"] += 1
             elif not self._recorder.accepts(record):
-                refused["covered" if tp in self._recorder.ledgers.by_tp else "not_owned"] += 1
+                refused["covered" if tp in positions else "not_owned"] += 1
             else:
-                expected = self._recorder.ledgers.by_tp[tp].next_offset
+                expected = positions[tp].next_offset
                 if record.offset > expected:
                     gaps.setdefault(tp, []).append((expected, record.offset))
                 self._record(record)
         self._report(refused, gaps)
 
     def _record(self, record: SourceRecord) -> None:
-        if self._recorder.batch is None:
-            self._controller.open_batch()
+        if self._recorder.opening is None and not self._controller.open_batch():
+            return
         try:
             self._recorder.record(record)
-        except SpoolError as error:
-            self._controller.discard(error)
+        except SpoolError as error:  # the record is recorded; its rows, and those before it, stay in memory
+            self._log.warning("spill_refused", message=str(error))
+            self._controller.flush_due(FlushReason.SPOOL)
             return
-        reason = decide_by_load(self._recorder.load(self._flusher.estimate_s), self._rules.bounds)
+        self._unchecked += 1
+        if self._unchecked >= CHECK_EVERY or len(record.value or b"") > CHECK_BYTES or self._controller.state.size_max:
+            self._flush_if_full()
+
+    def _flush_if_full(self) -> None:
+        self._unchecked = 0
+        load = self._recorder.load()
+        reason = decide_by_load(
+            load,
+            self._rules.bounds,
+            estimate_s=self._flusher.estimate_s(load),
+            size_max=self._controller.state.size_max,
+        )
         if reason is not None:
             self._controller.flush_due(reason)
 
     def _flush_if_old(self) -> None:
-        batch = self._recorder.batch
-        if batch is None or not self._recorder.covers:
+        opening = self._recorder.opening
+        if opening is None or not self._recorder.has_progress:
             return
-        reason = decide_by_age(opened_at_s=batch.opened_at_s, now_s=self._clock.now_s(), bounds=self._rules.bounds)
+        reason = decide_by_age(opened_at_s=opening.opened_at_s, now_s=self._clock.now_s(), bounds=self._rules.bounds)
         if reason is not None:
             self._controller.flush_due(reason)
             if self._controller.rewinds:
@@ -152,13 +187,14 @@ class Runloop:
         for outcome, count in self._recorder.outcomes.items():
             self._metrics.add("entries", count, outcome=outcome)
         self._recorder.outcomes.clear()
-        ledgers = self._recorder.ledgers.by_tp
+        ledgers = self._recorder.positions
         for tp, end in self._consumer.ends({tp: one.next_offset for tp, one in ledgers.items()}).items():
             lag = max(0, end - ledgers[tp].first_offset)
             self._metrics.set("lag_records", lag, topic=tp.topic, partition=str(tp.partition))
-        load = self._recorder.load(self._flusher.estimate_s)
+        load = self._recorder.load()
         self._metrics.set("spool_bytes", load.spool_bytes)
-        self._metrics.set("open_files", load.files)
+        self._metrics.set("memory_bytes", load.memory_bytes)
+        self._metrics.set("partition_keys", load.partition_keys)
         self._metrics.set("batch_entries", load.entries)
         self._metrics.set("owned_topic_partitions", len(ledgers))
         for phase in Phase:

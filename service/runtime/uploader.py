@@ -1,7 +1,7 @@
-"""Sealed files, schemas and oversized dead letters -> acknowledged objects; the only place with a thread pool.
+"""Sealed objects, schemas and oversized dead letters -> acknowledged objects; the only place with a thread pool.
 
 Threads take immutable values and return immutable values. A thread that outlives its deadline can only leave an
-object that no reference names.
+object that no reference names. Bodies in memory are bounded by bytes, not by the number of threads.
 """
 
 from __future__ import annotations
@@ -11,23 +11,25 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from queue import SimpleQueue
-from threading import Thread
+from threading import Condition, Thread
 from typing import NamedTuple
 
 from service.core.deadline import Deadline
-from service.core.exchange import SealedFile, StoredObject
+from service.core.exchange import BatchSpool, SealedFile, StoredObject
 from service.errors import KeyTakenError, UploadError
-from service.runtime.ports import ObjectStore, Spool
+from service.runtime.ports import ObjectStore
 
 KEYS_MAX = 3
+BODIES_BYTES_MAX = 96 * 1024 * 1024  # in memory at once; one larger body goes alone
 _POLL_S = 0.2
 
 
 class Upload(NamedTuple):
-    """One object to make: `key_of(attempt)` names it, its body is read when its turn comes."""
+    """One object to make: `key_of(attempt)` names it, its body of `size` bytes is read when its turn comes."""
 
     key_of: Callable[[int], str]
     body: Callable[[], bytes]
+    size: int
     sha256: bytes
     crc32: int
     metadata: Mapping[str, str]
@@ -66,12 +68,33 @@ class _Pool:
                 future.set_result(stored)
 
 
+class _Bodies:
+    """Bounds the bytes of bodies in memory."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._changed = Condition()
+
+    def take(self, size: int, deadline: Deadline) -> None:
+        """Wait for room; where the deadline passes, go on without: the upload finds it passed itself."""
+        with self._changed:
+            while self._bytes and self._bytes + size > self._bytes_max and not deadline.has_passed():
+                self._changed.wait(_POLL_S)
+            self._bytes += size
+
+    def give_back(self, size: int) -> None:
+        with self._changed:
+            self._bytes -= size
+            self._changed.notify_all()
+
+
 class Uploader:
     """Uploads many objects at once, under one deadline."""
 
-    def __init__(self, store: ObjectStore, spool: Spool, *, threads: int) -> None:
+    def __init__(self, store: ObjectStore, *, threads: int) -> None:
         self._store = store
-        self._spool = spool
+        self._bodies = _Bodies(BODIES_BYTES_MAX)
         self._threads = threads
         self._pool = _Pool(threads)
 
@@ -101,10 +124,6 @@ class Uploader:
                 self._replace_pool()
         return [future.result() for future in futures]
 
-    def file_upload(self, sealed: SealedFile, key_of: Callable[[int], str], metadata: Mapping[str, str]) -> Upload:
-        """Describe the upload of a sealed file."""
-        return Upload(key_of, lambda: self._spool.load(sealed), sealed.sha256, sealed.crc32, metadata)
-
     def close(self) -> None:
         """Let the threads go; those under way end by their own time-outs, or with the process."""
         self._pool.close()
@@ -115,6 +134,13 @@ class Uploader:
         self._pool = _Pool(self._threads)
 
     def _put(self, upload: Upload, deadline: Deadline) -> StoredObject:
+        self._bodies.take(upload.size, deadline)
+        try:
+            return self._put_body(upload, deadline)
+        finally:
+            self._bodies.give_back(upload.size)
+
+    def _put_body(self, upload: Upload, deadline: Deadline) -> StoredObject:
         if deadline.has_passed():
             raise UploadError("its turn came after the deadline", object_key=upload.key_of(0))
         body = upload.body()
@@ -138,6 +164,13 @@ class Uploader:
         raise UploadError(f"{KEYS_MAX} keys are taken", object_key=upload.key_of(0))
 
 
+def file_upload(
+    spool: BatchSpool, sealed: SealedFile, key_of: Callable[[int], str], metadata: Mapping[str, str]
+) -> Upload:
+    """Describe the upload of a sealed object."""
+    return Upload(key_of, lambda: spool.load(sealed), sealed.size, sealed.sha256, sealed.crc32, metadata)
+
+
 def bytes_upload(body: bytes, key: str, metadata: Mapping[str, str], *, shared: bool) -> Upload:
     """Describe the upload of bytes in memory; another attempt gets another key unless the key is shared."""
 
@@ -148,4 +181,4 @@ def bytes_upload(body: bytes, key: str, metadata: Mapping[str, str], *, shared: 
         stem, dot, suffix = name.partition(".")
         return f"{directory}{slash}{stem}-{attempt}{dot}{suffix}"
 
-    return Upload(key_of, lambda: body, hashlib.sha256(body).digest(), zlib.crc32(body), metadata, shared)
+    return Upload(key_of, lambda: body, len(body), hashlib.sha256(body).digest(), zlib.crc32(body), metadata, shared)

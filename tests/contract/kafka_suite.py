@@ -5,6 +5,7 @@ Nothing here knows how a group hands out TopicPartitions: everything waits for w
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
@@ -12,8 +13,9 @@ import pytest
 
 from service.core.deadline import Deadline
 from service.core.exchange import Membership, Message
-from service.core.model import SourceRecord, TopicPartition
-from service.errors import CommitAbortedError, FencedError, MembershipError, SourceError
+from service.core.model import CommittedOffset, SourceRecord, TopicPartition
+from service.core.offset_metadata import BYTES_MAX
+from service.errors import CommitAbortedError, FencedError, MembershipError, SourceError, StartPositionError
 from service.runtime.ports import Committer, Consumer
 
 
@@ -25,6 +27,10 @@ class Kafka(Protocol):
 
     def append(self, tp: TopicPartition, *values: bytes) -> None:
         """Append records to the source."""
+        ...
+
+    def append_aborted(self, tp: TopicPartition) -> None:
+        """Append what no read_committed consumer gets to see: at least one offset."""
         ...
 
     def consumer(self) -> Consumer:
@@ -44,19 +50,26 @@ class Kafka(Protocol):
         ...
 
 
+def soon(kafka: Kafka) -> Deadline:
+    """Give a deadline that no answer takes long enough for."""
+    return Deadline.after(30.0, kafka.now_s)
+
+
 class Listener:
     """Starts everything where the group has committed, or at 0; remembers what it heard."""
 
-    def __init__(self, consumer: Consumer) -> None:
+    def __init__(self, consumer: Consumer, kafka: Kafka) -> None:
         self.owned: set[TopicPartition] = set()
         self.heard: list[str] = []
         self._consumer = consumer
+        self._kafka = kafka
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
         """Own."""
         self.heard.append("assigned")
         self.owned |= tps
-        return {tp: offset or 0 for tp, offset in self._consumer.committed(tps, timeout_s=30.0).items()}
+        committed = self._consumer.committed(tps, deadline=soon(self._kafka))
+        return {tp: found or CommittedOffset(0) for tp, found in committed.items()}
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Give back."""
@@ -74,7 +87,7 @@ class Reading:
 
     def __init__(self, kafka: Kafka) -> None:
         self.consumer = kafka.consumer()
-        self.listener = Listener(self.consumer)
+        self.listener = Listener(self.consumer, kafka)
         self.consumer.subscribe(self.listener)
         self.records: list[SourceRecord] = []
 
@@ -117,6 +130,7 @@ class ConsumerContract:
         assert reading.offsets(first) == [0, 1]
         assert reading.offsets(second) == [0]
         assert [record.value for record in reading.records if record.tp == first] == [b"a", b"b"]
+        assert {record.leader_epoch for record in reading.records} == {0}
 
     def test_start_is_where_the_listener_says(self, kafka: Kafka) -> None:
         """The committed offset; no reset of the client's own."""
@@ -125,7 +139,8 @@ class ConsumerContract:
         kafka.append(second, b"d")
         one = Reading(kafka)
         one.until(lambda: one.listener.owned == set(kafka.tps))
-        one.consumer.commit_start({first: 2, second: 0})
+        starts = {first: CommittedOffset(2), second: CommittedOffset(0)}
+        one.consumer.commit_start(starts, deadline=soon(kafka))
         one.consumer.close()
         other = Reading(kafka)
         other.until(lambda: len(other.records) >= 2)
@@ -138,7 +153,7 @@ class ConsumerContract:
         kafka.append(first, *(b"%d" % number for number in range(20)))
         reading.until(lambda: len(reading.offsets(first)) == 20)
         reading.records.clear()
-        reading.consumer.seek(first, 5)
+        reading.consumer.seek(first, CommittedOffset(5, leader_epoch=0), deadline=soon(kafka))
         kafka.append(first, b"last")
         reading.until(lambda: 20 in reading.offsets(first))
         assert reading.offsets(first) == list(range(5, 21))
@@ -153,7 +168,7 @@ class ConsumerContract:
         for _ in range(10):
             reading.turn()
         assert reading.offsets(first) == [0, 1]
-        reading.consumer.seek(first, 1)
+        reading.consumer.seek(first, CommittedOffset(1), deadline=soon(kafka))
         reading.consumer.resume()
         reading.until(lambda: len(reading.offsets(first)) >= 4)
         assert reading.offsets(first) == [0, 1, 1, 2]
@@ -195,26 +210,81 @@ class ConsumerContract:
         one.consumer.close()
 
     def test_committed_offset_that_is_none_is_none(self, kafka: Kafka, reading: Reading) -> None:
-        """And a committed one is what was committed."""
+        """And a committed one is what was committed, 0 too, with its metadata."""
         first, second = kafka.tps
-        assert reading.consumer.committed([first, second], timeout_s=30.0) == {first: None, second: None}
-        reading.consumer.commit_start({first: 3})
-        assert reading.consumer.committed([first, second], timeout_s=30.0) == {first: 3, second: None}
+        start = CommittedOffset(0, metadata='{"a": "é"}')
+        assert {first: None, second: None} == reading.consumer.committed([first, second], deadline=soon(kafka))
+        reading.consumer.commit_start({first: start}, deadline=soon(kafka))
+        assert {first: start, second: None} == reading.consumer.committed([first, second], deadline=soon(kafka))
 
     def test_start_position_of_nobody_is_refused_here_since_the_broker_does_not(self, kafka: Kafka) -> None:
         """Into an empty group a commit without generation and member id is taken from anybody (TESTING 0.3)."""
         first, _ = kafka.tps
         nobody = kafka.consumer()
         with pytest.raises(SourceError):
-            nobody.commit_start({first: 3})
-        assert nobody.committed([first], timeout_s=30.0) == {first: None}
+            nobody.commit_start({first: CommittedOffset(3)}, deadline=soon(kafka))
+        assert nobody.committed([first], deadline=soon(kafka)) == {first: None}
+
+    def test_start_position_that_the_broker_refuses_is_an_error(self, kafka: Kafka, reading: Reading) -> None:
+        """Whoever starts where nothing is committed would start somewhere else the next time."""
+        first, _ = kafka.tps
+        refused = CommittedOffset(3, metadata="x" * 5000)
+        with pytest.raises(SourceError):
+            reading.consumer.commit_start({first: refused}, deadline=Deadline.after(1.0, kafka.now_s))
+        assert {first: None} == reading.consumer.committed([first], deadline=soon(kafka))
+
+    def test_start_of_a_leader_epoch_that_the_log_never_had_is_refused(self, kafka: Kafka) -> None:
+        """The offset is of another topic, or of records that an election has dropped: nothing is read."""
+        first, second = kafka.tps
+        kafka.append(first, b"a", b"b")
+        one = Reading(kafka)
+        one.until(lambda: one.listener.owned == set(kafka.tps))
+        starts = {first: CommittedOffset(1, leader_epoch=7), second: CommittedOffset(0)}
+        self._commit(kafka, one, starts)
+        one.consumer.close()
+        other = Reading(kafka)
+        with pytest.raises(StartPositionError):
+            other.until(lambda: bool(other.records))
+        assert other.records == []
+        other.consumer.close()
+
+    def _commit(self, kafka: Kafka, one: Reading, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        committer = kafka.committer("starts")
+        committer.commit([], offsets, one.consumer.membership(), deadline=soon(kafka))
+        committer.close()
+
+    def test_ends_are_those_last_seen(self, kafka: Kafka) -> None:
+        """Left out before the first fetch; behind is the end; with nothing but aborted records left, no lag."""
+        first, second = kafka.tps
+        kafka.append(first, b"a", b"b")
+        one = Reading(kafka)
+        assert one.consumer.ends({first: 0, second: 0}) == {}
+        one.until(lambda: len(one.records) == 2)
+        one.until(lambda: one.consumer.ends({first: 0, second: 0}).keys() == {first, second})
+        assert one.consumer.ends({first: 2}) == {first: 2}
+        kafka.append_aborted(first)
+        one.until(lambda: one.consumer.ends({first: 2}) == {first: 2})
+        one.consumer.seek(first, CommittedOffset(1), deadline=soon(kafka))
+        assert one.consumer.ends({first: 1})[first] > 1
+        kafka.append(first, b"c")
+        one.until(lambda: len(one.records) == 4)
+        one.consumer.close()
 
     def test_topic_is_described(self, kafka: Kafka, reading: Reading) -> None:
         """Its TopicPartitions, and where each begins and ends."""
         first, second = kafka.tps
         kafka.append(first, b"a", b"b")
-        assert reading.consumer.partitions_of(first.topic, timeout_s=30.0) == [first, second]
-        assert reading.consumer.watermarks(first, timeout_s=30.0) == (0, 2)
+        assert reading.consumer.partitions_of(first.topic, deadline=soon(kafka)) == [first, second]
+        assert reading.consumer.watermarks(first, deadline=soon(kafka)) == (0, 2)
+
+    def test_topic_has_an_id_that_every_member_is_told(self, kafka: Kafka, reading: Reading) -> None:
+        """As Kafka's tools print it; a topic that does not exist has none, and that is no failure."""
+        topic = kafka.tps[0].topic
+        found = reading.consumer.topic_ids([topic, "absent"], deadline=soon(kafka))
+        assert found == kafka.consumer().topic_ids([topic], deadline=soon(kafka))
+        assert found.keys() == {topic}
+        assert re.fullmatch("[A-Za-z0-9_-]{22}", found[topic])
+        assert reading.consumer.topic_ids([], deadline=soon(kafka)) == {}
 
     def test_close_gives_everything_back(self, kafka: Kafka) -> None:
         """Through the callback, before it returns."""
@@ -238,7 +308,13 @@ class CommitterContract:
     ) -> None:
         """Commit one message and offsets."""
         message = Message(kafka.announcements, b"key", value, [("header", b"value")])
-        committer.commit([message], offsets, membership, deadline=Deadline.after(30.0, kafka.now_s))
+        committed = {tp: CommittedOffset(offset) for tp, offset in offsets.items()}
+        committer.commit([message], committed, membership, deadline=soon(kafka))
+
+    def committed(self, kafka: Kafka, reading: Reading, tp: TopicPartition) -> int | None:
+        """Give the number that is committed."""
+        found = reading.consumer.committed([tp], deadline=soon(kafka))[tp]
+        return None if found is None else found.offset
 
     def test_messages_and_offsets_are_there_together(self, kafka: Kafka, reading: Reading) -> None:
         """After the commit, for readers of committed data."""
@@ -246,8 +322,30 @@ class CommitterContract:
         committer = kafka.committer("one")
         self.commit(kafka, committer, reading.consumer.membership(), {first: 7})
         assert kafka.announced() == [b"announced"]
-        assert reading.consumer.committed([first], timeout_s=30.0) == {first: 7}
+        assert self.committed(kafka, reading, first) == 7
         assert not committer.is_ready
+        committer.close()
+
+    def test_leader_epoch_and_metadata_come_back(self, kafka: Kafka, reading: Reading) -> None:
+        """With offset 0, which is a committed offset, too; metadata up to what `offset_metadata` writes."""
+        first, _ = kafka.tps
+        committer = kafka.committer("one")
+        for leader_epoch, metadata in [(None, ""), (0, '{"v":1}'), (3, "é" * 1000), (None, "x" * BYTES_MAX)]:
+            committed = CommittedOffset(0, leader_epoch, metadata)
+            committer.commit([], {first: committed}, reading.consumer.membership(), deadline=soon(kafka))
+            assert {first: committed} == reading.consumer.committed([first], deadline=soon(kafka))
+        committer.close()
+
+    def test_metadata_that_the_broker_does_not_take_stops(self, kafka: Kafka, reading: Reading) -> None:
+        """One character more: nothing becomes visible, and the same would be sent again for ever."""
+        first, _ = kafka.tps
+        committer = kafka.committer("one")
+        message = Message(kafka.announcements, None, b"announced", [])
+        committed = CommittedOffset(7, metadata="x" * (BYTES_MAX + 1))
+        with pytest.raises(SourceError):
+            committer.commit([message], {first: committed}, reading.consumer.membership(), deadline=soon(kafka))
+        assert kafka.announced() == []
+        assert self.committed(kafka, reading, first) is None
         committer.close()
 
     def test_producer_that_is_ready_is_used_and_then_another_is(self, kafka: Kafka, reading: Reading) -> None:
@@ -271,7 +369,7 @@ class CommitterContract:
         with pytest.raises(MembershipError):
             self.commit(kafka, committer, membership, {first: 7})
         assert kafka.announced() == []
-        assert reading.consumer.committed([first], timeout_s=30.0) == {first: None}
+        assert self.committed(kafka, reading, first) is None
         committer.close()
 
     def test_metadata_of_before_a_rebalance_is_refused_by_the_broker(self, kafka: Kafka, reading: Reading) -> None:
@@ -315,7 +413,7 @@ class CommitterContract:
         (not_ours,) = other.listener.owned
         committer = kafka.committer("one")
         self.commit(kafka, committer, reading.consumer.membership(), {not_ours: 7})
-        assert reading.consumer.committed([not_ours], timeout_s=30.0) == {not_ours: 7}
+        assert self.committed(kafka, reading, not_ours) == 7
         committer.close()
         other.consumer.close()
 

@@ -5,46 +5,58 @@ from __future__ import annotations
 import pytest
 
 from service.core.model import TopicPartition
-from service.runtime.ports import Committer, Consumer
+from service.errors import CommitAbortedError, CommitUnknownError
+from service.runtime.ports import Consumer
 from tests.contract import kafka_suite
-from tests.contract.kafka_suite import CommitterContract, ConsumerContract
-from tests.fakes.committer import FakeCommitter
+from tests.contract.kafka_suite import CommitterContract, ConsumerContract, Reading
+from tests.fakes.committer import FakeCommitter, Outcome
+from tests.fakes.broker import FakeBroker
+from tests.fakes.clock import FakeClock
 from tests.fakes.consumer import FakeConsumer
-from tests.fakes.group import ConsumerGroup
+from tests.fakes.group import ClassicGroup, ConsumerGroup
 from tests.fakes.member import ClassicMember, Member, Member848
 from tests.fakes.records import P0, P1
-from tests.fakes.rig import STYLES, Rig
 
 reading = kafka_suite.reading
+STYLES = ("eager", "cooperative", "kip848")
 
 
 class FakeKafka:
-    """A rig without workers."""
+    """A broker and a group, without workers."""
 
     tps = (P0, P1)
     announcements = "announcements"
 
     def __init__(self, style: str) -> None:
-        self._rig = Rig(style)
-        self._rig.broker.on_committed = lambda _committed: None
-        self._members: list[Member] = []
+        self._clock = FakeClock()
+        self._broker = FakeBroker(self._clock, self.tps)
+        self._group: ClassicGroup | ConsumerGroup
+        if style == "kip848":
+            self._group = ConsumerGroup(self._clock, self.tps)
+        else:
+            self._group = ClassicGroup(self._clock, self.tps, cooperative=style == "cooperative")
+        self._broker.group = self._group
+        self._consumers: list[FakeConsumer] = []
 
     def append(self, tp: TopicPartition, *values: bytes) -> None:
         """Append records."""
         for value in values:
-            self._rig.broker.logs[tp].append(value)
+            self._broker.logs[tp].append(value)
+
+    def append_aborted(self, tp: TopicPartition) -> None:
+        """Append a record that was aborted, and the marker."""
+        self._broker.logs[tp].append_hole()
+        self._broker.logs[tp].append_hole()
 
     def consumer(self) -> Consumer:
         """Make a consumer; whatever it does, the other libraries' threads do theirs."""
-        group = self._rig.group
         member: Member
-        if isinstance(group, ConsumerGroup):
-            member = Member848(group, f"member-{len(self._members)}")
+        if isinstance(self._group, ConsumerGroup):
+            member = Member848(self._group, f"member-{len(self._consumers)}")
         else:
-            member = ClassicMember(group)
-        consumer = FakeConsumer(self._rig.broker, member, self._rig.clock, point=lambda _name: self._background())
-        self._members.append(member)
-        self._consumers = [*getattr(self, "_consumers", []), consumer]
+            member = ClassicMember(self._group)
+        consumer = FakeConsumer(self._broker, member, self._clock, point=lambda _name: self._background())
+        self._consumers.append(consumer)
         return consumer
 
     def _background(self) -> None:
@@ -52,17 +64,17 @@ class FakeKafka:
             if consumer.is_member_running:
                 consumer.member.background()
 
-    def committer(self, transactional_id: str) -> Committer:
+    def committer(self, transactional_id: str) -> FakeCommitter:
         """Make a committer."""
-        return FakeCommitter(self._rig.broker, transactional_id, self._rig.clock)
+        return FakeCommitter(self._broker, transactional_id, self._clock)
 
     def announced(self) -> list[bytes | None]:
         """Read what is committed."""
-        return [message.value for message in self._rig.broker.messages(self.announcements)]
+        return [message.value for message in self._broker.messages(self.announcements)]
 
     def now_s(self) -> float:
         """The virtual clock."""
-        return self._rig.clock.now_s()
+        return self._clock.now_s()
 
 
 @pytest.fixture(params=STYLES)
@@ -76,4 +88,29 @@ class TestFakeConsumer(ConsumerContract):
 
 
 class TestFakeCommitter(CommitterContract):
-    """The fake."""
+    """The fake, and the outcomes that only a script brings about."""
+
+    @pytest.mark.parametrize(("outcome", "is_committed"), [("UNKNOWN_COMMITTED", True), ("UNKNOWN_OPEN", False)])
+    def test_unknown_outcome_is_known_after_the_next_init(
+        self, kafka: FakeKafka, reading: Reading, outcome: str, *, is_committed: bool
+    ) -> None:
+        """Messages and offsets are both there, or neither is; the committed offset tells."""
+        first, _ = kafka.tps
+        committer = kafka.committer("one")
+        committer.script.append(Outcome[outcome])
+        with pytest.raises(CommitUnknownError):
+            self.commit(kafka, committer, reading.consumer.membership(), {first: 7})
+        committer.prepare()
+        assert self.committed(kafka, reading, first) == (7 if is_committed else None)
+        assert kafka.announced() == ([b"announced"] if is_committed else [])
+
+    def test_commit_whose_producer_is_not_ready_in_time_is_aborted(self, kafka: FakeKafka, reading: Reading) -> None:
+        """By the deadline of the callback, not by the committer's own budget; nothing was asked for."""
+        first, _ = kafka.tps
+        committer = kafka.committer("one")
+        committer.init_s = 40.0
+        began_s = kafka.now_s()
+        with pytest.raises(CommitAbortedError):
+            self.commit(kafka, committer, reading.consumer.membership(), {first: 7})
+        assert kafka.now_s() - began_s == pytest.approx(30.0)
+        assert self.committed(kafka, reading, first) is None

@@ -8,13 +8,17 @@ that a member owns what it commits.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from service.core.exchange import Clock, Message
-from service.core.model import TopicPartition
+from service.core.model import CommittedOffset, TopicPartition
 from tests.fakes.log import FakeLog
+
+METADATA_CHARS_MAX = 4096  # offset.metadata.max.bytes
 
 
 class BrokerError(Exception):
@@ -40,7 +44,7 @@ class Group(Protocol):
 class _Transaction:
     began_at_s: float
     messages: list[Message] = field(default_factory=list)
-    offsets: dict[TopicPartition, tuple[int, int]] = field(default_factory=dict)  # (append number, offset)
+    offsets: dict[TopicPartition, tuple[int, CommittedOffset]] = field(default_factory=dict)  # with append numbers
 
 
 @dataclass(slots=True)
@@ -64,6 +68,7 @@ class FakeBroker:
     def __init__(self, clock: Clock, tps: Iterable[TopicPartition], *, transaction_timeout_s: float = 60.0) -> None:
         self.clock = clock
         self.logs = {tp: FakeLog(tp) for tp in tps}
+        self.topic_ids = {tp.topic: _topic_id(tp.topic) for tp in self.logs}
         self.group: Group | None = None
         self.transactions: list[Committed] = []
         self.aborted = 0
@@ -74,7 +79,7 @@ class FakeBroker:
         self.on_committed: Callable[[Committed], None] = lambda _committed: None
         self._timeout_s = transaction_timeout_s
         self._producers: dict[str, _Producer] = {}
-        self._offsets: dict[TopicPartition, tuple[int, int]] = {}
+        self._offsets: dict[TopicPartition, tuple[int, CommittedOffset]] = {}
         self._appended = 0
 
     # Reading.
@@ -83,9 +88,13 @@ class FakeBroker:
         """Give what a read_committed reader of a topic gets."""
         return [message for one in self.transactions for message in one.messages if message.topic == topic]
 
-    def committed_offset(self, tp: TopicPartition) -> int | None:
-        """Give the committed offset, whatever is pending."""
+    def committed(self, tp: TopicPartition) -> CommittedOffset | None:
+        """Give what is committed, whatever is pending."""
         return self._offsets[tp][1] if tp in self._offsets else None
+
+    def committed_offset(self, tp: TopicPartition) -> int | None:
+        """Give the number of it."""
+        return self._offsets[tp][1].offset if tp in self._offsets else None
 
     def is_stable(self, tp: TopicPartition) -> bool:
         """Whether no open transaction has an offset for it (require-stable)."""
@@ -93,15 +102,15 @@ class FakeBroker:
 
     # Committing outside transactions.
 
-    def commit(self, offsets: Mapping[TopicPartition, int], *, generation: int, member_id: str) -> None:
+    def commit(self, offsets: Mapping[TopicPartition, CommittedOffset], *, generation: int, member_id: str) -> None:
         """Commit offsets of a member at once."""
         self._validate(generation, member_id, offsets, transactional=False)
-        for tp, offset in offsets.items():
-            if offset < (self.committed_offset(tp) or 0):
-                self.set_back.append(f"{tp} from {self.committed_offset(tp)} to {offset}")
+        for tp, committed in offsets.items():
+            if committed.offset < (self.committed_offset(tp) or 0):
+                self.set_back.append(f"{tp} from {self.committed_offset(tp)} to {committed.offset}")
             self._appended += 1
-            self._offsets[tp] = (self._appended, offset)
-            self.starts.setdefault(tp, offset)
+            self._offsets[tp] = (self._appended, committed)
+            self.starts.setdefault(tp, committed.offset)
 
     def reset(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Set or remove committed offsets as a tool for administrators does."""
@@ -110,7 +119,7 @@ class FakeBroker:
             if offset is None:
                 self._offsets.pop(tp, None)
             else:
-                self._offsets[tp] = (self._appended, offset)
+                self._offsets[tp] = (self._appended, CommittedOffset(offset))
                 self.starts[tp] = offset
 
     # Transactions.
@@ -136,7 +145,7 @@ class FakeBroker:
         self,
         transactional_id: str,
         epoch: int,
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         *,
         generation: int,
         member_id: str,
@@ -144,9 +153,9 @@ class FakeBroker:
         """Add offsets to the transaction; ownership is not looked at."""
         transaction = self._require_open(transactional_id, epoch)
         self._validate(generation, member_id, offsets, transactional=True)
-        for tp, offset in offsets.items():
+        for tp, committed in offsets.items():
             self._appended += 1
-            transaction.offsets[tp] = (self._appended, offset)
+            transaction.offsets[tp] = (self._appended, committed)
 
     def end(self, transactional_id: str, epoch: int, *, commit: bool) -> None:
         """Commit or abort."""
@@ -159,10 +168,10 @@ class FakeBroker:
             return
         producer.open = None
         before = {tp: self.committed_offset(tp) for tp in transaction.offsets}
-        for tp, (number, offset) in transaction.offsets.items():
+        for tp, (number, committed) in transaction.offsets.items():
             if tp not in self._offsets or number > self._offsets[tp][0]:
-                self._offsets[tp] = (number, offset)
-        offsets = {tp: offset for tp, (_, offset) in transaction.offsets.items()}
+                self._offsets[tp] = (number, committed)
+        offsets = {tp: committed.offset for tp, (_, committed) in transaction.offsets.items()}
         done = Committed(transactional_id, transaction.messages, offsets, before)
         self.transactions.append(done)
         self.on_committed(done)
@@ -179,10 +188,12 @@ class FakeBroker:
         self.transactions.append(Committed("", list(messages), {}, {}))
 
     def _validate(
-        self, generation: int, member_id: str, tps: Collection[TopicPartition], *, transactional: bool
+        self, generation: int, member_id: str, offsets: Mapping[TopicPartition, CommittedOffset], *, transactional: bool
     ) -> None:
         if self.group is not None:
-            self.group.validate(generation, member_id, tps, transactional=transactional)
+            self.group.validate(generation, member_id, offsets.keys(), transactional=transactional)
+        if any(len(committed.metadata) >= METADATA_CHARS_MAX for committed in offsets.values()):  # the NUL counts
+            raise BrokerError("OFFSET_METADATA_TOO_LARGE")
 
     def _abort(self, producer: _Producer) -> None:
         if producer.open is not None:
@@ -201,3 +212,8 @@ class FakeBroker:
         if transaction is None:
             raise BrokerError("INVALID_TXN_STATE", fatal=True)
         return transaction
+
+
+def _topic_id(topic: str) -> str:
+    """Make an id as Kafka's tools write them."""
+    return base64.urlsafe_b64encode(hashlib.sha256(topic.encode()).digest()[:16]).decode().rstrip("=")

@@ -9,8 +9,8 @@ from enum import Enum
 
 from service.core.deadline import Deadline
 from service.core.exchange import Membership, Message
-from service.core.model import TopicPartition
-from service.errors import CommitAbortedError, CommitUnknownError, FencedError, MembershipError, StopError
+from service.core.model import CommittedOffset, TopicPartition
+from service.errors import CommitAbortedError, CommitUnknownError, FencedError, MembershipError, SourceError, StopError
 from tests.fakes.broker import BrokerError, FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumer import Point, no_point
@@ -36,6 +36,7 @@ class FakeCommitter:
         self.script: deque[Outcome | Aborted] = deque()
         self.calls = 0
         self.init_error: StopError | None = None
+        self.init_s = 0.07
         self.trusts_any_membership = False
         self._broker = broker
         self._id = transactional_id
@@ -48,19 +49,22 @@ class FakeCommitter:
         """Whether an epoch is ready that no transaction was begun in."""
         return self._epoch is not None
 
-    def prepare(self) -> None:
-        """Begin a new epoch; what an earlier one left open is aborted."""
+    def prepare(self, *, deadline: Deadline | None = None) -> None:
+        """Begin a new epoch; what an earlier one left open is aborted. Takes `init_s`, or until the deadline."""
         if self._epoch is None:
             self._point("init")
             if self.init_error is not None:
                 raise self.init_error
-            self._clock.advance(0.07)
+            if deadline is not None and deadline.remaining_s() < self.init_s:
+                self._clock.advance(deadline.remaining_s())
+                raise CommitAbortedError("no producer for transactions", code="_TIMED_OUT")
+            self._clock.advance(self.init_s)
             self._epoch = self._broker.init(self._id)
 
     def commit(
         self,
         messages: Sequence[Message],
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         *,
         deadline: Deadline,
@@ -70,7 +74,7 @@ class FakeCommitter:
         if not membership.is_proof and not self.trusts_any_membership:
             raise MembershipError(f"generation {membership.generation}, member id {membership.member_id!r}")
         assert offsets, "W1: a transaction without offsets"
-        self.prepare()
+        self.prepare(deadline=deadline)
         epoch, self._epoch = self._epoch, None
         assert epoch is not None, "prepared"
         outcome = self.script.popleft() if self.script else Outcome.COMMITTED
@@ -123,7 +127,9 @@ def _require_no_abort(outcome: Outcome | Aborted, deadline: Deadline) -> None:
         raise BrokerError("_TIMED_OUT")
 
 
-def _aborted(error: BrokerError) -> CommitAbortedError | FencedError:
+def _aborted(error: BrokerError) -> CommitAbortedError | FencedError | SourceError:
     if error.fatal:
         return FencedError(error.code, code=error.code)
+    if error.code == "OFFSET_METADATA_TOO_LARGE":
+        return SourceError(error.code)
     return CommitAbortedError(error.code, code=error.code)

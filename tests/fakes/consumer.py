@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from service.core.deadline import Deadline
 from service.core.exchange import Membership, RebalanceListener
-from service.core.model import SourceRecord, TopicPartition
+from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 from service.errors import SourceError, StartPositionError
 from tests.fakes.broker import BrokerError, FakeBroker
 from tests.fakes.clock import FakeClock
@@ -18,6 +19,7 @@ from tests.fakes.member import Callback, Member
 
 Point = Callable[[str], None]
 ANSWER_STEP_S = 1.0
+TRUNCATED = -1
 
 
 def no_point(_name: str) -> None:
@@ -42,6 +44,7 @@ class FakeConsumer:
         self._listener: RebalanceListener | None = None
         self._versions: dict[TopicPartition, int] = {}
         self._turn = 0
+        self._in_callback = False
 
     @property
     def is_member_running(self) -> bool:
@@ -96,6 +99,7 @@ class FakeConsumer:
         kind, tps = callback = self.member.queue[0]
         listener = self._listener
         assert listener is not None, "subscribed before anything is assigned"
+        self._in_callback = True
         if kind is Callback.ASSIGNED:
             self._assign(listener.on_assigned(tps), tps)
         else:
@@ -107,38 +111,52 @@ class FakeConsumer:
                 self.positions.pop(tp, None)
                 self._versions[tp] = self._versions.get(tp, 0) + 1
             self.member.owned -= tps
+        self._in_callback = False
         self.member.queue.popleft()
         self.member.served(callback)
 
-    def _assign(self, starts: Mapping[TopicPartition, int], tps: frozenset[TopicPartition]) -> None:
+    def _assign(self, starts: Mapping[TopicPartition, CommittedOffset], tps: frozenset[TopicPartition]) -> None:
         self.member.owned |= tps
-        for tp, offset in starts.items():
+        for tp, start in starts.items():
             assert tp in tps, f"{tp} is started but was not assigned"
-            self.positions[tp] = offset
+            self._go_to(tp, start)
             self._versions[tp] = self._versions.get(tp, 0) + 1
 
-    def committed(self, tps: Iterable[TopicPartition], *, timeout_s: float) -> dict[TopicPartition, int | None]:
+    def _go_to(self, tp: TopicPartition, start: CommittedOffset) -> None:
+        """Go to an offset; to none where the log knows nothing of its leader epoch, which `consume` tells."""
+        is_known = (start.leader_epoch or 0) <= self._broker.logs[tp].leader_epoch
+        self.positions[tp] = start.offset if is_known else TRUNCATED
+
+    def committed(
+        self, tps: Iterable[TopicPartition], *, deadline: Deadline
+    ) -> dict[TopicPartition, CommittedOffset | None]:
         """Ask for stable offsets; waits while a transaction over them is open."""
         self._point("committed")
         tps = list(tps)
-        ends_s = self._clock.now_s() + timeout_s
         while not all(self._broker.is_stable(tp) for tp in tps):
-            if self._clock.now_s() >= ends_s:
+            if deadline.has_passed():
                 raise SourceError("no committed offsets: timed out")
             self._clock.advance(ANSWER_STEP_S)
             self.member.background()
             self._broker.expire()
             self._point("unstable")
-        return {tp: self._broker.committed_offset(tp) for tp in tps}
+        return {tp: self._broker.committed(tp) for tp in tps}
 
-    def watermarks(self, tp: TopicPartition, *, timeout_s: float) -> tuple[int, int]:
+    def watermarks(self, tp: TopicPartition, *, deadline: Deadline) -> tuple[int, int]:
         """Ask for the first offset and the end."""
-        del timeout_s
+        del deadline
         self._point("watermarks")
         return self._broker.logs[tp].first_offset, self._broker.logs[tp].end
 
-    def commit_start(self, offsets: Mapping[TopicPartition, int]) -> None:
+    def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
+        """Ask for the ids of topics; not inside a callback."""
+        del deadline
+        assert not self._in_callback, "the real one aborts the process"
+        return {topic: self._broker.topic_ids[topic] for topic in topics if topic in self._broker.topic_ids}
+
+    def commit_start(self, offsets: Mapping[TopicPartition, CommittedOffset], *, deadline: Deadline) -> None:
         """Commit as the current member, outside any transaction."""
+        del deadline
         self._point("commit_start")
         if not offsets:
             return
@@ -151,16 +169,17 @@ class FakeConsumer:
         except BrokerError as error:
             raise SourceError(f"start positions are not committed: {error.code}") from error
 
-    def seek(self, tp: TopicPartition, offset: int) -> None:
+    def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset of an assigned TopicPartition."""
+        del deadline
         self._point("seek")
         if tp not in self.positions:
-            raise SourceError(f"{tp} cannot be sought to {offset}: not assigned")
-        self.positions[tp] = offset
+            raise SourceError(f"{tp} cannot be sought to {start.offset}: not assigned")
+        self._go_to(tp, start)
 
-    def partitions_of(self, topic: str, *, timeout_s: float) -> list[TopicPartition]:
+    def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
         """Ask for all TopicPartitions of a topic."""
-        del timeout_s
+        del deadline
         return sorted(tp for tp in self._broker.logs if tp.topic == topic)
 
     def pause(self) -> None:
@@ -176,8 +195,12 @@ class FakeConsumer:
         return self.member.membership()
 
     def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Give the ends of what is assigned."""
-        return {tp: self._broker.logs[tp].end for tp in next_offsets if tp in self.positions}
+        """Give the ends of what is assigned; the next offset where no record is left."""
+        return {
+            tp: self._broker.logs[tp].end if self._broker.logs[tp].read(self.positions[tp], 1) else next_offset
+            for tp, next_offset in next_offsets.items()
+            if tp in self.positions
+        }
 
     def close(self) -> None:
         """Give back what is owned, then leave."""

@@ -11,6 +11,7 @@ class FakeLog:
     def __init__(self, tp: TopicPartition) -> None:
         self.tp = tp
         self.first_offset = 0
+        self.leader_epoch = 0
         self._slots: list[SourceRecord | None] = []
 
     @property
@@ -27,7 +28,7 @@ class FakeLog:
         self, value: bytes | None, *, timestamp_ms: int | None = None, key: bytes | None = None, headers: Headers = ()
     ) -> SourceRecord:
         """Append a data record."""
-        record = SourceRecord(self.tp, self.end, timestamp_ms, key, value, headers)
+        record = SourceRecord(self.tp, self.end, timestamp_ms, key, value, headers, self.leader_epoch)
         self._slots.append(record)
         return record
 

@@ -28,4 +28,4 @@ def value_of(*entries: Any) -> bytes:
 
 def record(tp: TopicPartition, offset: int, *entries: Any, value: bytes | None = None) -> SourceRecord:
     """Make a record as it leaves the client library."""
-    return SourceRecord(tp, offset, START_MS, None, value if value is not None else value_of(*entries), ())
+    return SourceRecord(tp, offset, START_MS, None, value if value is not None else value_of(*entries), (), 0)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from confluent_kafka import Producer
 
 from deploy.local.s3 import S3Endpoint
 from service.adapters.clock import SystemClock
@@ -56,6 +57,17 @@ class RealKafka:
     def append(self, tp: TopicPartition, *values: bytes) -> None:
         """Append records."""
         self._helper.produce(tp.topic, (ToProduce(value=value, partition=tp.partition) for value in values))
+
+    def append_aborted(self, tp: TopicPartition) -> None:
+        """Append a record that is aborted, and the marker."""
+        producer = Producer(
+            {"bootstrap.servers": self._helper.bootstrap_servers, "transactional.id": self._settings.group_id}
+        )
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(tp.topic, b"aborted", partition=tp.partition)
+        producer.flush(30)
+        producer.abort_transaction(30)
 
     def consumer(self) -> Consumer:
         """Make a consumer."""

@@ -5,8 +5,9 @@ Jobs that must be killed run as processes of their own (`Lake.start`), as on a c
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 from pyspark.sql import SparkSession
@@ -16,7 +17,7 @@ from deploy.local.processes import ServerProcess
 from deploy.pipeline_jars import ensure_pipeline_jars
 from pipeline.config import JobSettings, load_all
 from pipeline.session import catalog_options, open_session
-from tests.integration.harness import Deployment
+from tests.stack.s3_helper import S3Helper
 
 _HERE = Path(__file__).parent
 
@@ -28,13 +29,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.integration)
 
 
-class Lake:
-    """The pipeline beside one deployment of the worker: settings, a session, jobs as processes."""
+class Delivery(Protocol):
+    """What a lake wants of who has delivered: a worker's deployment, or one by hand."""
 
-    def __init__(self, deployment: Deployment, root: Path, spark: SparkSession, **settings: str) -> None:
+    bucket: str
+    s3: S3Helper
+
+    def environment(self) -> Mapping[str, str]:
+        """The environment of a job."""
+
+
+class Lake:
+    """The pipeline beside what was delivered: settings, a session, jobs as processes."""
+
+    def __init__(self, deployment: Delivery, root: Path, spark: SparkSession, **settings: str) -> None:
         self.deployment = deployment
         self.root = root
-        self.variables = deployment.environment() | pipeline_variables(root) | settings
+        self.variables = dict(deployment.environment()) | pipeline_variables(root) | settings
         self.settings = settings_of(self.variables)
         self.spark = spark.newSession()
         for key, value in catalog_options(self.settings).items():
@@ -90,9 +101,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def lake_of(spark: SparkSession, tmp_path: Path) -> Callable[..., Lake]:
-    """Make the pipeline beside a deployment."""
+    """Make the pipeline beside what was delivered."""
 
-    def make(deployment: Deployment, **settings: str) -> Lake:
+    def make(deployment: Delivery, **settings: str) -> Lake:
         return Lake(deployment, tmp_path, spark, **settings)
 
     return make

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-MARK, ORIGINAL = "mark", "original-name"
+MARK, ORIGINAL = "lp.type", "lp.name"
 Schema = Any
 
 

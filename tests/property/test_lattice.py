@@ -234,6 +234,6 @@ def _count_below(kind: Any) -> int:
 def test_published_names_are_those_of_the_original_fields(originals: set[str]) -> None:
     """Each field carries its original name as a property exactly where the Avro name differs."""
     fields = schema_of(RecordType(dict.fromkeys(originals, Scalar.BOOL)))["fields"][1:]
-    found = {field.get("original-name", field["name"]): field["name"] for field in fields}
+    found = {field.get("lp.name", field["name"]): field["name"] for field in fields}
     assert found == avro_names(originals, reserved=("_meta",))
-    assert all("original-name" not in field or field["original-name"] != field["name"] for field in fields)
+    assert all("lp.name" not in field or field["lp.name"] != field["name"] for field in fields)

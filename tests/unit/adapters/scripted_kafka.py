@@ -17,6 +17,10 @@ def kafka_error(
     return KafkaException(KafkaError(code, text, fatal, retriable, abortable))
 
 
+def _place(one: confluent_kafka.TopicPartition) -> tuple[int, int | None, str | None]:
+    return one.offset, one.leader_epoch, one.metadata
+
+
 class ScriptedProducer:
     """A producer: one transaction at a time, `fails[call]` holds what the next calls of that name raise."""
 
@@ -30,8 +34,9 @@ class ScriptedProducer:
         self.options = options
         self.calls: list[str] = []
         self.produced: list[dict[str, Any]] = []
-        self.offsets: dict[tuple[str, int], int] = {}
+        self.offsets: dict[tuple[str, int], tuple[int, int | None, str | None]] = {}
         self.metadata: Any = None
+        self.abort_timeouts: list[float] = []
         self.commit_timeouts: list[float] = []
         self._reports: list[Callable[[KafkaError | None, object], None]] = []
         self._is_open = False
@@ -83,7 +88,7 @@ class ScriptedProducer:
         """Send offsets."""
         assert self._is_open
         self._call("offsets")
-        self.offsets = {(one.topic, one.partition): one.offset for one in positions}
+        self.offsets = {(one.topic, one.partition): _place(one) for one in positions}
         self.metadata = metadata
 
     def commit_transaction(self, timeout: float = -1) -> None:
@@ -91,8 +96,9 @@ class ScriptedProducer:
         self.commit_timeouts.append(timeout)
         self._call("commit")
 
-    def abort_transaction(self, _timeout: float) -> None:
+    def abort_transaction(self, timeout: float) -> None:
         """Abort."""
+        self.abort_timeouts.append(timeout)
         self._call("abort")
 
 
@@ -116,12 +122,14 @@ class ScriptedMessage:
         timestamp: tuple[int, int] = (confluent_kafka.TIMESTAMP_CREATE_TIME, 7),
         headers: list[tuple[str, bytes | None]] | None = None,
         topic: str | None = "source",
+        leader_epoch: int | None = 4,
     ) -> None:
         self._offset = offset
         self._error = error
         self._timestamp = timestamp
         self._headers = headers
         self._topic = topic
+        self._leader_epoch = leader_epoch
 
     def error(self) -> KafkaError | None:
         """Tell the error."""
@@ -155,6 +163,10 @@ class ScriptedMessage:
         """Tell the headers."""
         return self._headers
 
+    def leader_epoch(self) -> int | None:
+        """Tell the leader epoch."""
+        return self._leader_epoch
+
 
 class ScriptedConsumer:
     """A consumer: paused stays paused over a new assignment, as in librdkafka (issues 1849, 5113)."""
@@ -165,13 +177,14 @@ class ScriptedConsumer:
         self.options = options
         self.callbacks: dict[str, Callable[..., None]] = {}
         self.batches: deque[list[ScriptedMessage] | Exception] = deque()
-        self.assigned: dict[tuple[str, int], int] = {}
+        self.assigned: dict[tuple[str, int], tuple[int, int | None, str | None]] = {}
         self.paused: set[tuple[str, int]] = set()
-        self.seeks: list[tuple[int, int]] = []
+        self.seeks: list[tuple[int, int | None, str | None]] = []
         self.seek_errors: deque[Exception] = deque()
         self.answers: list[confluent_kafka.TopicPartition] | Exception = []
-        self.committed_now: list[confluent_kafka.TopicPartition] = []
+        self.waited_s: list[float] = []
         self.commit_error: Exception | None = None
+        self.is_commit_taken = True
         self.metadata: bytes | None = None
         self.marks: tuple[int, int] | Exception | None = (0, 0)
         self.calls: list[str] = []
@@ -192,12 +205,12 @@ class ScriptedConsumer:
     def assign(self, positions: list[confluent_kafka.TopicPartition]) -> None:
         """Replace the assignment."""
         self.calls.append("assign")
-        self.assigned = {(one.topic, one.partition): one.offset for one in positions}
+        self.assigned = {(one.topic, one.partition): _place(one) for one in positions}
 
     def incremental_assign(self, positions: list[confluent_kafka.TopicPartition]) -> None:
         """Add to the assignment."""
         self.calls.append("incremental_assign")
-        self.assigned |= {(one.topic, one.partition): one.offset for one in positions}
+        self.assigned |= {(one.topic, one.partition): _place(one) for one in positions}
 
     def unassign_for_test(self, *tps: tuple[str, int]) -> None:
         """Do what the binding does after a revoke: forget positions, not what is paused."""
@@ -220,29 +233,32 @@ class ScriptedConsumer:
         """Seek."""
         if self.seek_errors:
             raise self.seek_errors.popleft()
-        self.seeks.append((position.partition, position.offset))
+        self.seeks.append(_place(position))
 
     def committed(
         self, asked: list[confluent_kafka.TopicPartition], *, timeout: float
     ) -> list[confluent_kafka.TopicPartition]:
         """Give what the script says."""
-        del asked, timeout
+        del asked
+        self.waited_s.append(timeout)
         if isinstance(self.answers, Exception):
             raise self.answers
         return self.answers
 
     def commit(self, *, offsets: list[confluent_kafka.TopicPartition], asynchronous: bool) -> None:
-        """Commit."""
-        assert not asynchronous
+        """Commit; what is not taken is told nobody."""
+        assert asynchronous, "the other way has no time-out"
         if self.commit_error is not None:
             raise self.commit_error
-        self.committed_now = offsets
+        if self.is_commit_taken:
+            self.answers = offsets
 
     def get_watermark_offsets(
         self, _position: confluent_kafka.TopicPartition, *, timeout: float = 0, cached: bool = False
     ) -> tuple[int, int] | None:
         """Give what the script says."""
-        del timeout, cached
+        if not cached:
+            self.waited_s.append(timeout)
         if isinstance(self.marks, Exception):
             raise self.marks
         return self.marks

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from service.adapters.kafka_committer import KafkaCommitter
 from service.core.deadline import Deadline
 from service.core.exchange import Membership, Message
+from service.core.model import CommittedOffset
 from service.errors import (
     CommitAbortedError,
     CommitUnknownError,
@@ -47,7 +48,8 @@ class Bench:
     def commit(self, membership: Membership = MEMBER, seconds: float = 30.0) -> None:
         """Commit two messages and two offsets."""
         deadline = Deadline.after(seconds, self.clock.now_s)
-        self.committer.commit(MESSAGES, {P0: 5, P1: 9}, membership, deadline=deadline)
+        offsets = {P0: CommittedOffset(5, 3, "of 5"), P1: CommittedOffset(9)}
+        self.committer.commit(MESSAGES, offsets, membership, deadline=deadline)
 
 
 @pytest.fixture
@@ -63,7 +65,7 @@ def test_commit_is_one_transaction_in_this_order(bench: Bench) -> None:
     bench.commit()
     (producer,) = bench.made
     assert producer.calls == ["init", "begin", "produce", "produce", "flush", "offsets", "commit"]
-    assert producer.offsets == {("source", 0): 5, ("source", 1): 9}
+    assert producer.offsets == {("source", 0): (5, 3, "of 5"), ("source", 1): (9, None, "")}
     assert producer.metadata == b"raw bytes"
     assert [one["topic"] for one in producer.produced] == ["references", "flushes"]
     assert producer.produced[0]["headers"] == [("h", b"x")]
@@ -246,6 +248,29 @@ def test_message_too_large_for_its_topic_stops_the_worker(bench: Bench) -> None:
         bench.commit()
 
 
+def test_metadata_too_large_for_the_broker_stops_the_worker(bench: Bench) -> None:
+    """Its limit was lowered: the same metadata would be sent again for ever."""
+    bench.fail("offsets", kafka_error(KafkaError.OFFSET_METADATA_TOO_LARGE, abortable=True))
+    with pytest.raises(SourceError, match=r"offset\.metadata\.max\.bytes"):
+        bench.commit()
+
+
+@pytest.mark.parametrize(("slow_s", "left_s"), [(0.0, 10.0), (35.0, 5.0), (60.0, 0.1)])
+def test_abort_ends_ten_seconds_after_the_deadline_at_most(bench: Bench, slow_s: float, left_s: float) -> None:
+    """The library goes on to wait for an answer to the offsets: what that took is not there for the abort."""
+    send = bench.producers.send_offsets_to_transaction
+
+    def slow(producer: ScriptedProducer, *arguments: object) -> None:
+        bench.clock.advance(slow_s)
+        send(producer, *arguments)  # type: ignore[arg-type]
+
+    bench.producers.send_offsets_to_transaction = slow  # type: ignore[method-assign,assignment]
+    bench.fail("offsets", kafka_error(KafkaError._TIMED_OUT, abortable=True))
+    with pytest.raises(CommitAbortedError):
+        bench.commit(seconds=30.0)
+    assert bench.made[0].abort_timeouts == [pytest.approx(left_s)]
+
+
 def test_prepare_makes_one_producer_and_commit_uses_it(bench: Bench) -> None:
     """What is ready is not made again."""
     bench.committer.prepare()
@@ -279,6 +304,30 @@ def test_prepare_that_is_never_answered_stops_within_its_budget(bench: Bench) ->
     assert not bench.committer.is_ready
 
 
+@pytest.mark.parametrize("in_commit", [True, False])
+def test_prepare_that_is_never_answered_ends_by_the_deadline_it_is_given(bench: Bench, *, in_commit: bool) -> None:
+    """Inside a callback: the batch is discarded, since nothing was sent; the next prepare has its own budget."""
+    init = bench.producers.init_transactions
+
+    def slow(producer: ScriptedProducer, timeout: float) -> None:
+        bench.clock.advance(timeout)
+        init(producer, timeout)
+
+    bench.producers.init_transactions = slow  # type: ignore[method-assign,assignment]
+    bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 3)
+    started_s = bench.clock.now_s()
+    with pytest.raises(CommitAbortedError) as caught:
+        if in_commit:
+            bench.commit(seconds=25.0)
+        else:
+            bench.committer.prepare(deadline=Deadline.after(25.0, bench.clock.now_s))
+    assert caught.value.code == "_TIMED_OUT"
+    assert bench.clock.now_s() - started_s == pytest.approx(25.0)
+    bench.committer.prepare()
+    assert bench.committer.is_ready
+
+
+@pytest.mark.parametrize("seconds", [None, 25.0])
 @pytest.mark.parametrize(
     "error",
     [
@@ -287,11 +336,12 @@ def test_prepare_that_is_never_answered_stops_within_its_budget(bench: Bench) ->
         kafka_error(KafkaError._FENCED, fatal=True),
     ],
 )
-def test_prepare_that_cannot_succeed_stops_at_once(bench: Bench, error: KafkaException) -> None:
+def test_prepare_that_cannot_succeed_stops_at_once(bench: Bench, error: KafkaException, seconds: float | None) -> None:
     """Waiting mends none of these."""
     bench.fail("init", error)
+    deadline = None if seconds is None else Deadline.after(seconds, bench.clock.now_s)
     with pytest.raises(StopError):
-        bench.committer.prepare()
+        bench.committer.prepare(deadline=deadline)
     assert bench.made[0].calls == ["init"]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 import confluent_kafka
@@ -11,8 +12,10 @@ from structlog.testing import capture_logs
 
 from service.adapters import kafka_consumer
 from service.adapters.kafka_consumer import KafkaConsumer
-from service.core.model import TopicPartition
+from service.core.deadline import Deadline
+from service.core.model import CommittedOffset, TopicPartition
 from service.errors import SourceError, StartPositionError
+from tests.fakes.clock import FakeClock
 from tests.fakes.records import P0, P1
 from tests.unit.adapters.scripted_kafka import (
     ScriptedConsumer,
@@ -25,17 +28,22 @@ S0, S1 = ("source", 0), ("source", 1)
 MEMBER = b"CGMDv2:\5\0\0\0group\0member\0\1"
 
 
+def soon() -> Deadline:
+    """Give a deadline of the real clock."""
+    return Deadline.after(0.2, time.monotonic)
+
+
 class Listener:
     """Remembers what it hears; starts everything at 40."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, frozenset[TopicPartition]]] = []
-        self.starts: Mapping[TopicPartition, int] | None = None
+        self.starts: Mapping[TopicPartition, CommittedOffset] | None = None
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, int]:
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
         """Hear."""
         self.heard.append(("assigned", tps))
-        return dict.fromkeys(tps, 40) if self.starts is None else self.starts
+        return dict.fromkeys(tps, CommittedOffset(40, 2, "meta")) if self.starts is None else self.starts
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Hear."""
@@ -94,8 +102,15 @@ def test_assignment_begins_at_the_offsets_that_the_listener_says(
     """Never at a reset of the library's choice; with the call that the protocol wants (TESTING T15)."""
     bench = Bench(consumers, incremental=incremental)
     bench.assign(S0, S1)
-    assert bench.library.assigned == {S0: 40, S1: 40}
+    assert bench.library.assigned == {S0: (40, 2, "meta"), S1: (40, 2, "meta")}
     assert bench.library.calls == [call]
+
+
+def test_start_without_leader_epoch_is_assigned_without(bench: Bench) -> None:
+    """Unknown is not different: the library compares nothing."""
+    bench.listener.starts = {P0: CommittedOffset(40)}
+    bench.assign(S0)
+    assert bench.library.assigned == {S0: (40, None, "")}
 
 
 def test_assignment_that_the_listener_refuses_is_empty(bench: Bench) -> None:
@@ -106,11 +121,11 @@ def test_assignment_that_the_listener_refuses_is_empty(bench: Bench) -> None:
 
 
 def test_record_is_taken_over_as_it_is(bench: Bench) -> None:
-    """Key, value, offset, headers and time stamp; none is none."""
+    """Key, value, offset, headers, time stamp and leader epoch; none is none."""
     message = ScriptedMessage(7, headers=[("a", b"1"), ("a", None)])
     bench.library.batches.append([message])
     (record,) = bench.adapter.consume(records_max=10, timeout_s=0.2)
-    assert record == (P0, 7, 7, b"key", b"value", (("a", b"1"), ("a", None)))
+    assert record == (P0, 7, 7, b"key", b"value", (("a", b"1"), ("a", None)), 4)
     assert bench.consume(ScriptedMessage(8)) == [8]
 
 
@@ -212,33 +227,62 @@ def test_pause_and_resume_are_not_repeated(bench: Bench) -> None:
 def test_committed_offsets_are_numbers_or_none(bench: Bench) -> None:
     """-1001 stands for none."""
     bench.library.answers = [
-        confluent_kafka.TopicPartition("source", 0, 5),
+        confluent_kafka.TopicPartition("source", 0, 0, "meta", 3),
         confluent_kafka.TopicPartition("source", 1, confluent_kafka.OFFSET_INVALID),
     ]
-    assert bench.adapter.committed([P0, P1], timeout_s=1.0) == {P0: 5, P1: None}
+    assert bench.adapter.committed([P0, P1], deadline=soon()) == {P0: CommittedOffset(0, 3, "meta"), P1: None}
+
+
+def test_committed_offset_of_another_tool_has_no_metadata_and_no_epoch(bench: Bench) -> None:
+    """Unknown, both of them."""
+    bench.library.answers = [confluent_kafka.TopicPartition("source", 0, 5)]
+    assert bench.adapter.committed([P0], deadline=soon()) == {P0: CommittedOffset(5, None, "")}
+
+
+def test_questions_share_one_deadline(bench: Bench) -> None:
+    """Each may take what the ones before it have left, and is asked even where nothing is."""
+    clock = FakeClock()
+    deadline = Deadline.after(20.0, clock.now_s)
+    bench.library.marks = (0, 9)
+    bench.library.answers = []
+    for _ in range(3):
+        bench.adapter.committed([P0], deadline=deadline)
+        clock.advance(15.0)
+        bench.adapter.watermarks(P0, deadline=deadline)
+    assert [pytest.approx(left) for left in (20.0, 5.0, 5.0, 0.1, 0.1, 0.1)] == bench.library.waited_s
 
 
 def test_committed_offsets_without_an_answer_stop_the_worker(bench: Bench) -> None:
     """Where to go on is never guessed."""
     bench.library.answers = kafka_error(KafkaError._TIMED_OUT)
     with pytest.raises(SourceError):
-        bench.adapter.committed([P0], timeout_s=1.0)
+        bench.adapter.committed([P0], deadline=soon())
 
 
 def test_committed_offsets_of_nothing_are_not_asked_for(bench: Bench) -> None:
     """An empty assignment while the consumer is being closed would wait for its whole time-out."""
     bench.library.answers = kafka_error(KafkaError._TIMED_OUT)
-    assert bench.adapter.committed([], timeout_s=30.0) == {}
+    assert bench.adapter.committed([], deadline=soon()) == {}
 
 
-def test_start_positions_are_committed_at_once_and_heard(bench: Bench) -> None:
-    """Synchronously; a refusal is a stop."""
+def test_start_positions_are_committed_and_read_back(bench: Bench) -> None:
+    """With their metadata; a refusal is a stop."""
     bench.library.metadata = MEMBER
-    bench.adapter.commit_start({P0: 3})
-    assert [(one.partition, one.offset) for one in bench.library.committed_now] == [(0, 3)]
-    bench.library.commit_error = kafka_error(KafkaError.ILLEGAL_GENERATION)
+    bench.adapter.commit_start({P0: CommittedOffset(3, metadata="meta")}, deadline=soon())
+    assert bench.adapter.committed([P0], deadline=soon()) == {P0: CommittedOffset(3, metadata="meta")}
+    bench.library.commit_error = kafka_error(KafkaError._STATE)
     with pytest.raises(SourceError, match="not committed"):
-        bench.adapter.commit_start({P0: 3})
+        bench.adapter.commit_start({P0: CommittedOffset(3)}, deadline=soon())
+
+
+@pytest.mark.parametrize("offset", [confluent_kafka.OFFSET_INVALID, 7])
+def test_start_position_that_is_not_taken_stops_by_the_deadline(bench: Bench, offset: int) -> None:
+    """The library does not say what became of a commit; another offset is another start."""
+    bench.library.metadata = MEMBER
+    bench.library.is_commit_taken = False
+    bench.library.answers = [confluent_kafka.TopicPartition("source", 0, offset)]
+    with pytest.raises(SourceError, match="not committed: of source-0"):
+        bench.adapter.commit_start({P0: CommittedOffset(3)}, deadline=soon())
 
 
 @pytest.mark.parametrize("metadata", [None, b"CGMDv2:\xff\xff\xff\xffg\0\0\1", b"CGMDv2:\0\0\0\0g\0member\0\1"])
@@ -246,27 +290,24 @@ def test_finding_3_start_positions_of_nobody_are_never_sent(bench: Bench, metada
     """Into an empty group the broker would take them, over whatever was committed meanwhile."""
     bench.library.metadata = metadata
     with pytest.raises(SourceError, match="no longer a member"):
-        bench.adapter.commit_start({P0: 3})
-    assert bench.library.committed_now == []
+        bench.adapter.commit_start({P0: CommittedOffset(3)}, deadline=soon())
+    assert bench.library.answers == []
 
 
 def test_seek_waits_for_what_was_assigned_a_moment_ago(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library refuses to seek what it does not fetch yet."""
-    monkeypatch.setattr(kafka_consumer, "_SEEK_PAUSE_S", 0.0)
+    monkeypatch.setattr(kafka_consumer, "_ASK_AGAIN_S", 0.0)
     bench.library.seek_errors.extend([kafka_error(KafkaError._STATE)] * 3)
-    bench.adapter.seek(P0, 12)
-    assert bench.library.seeks == [(0, 12)]
+    bench.adapter.seek(P0, CommittedOffset(12, 1, "meta"), deadline=Deadline.after(30.0, FakeClock().now_s))
+    assert bench.library.seeks == [(12, 1, "meta")]
 
 
-@pytest.mark.parametrize("errors", [[KafkaError._UNKNOWN_PARTITION], [KafkaError._STATE] * 1000])
-def test_seek_that_does_not_succeed_stops_the_worker(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, errors: list[int]
-) -> None:
-    """Going on without it would leave a gap."""
-    monkeypatch.setattr(kafka_consumer, "_SEEK_PAUSE_S", 0.0)
+@pytest.mark.parametrize("errors", [[KafkaError._UNKNOWN_PARTITION], [KafkaError._STATE] * 100])
+def test_seek_that_does_not_succeed_stops_the_worker(bench: Bench, errors: list[int]) -> None:
+    """Going on without it would leave a gap; waiting ends by the deadline."""
     bench.library.seek_errors.extend(kafka_error(code) for code in errors)
     with pytest.raises(SourceError, match="cannot be sought"):
-        bench.adapter.seek(P0, 12)
+        bench.adapter.seek(P0, CommittedOffset(12), deadline=soon())
 
 
 @pytest.mark.parametrize("marks", [None, kafka_error(KafkaError._TIMED_OUT)])
@@ -274,7 +315,7 @@ def test_watermarks_without_an_answer_stop_the_worker(bench: Bench, marks: Excep
     """Neither guessed nor awaited for ever."""
     bench.library.marks = marks
     with pytest.raises(SourceError):
-        bench.adapter.watermarks(P0, timeout_s=1.0)
+        bench.adapter.watermarks(P0, deadline=soon())
 
 
 def test_end_is_left_out_while_nobody_knows_it(bench: Bench) -> None:
@@ -298,7 +339,7 @@ def test_end_is_a_lag_again_after_a_rewind(bench: Bench) -> None:
     """What was handed over once and discarded is still to be read."""
     bench.assign(S0)
     bench.consume(ScriptedMessage(9, error=KafkaError(KafkaError._PARTITION_EOF)))
-    bench.adapter.seek(P0, 2)
+    bench.adapter.seek(P0, CommittedOffset(2), deadline=soon())
     bench.library.marks = (0, 9)
     assert bench.adapter.ends({P0: 2}) == {P0: 9}
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import io
 import json
-import zlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import fastavro
 import msgspec
 import pytest
 
@@ -16,19 +13,16 @@ from service.audit.auditor import Audit, Options
 from service.audit.findings import Kind
 from service.audit.report import ExitCode, Report
 from service.core.dead_letter import HEADER_INDEXES, HEADER_REASON, DeadLetter, Reason
-from service.core.reference import Checksum, FieldCounts, Partition
+from service.core.reference import Checksum
 from tests.unit.audit.world import (
     APP_0,
     APP_1,
-    HOUR_10,
     MemoryStore,
     MemoryTopics,
     World,
     clean_world,
     column,
     record,
-    row_schema,
-    rows_of,
     same_row,
     settings,
 )
@@ -76,7 +70,7 @@ def delete_file(world: World) -> None:
 
 
 def duplicate_across_files(world: World) -> None:
-    world.files.append(replace(world.files[1], batch="b2"))
+    world.files.append(replace(world.files[1], pack="1"))
 
 
 def invent_entry(world: World) -> None:
@@ -143,7 +137,7 @@ def missing_null_field(world: World) -> None:
 
 
 def wrong_mark(world: World) -> None:
-    world.change_column(3, "n", lambda one: one | {"mark": "json"} | {"type": ["null", "string"]})
+    world.change_column(3, "n", lambda one: one | {"lp.type": "json"} | {"type": ["null", "string"]})
     world.files[3].rows[0].values["n"] = "3"
 
 
@@ -152,7 +146,7 @@ def missing_mark(world: World) -> None:
 
 
 def wrong_original_name(world: World) -> None:
-    world.change_column(2, "a_x2Db", lambda one: one | {"original-name": "a_b"})
+    world.change_column(2, "a_x2Db", lambda one: one | {"lp.name": "a_b"})
 
 
 def bury_good_entry(world: World) -> None:
@@ -192,10 +186,6 @@ def overlap(world: World) -> None:
     world.flushes["b2"][APP_0] = (1, 5)
 
 
-def start_late(world: World) -> None:
-    world.flushes["b1"][APP_0] = (1, 2)
-
-
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [
@@ -229,7 +219,6 @@ def start_late(world: World) -> None:
         (bury_twice, {Kind.DEAD_LETTER, Kind.DUPLICATED}),
         (leave_gap, {Kind.FLUSH}),
         (overlap, {Kind.FLUSH}),
-        (start_late, {Kind.FLUSH}),
     ],
 )
 def test_audit_finds_a_fault_that_the_worker_announces_consistently(
@@ -265,52 +254,63 @@ def lose_object(world: World) -> None:
 
 
 def wrong_checksum(world: World) -> None:
-    location = msgspec.structs.replace(world.references[0].location, checksum=Checksum("crc32", "00000000"))
-    world.change_reference(0, location=location)
+    world.change_object(0, checksum=Checksum("crc32", "00000000"))
 
 
 def wrong_size(world: World) -> None:
-    location = world.references[0].location
-    world.change_reference(0, location=msgspec.structs.replace(location, size=location.size + 1))
+    world.change_object(0, size=world.messages[0].object.size + 1)
 
 
 def reference_twice(world: World) -> None:
-    world.references.append(msgspec.structs.replace(world.references[0], reference_id="again"))
+    world.messages.append(msgspec.structs.replace(world.messages[0], first_number=9))
 
 
 def lose_reference(world: World) -> None:
-    del world.references[1]
+    del world.messages[1]
 
 
 def wrong_entries(world: World) -> None:
-    world.change_reference(0, entries=3)
+    world.change_line(0, entries=3)
 
 
 def wrong_partition(world: World) -> None:
-    world.change_reference(1, partition=Partition("ann", "2024-05-01", 10))
+    world.change_line(1, user="ann")
 
 
 def wrong_time_range(world: World) -> None:
-    world.change_reference(0, event_time_max_us=HOUR_10)
+    world.change_line(0, event_time_span_us=0)
 
 
-def wrong_field_counts(world: World) -> None:
-    counts = world.references[0].field_counts | {"n": FieldCounts(1, 1)}
-    world.change_reference(0, field_counts=counts)
+def wrong_nulls(world: World) -> None:
+    world.change_line(0, nulls=(2, 1))
+
+
+def nulls_out_of_order(world: World) -> None:
+    world.change_line(0, nulls=(3, 1, 2, 0))
+
+
+def leave_nulls_out(world: World) -> None:
+    world.change_line(0, nulls=None)
 
 
 def wrong_source_range(world: World) -> None:
-    sources = (msgspec.structs.replace(world.references[0].sources[0], entries=1),)
-    world.change_reference(0, sources=sources)
+    world.change_line(0, sources=(0, 0, 0, 1))
 
 
 def other_batch_range(world: World) -> None:
-    sources = (msgspec.structs.replace(world.references[0].sources[0], next_offset=9),)
-    world.change_reference(0, sources=sources)
+    world.change_message(0, sources=(msgspec.structs.replace(world.messages[0].sources[0], next_offset=9),))
+
+
+def other_message_key(world: World) -> None:
+    world.keys[0] = b"ann/2024-05-01/10"
+
+
+def message_without_lines(world: World) -> None:
+    world.messages.append(msgspec.structs.replace(world.messages[0], references=()))
 
 
 def other_batch(world: World) -> None:
-    world.change_reference(0, batch_id="b9")
+    world.change_message(0, batch_id="b9")
 
 
 def lose_flush_record(world: World) -> None:
@@ -319,6 +319,24 @@ def lose_flush_record(world: World) -> None:
 
 def repeat_flush_record(world: World) -> None:
     world.flush_records.append(world.flush_records[0])
+
+
+def start_late(world: World) -> None:
+    world.change_flushed(0, APP_0, first_offset=1)
+
+
+def flush_of_another_group(world: World) -> None:
+    world.flush_records[0] = msgspec.structs.replace(world.flush_records[0], group_id="other")
+
+
+def lose_part_of_flush_record(world: World) -> None:
+    world.split_flush(0)
+    del world.flush_records[1]
+
+
+def repeat_part_of_flush_record(world: World) -> None:
+    world.split_flush(0)
+    world.flush_records.append(world.flush_records[1])
 
 
 def flush_counts_too_many(world: World) -> None:
@@ -342,15 +360,15 @@ def offsets_committed_too_far(world: World) -> None:
 
 
 def lose_schema_object(world: World) -> None:
-    del world.objects[world.references[0].schema.object]
+    del world.objects[world.messages[0].schema.object]
 
 
 def change_schema_object(world: World) -> None:
-    world.objects[world.references[0].schema.object] += b"\n"
+    world.objects[world.messages[0].schema.object] += b"\n"
 
 
 def swap_schema(world: World) -> None:
-    world.change_reference(0, schema=world.references[1].schema)
+    world.change_message(0, schema=world.messages[1].schema)
 
 
 def change_dead_letter_value(world: World) -> None:
@@ -371,7 +389,7 @@ def break_dead_letter_headers(world: World) -> None:
 
 
 def break_reference(world: World) -> None:
-    world.change_reference(0, format_version=99)
+    world.change_message(0, format_version=99)
 
 
 @pytest.mark.parametrize(
@@ -387,12 +405,20 @@ def break_reference(world: World) -> None:
         (wrong_entries, {Kind.REFERENCE}),
         (wrong_partition, {Kind.MISPLACED}),
         (wrong_time_range, {Kind.REFERENCE}),
-        (wrong_field_counts, {Kind.REFERENCE}),
+        (wrong_nulls, {Kind.REFERENCE}),
+        (nulls_out_of_order, {Kind.REFERENCE}),
+        (leave_nulls_out, {Kind.REFERENCE}),
+        (other_message_key, {Kind.REFERENCE}),
+        (message_without_lines, {Kind.REFERENCE}),
         (wrong_source_range, {Kind.REFERENCE, Kind.FLUSH}),
         (other_batch_range, {Kind.REFERENCE}),
         (other_batch, {Kind.FLUSH}),
         (lose_flush_record, {Kind.FLUSH}),
         (repeat_flush_record, {Kind.FLUSH}),
+        (start_late, {Kind.FLUSH, Kind.REFERENCE}),
+        (flush_of_another_group, {Kind.FLUSH}),
+        (lose_part_of_flush_record, {Kind.FLUSH}),
+        (repeat_part_of_flush_record, {Kind.FLUSH}),
         (flush_counts_too_many, {Kind.FLUSH}),
         (flush_hides_a_record, {Kind.FLUSH}),
         (flush_claims_replays, {Kind.FLUSH}),
@@ -400,7 +426,7 @@ def break_reference(world: World) -> None:
         (offsets_committed_too_far, {Kind.FLUSH}),
         (lose_schema_object, {Kind.SCHEMA}),
         (change_schema_object, {Kind.SCHEMA}),
-        (swap_schema, {Kind.SCHEMA, Kind.REFERENCE}),
+        (swap_schema, {Kind.SCHEMA}),
         (change_dead_letter_value, {Kind.DEAD_LETTER}),
         (change_dead_letter_key, {Kind.DEAD_LETTER}),
         (drop_dead_letter_header, {Kind.DEAD_LETTER}),
@@ -422,16 +448,18 @@ def test_altered_example_names_the_field_and_both_values() -> None:
     assert "n: source 1, file 2" in world.build().audit().findings.examples[Kind.ALTERED][0]
 
 
-def test_pack_with_two_references_into_one_object_is_clean() -> None:
-    report = pack(clean_world()).audit()
-    assert report.findings.examples == {}
+def test_flush_record_in_parts_is_clean() -> None:
+    """The parts together are the flush record."""
+    world = clean_world().build()
+    world.split_flush(0)
+    assert world.audit().findings.examples == {}
 
 
-def test_pack_whose_references_share_a_block_is_a_finding() -> None:
-    world = pack(clean_world())
-    location = world.references[1].location
-    world.change_reference(0, location=location)
-    assert Kind.OBJECT in kinds(world.audit())
+def test_source_topic_made_anew_is_a_note() -> None:
+    """Its ids in flush records tell it; the offsets look the same."""
+    world = clean_world().build()
+    world.flush_records[1] = msgspec.structs.replace(world.flush_records[1], topic_ids={"app": "other"})
+    assert "made anew" in world.audit().findings.notes[0]
 
 
 def test_empty_flush_line_and_record_without_entries_are_clean() -> None:
@@ -520,34 +548,6 @@ def test_values_that_are_equal_by_value_are_not_altered(values: dict[str, Any]) 
     world.files[0].rows[0].values["n"] = 5.0
     world.files[0].columns.append(column("nope", "string", "null"))
     assert world.build().audit().findings.examples == {}
-
-
-def pack(world: World) -> World:
-    """Put the rows of bob and of ann's hour 10 into the blocks of one object, under both's fields."""
-    world.build()
-    files = [world.files[1], world.files[0]]
-    columns = [*files[1].columns, files[0].columns[2]]
-    written = []
-    for file in files:
-        stream = io.BytesIO()
-        schema = fastavro.parse_schema(row_schema(*columns))
-        fastavro.writer(stream, schema, rows_of(file), sync_marker=b"0123456789abcdef")
-        written.append(stream.getvalue())
-    header = next(iter(fastavro.block_reader(io.BytesIO(written[0])))).offset
-    blocks = [data[header:] for data in written]
-    data = written[0][:header] + b"".join(blocks)
-    world.objects["logs/packs/b1-0.avro"] = data
-    starts = (header, header + len(blocks[0]))
-    for number, start, block in zip((1, 0), starts, blocks, strict=True):
-        location = msgspec.structs.replace(
-            world.references[number].location,
-            object="logs/packs/b1-0.avro",
-            size=len(data),
-            checksum=Checksum("crc32", f"{zlib.crc32(data):08x}"),
-            ranges=((0, header), (start, len(block))),
-        )
-        world.change_reference(number, location=location)
-    return world
 
 
 def audit_while_committing(world: World, committed_later: dict[TopicPartition, int | None]) -> Report:

@@ -14,6 +14,7 @@ from service.audit.expected_schema import (
     is_covered_by,
     join,
     limit_keys,
+    paths_of,
     schema_differences,
     type_of_entry,
     without_subtrees,
@@ -135,11 +136,51 @@ def test_subtree_of_an_oversized_entry_may_be_json_but_a_scalar_may_not() -> Non
     assert without_subtrees(expected, record(a="json", c="json")) == record(a="json", c="string")
 
 
-def test_pack_schema_covers_by_added_fields_alone() -> None:
-    own = record(a="long53", b=record(c="string"))
-    assert is_covered_by(own, record(a="long53", b=record(c="string", d="null"), e="string"))
-    assert not is_covered_by(own, record(a="double", b=record(c="string")))
-    assert not is_covered_by(record(b=Record(())), record(b=record(c="string")))
+@pytest.mark.parametrize(
+    ("own", "merged"),
+    [
+        (record(a="long53"), record(a="long53", b=record(c="string"))),
+        (record(a=record(b="null")), record(a=record(b="json", c="double"))),
+        (record(a="null"), record(a=record(b="string"))),
+        (record(a="null"), record(a=Array("boolean"))),
+        (record(a="null"), record(a="json")),
+        (record(a=Record(())), record(a=record(b="string"))),
+        (record(a=Record(())), record(a=Map("double"))),
+        (record(a=Array("null")), record(a=Array("string"))),
+        (record(a=Array(Record(()))), record(a=Array(record(b="null")))),
+        (record(a=Map("long53")), record(a=Map("long64"))),
+        (record(a="long53"), record(a="long64")),
+        (Record(()), record(a="string")),
+    ],
+)
+def test_pack_schema_covers_what_reads_back_equal(own: Type, merged: Type) -> None:
+    assert is_covered_by(own, merged)
+    assert not is_covered_by(merged, own)
+
+
+@pytest.mark.parametrize(
+    ("own", "merged"),
+    [
+        (record(a="long53"), record(b="long53")),
+        (record(a="long53"), record(a="double")),
+        (record(a="long64"), record(a="double")),
+        (record(a="long53"), record(a="json")),
+        (record(a="string"), record(a="json")),
+        (record(a="json"), record(a="string")),
+        (record(a=record(b="string")), record(a=Map("string"))),
+        (record(a=Record(())), record(a=Array("null"))),
+        (record(a=Record(())), record(a="json")),
+        (record(a=Array("null")), record(a="json")),
+        (record(a=Array("long53")), record(a=Array("double"))),
+    ],
+)
+def test_pack_schema_that_changes_another_type_does_not_cover(own: Type, merged: Type) -> None:
+    assert not is_covered_by(own, merged)
+
+
+def test_paths_name_nested_fields() -> None:
+    kind = record(a=record(b="null"), c=Array(record(d="string")), e=Map(record(f="string")))
+    assert list(paths_of(kind)) == [("a",), ("a", "b"), ("c",), ("c", "[]", "d"), ("e",), ("e", "{}", "f")]
 
 
 def published(*columns: dict[str, object]) -> PublishedSchema:
@@ -147,8 +188,8 @@ def published(*columns: dict[str, object]) -> PublishedSchema:
 
 
 def test_published_schema_reads_marks_and_original_names() -> None:
-    nested = {"type": "record", "name": "N", "fields": [column("x", "string", "json", original="x!")]}
-    numbers = {"type": "map", "values": ["null", {"type": "long", "mark": "long53"}]}
+    nested = {"type": "record", "name": "N", "fields": [column("x_x21", "string", "json", original="x!")]}
+    numbers = {"type": "map", "values": ["null", {"type": "long", "lp.type": "long53"}]}
     lists = {"type": "array", "items": ["null", {"type": "array", "items": ["null", "double"]}]}
     schema = published(
         column("a", "long"), column("b", nested), column("c", numbers), column("d", lists),
@@ -166,7 +207,7 @@ def test_published_schema_reads_marks_and_original_names() -> None:
     )
     row = {
         "a": 1,
-        "b": {"x": '{"k":[1.0,null]}'},
+        "b": {"x_x21": '{"k":[1.0,null]}'},
         "c": {"k": 1, "n": None},
         "d": [[5.0], None],
         "e": {},
@@ -200,7 +241,13 @@ def test_published_schema_of_another_form_is_reported(wrong: dict[str, object]) 
 def test_names_that_differ_by_case_only_are_reported() -> None:
     assert published(column("a", "string"), column("A", "string")).problems
     assert published(column("_META", "string")).problems
-    assert published(column("a", "string", original="x"), column("b", "string", original="x")).problems
+    assert published(column("x", "string"), column("x_2", "string", original="x")).problems
+
+
+def test_name_that_is_not_made_of_the_original_ones_is_reported() -> None:
+    assert published(column("a_x2Db", "string", original="a-b")).problems == []
+    assert published(column("a_b", "string", original="a-b")).problems
+    assert published(column("a_2", "string", original="a")).problems
 
 
 def test_other_meta_is_reported() -> None:

@@ -4,8 +4,8 @@
     app-1   0 ann, all kinds of fields · 1 ann, "mix" is a string now
     b1 covers app-0 [0, 2) and app-1 [0, 1); b2 covers app-0 [2, 5) and app-1 [1, 2)
 
-A test breaks something: in `files` before they are built (references then agree with the files), or in the
-messages and objects afterwards.
+Files with the same `pack` share an object; its message has a line for each of them. A test breaks something: in `files`
+before they are built (messages then agree with the files), or in the messages and objects afterwards.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import io
 import json
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -23,23 +24,29 @@ import msgspec
 from service.audit.auditor import Audit, Options
 from service.audit.fetch import ObjectMissingError, StoredObject
 from service.config import KafkaSettings, S3Settings, Settings
+from service.core.avro_schema import META as META_NAME
+from service.core.avro_schema import schema_of, type_of
 from service.core.dead_letter import DeadLetter, Reason, headers_of
-from service.core.model import SourceRecord, TopicPartition
-from service.core.reference import (
+from service.core.flush_record import (
     BackfillRecord,
-    Checksum,
-    FieldCounts,
     FlushedTopicPartition,
     FlushRecord,
     FlushTotals,
-    Location,
-    Partition,
-    Reference,
-    SchemaLocation,
-    SourceRange,
     encode_backfill_record,
     encode_flush_record,
-    encode_reference,
+)
+from service.core.lattice import RecordType
+from service.core.model import SourceRecord, TopicPartition
+from service.core.pack_schema import merge_entries, projection_of
+from service.core.reference import (
+    Checksum,
+    CoveredRange,
+    Line,
+    ObjectPlace,
+    ReferenceMessage,
+    RootRange,
+    SchemaLocation,
+    encode_message,
 )
 
 if TYPE_CHECKING:
@@ -52,11 +59,13 @@ TIMESTAMP_MS = 1_714_560_000_000  # 2024-05-01T10:40:00Z
 HOUR_10 = 1_714_557_600_000_000
 HOUR_11 = HOUR_10 + 3_600_000_000
 MINUTE = 60_000_000
+SYNC = b"0123456789abcdef"
 
 _ROOT = {"type": "record", "name": "Root", "fields": [
     {"name": "topic", "type": "string"},
     {"name": "partition", "type": "int"},
     {"name": "offset", "type": "long"},
+    {"name": "index", "type": ["null", "int"]},
 ]}  # fmt: skip
 META = {"name": "_meta", "type": {"type": "record", "name": "Meta", "fields": [
     {"name": "user", "type": "string"},
@@ -74,8 +83,8 @@ META = {"name": "_meta", "type": {"type": "record", "name": "Meta", "fields": [
 def column(name: str, kind: Any, mark: str | None = None, original: str | None = None) -> dict[str, Any]:
     """Make a field of a row schema as the worker publishes it."""
     made = {"name": name, "type": ["null", kind], "default": None}
-    made |= {} if mark is None else {"mark": mark}
-    return made | ({} if original is None else {"original-name": original})
+    made |= {} if mark is None else {"lp.type": mark}
+    return made | ({} if original is None else {"lp.name": original})
 
 
 def row_schema(*columns: dict[str, Any]) -> dict[str, Any]:
@@ -94,22 +103,32 @@ class Row:
     values: dict[str, Any]
     user: str | None = None
     id: str | None = None
+    root: tuple[str, int, int, int | None] | None = None
 
 
 @dataclass
 class File:
-    """An object to be written and its reference."""
+    """The data of one PartitionKey: an object of its own, or its part of a pack."""
 
     batch: str
     user: str
     hour: int
     columns: list[dict[str, Any]]
     rows: list[Row]
+    pack: str | None = None
 
     @property
     def key(self) -> str:
         """The object's key."""
+        if self.pack is not None:
+            folder, slash, number = self.pack.rpartition("/")
+            return f"logs/pack/{folder}{slash}{self.batch}-{number}.avro"
         return f"logs/user={self.user}/date=2024-05-01/hour={self.hour:02}/{self.batch}-0.avro"
+
+    @property
+    def entry_type(self) -> RecordType:
+        """Its exact type."""
+        return type_of(row_schema(*self.columns))
 
 
 def rows_of(file: File) -> list[dict[str, Any]]:
@@ -119,17 +138,56 @@ def rows_of(file: File) -> list[dict[str, Any]]:
             "_meta": {
                 "user": row.user or file.user, "event_time": row.event_time_us, "id": row.id,
                 "topic": row.tp.topic, "partition": row.tp.partition, "offset": row.offset,
-                "index": row.index, "timestamp": TIMESTAMP_MS, "root": None,
+                "index": row.index, "timestamp": TIMESTAMP_MS,
+                "root": row.root and dict(zip(("topic", "partition", "offset", "index"), row.root, strict=True)),
             }
         } | row.values
         for row in file.rows
     ]  # fmt: skip
 
 
+def merge_types(types: list[RecordType]) -> RecordType:
+    """Merge the types of the files of a pack, as the worker does."""
+    return reduce(lambda one, other: merge_entries(one, other, reserved=(META_NAME,), keys_max=500), types)
+
+
+def write_blocks(schema: dict[str, Any], files: list[File]) -> tuple[str, bytes, list[bytes]]:
+    """Write files under one schema; give its text, the header, and the blocks of each file."""
+    blocks = []
+    for file in files:
+        stream = io.BytesIO()
+        fastavro.writer(stream, fastavro.parse_schema(schema), rows_of(file), codec="zstandard", sync_marker=SYNC)
+        written = stream.getvalue()
+        reader = fastavro.block_reader(io.BytesIO(written))
+        header_bytes = next(reader).offset
+        blocks.append(written[header_bytes:])
+    return reader.metadata["avro.schema"], written[:header_bytes], blocks
+
+
+def nulls_of(file: File, names: list[str]) -> tuple[int, ...]:
+    """Count entries without a value by the number of the field in the object's schema."""
+    numbers: list[int] = []
+    for number, name in enumerate(names):
+        if name in {one["name"] for one in file.columns}:
+            nulls = sum(1 for row in file.rows if row.values.get(name) is None)
+            numbers += (number, nulls) if nulls else ()
+    return tuple(numbers)
+
+
+def roots_of(file: File) -> tuple[RootRange, ...]:
+    """Sum up the roots of a file's rows."""
+    roots: dict[tuple[str, int], list[int]] = {}
+    for row in file.rows:
+        if row.root is not None:
+            roots.setdefault(row.root[:2], []).append(row.root[2])
+    return tuple(RootRange(*root, min(some), max(some), len(some)) for root, some in sorted(roots.items()))
+
+
 def settings(**sections: Any) -> Settings:
     """Make settings; nothing is read from the environment."""
+    kafka = {"bootstrap_servers": "nowhere:1", "source_topics": ("app",)} | sections.pop("kafka", {})
     return Settings(
-        kafka=KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",)),
+        kafka=KafkaSettings(**kafka),
         s3=S3Settings(bucket="bucket"),
         **sections,
     )
@@ -156,7 +214,9 @@ class World:
     flushes: dict[str, dict[TopicPartition, tuple[int, int]]]
     committed: dict[TopicPartition, int | None]
     ends: dict[TopicPartition, int]
-    references: list[Reference] = field(default_factory=list)
+    merge: Callable[[list[RecordType]], RecordType] = field(default_factory=lambda: merge_types)
+    messages: list[ReferenceMessage] = field(default_factory=list)
+    keys: dict[int, bytes] = field(default_factory=dict)
     flush_records: list[FlushRecord] = field(default_factory=list)
     backfill_records: list[BackfillRecord] = field(default_factory=list)
     dead_letters: list[SourceRecord] = field(default_factory=list)
@@ -165,7 +225,14 @@ class World:
 
     def build(self) -> World:
         """Write objects, references, flush records and dead letters."""
-        self.references = [self._write(file) for file in self.files]
+        groups: dict[str, list[File]] = {}
+        for file in self.files:
+            groups.setdefault(file.key, []).append(file)
+        self.messages = [self._write(files) for files in groups.values()]
+        numbers: dict[str, int] = {}
+        for number, message in enumerate(self.messages):
+            self.change_message(number, first_number=numbers.get(message.batch_id, 0))
+            numbers[message.batch_id] = self.messages[number].first_number + len(message.references)
         self.dead_letters = [
             letter.record._replace(headers=tuple(headers_of(letter, batch_id=batch))) for batch, letter in self.dead
         ]
@@ -177,9 +244,40 @@ class World:
         options = Options(require_caught_up=caught_up, threads=2)
         return Audit(settings(**sections), options, MemoryTopics(self), MemoryStore(self.objects)).run()
 
-    def change_reference(self, number: int, **changes: Any) -> None:
-        """Put other values into a reference."""
-        self.references[number] = msgspec.structs.replace(self.references[number], **changes)
+    def change_message(self, number: int, **changes: Any) -> None:
+        """Put other values into a message of references."""
+        self.messages[number] = msgspec.structs.replace(self.messages[number], **changes)
+
+    def change_object(self, number: int, **changes: Any) -> None:
+        """Put other values into what a message says of its object."""
+        self.change_message(number, object=msgspec.structs.replace(self.messages[number].object, **changes))
+
+    def change_line(self, number: int, line: int = 0, **changes: Any) -> None:
+        """Put other values into a line of a message."""
+        lines = list(self.messages[number].references)
+        lines[line] = msgspec.structs.replace(lines[line], **changes)
+        self.change_message(number, references=tuple(lines))
+
+    def drop_line(self, number: int, line: int) -> None:
+        """Take a line out of a message; the numbers of those before it stay."""
+        lines = self.messages[number].references
+        self.change_message(number, references=lines[:line] + lines[line + 1 :])
+
+    def split_message(self, number: int, at: int) -> None:
+        """Announce the lines from this one on in a message of their own."""
+        message = self.messages[number]
+        lines = message.references
+        further = {"first_number": message.first_number + at, "references": lines[at:]}
+        self.messages.insert(number + 1, msgspec.structs.replace(message, **further))
+        self.change_message(number, references=lines[:at])
+
+    def split_flush(self, number: int) -> None:
+        """Give a flush record of two TopicPartitions in two parts."""
+        whole = self.flush_records[number]
+        self.flush_records[number : number + 1] = [
+            msgspec.structs.replace(whole, part=part, parts=2, topic_partitions=(line,))
+            for part, line in enumerate(whole.topic_partitions, 1)
+        ]
 
     def change_flushed(self, number: int, tp: TopicPartition, **changes: Any) -> None:
         """Put other values into a line of a flush record."""
@@ -195,46 +293,63 @@ class World:
         file = self.files[number]
         file.columns = [change(dict(one)) if one["name"] == name else one for one in file.columns]
 
-    def _write(self, file: File) -> Reference:
-        schema = row_schema(*file.columns)
-        text = json.dumps(schema)
-        stream = io.BytesIO()
-        fastavro.writer(stream, fastavro.parse_schema(schema), rows_of(file), codec="zstandard")
-        self.objects[file.key] = stream.getvalue()
+    def _write(self, files: list[File]) -> ReferenceMessage:
+        """Write an object and its schema, and the message that announces it."""
+        types = [file.entry_type for file in files]
+        merged, schema = types[0], row_schema(*files[0].columns)
+        if files[0].pack is not None:
+            merged = self.merge(types)
+            schema = schema_of(merged)
+        text, header, blocks = write_blocks(schema, files)
+        data = header + b"".join(blocks)
         fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        self.objects[files[0].key] = data
         self.objects[f"logs/schemas/{fingerprint}.avsc"] = text.encode()
-        return self._reference(
-            file, stream.getvalue(), SchemaLocation(fingerprint, f"logs/schemas/{fingerprint}.avsc", text)
-        )
-
-    def _reference(self, file: File, data: bytes, schema: SchemaLocation) -> Reference:
-        times = [row.event_time_us for row in file.rows]
-        sources = []
-        for tp in sorted({row.tp for row in file.rows}):
-            offsets = [row.offset for row in file.rows if row.tp == tp]
-            first, end = self.flushes[file.batch][tp]
-            sources.append(SourceRange(*tp, first, end, min(offsets), max(offsets), len(offsets)))
-        counts = {}
-        for one in file.columns:
-            nulls = sum(1 for row in file.rows if row.values.get(one["name"]) is None)
-            counts[one.get("original-name", one["name"])] = FieldCounts(nulls, len(file.rows) - nulls)
-        return Reference(
-            reference_id=f"{file.batch}/{file.user}/{file.hour}",
-            batch_id=file.batch,
+        batch = files[0].batch
+        tps = sorted({row.tp for file in files for row in file.rows})
+        names = [one["name"] for one in schema["fields"][1:]]
+        projections = [None if files[0].pack is None else projection_of(own, merged) for own in types]
+        starts = [len(header) + sum(map(len, blocks[:number])) for number in range(len(files))]
+        return ReferenceMessage(
+            batch_id=batch,
             worker="w",
             generation=1,
-            location=Location(
-                "bucket", file.key, None, None, len(data),
-                Checksum("sha256", hashlib.sha256(data).hexdigest()), ((0, len(data)),),
+            first_number=0,
+            object=ObjectPlace(
+                bucket="bucket", key=files[0].key, etag=None, version_id=None, size=len(data),
+                checksum=Checksum("sha256", hashlib.sha256(data).hexdigest()), header_bytes=len(header),
             ),
-            partition=Partition(file.user, "2024-05-01", file.hour),
-            entries=len(file.rows),
-            event_time_min_us=min(times),
-            event_time_max_us=max(times),
-            schema=schema,
-            field_counts=counts,
-            sources=tuple(sources),
+            schema=SchemaLocation(fingerprint, f"logs/schemas/{fingerprint}.avsc", text),
+            sources=tuple(CoveredRange(*tp, *self.flushes[batch][tp]) for tp in tps),
+            event_time_us=HOUR_10,
+            hours=tuple(("2024-05-01", file.hour) for file in files),
+            schemas=tuple(projections),
+            references=tuple(
+                Line(
+                    user=file.user,
+                    hour=number,
+                    entries=len(file.rows),
+                    event_time_us=min(row.event_time_us for row in file.rows) - HOUR_10,
+                    event_time_span_us=max(row.event_time_us for row in file.rows)
+                    - min(row.event_time_us for row in file.rows),
+                    schema=number,
+                    nulls=nulls_of(file, names),
+                    start=starts[number],
+                    length=len(blocks[number]),
+                    sources=self._sources(file, tps),
+                    roots=roots_of(file),
+                )
+                for number, file in enumerate(files)
+            ),
         )  # fmt: skip
+
+    def _sources(self, file: File, tps: list[TopicPartition]) -> tuple[int, ...]:
+        numbers: list[int] = []
+        for tp in sorted({row.tp for row in file.rows}):
+            offsets = [row.offset for row in file.rows if row.tp == tp]
+            first = self.flushes[file.batch][tp][0]
+            numbers += (tps.index(tp), min(offsets) - first, max(offsets) - min(offsets), len(offsets))
+        return tuple(numbers)
 
     def _flush(self, batch: str, ranges: dict[TopicPartition, tuple[int, int]]) -> FlushRecord:
         lines = []
@@ -262,7 +377,8 @@ class World:
             bytes=0,
         )
         return FlushRecord(
-            batch_id=batch, worker="w", boot="x", seq=1, generation=1, reason="interval", started_at_ms=0,
+            batch_id=batch, group_id="log-partitioner", topic_ids={"app": "id"},
+            worker="w", boot="x", seq=1, generation=1, reason="interval", started_at_ms=0,
             ended_at_ms=1, step_seconds={}, topic_partitions=tuple(lines), totals=totals,
         )  # fmt: skip
 
@@ -273,14 +389,16 @@ class MemoryTopics:
     def __init__(self, world: World) -> None:
         self._world = world
         output = {
-            "references": [encode_reference(one) for one in world.references],
+            "references": [encode_message(one) for one in world.messages],
             "flushes": [encode_flush_record(one) for one in world.flush_records],
             "backfills": [encode_backfill_record(one) for one in world.backfill_records],
         }
+        keys = {number: one.batch_id.encode() for number, one in enumerate(world.messages)} | world.keys
         self._messages: dict[TopicPartition, list[SourceRecord]]
         self._messages = {TopicPartition("app", 0): [], TopicPartition("app", 1): []} | {
             TopicPartition(topic, 0): [
-                record(TopicPartition(topic, 0), number, value) for number, value in enumerate(values)
+                record(TopicPartition(topic, 0), number, value, key=keys.get(number) if topic == "references" else b"k")
+                for number, value in enumerate(values)
             ]
             for topic, values in output.items()
         }
@@ -355,7 +473,7 @@ def clean_world() -> World:
         File("b1", "ann", 11, [
             *common, column("a_x2Db", nested, original="a-b"), column("empty", _empty(), "empty-object"),
             column("nothing", "string", "null"), column("big", "long"), column("mix", "long", "long53"),
-            column("none", {"type": "array", "items": ["null", {"type": "string", "mark": "null"}]}),
+            column("none", {"type": "array", "items": ["null", {"type": "string", "lp.type": "null"}]}),
         ], [
             Row(APP_1, 0, 0, HOUR_11, {
                 "user": "ann", "time": "2024-05-01T11:00:00Z", "a_x2Db": {"x": 5.0}, "empty": {},
@@ -376,6 +494,14 @@ def clean_world() -> World:
     flushes = {"b1": {APP_0: (0, 2), APP_1: (0, 1)}, "b2": {APP_0: (2, 5), APP_1: (1, 2)}}
     ends = {APP_0: 5, APP_1: 2}
     return World(source, files, dead, flushes, dict(ends), ends)
+
+
+def packed_world() -> World:
+    """Give the same with a pack for each batch; not built yet."""
+    world = clean_world()
+    for file in world.files:
+        file.pack = "0"
+    return world
 
 
 def _empty() -> dict[str, Any]:

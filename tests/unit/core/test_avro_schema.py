@@ -4,6 +4,7 @@ import hashlib
 import json
 from typing import Any
 
+import fastavro
 import pytest
 
 from service.core.avro_schema import row_schema, schema_of, type_of
@@ -36,18 +37,18 @@ def field_of(kind: Any, name: str = "f") -> dict[str, Any]:
 def test_field_of_each_type_is_nullable_and_marked_where_avro_does_not_say_it(kind: Any, avro: Any, mark: Any) -> None:
     """Every field is ["null", T] with default null; marks tell apart what Avro writes alike."""
     expected = {"name": "f", "type": ["null", avro], "default": None}
-    assert field_of(kind) == (expected if mark is None else {**expected, "mark": mark})
+    assert field_of(kind) == (expected if mark is None else {**expected, "lp.type": mark})
 
 
 def test_field_of_array_and_map_carries_the_mark_on_the_item() -> None:
     """Items and values are nullable too; their mark stands on the type itself."""
-    item = ["null", {"type": "long", "mark": "long53"}]
+    item = ["null", {"type": "long", "lp.type": "long53"}]
     assert field_of(ArrayType(T.LONG53))["type"] == ["null", {"type": "array", "items": item}]
     assert field_of(MapType(T.LONG53))["type"] == ["null", {"type": "map", "values": item}]
-    assert field_of(ArrayType(T.NULL))["type"][1]["items"] == ["null", {"type": "string", "mark": "null"}]
+    assert field_of(ArrayType(T.NULL))["type"][1]["items"] == ["null", {"type": "string", "lp.type": "null"}]
     assert field_of(MapType(RecordType({})))["type"][1]["values"] == [
         "null",
-        {"type": "map", "values": ["null", "string"], "mark": "empty-object"},
+        {"type": "map", "values": ["null", "string"], "lp.type": "empty-object"},
     ]
 
 
@@ -75,7 +76,22 @@ def _records(node: Any) -> list[dict[str, Any]]:
 def test_field_whose_name_had_to_change_keeps_the_original(original: str, name: str) -> None:
     """The original name is a property; an entry's own `_meta` is a collision like any other."""
     field = field_of(T.BOOL, original)
-    assert (field["name"], field["original-name"]) == (name, original)
+    assert (field["name"], field["lp.name"]) == (name, original)
+
+
+def test_schema_with_its_properties_is_one_that_avro_takes_and_keeps() -> None:
+    """A dot in the name of a property is legal: readers that do not know it pass it by."""
+    kind = RecordType({"a-b": T.LONG53, "c": ArrayType(T.NULL)})
+    parsed = fastavro.parse_schema(schema_of(kind))
+    assert parsed["fields"][1]["lp.name"] == "a-b"
+    assert parsed["fields"][1]["lp.type"] == "long53"
+
+
+def test_root_of_a_row_may_have_an_index() -> None:
+    """Two records of one root offset are told apart by it, where a link has one."""
+    meta = schema_of(RecordType({}))["fields"][0]["type"]
+    root = meta["fields"][-1]["type"][1]
+    assert root["fields"][-1] == {"name": "index", "type": ["null", "int"], "default": None}
 
 
 def test_fingerprint_is_the_sha256_of_the_text() -> None:
@@ -98,7 +114,7 @@ META = schema_of(RecordType({}))["fields"][0]
         {"fields": [META, {"name": "a", "type": ["string", "null"]}]},
         {"fields": [META, {"name": "a", "type": ["null", "string", "long"]}]},
         {"fields": [META, {"name": "a", "type": ["null", "int"]}]},
-        {"fields": [META, {"name": "a", "type": ["null", "string"], "mark": "new"}]},
+        {"fields": [META, {"name": "a", "type": ["null", "string"], "lp.type": "new"}]},
         {"fields": [META, {"name": "a", "type": ["null", {"type": "array", "items": "string"}]}]},
     ],
 )

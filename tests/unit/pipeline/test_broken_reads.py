@@ -7,12 +7,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from pipeline.errors import ObjectError
-from pipeline.objects import Objects
+from pipeline.objects import Content, Objects
+from pipeline.pieces import Part, Piece
 from service.config import S3Settings
-from service.core.reference import Checksum, Location
+from service.core.model import PartitionKey
 
 BODY = b"0123456789"
-WHOLE = Location("data", "o", None, None, len(BODY), Checksum("sha256", ""), ((0, len(BODY)),))
+PART = Part("r", PartitionKey("u", "2026-03-04", 5), 1, ((0, len(BODY)),), 0)
+WHOLE = Piece("data", "o", None, len(BODY), "", ("null",), (PART,))
 
 
 class _Breaking(BaseHTTPRequestHandler):
@@ -58,7 +60,7 @@ def objects_of(server: _Server) -> Objects:
 def test_broken_body_is_read_again(server: _Server) -> None:
     """Twice it breaks, then it comes; whoever asks."""
     server.broken = 2
-    assert objects_of(server).read(WHOLE) == BODY
+    assert objects_of(server).read(WHOLE) == Content(((0, BODY),))
     server.asked = 0
     stored = objects_of(server).fetch(("data", "o", None))
     assert (stored and stored.data, server.asked) == (BODY, 3)

@@ -1,16 +1,21 @@
 """References from their topic: what is none stops with a word for a person, schemas are kept within a bound."""
 
-from typing import cast
+from typing import Any, cast
 
 import msgspec
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
 from pipeline.errors import PipelineError
 from pipeline.objects import Objects
+from pipeline.reference_rows import expand, reference_of
 from pipeline.references import MessageAt, SchemaTexts, decode, time_spans
-from service.core.reference import SchemaLocation
-from tests.fakes.references import REFERENCE
+from service.core.model import PartitionKey, RootLink
+from service.core.reference import SchemaLocation, encode_message
+from tests.pipeline.packs import KEY, Entry, split_message, write_object
+
+(REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
 
 
 class Store:
@@ -30,6 +35,42 @@ def test_what_is_no_reference(value: bytes | None) -> None:
     """A message without a value, or with bytes that are no text, is named by its place."""
     with pytest.raises(PipelineError, match="partition 2 offset 7"):
         decode([MessageAt.of(Row(partition=2, offset=7, value=value))])
+
+
+def test_every_line_of_a_message_is_a_reference() -> None:
+    """In the order of messages and lines; what comes again, as a line or as a message, is one."""
+    pack = write_object(Entry(PartitionKey(f"u{at}", *KEY[1:]), {"n": at}) for at in range(4))
+    halves = [encode_message(one) for one in split_message(pack.message, lines_max=2)]
+    messages = [MessageAt(0, at, value) for at, value in enumerate([*halves, *halves, encode_message(pack.message)])]
+    assert decode(messages) == pack.references
+    assert [one.reference_id for one in decode(messages)] == ["b-0", "b-1", "b-2", "b-3"]
+
+
+def test_a_reference_as_a_row_of_a_frame_and_back() -> None:
+    """Nothing is lost but the text of its schema; a message that is none is a row without an id."""
+    values: list[dict[str, Any]] = [{"x": {}}, {"x": {"a": None}, "n": 1}]
+    pack = write_object(
+        [Entry(PartitionKey(f"u{at}", *KEY[1:]), one, root=RootLink("r", 0, 5)) for at, one in enumerate(values)],
+        with_text=True,
+    )
+    messages = [encode_message(pack.message), b"none"]
+    at = {"partition": 3, "timestamp_ms": 9}
+    (batch,) = expand(
+        [pa.RecordBatch.from_pylist([at | {"offset": n, "value": one} for n, one in enumerate(messages)])]
+    )
+    *rows, unreadable = batch.to_pylist()
+    without_text = [
+        msgspec.structs.replace(one, schema=msgspec.structs.replace(one.schema, text=None)) for one in pack.references
+    ]
+    assert [reference_of(row) for row in rows] == without_text
+    assert [(row["message_partition"], row["message_offset"], row["line"]) for row in rows] == [(3, 0, 0), (3, 0, 1)]
+    header_bytes = pack.message.object.header_bytes
+    assert [(row["header_bytes"], row["start"] + row["length"]) for row in rows][-1] == (
+        header_bytes,
+        len(pack.content),
+    )
+    known = {name: value for name, value in unreadable.items() if value is not None}
+    assert known == {"message_partition": 3, "message_offset": 1, "message_timestamp_ms": 9}
 
 
 def test_schemas_are_kept_within_a_bound() -> None:

@@ -2,24 +2,23 @@
 
 import pytest
 
-from pipeline.retention import Grounds, Place, RawObject, Refusal, covers, refusal_of
+from pipeline.retention import Grounds, Place, RawObject, Refusal, refusal_of
 
 HOUR = ("2026-03-04", 5)
 NEXT_HOUR = ("2026-03-04", 6)
-HEADER = (0, 100)
 GROUNDS = Grounds(
     before_ms=1000, readers=({0: 10, 1: 10}, {0: 9, 1: 20}), passed={HOUR: {0: 8, 1: 10}, NEXT_HOUR: {0: 5}}
 )
 
 
-def place(partition: int, offset: int, hour: tuple[str, int] = HOUR, *spans: tuple[int, int]) -> Place:
-    """Make a place of an object of 300 bytes, of all of it by default."""
-    return Place(partition, offset, *hour, spans or ((0, 300),))
+def place(partition: int, offset: int, hour: tuple[str, int] = HOUR) -> Place:
+    """Make a place."""
+    return Place(partition, offset, *hour)
 
 
-def judged(*places: Place, announced_at_ms: int | None = 999) -> Refusal | None:
-    """Judge an object of 300 bytes."""
-    return refusal_of(RawObject(300, announced_at_ms, places), GROUNDS)
+def judged(*places: Place, is_whole: bool = True, announced_at_ms: int | None = 999) -> Refusal | None:
+    """Judge an object."""
+    return refusal_of(RawObject(is_whole, announced_at_ms, places), GROUNDS)
 
 
 def test_object_with_one_reference() -> None:
@@ -43,9 +42,9 @@ def test_hour_without_a_verdict() -> None:
     assert judged(place(1, 0, NEXT_HOUR)) is Refusal.NOT_PASSED
 
 
-def test_object_of_several_references_goes_with_the_last_of_them() -> None:
-    """Two PartitionKeys in one object, of two hours: one that is not passed keeps both."""
-    first, second = place(0, 1, HOUR, HEADER, (100, 50)), place(0, 2, NEXT_HOUR, HEADER, (150, 150))
+def test_a_pack_goes_with_the_last_of_its_hours() -> None:
+    """Entries of two hours in one object: one that is not passed, or not taken, keeps both."""
+    first, second = place(0, 1), place(0, 2, NEXT_HOUR)
     assert judged(first, second) is None
     assert judged(first, second._replace(offset=5)) is Refusal.NOT_PASSED
     assert judged(first, second._replace(offset=10)) is Refusal.NOT_TAKEN
@@ -53,21 +52,10 @@ def test_object_of_several_references_goes_with_the_last_of_them() -> None:
 
 def test_object_of_which_a_reference_is_gone() -> None:
     """Bytes that no known reference names are somebody's whose hour and offsets nobody knows."""
-    assert judged(place(0, 1, HOUR, HEADER, (150, 150))) is Refusal.PARTLY_KNOWN
-    assert judged(place(0, 1, HOUR, (0, 299))) is Refusal.PARTLY_KNOWN
-    assert judged() is Refusal.PARTLY_KNOWN
+    assert judged(place(0, 1), is_whole=False) is Refusal.PARTLY_KNOWN
 
 
 @pytest.mark.parametrize("announced_at_ms", [1000, 2000, None])
 def test_object_that_is_young_or_of_no_known_age(announced_at_ms: int | None) -> None:
     """It stays, whatever else is said of it."""
     assert judged(place(0, 1), announced_at_ms=announced_at_ms) is Refusal.YOUNG
-
-
-def test_covers() -> None:
-    """Spans in any order, overlapping or not."""
-    assert covers([(5, 5), (0, 5)], 10)
-    assert covers([(0, 8), (2, 3), (8, 2)], 10)
-    assert not covers([(0, 4), (5, 5)], 10)
-    assert not covers([], 1)
-    assert covers([], 0)

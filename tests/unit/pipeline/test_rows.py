@@ -1,72 +1,54 @@
-"""Rows of files -> Arrow record batches: bounded by rows and by bytes, nothing lost at a bound."""
+"""Rows of objects -> Arrow record batches: bounded by rows and by bytes, nothing lost, the same for every layout."""
 
 import json
 from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+import pytest
+from msgspec.structs import replace
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.columns import FIXED_FIELDS, REST, plan_of
-from pipeline.rows import RowGatherer, fingerprint_of, read_rows
+from pipeline.columns import FIXED_FIELDS, REST, plan_of, union_of
+from pipeline.errors import ObjectError
+from pipeline.objects import Content
+from pipeline.pieces import pieces_of, projection_text
+from pipeline.rows import RowGatherer, read_rows
 from service.core.avro_schema import META
-from service.core.container import SYNC_BYTES
-from service.core.lattice import Limits
-from service.core.model import PartitionKey, SourceRecord, TopicPartition
-from service.core.partition_file import FileBounds, PartitionFile
-from service.core.reference import Checksum, Location, Partition, Reference, SchemaLocation
-from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_rest, encode_user
+from service.core.container import Codec
+from service.core.model import PartitionKey, RootLink
+from service.core.reference import Reference
+from tests.pipeline.packs import KEY, TIME_US, Entry, Written, write_object
 
-KEY = PartitionKey("ann", "2026-03-04", 5)
-TIME_US = 1_772_600_400_000_000
-TP = TopicPartition("logs", 0)
-BOUNDS = FileBounds(Limits(4, 5, 64), 5000, 2**20, 64 * 1024, 2**30)
 BYTES_MAX = 1 << 20
+VALUES: list[dict[str, Any]] = [
+    *[{"x": {}}, {"x": {"a": 1}}, {"x": {"a": None}}, {"x": []}, {"x": [None]}, {"x": [{}]}, {"x": [{"b": "c"}]}],
+    *[{"x": None}, {"n": 1, "s": "t"}, {"n": 2**60}, {"n": 1.5}, {"x": {"a": 1, "b": [{"c": []}]}}, {}],
+]
 
 
-def file_of(entries: Iterable[dict[str, Any]], *, timestamp_ms: int = TIME_US // 1000) -> tuple[bytes, Reference]:
-    """Write a file as a worker does, all rows in one block; offsets are the entries' numbers."""
-    file = PartitionFile(KEY, number=0, bounds=BOUNDS, codec="null", sync=bytes(SYNC_BYTES))
-    for offset, entry in enumerate(entries):
-        meta = encode_meta(
-            user=encode_user(KEY.user),
-            event_time_us=TIME_US,
-            unique_id=encode_id(None),
-            origin=encode_origin(SourceRecord(TP, offset, timestamp_ms, None, b"", ())),
-            index=0,
-            rest=encode_rest(timestamp_ms, None),
-        )
-        file.append(meta, entry, tp=TP, offset=offset, event_time_us=TIME_US, root=None, wire_bytes=100)
-    content = b"".join(file.seal(lambda _start, _length: b"", metadata={}))
-    return content, reference_to(content, file.rows)
+def file_of(values: Iterable[dict[str, Any]], *, timestamp_ms: int = TIME_US // 1000) -> Written:
+    """Write one PartitionKey's file, all rows in one block; offsets are the entries' numbers."""
+    entries = [Entry(KEY, one, offset, timestamp_ms=timestamp_ms) for offset, one in enumerate(values)]
+    return write_object(entries, rows_per_block=len(entries))
 
 
-def reference_to(content: bytes, entries: int) -> Reference:
-    """Announce a file."""
-    _, text = read_rows(content, "file")
-    return Reference(
-        reference_id="r",
-        batch_id="b",
-        worker="w",
-        generation=1,
-        location=Location("data", "o", None, None, len(content), Checksum("sha256", ""), ((0, len(content)),)),
-        partition=Partition(*KEY),
-        entries=entries,
-        event_time_min_us=TIME_US,
-        event_time_max_us=TIME_US,
-        schema=SchemaLocation(fingerprint_of(text), "s", text),
-        field_counts={},
-        sources=(),
-    )
+def columns_of(written: Iterable[Written]) -> T.StructType:
+    """Give the columns that all of them need."""
+    plans = (plan_of(one.schema.text, projection_text(each)) for one in written for each in one.references)
+    return union_of(plan.columns for plan in plans)
 
 
-def gathered(content: bytes, reference: Reference, *, columns: int | None = None) -> list[pa.RecordBatch]:
-    """Gather one file for a table with so many of its columns."""
-    wanted = list(plan_of(reference.schema.text or "").columns)[:columns]
-    schema = to_arrow_schema(T.StructType([*FIXED_FIELDS, *wanted]))
+def gathered(*written: Written, columns: int | None = None, references: list[Reference] | None = None) -> list[Any]:
+    """Gather objects for a table with so many of their columns."""
+    schema = to_arrow_schema(T.StructType([*FIXED_FIELDS, *list(columns_of(written))[:columns]]))
     gatherer = RowGatherer(schema, rows_per_batch=8192, bytes_per_batch=BYTES_MAX)
-    batches = list(gatherer.add_file(content, reference))
+    batches: list[pa.RecordBatch] = []
+    for one in written:
+        for piece in pieces_of(references or one.references):
+            content = Content(tuple((at, one.content[at : at + length]) for at, length in piece.spans))
+            batches += gatherer.add_piece(piece, content)
     return batches if gatherer.is_empty else [*batches, gatherer.take()]
 
 
@@ -77,7 +59,7 @@ def offsets_in(batches: list[pa.RecordBatch]) -> list[int]:
 
 def test_large_rows_make_small_batches() -> None:
     """Rows of 300 KB: 8,192 of them would be 2.4 GB, more than the offsets of one Arrow string column reach."""
-    batches = gathered(*file_of({"text": "x" * 300_000} for _ in range(20)))
+    batches = gathered(file_of({"text": "x" * 300_000} for _ in range(20)))
     assert offsets_in(batches) == list(range(20))
     assert max(batch.nbytes for batch in batches) <= BYTES_MAX
     assert max(batch.num_rows for batch in batches) > 1
@@ -85,21 +67,15 @@ def test_large_rows_make_small_batches() -> None:
 
 def test_small_files_with_large_rows() -> None:
     """The bound is that of the batch: what many files give counts together."""
-    content, reference = file_of([{"text": "x" * 300_000}])
-    gatherer = RowGatherer(
-        to_arrow_schema(T.StructType([*FIXED_FIELDS, *plan_of(reference.schema.text or "").columns])),
-        rows_per_batch=8192,
-        bytes_per_batch=BYTES_MAX,
-    )
-    batches = [batch for _ in range(20) for batch in gatherer.add_file(content, reference)]
-    assert sum(batch.num_rows for batch in batches) >= 17
+    batches = gathered(*[file_of([{"text": "x" * 300_000}])] * 20)
+    assert sum(batch.num_rows for batch in batches) == 20
     assert max(batch.nbytes for batch in batches) <= BYTES_MAX
 
 
 def test_rest_counts_by_its_text() -> None:
     """Without columns in the table, names stand in each row again: many times the bytes of the file."""
     entry = {f"field_with_a_rather_long_name_{number}": True for number in range(500)}
-    batches = gathered(*file_of(entry for _ in range(1000)), columns=0)
+    batches = gathered(file_of(entry for _ in range(1000)), columns=0)
     assert offsets_in(batches) == list(range(1000))
     assert max(batch.nbytes for batch in batches) <= 3 * BYTES_MAX
     assert json.loads(batches[-1].to_pylist()[-1][REST]) == entry
@@ -107,7 +83,7 @@ def test_rest_counts_by_its_text() -> None:
 
 def test_small_rows_fill_batches() -> None:
     """Where rows are small their number is the bound."""
-    batches = gathered(*file_of({"n": number} for number in range(10_000)))
+    batches = gathered(file_of({"n": number} for number in range(10_000)))
     assert offsets_in(batches) == list(range(10_000))
     assert (len(batches), max(batch.num_rows for batch in batches) <= 8192) == (2, True)
 
@@ -115,5 +91,93 @@ def test_small_rows_fill_batches() -> None:
 def test_record_timestamps_that_no_column_holds() -> None:
     """A client that writes nanoseconds where Kafka wants milliseconds stops nobody: its record has no timestamp."""
     for timestamp_ms, expected in ((1_772_600_400_000_000_000, None), (2**63 - 1, None), (-1, -1000)):
-        batches = gathered(*file_of([{"n": 1}], timestamp_ms=timestamp_ms))
+        batches = gathered(file_of([{"n": 1}], timestamp_ms=timestamp_ms))
         assert batches[0].column(META).field("timestamp").cast(pa.int64()).to_pylist() == [expected]
+
+
+def users(values: list[dict[str, Any]]) -> list[Entry]:
+    """Give each value to a user of its own."""
+    return [Entry(PartitionKey(f"u{at:02}", *KEY[1:]), one, at) for at, one in enumerate(values)]
+
+
+def compatible() -> list[dict[str, Any]]:
+    """Give values whose types may share a pack."""
+    return [one for one in VALUES if not isinstance(one.get("n"), float) and not isinstance(one.get("x"), list)]
+
+
+@pytest.mark.parametrize("values", [compatible(), [one for one in VALUES if isinstance(one.get("x"), list)]])
+@pytest.mark.parametrize("codec", ["null", "zstandard", "deflate"])
+def test_the_table_is_the_same_for_every_layout(values: list[dict[str, Any]], codec: Codec) -> None:
+    """Entries of many users in one pack or in a file each: the same columns, the same values in them.
+
+    What is `{}` in all entries of one user is text there, though others of the pack have fields in it.
+    """
+    entries = users(values)
+    pack = write_object(entries, codec=codec)
+    files = [write_object([one], first_number=at, codec=codec) for at, one in enumerate(entries)]
+    assert columns_of([pack]) == columns_of(files)
+
+    def rows(*written: Written) -> list[dict[str, Any]]:
+        found = [row for batch in gathered(*written) for row in batch.to_pylist()]
+        return sorted(found, key=lambda row: row[META]["offset"])
+
+    assert rows(pack) == rows(*files)
+
+
+def test_an_empty_object_goes_to_its_own_column() -> None:
+    """Where another user of the pack has fields in it, the table has both columns."""
+    pack = write_object(users([{"x": {}}, {"x": {"a": 1}}]))
+    empty, full = (row for batch in gathered(pack) for row in batch.to_pylist())
+    assert (empty["x__json"], empty["x"]) == ("{}", None)
+    assert (full["x__json"], full["x"]) == (None, {"a__long": 1})
+    assert (empty["_reference"], full["_reference"]) == ("b-0", "b-1")
+
+
+def test_some_references_of_a_pack() -> None:
+    """Two of three, header and one span fetched: their rows alone."""
+    pack = write_object(users([{"n": 0}, {"n": 1}, {"n": 2}]))
+    assert offsets_in(gathered(pack, references=pack.references[1:])) == [1, 2]
+    assert offsets_in(gathered(pack, references=pack.references[1:2])) == [1]
+
+
+def test_blocks_of_many_rows_in_a_pack() -> None:
+    """A PartitionKey may have several blocks, and a pack PartitionKeys with one and with many."""
+    entries = [Entry(PartitionKey(f"u{at // 70}", *KEY[1:]), {"n": at}, at) for at in range(100)]
+    pack = write_object(entries, rows_per_block=3, codec="zstandard")
+    assert offsets_in(gathered(pack)) == list(range(100))
+    assert [row["n"] for row in read_rows(pack.content, "pack")[0]] == list(range(100))
+
+
+def test_what_is_not_as_the_reference_says() -> None:
+    """Other bytes, another number of rows, another schema: each is refused, and the object named."""
+    pack = write_object(users([{"n": 0}, {"n": 1}, {"n": 2}]))
+    first, second, _ = pack.references
+    start, length = second.location.ranges[1]
+    wrong = {
+        "holds 1 entries, reference b-1 says 2": replace(second, entries=2),
+        "was not written with the schema that reference b-1 names": replace(
+            second, schema=replace(second.schema, fingerprint="0")
+        ),
+        "a block does not end where it says": moved(second, (start - 1, length)),
+        "do not begin with the header": replace(
+            second, location=replace(second.location, ranges=((0, 10), (start, length)))
+        ),
+    }
+    for text, reference in wrong.items():
+        with pytest.raises(ObjectError, match=text) as caught:
+            gathered(pack, references=[first, reference] if "schema" not in text else [reference])
+        assert str(caught.value).startswith("s3://data/p/pack/b-0.avro")
+
+
+def moved(reference: Reference, blocks: tuple[int, int]) -> Reference:
+    """Let a reference point to other bytes."""
+    ranges = (reference.location.ranges[0], blocks)
+    return replace(reference, location=replace(reference.location, ranges=ranges))
+
+
+def test_where_an_entry_was_republished_from() -> None:
+    """With the output index of the link, if it has one."""
+    roots = [None, RootLink("root", 1, 2), RootLink("root", 1, 2, 3)]
+    batches = gathered(write_object(Entry(KEY, {"n": 1}, at, root=root) for at, root in enumerate(roots)))
+    found = [row[META]["root"] for batch in batches for row in batch.to_pylist()]
+    assert found == [None if root is None else root._asdict() for root in roots]

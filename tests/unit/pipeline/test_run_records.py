@@ -13,7 +13,7 @@ RECORD = RunRecord(
     published=5,
     messages=5,
     before=3,
-    references=3,
+    references=30,
     entries_in_files=7,
     dead_letters=4,
     dead_letter_records=2,
@@ -22,10 +22,10 @@ RECORD = RunRecord(
 COMMITTED = {ONE: 10, OTHER: 8}
 
 
-def sums(references: int = 3, **in_files: int) -> Sums:
+def sums(references: int = 30, messages: int = 3, **in_files: int) -> Sums:
     """Add up what the record says, with other numbers of entries where some are given."""
     files = Counter({ONE: in_files.get("one", 5), OTHER: in_files.get("other", 2)})
-    return Sums(references, 2, files, Counter({ONE: 4}))
+    return Sums(references, messages, 2, files, Counter({ONE: 4}))
 
 
 def judged(record: RunRecord = RECORD, counted: Sums | None = None) -> list[Wrong]:
@@ -41,15 +41,15 @@ def test_true_record() -> None:
 
 
 def test_missing_references_are_said_and_not_what_follows() -> None:
-    """Two references are gone with five entries: their number, no sums."""
-    assert judged(counted=sums(1, one=0)) == [
-        Wrong(Kind.REFERENCE_MISSING, "its run record says 3 references, there are 1", number=2)
+    """Two messages are gone with twenty references and five entries: the number of references, no sums."""
+    assert judged(counted=sums(10, 1, one=0)) == [
+        Wrong(Kind.REFERENCE_MISSING, "its run record says 30 references, there are 10", number=20)
     ]
 
 
 def test_surplus_references() -> None:
     """One too many, with two entries: the number, the sums, the line."""
-    found = judged(counted=sums(4, other=4))
+    found = judged(counted=sums(31, 4, other=4))
     assert [one.kind for one in found] == [Kind.REFERENCE_WRONG, Kind.BACKFILL_WRONG, Kind.BACKFILL_WRONG]
     assert found[1].text == "7 entries in files, counted 9; 5 messages, counted 6"
     assert found[2] == Wrong(

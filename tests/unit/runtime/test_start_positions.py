@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 
-from service.core.model import TopicPartition
+from service.core.deadline import Deadline
+from service.core.model import CommittedOffset, TopicPartition
+from service.core.offset_metadata import decode, encode
 from service.errors import SourceError, StartPositionError
 from service.runtime.start_positions import Bootstrap, StartPosition, start_positions
 from tests.fakes.group import ClassicGroup
@@ -14,18 +17,29 @@ from tests.fakes.records import P0, P1, P2
 from tests.fakes.rig import COOPERATIVE, EAGER, Rig
 from tests.fakes.worker import CONTROL_RULES, FakeWorker, Rules
 
-BOTH = (P0, P1)
-
 
 def member_of(rig: Rig) -> FakeWorker:
     """Give a worker that has joined but has had no callback."""
-    return rig.worker()
+    return rig.workers[0] if rig.workers else rig.worker()
 
 
-def start(rig: Rig, policy: Bootstrap, *tps: TopicPartition) -> dict[TopicPartition, StartPosition]:
+def start(
+    rig: Rig, policy: Bootstrap, *tps: TopicPartition, seconds: float = 80.0
+) -> dict[TopicPartition, StartPosition]:
     """Ask for start positions as the only member."""
-    consumer = rig.workers[0].consumer if rig.workers else member_of(rig).consumer
-    return start_positions(consumer, tps, bootstrap=policy, timeout_s=80.0)
+    deadline = Deadline.after(seconds, rig.clock.now_s)
+    topic_ids = rig.broker.topic_ids
+    return start_positions(member_of(rig).consumer, tps, bootstrap=policy, topic_ids=topic_ids, deadline=deadline)
+
+
+def committed(offset: int) -> StartPosition:
+    """Give a start at what an administrator has committed."""
+    return StartPosition(CommittedOffset(offset), "committed")
+
+
+def begun(rig: Rig, offset: int, source: Literal["bootstrap", "added"], tp: TopicPartition = P0) -> StartPosition:
+    """Give a start that is committed by now, with the topic's id."""
+    return StartPosition(CommittedOffset(offset, metadata=encode(rig.broker.topic_ids[tp.topic]).text), source)
 
 
 def rules(policy: Bootstrap) -> Rules:
@@ -39,7 +53,7 @@ def test_committed_offset_wins_over_every_policy(policy: Bootstrap) -> None:
     rig = Rig()
     rig.fill(P0, 5)
     rig.broker.reset({P0: 3})
-    assert start(rig, policy, P0) == {P0: StartPosition(3, "committed")}
+    assert start(rig, policy, P0) == {P0: committed(3)}
 
 
 def test_first_start_at_the_beginning_is_the_first_offset_there_is() -> None:
@@ -47,8 +61,36 @@ def test_first_start_at_the_beginning_is_the_first_offset_there_is() -> None:
     rig = Rig()
     rig.fill(P0, 5)
     rig.broker.logs[P0].first_offset = 2
-    assert start(rig, "beginning", P0) == {P0: StartPosition(2, "bootstrap")}
+    assert start(rig, "beginning", P0) == {P0: begun(rig, 2, "bootstrap")}
     assert rig.committed()[P0] == 2
+
+
+def test_committed_offset_comes_with_its_leader_epoch_and_metadata() -> None:
+    """As it was committed: where to go on is compared with the log, and the metadata is another one's to read."""
+    rig = Rig()
+    generation, member, _ = member_of(rig).consumer.membership()
+    stored = CommittedOffset(0, 3, "meta")
+    rig.broker.commit({P0: stored}, generation=generation, member_id=member)
+    assert start(rig, "end", P0) == {P0: StartPosition(stored, "committed")}
+
+
+@pytest.mark.parametrize("policy", ["beginning", "end"])
+def test_first_start_commits_the_id_of_the_topic_or_that_it_is_not_known(policy: Bootstrap) -> None:
+    """A broker that gives no ids is no reason not to start."""
+    rig = Rig()
+    topic_id = rig.broker.topic_ids.pop(P0.topic)
+    start(rig, policy, P0)
+    assert decode(_stored(rig, P0).metadata).topic_id is None
+    rig.broker.reset({P0: None, P1: None})
+    rig.broker.topic_ids[P0.topic] = topic_id
+    start(rig, policy, P0)
+    assert decode(_stored(rig, P0).metadata).topic_id == topic_id
+
+
+def _stored(rig: Rig, tp: TopicPartition) -> CommittedOffset:
+    found = rig.broker.committed(tp)
+    assert found is not None
+    return found
 
 
 def test_first_start_at_the_end_commits_the_end_of_the_whole_topic() -> None:
@@ -56,10 +98,10 @@ def test_first_start_at_the_end_commits_the_end_of_the_whole_topic() -> None:
     rig = Rig()
     rig.fill(P0, 5)
     rig.fill(P1, 7)
-    assert start(rig, "end", P0) == {P0: StartPosition(5, "bootstrap")}
+    assert start(rig, "end", P0) == {P0: begun(rig, 5, "bootstrap")}
     assert rig.committed() == {P0: 5, P1: 7}
     rig.fill(P1, 3)
-    assert start(rig, "end", P1) == {P1: StartPosition(7, "committed")}
+    assert start(rig, "end", P1) == {P1: begun(rig, 7, "bootstrap")._replace(source="committed")}
 
 
 def test_first_start_with_policy_fail_stops_and_commits_nothing() -> None:
@@ -76,7 +118,7 @@ def test_topic_partition_added_later_is_read_from_its_beginning(policy: Bootstra
     rig = Rig(tps=(P0, P1, P2))
     rig.broker.reset({P0: 3, P1: 1})
     rig.fill(P2, 4)
-    assert start(rig, policy, P2) == {P2: StartPosition(0, "added")}
+    assert start(rig, policy, P2) == {P2: begun(rig, 0, "added")}
 
 
 def test_first_start_of_two_topics_treats_each_by_itself() -> None:
@@ -85,16 +127,15 @@ def test_first_start_of_two_topics_treats_each_by_itself() -> None:
     rig = Rig(tps=(P0, other))
     rig.broker.reset({P0: 3})
     rig.fill(other, 4)
-    assert start(rig, "end", P0, other) == {P0: StartPosition(3, "committed"), other: StartPosition(4, "bootstrap")}
+    assert start(rig, "end", P0, other) == {P0: committed(3), other: begun(rig, 4, "bootstrap", other)}
 
 
 def test_start_position_that_cannot_be_committed_stops() -> None:
     """A start that is not committed would be another one after the next rebalance."""
     rig = Rig()
-    worker = member_of(rig)
-    rig.pass_time(40, except_for=worker)
+    rig.pass_time(40, except_for=member_of(rig))
     with pytest.raises(SourceError, match="not committed"):
-        start_positions(worker.consumer, [P0], bootstrap="beginning", timeout_s=80.0)
+        start(rig, "beginning", P0)
 
 
 def test_start_position_waits_while_a_dead_worker_holds_its_transaction_open() -> None:
@@ -105,14 +146,37 @@ def test_start_position_waits_while_a_dead_worker_holds_its_transaction_open() -
     epoch = rig.broker.init("of a worker that died")
     rig.broker.begin("of a worker that died", epoch)
     generation, member, _ = worker.consumer.membership()
-    rig.broker.send_offsets("of a worker that died", epoch, {P0: 9}, generation=generation, member_id=member)
-    assert start(rig, "beginning", P0) == {P0: StartPosition(3, "committed")}
+    rig.broker.send_offsets("of a worker that died", epoch, {P0: CommittedOffset(9)}, generation=generation, member_id=member)
+    assert start(rig, "beginning", P0) == {P0: committed(3)}
     assert rig.clock.now_s() >= 1060.0
     epoch = rig.broker.init("another")
     rig.broker.begin("another", epoch)
-    rig.broker.send_offsets("another", epoch, {P0: 9}, generation=generation, member_id=member)
+    rig.broker.send_offsets("another", epoch, {P0: CommittedOffset(9)}, generation=generation, member_id=member)
     with pytest.raises(SourceError):
-        start_positions(worker.consumer, [P0], bootstrap="beginning", timeout_s=10.0)
+        start(rig, "beginning", P0, seconds=10.0)
+
+
+def test_all_questions_share_one_deadline() -> None:
+    """One slow answer leaves less to the next: the sum is bounded, and not each part."""
+    rig = Rig()
+    consumer = member_of(rig).consumer
+    left: list[float] = []
+    deadline = Deadline.after(80.0, rig.clock.now_s)
+
+    def be_slow(_name: str) -> None:
+        left.append(deadline.remaining_s())
+        rig.clock.advance(20.0)
+        epoch = rig.broker.init("another")
+        rig.broker.begin("another", epoch)
+        generation, member, _ = consumer.membership()
+        rig.broker.send_offsets("another", epoch, {P0: CommittedOffset(9)}, generation=generation, member_id=member)
+
+    consumer._point = be_slow
+    with pytest.raises(SourceError, match="timed out"):
+        start_positions(consumer, [P0], bootstrap="beginning", topic_ids={}, deadline=deadline)
+    assert left[:2] == [80.0, 60.0 - 1.0]
+    assert deadline.has_passed()
+    assert deadline.now_s() - deadline.at_s <= 20.0
 
 
 @pytest.mark.parametrize("policy", ["beginning", "end"])
@@ -166,13 +230,13 @@ def test_offset_committed_while_a_start_position_is_looked_for_is_taken(policy: 
 
     worker.consumer._point = commit_meanwhile
     try:
-        found = start_positions(worker.consumer, [P0], bootstrap=policy, timeout_s=80.0)
+        found = start(rig, policy, P0)
     except StartPositionError:
         assert policy == "fail"
         assert asked == 3
         return
     if questions.count("committed") >= asked:
-        assert found == {P0: StartPosition(7, "committed")}
+        assert found == {P0: committed(7)}
         assert rig.committed()[P0] == 7
     assert not rig.broker.set_back
 
@@ -197,11 +261,10 @@ def test_finding_3_worker_that_was_put_out_commits_no_start_position(policy: Boo
 
     worker.consumer._point = be_stopped
     if where == "watermarks" and policy == "end":  # asks again after them
-        found = start_positions(worker.consumer, [P0], bootstrap=policy, timeout_s=80.0)
-        assert found == {P0: StartPosition(7, "committed")}
+        assert start(rig, policy, P0) == {P0: committed(7)}
     else:
         with pytest.raises(SourceError, match="not committed"):
-            start_positions(worker.consumer, [P0], bootstrap=policy, timeout_s=80.0)
+            start(rig, policy, P0)
     assert rig.committed()[P0] == 7
     assert not rig.broker.set_back
 

@@ -1,0 +1,134 @@
+"""What benchmarks of the worker run on: Kafka and S3 of their own, and per run topics, group and prefix of its own."""
+
+import argparse
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.workloads import PARTITIONS
+from deploy.demo.fleet import Fleet
+from deploy.local.errors import StackError
+from deploy.local.jars import ensure_jars
+from deploy.local.kafka import KafkaCluster
+from deploy.local.s3 import S3Endpoint, S3Server
+from deploy.local.topics import create_bucket, create_topics
+
+_BUCKET = "bench"
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A running Kafka and S3; their data are under `directory`."""
+
+    directory: Path
+    bootstrap: str
+    s3: S3Endpoint
+
+    def run(self, name: str, source: str, variables: dict[str, str], *, s3: S3Endpoint | None = None) -> "Run":
+        """Return a run of this name, whose topics are made; `s3` may be a proxy's."""
+        run = Run(lab=self, name=name, source=source, variables=variables, s3=s3 or self.s3)
+        create_topics(
+            self.bootstrap,
+            source=source,
+            partitions=PARTITIONS,
+            references=run.topic("references"),
+            flushes=run.topic("flushes"),
+            dead_letters=run.topic("dead-letters"),
+        )
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One measured run: its name is its group, its prefix, and that of its topics and directory.
+
+    `variables` are settings beyond addresses and names; without any, the product's defaults apply.
+    """
+
+    lab: Lab
+    name: str
+    source: str
+    variables: dict[str, str]
+    s3: S3Endpoint
+
+    def topic(self, of: str) -> str:
+        """Return the name of an output topic."""
+        return f"{self.name}-{of}"
+
+    def fleet(self) -> Fleet:
+        """Return the run's workers, none of them started."""
+        return Fleet(root=self.directory, settings=self._environment())
+
+    @property
+    def directory(self) -> Path:
+        """Where spools and logs of the workers are."""
+        return self.lab.directory / "runs" / self.name
+
+    @property
+    def objects(self) -> Path:
+        """Where the S3 server keeps the run's objects, as files."""
+        return self.lab.directory / "s3" / "objects" / _BUCKET / self.name
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOGP_", "PIPELINE_"))}
+        return {
+            **kept,
+            "NO_PROXY": "127.0.0.1",
+            "no_proxy": "127.0.0.1",
+            "LOGP_KAFKA__BOOTSTRAP_SERVERS": self.lab.bootstrap,
+            "LOGP_KAFKA__SOURCE_TOPICS": json.dumps([self.source]),
+            "LOGP_KAFKA__GROUP_ID": self.name,
+            "LOGP_KAFKA__REFERENCES_TOPIC": self.topic("references"),
+            "LOGP_KAFKA__FLUSHES_TOPIC": self.topic("flushes"),
+            "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.topic("dead-letters"),
+            "LOGP_S3__ENDPOINT_URL": self.s3.url,
+            "LOGP_S3__REGION": self.s3.region,
+            "LOGP_S3__BUCKET": _BUCKET,
+            "LOGP_S3__PREFIX": self.name,
+            "LOGP_S3__ACCESS_KEY": self.s3.access_key,
+            "LOGP_S3__SECRET_KEY": self.s3.secret_key,
+            **self.variables,
+        }
+
+
+@contextmanager
+def open_lab(home: Path) -> Iterator[Lab]:
+    """Start Kafka and S3; at the end of the block they are gone, and their data, unless it ended by an error.
+
+    Raises:
+        StackError: a program is missing, a server did not start.
+    """
+    jars = ensure_jars(home / "jars")
+    directory = home / "bench" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    with (
+        KafkaCluster(jars=jars, root=directory / "kafka") as kafka,
+        S3Server(jars=jars, root=directory / "s3") as s3,
+    ):
+        create_bucket(s3.endpoint, _BUCKET)
+        yield Lab(directory, kafka.bootstrap_servers, s3.endpoint)
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what every benchmark of the worker can be told."""
+    parser.add_argument(
+        "--settings", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the worker; default: its own"
+    )
+    parser.add_argument("--home", type=Path, default=Path(".local"), help="jars and data; default: %(default)s")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures of all rounds there")
+
+
+def variables_of(settings: list[str], layout: str | None) -> dict[str, str]:
+    """Return settings given as NAME=VALUE, and the layout, as environment variables.
+
+    Raises:
+        StackError: one of them has no value.
+    """
+    if wrong := [setting for setting in settings if "=" not in setting]:
+        raise StackError(f"{wrong[0]!r} is not NAME=VALUE.")
+    return dict(setting.split("=", 1) for setting in settings) | ({"LOGP_LAYOUT": layout} if layout else {})

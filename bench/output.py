@@ -1,0 +1,112 @@
+"""What a run has left behind: messages in Kafka, objects in S3, lines in the workers' logs; counted, not judged."""
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from bench.lab import Run
+from service.core.flush_record import decode_flush_record, merge_parts
+from service.core.reference import decode_references
+
+_TIMEOUT_S = 30
+_RETRIES = {"upload_repeated": "repeated", "upload_confirmed": "taken, ours", "key_taken": "taken, not ours"}
+
+
+def read_output(run: Run, logs: list[Path]) -> dict[str, float]:
+    """Return the figures of a run, each by its name."""
+    events = [event for log in logs for event in read_log(log)]
+    announced = _announced(run)
+    puts = _puts(run, events)
+    return {
+        **announced,
+        **_flushed(run),
+        **_steps(events),
+        **{f"PUTs: {kind}": count for kind, count in sorted(puts.items())},
+        "PUTs": puts.total(),
+        "PUTs per 100 PartitionKeys": 100 * puts.total() / max(1.0, announced["PartitionKeys"]),
+        "discards": sum(event["event"] == "batch_discarded" for event in events),
+    }
+
+
+def read_log(log: Path) -> Iterator[dict[str, Any]]:
+    """Give the events of a worker's log."""
+    for line in log.read_bytes().splitlines():
+        if line.startswith(b"{") and line.endswith(b"}"):
+            yield msgspec.json.decode(line)
+
+
+def read_topic(bootstrap: str, topic: str) -> Iterator[Message]:
+    """Give all committed messages of a topic."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "bench",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        open_ends = len(partitions)
+        while open_ends:
+            for message in consumer.consume(1000, 1.0):
+                if message.error():
+                    open_ends -= 1
+                else:
+                    yield message
+    finally:
+        consumer.close()
+
+
+def _announced(run: Run) -> dict[str, float]:
+    keys, references, size, names, messages = set(), 0, 0, 0, 0
+    for message in read_topic(run.lab.bootstrap, run.topic("references")):
+        messages += 1
+        size += len(message.key() or b"") + len(message.value() or b"")
+        for reference in decode_references(message.value() or b""):
+            references += 1
+            names += len(reference.partition_key.user.encode())
+            keys.add(reference.partition_key)
+    return {
+        "PartitionKeys": len(keys),
+        "references": references,
+        "messages of references": messages,
+        "bytes per reference": size / max(1, references),
+        "bytes per reference, less the user": (size - names) / max(1, references),
+    }
+
+
+def _flushed(run: Run) -> dict[str, float]:
+    parts = [decode_flush_record(one.value() or b"") for one in read_topic(run.lab.bootstrap, run.topic("flushes"))]
+    records, _ = merge_parts(parts)
+    return {
+        "entries": sum(record.totals.entries for record in records),
+        "dead letters": sum(record.totals.dead_letters for record in records),
+        "flushes": len(records),
+        "references of the largest flush": max((record.totals.references for record in records), default=0),
+        "object MB": sum(record.totals.bytes for record in records) / 1e6,
+    }
+
+
+def _steps(events: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the seconds of each step, per committed flush; the log has those that end after the flush record."""
+    flushes = [event["step_seconds"] for event in events if event["event"] == "flush_committed"]
+    names = dict.fromkeys(name for flush in flushes for name in flush)
+    return {f"s per flush: {name}": sum(flush.get(name, 0.0) for flush in flushes) / len(flushes) for name in names}
+
+
+def _puts(run: Run, events: list[dict[str, Any]]) -> Counter[str]:
+    """Count PUTs: each object is one, and each attempt that failed or found its key taken has a line in the log."""
+    puts = Counter(_kind(path.relative_to(run.objects)) for path in run.objects.rglob("*") if path.is_file())
+    puts.update(_RETRIES[name] for event in events if (name := str(event.get("event"))) in _RETRIES)
+    return puts
+
+
+def _kind(path: Path) -> str:
+    return "file" if path.parts[0].startswith("user=") else path.parts[0]

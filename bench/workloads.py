@@ -1,0 +1,237 @@
+"""`python -m bench.workloads`: logs of many users for benchmarks, the same for the same seed, into a local topic.
+
+A has few users and many hours, B, C and D have ever more users and two hours. Records are JSON objects of one entry,
+373 bytes on average, of up to 14 fields in eight shapes; event time advances from record to record. Records are not
+keyed by user: they go around the TopicPartitions.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from itertools import accumulate
+from typing import Literal
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from deploy.local.errors import StackError
+from deploy.local.topics import create_missing
+
+PARTITIONS = 8
+
+_FIELDS = 14  # as in the comparison with other systems; more of them are short tags
+_RECORD_BYTES = 373
+_START_S = 1_714_521_600  # 2024-05-01T00:00:00Z
+_ZIPF_EXPONENT = 1.1
+_CHUNK = 10_000
+_MESSAGES_MASK = 63
+_SHAPES = range(8)  # bits: with an error, with a referer, with a request
+_SHAPE_WEIGHTS = [18, 2, 6, 1, 50, 6, 15, 2]
+_HEAD = (
+    '{"id":"%016x","time":"%s.%03dZ","user":"user-%06d","level":"%s","service":"%s","host":"host-%02d",'
+    '"trace_id":"%032x","message":"%s"'
+)
+_HEAD_BYTES = 192
+_REQUEST = ',"status":%d,"latency_ms":%d.%03d,"bytes":%d,"path":"/api/v1/%s/%d"'
+_REQUEST_BYTES = 81
+_STATUS = (200, 200, 200, 200, 201, 304, 404, 500)
+_LEVELS = ("DEBUG", "INFO", "WARN", "ERROR")
+_SERVICES = ("checkout", "catalogue", "search", "identity", "payments", "delivery", "reviews", "gateway")
+_WORDS = ("request", "user", "order", "item", "cache", "store", "retry", "queue", "token", "page", "session", "reply")
+_TIMEOUT_S = 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Everything that determines the records; equal workloads make equal records.
+
+    spread tells how users take turns: few have most (zipf), by chance (random), one after another (even).
+    """
+
+    name: str
+    records: int = 1_000_000
+    users: int
+    hours: int = 2
+    spread: Literal["zipf", "random", "even"] = "random"
+    fields: int = _FIELDS
+    seed: int = 1
+
+
+WORKLOADS = {
+    "A": Workload(name="A", records=2_000_000, users=200, hours=24, spread="zipf"),
+    "B": Workload(name="B", users=10_000),
+    "C": Workload(name="C", users=100_000),
+    "D": Workload(name="D", users=500_000),
+}
+
+
+def generate(workload: Workload) -> Iterator[bytes]:
+    """Give the values of the workload's records, in the order of their event times."""
+    seeded = random.Random(workload.seed)
+    tags = "".join(f',"tag_{number}":"t{number}"' for number in range(workload.fields - _FIELDS))
+    ends = [_end(shape) + tags + "}" for shape in _SHAPES]
+    messages = [_messages(seeded, len(end) + (_REQUEST_BYTES if shape & 4 else 0)) for shape, end in enumerate(ends)]
+    span_ms = workload.hours * 3_600_000
+    second, time = -1, ""
+    users = _users(workload, seeded)
+    for first in range(0, workload.records, _CHUNK):
+        numbers = range(first, min(first + _CHUNK, workload.records))
+        shapes = seeded.choices(_SHAPES, _SHAPE_WEIGHTS, k=len(numbers))
+        for number, shape, user in zip(numbers, shapes, users, strict=False):
+            at_s, ms = divmod(number * span_ms // workload.records, 1000)
+            if at_s != second:
+                second, time = at_s, datetime.fromtimestamp(_START_S + at_s, UTC).isoformat()[:19]
+            dice = seeded.getrandbits(128)
+            service = _SERVICES[dice & 7]
+            text = _HEAD % (
+                *(number, time, ms, user, _LEVELS[dice >> 3 & 3], service, dice >> 5 & 63, dice),
+                messages[shape][dice >> 11 & _MESSAGES_MASK],
+            )
+            if shape & 4:
+                path = (service, dice >> 64 & 0xFFFF)
+                text += _REQUEST % (
+                    _STATUS[dice >> 17 & 7],
+                    dice >> 20 & 0x3FF,
+                    dice >> 30 & 511,
+                    dice >> 40 & 0x3FFFF,
+                    *path,
+                )
+            yield (text + ends[shape]).encode()
+
+
+def _end(shape: int) -> str:
+    error = ',"error":"TimeoutError: no answer within 1500 ms"' if shape & 1 else ""
+    return error + (',"referer":"https://shop.example.com/catalogue/list"' if shape & 2 else "")
+
+
+def _messages(seeded: random.Random, others: int) -> list[str]:
+    """Give texts of a length that makes records as long as they should be, `others` bytes beside the head."""
+    wanted = max(8, _RECORD_BYTES - _HEAD_BYTES - others)
+    lengths = [seeded.randint(wanted * 3 // 4, wanted * 5 // 4) for _ in range(_MESSAGES_MASK + 1)]
+    return [" ".join(seeded.choices(_WORDS, k=length // 3))[:length] for length in lengths]
+
+
+def _users(workload: Workload, seeded: random.Random) -> Iterator[int]:
+    """Give the user of each record, without end."""
+    if workload.spread == "even":
+        while True:
+            yield from range(workload.users)
+    weights = None
+    if workload.spread == "zipf":
+        weights = list(accumulate((rank + 1) ** -_ZIPF_EXPONENT for rank in range(workload.users)))
+    while True:
+        yield from seeded.choices(range(workload.users), cum_weights=weights, k=_CHUNK)
+
+
+def write(bootstrap: str, topic: str, values: Iterable[bytes]) -> dict[int, int]:
+    """Append records to the topic and return the next offset of each of its TopicPartitions.
+
+    Creates the topic where it is missing. Keeps its records whatever their number.
+
+    Raises:
+        StackError: Kafka does not hold them all after half a minute without a delivery.
+    """
+    create_missing(AdminClient({"bootstrap.servers": bootstrap}), [NewTopic(topic, PARTITIONS, 1)])
+    before = sum(next_offsets(bootstrap, topic).values())
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "linger.ms": 100,
+            "batch.size": 1_000_000,
+            "queue.buffering.max.messages": 400_000,
+            "log_level": 3,
+        }
+    )
+    written = 0
+    for written, value in enumerate(values, 1):
+        while True:
+            try:
+                producer.produce(topic, value, partition=written % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    producer.flush(_TIMEOUT_S)
+    found = next_offsets(bootstrap, topic)
+    if sum(found.values()) != before + written:
+        raise StackError(f"{topic}: {sum(found.values()) - before} of {written} records are written.")
+    return found
+
+
+def next_offsets(bootstrap: str, topic: str) -> dict[int, int]:
+    """Return the next offset of each TopicPartition of a topic that `write` made.
+
+    Raises:
+        KafkaException: Kafka does not answer, or one of them has no leader for half a minute.
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 3})
+    deadline = time.monotonic() + _TIMEOUT_S
+    try:
+        return {
+            partition: _next_offset(consumer, TopicPartition(topic, partition), deadline)
+            for partition in range(PARTITIONS)
+        }
+    finally:
+        consumer.close()
+
+
+def _next_offset(consumer: Consumer, tp: TopicPartition, deadline: float) -> int:
+    while True:
+        try:
+            return consumer.get_watermark_offsets(tp, timeout=_TIMEOUT_S)[1]
+        except KafkaException as error:
+            # Of a new topic: the controller has named a leader that does not know it yet.
+            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
+                raise
+        time.sleep(0.1)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what a workload can be changed by."""
+    parser.add_argument("--records", type=int, help="of each workload; default: 2,000,000 of A, 1,000,000 of others")
+    parser.add_argument("--users", type=int, help="of each workload, instead of its own number")
+    parser.add_argument("--hours", type=int, help="of each workload, instead of its own number")
+    parser.add_argument("--fields", type=int, help=f"of an entry at most; default: {_FIELDS}")
+    parser.add_argument("--seed", type=int, help="default: 1")
+
+
+def chosen(name: str, options: argparse.Namespace) -> Workload:
+    """Return the workload of this name, changed by the options.
+
+    Raises:
+        StackError: there is none of this name.
+    """
+    if name not in WORKLOADS:
+        raise StackError(f"There is no workload {name!r}, but {', '.join(WORKLOADS)}.")
+    names = ("records", "users", "hours", "fields", "seed")
+    given = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    return replace(WORKLOADS[name], **given)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write one workload to a topic; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m bench.workloads", description=main.__doc__)
+    parser.add_argument("--bootstrap", default="127.0.0.1:9092", help="Kafka; default: %(default)s")
+    parser.add_argument("--topic", required=True, help="created where it is missing")
+    parser.add_argument("--workload", default="A", help="A, B, C or D; default: %(default)s")
+    add_options(parser)
+    options = parser.parse_args(arguments)
+    begun = time.monotonic()
+    try:
+        workload = chosen(options.workload, options)
+        offsets = write(options.bootstrap, options.topic, generate(workload))
+    except StackError as error:
+        print(f"bench: {error}", file=sys.stderr)
+        return 1
+    print(f"{workload.records:,} records in {time.monotonic() - begun:.1f} s; next offsets {offsets}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

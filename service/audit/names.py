@@ -1,0 +1,36 @@
+"""The Avro names that the fields of one record must have (DESIGN 3.3), computed from their original names.
+
+A leading digit gets `_`, what Avro forbids becomes `_x<HEX>`. Of names that are alike without case the first original
+in code-point order keeps its own; others get the first of `_2`, `_3`, ... that nobody has or wants.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+_DIGITS = frozenset("0123456789")
+_ALLOWED = _DIGITS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
+
+
+def avro_names(originals: Collection[str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
+    """Give the Avro name of each original; no field gets one that is reserved, in any case."""
+    wanted = {original: _legal(original) for original in sorted(originals)}
+    wishes = {name.lower() for name in wanted.values()}
+    taken = set(reserved)
+    names = {}
+    for original, wish in wanted.items():
+        name, number = wish, 1
+        while name.lower() in taken or (number > 1 and name.lower() in wishes):
+            number += 1
+            name = f"{wish}_{number}"
+        taken.add(name.lower())
+        names[original] = name
+    return names
+
+
+def _legal(original: str) -> str:
+    name = "".join(char if char in _ALLOWED else f"_x{ord(char):X}" for char in original)
+    return f"_{name}" if not name or name[0] in _DIGITS else name

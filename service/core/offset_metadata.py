@@ -1,0 +1,75 @@
+"""What is stored with a committed offset (DESIGN 4.3): `encode` and `decode` are a pair.
+
+Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17],"raw-4":[9,2]}}`. `topic_id` is
+Kafka's id of the topic as its tools print it, or null where it is not known. `roots` has the highest root offset of
+each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from service.core.model import RootLink
+
+VERSION = 1
+BYTES_MAX = 4095
+"""UTF-8 bytes: of the 4,096 that the broker takes (offset.metadata.max.bytes) one is a NUL that confluent-kafka adds."""
+
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class _Form(msgspec.Struct):
+    v: int
+    topic_id: str | None = None
+    roots: dict[str, Annotated[list[_Number], msgspec.Meta(min_length=1, max_length=2)]] = {}
+
+
+_decoder = msgspec.json.Decoder(_Form)
+
+
+class Encoded(NamedTuple):
+    """The text to commit, and how many roots did not fit into it."""
+
+    text: str
+    dropped: int
+
+
+class OffsetMetadata(NamedTuple):
+    """What the metadata of a committed offset says; None and nothing where it is unknown, which is never different."""
+
+    topic_id: str | None = None
+    roots: tuple[RootLink, ...] = ()
+
+
+def encode(topic_id: str | None, roots: Sequence[RootLink] = ()) -> Encoded:
+    """Write metadata; `roots` begin with the least recently used one, which is the first to be dropped."""
+    head = b'{"v":%d,"topic_id":%s,"roots":{' % (VERSION, msgspec.json.encode(topic_id))
+    room = BYTES_MAX - len(head) - len(b"}}") + len(b",")  # the last root needs no comma
+    kept: list[bytes] = []
+    for root in reversed(roots):
+        place = [root.offset] if root.index is None else [root.offset, root.index]
+        member = msgspec.json.encode({f"{root.topic}-{root.partition}": place})[1:-1]
+        room -= len(member) + 1
+        if room < 0:
+            break
+        kept.append(member)
+    text = head + b",".join(reversed(kept)) + b"}}"
+    return Encoded(text.decode(), len(roots) - len(kept))
+
+
+def decode(text: str) -> OffsetMetadata:
+    """Read metadata; what is empty, not JSON, of another version or of another writer is unknown. Never raises."""
+    try:
+        form = _decoder.decode(text.rstrip("\0"))
+        roots = tuple(_root(name, place) for name, place in form.roots.items())
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return OffsetMetadata()
+    return OffsetMetadata(form.topic_id, roots) if form.v == VERSION else OffsetMetadata()
+
+
+def _root(name: str, place: list[int]) -> RootLink:
+    topic, _, partition = name.rpartition("-")
+    return RootLink(topic, int(partition), *place)

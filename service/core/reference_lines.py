@@ -1,0 +1,181 @@
+"""Parts of one object -> lines of its messages, encoded as they are written, in groups that fit into a message.
+
+Owns what lines share and how it is numbered; `service.core.announcements` puts the object around it once it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from service.core.lattice import RecordType, Scalar
+from service.core.model import PartitionKey, RootLink, TopicPartition
+from service.core.pack_schema import projection_of
+from service.core.reference import CoveredRange, RootRange
+
+ROOTS_MAX = 1000  # of one reference; more are cut, and the line says so
+_SHARED_BYTES = 200  # of one TopicPartition, hour or number beside its text
+
+Spans = Mapping[TopicPartition, tuple[int, int]]
+"""[first_offset, next_offset) of the batch by TopicPartition."""
+Sources = dict[TopicPartition, list[int]]
+"""[min_offset, max_offset, entries] by TopicPartition."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Described(NamedTuple):
+    """What a line says of one part; `nulls` are the entries without a value by field of the exact type."""
+
+    key: PartitionKey
+    entry_type: RecordType
+    entries: int
+    event_time_min_us: int
+    event_time_max_us: int
+    nulls: Mapping[str, int]
+    start: int
+    length: int
+    sources: Sources
+    roots: Mapping[tuple[str, int], list[int]]
+
+
+class LineGroup(NamedTuple):
+    """Lines that go into one message, and the lists that they point into; everything but numbers is encoded."""
+
+    sources: tuple[CoveredRange, ...]
+    event_time_us: int
+    hours: tuple[tuple[str, int], ...]
+    schemas: tuple[msgspec.Raw, ...]
+    lines: tuple[msgspec.Raw, ...]
+
+
+class LineWriter:
+    """Writes the lines of one object, whose header has the type `merged`."""
+
+    def __init__(self, merged: RecordType, spans: Spans, *, bytes_max: int) -> None:
+        self.lines = 0
+        self._merged = merged
+        self._numbers = {name: number for number, name in enumerate(merged.by_name)}
+        self._spans = spans
+        self._bytes_max = bytes_max
+        self._projections: dict[RecordType, bytes] = {}
+        self._groups: list[LineGroup] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._size = 0
+        self._event_time_us: int | None = None
+        self._sources: dict[TopicPartition, int] = {}
+        self._hours: dict[tuple[str, int], int] = {}
+        self._schemas: dict[bytes, int] = {}
+        self._lines: list[msgspec.Raw] = []
+
+    def add(self, part: Described) -> None:
+        """Write the line of one part."""
+        self.lines += 1
+        line = self._line(part)
+        if self._lines and self._size + len(line) > self._bytes_max:
+            self._end()
+            line = self._line(part)
+        if self._size + len(line) > self._bytes_max:
+            line = self._line(part, with_nulls=False)
+        self._lines.append(msgspec.Raw(line))
+        self._size += len(line) + 1
+
+    def groups(self) -> list[LineGroup]:
+        """Give all lines, in their order; call once, at the end."""
+        if self._lines:
+            self._end()
+        return self._groups
+
+    def _end(self) -> None:
+        covered = tuple(CoveredRange(tp.topic, tp.partition, *self._spans[tp]) for tp in self._sources)
+        schemas = tuple(map(msgspec.Raw, self._schemas))
+        group = LineGroup(covered, self._event_time_us or 0, tuple(self._hours), schemas, tuple(self._lines))
+        self._groups.append(group)
+        self._begin()
+
+    def _line(self, part: Described, *, with_nulls: bool = True) -> bytes:
+        if self._event_time_us is None:
+            self._event_time_us = part.event_time_min_us
+        numbers = self._numbers
+        nulls: list[int] | None = None
+        if with_nulls:
+            nulls = []
+            for name, count in part.nulls.items():  # in the order of both types: by name
+                nulls += (numbers[name], count)
+        line: list[Any] = [
+            part.key.user,
+            self._hour(part.key),
+            part.entries,
+            part.event_time_min_us - self._event_time_us,
+            part.event_time_max_us - part.event_time_min_us,
+            self._schema(part.entry_type),
+            nulls,
+            part.start,
+            part.length,
+            self._sources_of(part.sources),
+        ]
+        if part.roots:
+            roots = [RootRange(*root, *span) for root, span in sorted(part.roots.items())]
+            line += (roots[:ROOTS_MAX], len(roots) > ROOTS_MAX)
+        return _encode(line)
+
+    def _hour(self, key: PartitionKey) -> int:
+        hour = key.date, key.hour
+        number = self._hours.get(hour)
+        if number is None:
+            number = self._hours[hour] = len(self._hours)
+            self._size += _SHARED_BYTES
+        return number
+
+    def _schema(self, entry_type: RecordType) -> int:
+        projection = self._projections.get(entry_type)
+        if projection is None:
+            projection = self._projections[entry_type] = _encode(projection_of(entry_type, self._merged))
+        number = self._schemas.get(projection)
+        if number is None:
+            number = self._schemas[projection] = len(self._schemas)
+            self._size += len(projection) + 1
+        return number
+
+    def _sources_of(self, sources: Sources) -> list[int]:
+        found: list[int] = []
+        for tp, (low, high, entries) in sorted(sources.items()) if len(sources) > 1 else sources.items():
+            number = self._sources.get(tp)
+            if number is None:
+                number = self._sources[tp] = len(self._sources)
+                self._size += _SHARED_BYTES + len(tp.topic)
+            found += (number, low - self._spans[tp][0], high - low, entries)
+        return found
+
+
+def nulls_of(rows_of_types: Mapping[RecordType, int], entry_type: RecordType) -> dict[str, int]:
+    """Count the entries without a value by field, from how many rows have which type; ascending by name."""
+    entries = sum(rows_of_types.values())
+    values = dict.fromkeys(entry_type.by_name, 0)
+    for one, rows in rows_of_types.items():
+        for name, child in one.by_name.items():
+            if child is not Scalar.NULL:
+                values[name] += rows
+    return {name: entries - count for name, count in values.items() if count < entries}
+
+
+def widen(spans: dict[Any, list[int]], place: Any, offset: int) -> None:
+    """Count one more entry of an offset in [min, max, entries] of its place."""
+    span = spans.get(place)
+    if span is None:
+        spans[place] = [offset, offset, 1]
+    else:
+        if offset > span[1]:
+            span[1] = offset
+        elif offset < span[0]:
+            span[0] = offset
+        span[2] += 1
+
+
+def root_place(root: RootLink) -> tuple[str, int]:
+    """Give the root TopicPartition of a link."""
+    return root.topic, root.partition

@@ -1,0 +1,246 @@
+"""Rows of a closed batch -> finished objects in its spool: each row is written once, under its final schema.
+
+    object    header · block · block · ...        a block holds rows of one PartitionKey; those of one stand together
+
+Used by the worker's flush and by the backfill. Pure but for the spool that it is given.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from service.core import container
+from service.core.avro_schema import RowSchema, row_schema
+from service.core.container import SYNC_BYTES, Codec
+from service.core.entry_types import SchemaBounds
+from service.core.exchange import BatchSpool, ObjectFile, SealedFile
+from service.core.lattice import RecordType
+from service.core.model import PartitionKey
+from service.core.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
+from service.core.reference_lines import Described, LineGroup, LineWriter, Spans, nulls_of, root_place, widen
+from service.core.row_encoder import EntryEncoder, entry_encoder
+from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
+from service.core.rows import Rows
+
+_NO_ID, _NO_ROOT = encode_id(None), encode_root(None)
+
+
+class SealRules(NamedTuple):
+    """What sealing is made of; sizes in bytes. `decode` reads the text of an entry as the recorder's decoder did."""
+
+    bounds: SchemaBounds
+    layout: LayoutRules
+    codec: Codec
+    block_bytes: int
+    group_bytes_max: int
+    decode: Callable[[bytes], Any]
+
+
+class SealedObject(NamedTuple):
+    """A finished object: its number in the batch, its schema, what it holds and the lines that announce it.
+
+    `key` is the PartitionKey of an object of its own; a pack has none, and an `hour` where it is one hour's.
+    """
+
+    number: int
+    file: SealedFile
+    header_bytes: int
+    entry_type: RecordType
+    schema: RowSchema
+    key: PartitionKey | None
+    hour: Hour | None
+    entries: int
+    references: int
+    groups: list[LineGroup]
+
+
+class Step(NamedTuple):
+    """How many rows are written so far, and the object that was finished with the last of them, if one was."""
+
+    rows: int
+    finished: SealedObject | None
+
+
+class _Writing:
+    """An object while it is written."""
+
+    def __init__(
+        self, number: int, file: ObjectFile, entry_type: RecordType, rules: SealRules, spans: Spans, batch_id: str
+    ) -> None:
+        self.number = number
+        self.file = file
+        self.entry_type = entry_type
+        self._sync = os.urandom(SYNC_BYTES)
+        self._compress = container.compressor(rules.codec)
+        self.lines = LineWriter(entry_type, spans, bytes_max=rules.group_bytes_max)
+        self.entries = 0
+        self.schema = row_schema(entry_type)
+        self.encoder: EntryEncoder = entry_encoder(entry_type, rules.bounds.limits)
+        metadata = {"lp-batch-id": batch_id}
+        file.write(container.header(self.schema.text, codec=rules.codec, sync=self._sync, metadata=metadata))
+        self.header_bytes = file.size
+
+    def write(self, rows: int, data: bytearray) -> None:
+        """Write one block."""
+        self.file.write(container.block(rows, data, compress=self._compress, sync=self._sync))
+
+    def finish(self, key: PartitionKey | None, hour: Hour | None) -> SealedObject:
+        """Close the object."""
+        return SealedObject(
+            number=self.number,
+            file=self.file.finish(),
+            header_bytes=self.header_bytes,
+            entry_type=self.entry_type,
+            schema=self.schema,
+            key=key,
+            hour=hour,
+            entries=self.entries,
+            references=self.lines.lines,
+            groups=self.lines.groups(),
+        )
+
+
+def seal(
+    rows: Rows, spool: BatchSpool, spans: Spans, rules: SealRules, *, batch_id: str, is_one_record: bool
+) -> Iterator[Step]:
+    """Write all objects of a batch, part by part; a caller may stop between two.
+
+    Raises:
+        SpoolError: the disk refused.
+    """
+    plan = plan_objects(rows, rules.bounds, rules.layout, is_one_record=is_one_record)
+    return Sealing(rows, spool, spans, rules, plan, batch_id).run()
+
+
+class Sealing:
+    """The sealing of one batch."""
+
+    def __init__(
+        self, rows: Rows, spool: BatchSpool, spans: Spans, rules: SealRules, plan: Plan, batch_id: str
+    ) -> None:
+        self._rows = rows
+        self._spool = spool
+        self._spans = spans
+        self._rules = rules
+        self._plan = plan
+        self._batch_id = batch_id
+        self._texts = rows.texts(plan.order, spool.read)
+        self._origins = [encode_origin(tp) for tp in rows.tps]
+        self._open: dict[tuple[int, Hour | None], _Writing] = {}
+        self._next_number = 0
+        self._nulls: dict[int, dict[str, int]] = {}
+
+    def run(self) -> Iterator[Step]:
+        """Write part by part, in order."""
+        hour: Hour | None = None
+        rows = 0
+        for part in self._plan.parts:
+            if hour is not None and part.hour != hour:
+                for finished in self._finish(hour):  # parts stand by hour: nothing more comes for this one
+                    yield Step(rows, finished)
+            hour = part.hour
+            written = self._own(part) if part.group is None else self._packed(part, part.group)
+            rows = part.end
+            yield Step(rows, written)
+        for finished in [one for place in {hour, None} for one in self._finish(place)]:
+            yield Step(rows, finished)
+
+    def _finish(self, hour: Hour | None) -> list[SealedObject]:
+        places = [place for place in self._open if place[1] == hour]
+        return [self._open.pop(place).finish(None, hour) for place in places]
+
+    def _own(self, part: Part) -> SealedObject:
+        writing = self._begin(part.entry_type)
+        self._write(part, writing)
+        return writing.finish(self._rows.keys[part.key], None)
+
+    def _packed(self, part: Part, group: int) -> SealedObject | None:
+        """Write into the pack of the group; gives the one before where that has no more room."""
+        place = group, part.hour
+        writing, full = self._open.get(place), None
+        if writing is not None and writing.file.size + part.size > self._rules.layout.pack_bytes_max:
+            writing, full = None, self._open.pop(place).finish(None, part.hour)
+        if writing is None:
+            writing = self._open[place] = self._begin(self._plan.merged[group])
+        self._write(part, writing)
+        return full
+
+    def _begin(self, entry_type: RecordType) -> _Writing:
+        number = self._next_number
+        self._next_number += 1
+        file = self._spool.create(number)
+        return _Writing(number, file, entry_type, self._rules, self._spans, self._batch_id)
+
+    def _write(self, part: Part, writing: _Writing) -> None:
+        """Write the blocks of one part, and its line."""
+        rows, rules, file = self._rows, self._rules, writing.file
+        key = rows.keys[part.key]
+        user = encode_user(key.user)
+        start = file.size
+        out = bytearray()
+        waiting = 0
+        for at in range(part.begin, part.end):
+            row = self._plan.order[at]
+            self._append(row, user, next(self._texts), writing.encoder, out)
+            waiting += 1
+            if len(out) >= rules.block_bytes:
+                writing.write(waiting, out)
+                out, waiting = bytearray(), 0
+        if waiting:
+            writing.write(waiting, out)
+        writing.entries += part.end - part.begin
+        writing.lines.add(self._describe(part, key, start, file.size - start))
+
+    def _append(self, row: int, user: bytes, text: bytes, encoder: EntryEncoder, out: bytearray) -> None:
+        rows = self._rows
+        unique_id, root = rows.ids.get(row), rows.roots.get(row)
+        out += encode_meta(
+            user=user,
+            event_time_us=rows.event_times_us[row],
+            unique_id=_NO_ID if unique_id is None else encode_id(unique_id),
+            origin=self._origins[rows.tp_of[row]],
+            offset=rows.offsets[row],
+            index=rows.indexes[row],
+            timestamp_ms=rows.timestamps_ms[row],
+            root=_NO_ROOT if root is None else encode_root(root),
+        )
+        encoder.encode(self._rules.decode(text), out)
+
+    def _describe(self, part: Part, key: PartitionKey, start: int, length: int) -> Described:
+        rows = self._rows
+        sources: dict[Any, list[int]] = {}
+        roots: dict[Any, list[int]] = {}
+        order, times = self._plan.order, rows.event_times_us
+        earliest = latest = times[order[part.begin]]
+        for at in range(part.begin, part.end):
+            row = order[at]
+            time_us = times[row]
+            if time_us < earliest:
+                earliest = time_us
+            elif time_us > latest:
+                latest = time_us
+            widen(sources, rows.tps[rows.tp_of[row]], rows.offsets[row])
+            if row in rows.roots:
+                root = rows.roots[row]
+                widen(roots, root_place(root), root.offset)
+        nulls = self._nulls_of(part)
+        return Described(
+            key, part.entry_type, part.end - part.begin, earliest, latest, nulls, start, length, sources, roots
+        )
+
+    def _nulls_of(self, part: Part) -> Mapping[str, int]:
+        rows, order = self._rows, self._plan.order
+        if part.end - part.begin == 1:  # most have one entry; what is null in it follows from its type
+            number = rows.type_of[order[part.begin]]
+            found = self._nulls.get(number)
+            if found is None:
+                found = self._nulls[number] = nulls_of({rows.types[number]: 1}, part.entry_type)
+            return found
+        numbers = Counter(rows.type_of[order[at]] for at in range(part.begin, part.end))
+        counts: Counter[RecordType] = Counter()
+        for number, count in numbers.items():
+            counts[rows.types[number]] += count
+        return nulls_of(counts, part.entry_type)

@@ -1,0 +1,230 @@
+"""Objects and the messages that announce them, written by hand: by fastavro, without the worker's encoder and sealing.
+
+One PartitionKey makes a file, several a pack: the writer is the same.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any, NamedTuple
+
+import fastavro
+import msgspec
+
+from service.core.avro_schema import RowSchema, row_schema
+from service.core.container import SYNC_BYTES, Codec, block, compressor, header
+from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar, Type, join_records
+from service.core.model import PartitionKey, RootLink
+from service.core.names import avro_names
+from service.core.pack_schema import merge_entries, projection_of
+from service.core.reference import (
+    Checksum,
+    CoveredRange,
+    Line,
+    ObjectPlace,
+    Reference,
+    ReferenceMessage,
+    RootRange,
+    SchemaLocation,
+    decode_references,
+    encode_message,
+)
+from service.core.schema_infer import infer_entry
+
+BUCKET, TOPIC = "data", "logs"
+KEY = PartitionKey("ann", "2026-03-04", 5)
+TIME_US = 1_772_600_400_000_000  # within the hour of KEY
+LIMITS = Limits(4, 20, 64)
+_RESERVED = ("_meta",)
+_SYNC = b"\x5a" * SYNC_BYTES
+
+
+class Entry(NamedTuple):
+    """An entry, and where it stands in the source."""
+
+    key: PartitionKey
+    values: dict[str, Any]
+    offset: int = 0
+    partition: int = 0
+    index: int = 0
+    time_us: int = TIME_US
+    timestamp_ms: int = TIME_US // 1000
+    root: RootLink | None = None
+
+
+class Written(NamedTuple):
+    """An object, its schema, and the message that announces it."""
+
+    content: bytes
+    schema: RowSchema
+    message: ReferenceMessage
+
+    @property
+    def references(self) -> list[Reference]:
+        """What readers make of the message."""
+        return decode_references(encode_message(self.message))
+
+
+def write_object(
+    entries: Iterable[Entry],
+    *,
+    object_key: str = "p/pack/b-0.avro",
+    batch_id: str = "b",
+    first_number: int = 0,
+    bucket: str = BUCKET,
+    topic: str = TOPIC,
+    covered: dict[int, tuple[int, int]] | None = None,
+    codec: Codec = "null",
+    rows_per_block: int = 1000,
+    with_text: bool = False,
+) -> Written:
+    """Write entries into one object, by PartitionKey, and announce it in one message."""
+    parts: dict[PartitionKey, list[Entry]] = {}
+    for entry in entries:
+        parts.setdefault(entry.key, []).append(entry)
+    types = {key: type_of_entries(some) for key, some in parts.items()}
+    merged = reduce(_merge, types.values())
+    schema = row_schema(merged)
+    head = header(schema.text, codec=codec, sync=_SYNC, metadata={"lp-batch-id": batch_id})
+    covered = covered or {entry.partition: (0, 1_000_000) for some in parts.values() for entry in some}
+    content, lines = bytearray(head), []
+    hours = sorted({(key.date, key.hour) for key in parts})
+    projections = [projection_of(one, merged) for one in types.values()]
+    distinct = [one for at, one in enumerate(projections) if one not in projections[:at]]
+    for (key, some), projection in zip(parts.items(), projections, strict=True):
+        start = len(content)
+        for at in range(0, len(some), rows_per_block):
+            content += _block(some[at : at + rows_per_block], merged, schema, topic, codec)
+        lines.append(
+            Line(
+                user=key.user,
+                hour=hours.index((key.date, key.hour)),
+                entries=len(some),
+                event_time_us=min(one.time_us for one in some) - TIME_US,
+                event_time_span_us=max(one.time_us for one in some) - min(one.time_us for one in some),
+                schema=distinct.index(projection),
+                nulls=_nulls(some, types[key], merged),
+                start=start,
+                length=len(content) - start,
+                sources=_sources(some, covered),
+                roots=_roots(some),
+            )
+        )
+    message = ReferenceMessage(
+        batch_id=batch_id,
+        worker="w",
+        generation=1,
+        first_number=first_number,
+        object=ObjectPlace(
+            bucket=bucket,
+            key=object_key,
+            etag=None,
+            version_id=None,
+            size=len(content),
+            checksum=Checksum("sha256", hashlib.sha256(content).hexdigest()),
+            header_bytes=len(head),
+        ),
+        schema=SchemaLocation(
+            schema.fingerprint, f"p/_schemas/{schema.fingerprint}.avsc", schema.text if with_text else None
+        ),
+        sources=tuple(CoveredRange(topic, number, *span) for number, span in sorted(covered.items())),
+        event_time_us=TIME_US,
+        hours=tuple(hours),
+        schemas=tuple(distinct),
+        references=tuple(lines),
+    )
+    return Written(bytes(content), schema, message)
+
+
+def split_message(message: ReferenceMessage, *, lines_max: int) -> list[ReferenceMessage]:
+    """Announce the same object in several messages, as where one would be too large."""
+    return [
+        msgspec.structs.replace(
+            message,
+            first_number=message.first_number + at,
+            references=message.references[at : at + lines_max],
+        )
+        for at in range(0, len(message.references), lines_max)
+    ]
+
+
+def type_of_entries(entries: Iterable[Entry]) -> RecordType:
+    """Give the exact type of entries."""
+    types = [infer_entry(entry.values, LIMITS) for entry in entries]
+    return reduce(lambda one, other: join_records(one, other, object_keys_max=LIMITS.object_keys_max), types)
+
+
+def _merge(one: RecordType, other: RecordType) -> RecordType:
+    return merge_entries(one, other, reserved=_RESERVED, keys_max=LIMITS.object_keys_max)
+
+
+def _block(entries: list[Entry], merged: RecordType, schema: RowSchema, topic: str, codec: Codec) -> bytes:
+    parsed = fastavro.parse_schema(json.loads(schema.text))
+    data = io.BytesIO()
+    for entry in entries:
+        row = {"_meta": _meta(entry, topic), **_record(merged, entry.values, _RESERVED)}
+        fastavro.schemaless_writer(data, parsed, row)
+    return block(len(entries), data.getvalue(), compress=compressor(codec), sync=_SYNC)
+
+
+def _meta(entry: Entry, topic: str) -> dict[str, Any]:
+    return {
+        "user": entry.key.user,
+        "event_time": entry.time_us,
+        "id": entry.values.get("id"),
+        "topic": topic,
+        "partition": entry.partition,
+        "offset": entry.offset,
+        "index": entry.index,
+        "timestamp": entry.timestamp_ms,
+        "root": None if entry.root is None else entry.root._asdict(),
+    }
+
+
+def _record(kind: RecordType, values: dict[str, Any], reserved: tuple[str, ...] = ()) -> dict[str, Any]:
+    names = avro_names(kind.by_name, reserved=reserved)
+    return {names[name]: _value(child, values.get(name)) for name, child in kind.by_name.items()}
+
+
+def _value(kind: Type, value: Any) -> Any:
+    """Give what fastavro writes for a value of this type."""
+    if value is None:
+        return None
+    if kind is Scalar.JSON:
+        return json.dumps(value)
+    if isinstance(kind, RecordType):
+        return _record(kind, value)
+    if isinstance(kind, ArrayType):
+        return [_value(kind.item, item) for item in value]
+    if isinstance(kind, MapType):
+        return {name: _value(kind.value, item) for name, item in value.items()}
+    return float(value) if kind is Scalar.DOUBLE else value
+
+
+def _nulls(entries: list[Entry], own: RecordType, merged: RecordType) -> tuple[int, ...]:
+    counts = {
+        number: sum(entry.values.get(name) is None for entry in entries)
+        for number, name in enumerate(merged.by_name)
+        if name in own.by_name
+    }
+    return tuple(part for pair in counts.items() if pair[1] for part in pair)
+
+
+def _sources(entries: list[Entry], covered: dict[int, tuple[int, int]]) -> tuple[int, ...]:
+    numbers = sorted(covered)
+    found: list[int] = []
+    for number in sorted({entry.partition for entry in entries}):
+        offsets = [entry.offset for entry in entries if entry.partition == number]
+        low, high = min(offsets), max(offsets)
+        found += (numbers.index(number), low - covered[number][0], high - low, len(offsets))
+    return tuple(found)
+
+
+def _roots(entries: list[Entry]) -> tuple[RootRange, ...]:
+    roots: dict[tuple[str, int], list[int]] = {}
+    for entry in entries:
+        if entry.root is not None:
+            roots.setdefault((entry.root.topic, entry.root.partition), []).append(entry.root.offset)
+    return tuple(RootRange(*root, min(some), max(some), len(some)) for root, some in sorted(roots.items()))

@@ -1,0 +1,138 @@
+"""Every job reads every layout: the same table, counts and verdict from files and from packs, in one message or many."""
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from structlog.testing import capture_logs
+
+from pipeline.audit.auditor import Auditor, Options
+from pipeline.audit.result import ExitCode, Result, Window
+from pipeline.backfill.held import held_by_references
+from pipeline.backfill.retired import frame_of
+from pipeline.jobs.compact import Compact
+from pipeline.jobs.materialize import Materialize
+from pipeline.jobs.user_activity import UserActivity
+from pipeline.kafka import partition_ends
+from pipeline.retire import Retired
+from service.audit.equal import canonical
+from service.core.model import TopicPartition
+from tests.pipeline.by_hand import ByHand, Layout
+from tests.pipeline.conftest import Lake
+from tests.pipeline.readback import Places, read_table
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
+T0_MS = 1_772_600_400_000
+USERS, RECORDS, FLUSHES, PARTITIONS = 12, 120, 2, 3
+DEAD_EVERY = 20
+# What one user has empty has fields with another: in a pack they are one schema.
+VALUES: list[Any] = [{}, {"a": 1}, {"a": None}, {"a": 2**60, "b": [{"c": "d"}]}, None]
+SETTINGS = {
+    "PIPELINE_ACTIVITY__INTERVAL_S": "0.01",
+    "PIPELINE_AUDIT__UNREFERENCED_AGE_S": "0",
+    "PIPELINE_COMPACT__RETENTION_S": "0.001",
+}
+
+
+class World(NamedTuple):
+    """What was delivered, and what the table must have of it."""
+
+    deployment: ByHand
+    expected: Places
+
+
+def entry(number: int) -> dict[str, Any]:
+    """Give an entry of one of the users, in one of two hours."""
+    at_ms = T0_MS + number % 2 * 3_600_000 + number
+    found = {"user": f"user-{number % USERS}", "time": at_ms, "id": f"id-{number}", "x": VALUES[number % len(VALUES)]}
+    if number % DEAD_EVERY == 7:
+        del found["user"]
+    return found
+
+
+@pytest.fixture(params=["file", "pack", "split"])
+def world(request: pytest.FixtureRequest, kafka: KafkaHelper, s3: S3Helper, names: Names) -> Iterator[World]:
+    """Two flushes in one layout."""
+    layout: Layout = request.param
+    deployment = ByHand(kafka=kafka, s3=s3, names=names, layout=layout, partitions=PARTITIONS)
+    entries = [entry(number) for number in range(RECORDS)]
+    expected: Places = {}
+    for begin in range(0, RECORDS, RECORDS // FLUSHES):
+        some = entries[begin : begin + RECORDS // FLUSHES]
+        records = [
+            ToProduce(value=json.dumps(one).encode(), partition=at % PARTITIONS, timestamp_ms=T0_MS + begin + at)
+            for at, one in enumerate(some)
+        ]
+        places = deployment.deliver(records)
+        expected |= {(*place, 0): canonical(one) for place, one in zip(places, some, strict=True) if "user" in one}
+    yield World(deployment, expected)
+
+
+def audited(lake: Lake, **options: bool) -> Result:
+    """Audit in this process."""
+    return Auditor(lake.spark, lake.settings, Options(EVERYTHING, examples=1000, **options)).run()
+
+
+@pytest.mark.timeout(600)
+def test_every_job_reads_every_layout(world: World, lake_of: Callable[..., Lake]) -> None:
+    """Materialize in several commits, audit with everything, activity, what backfill would leave out, retirement."""
+    deployment, expected = world
+    references = deployment.references()
+    lake = lake_of(deployment, **SETTINGS, PIPELINE_MATERIALIZE__REFERENCES_MAX="10")
+    with capture_logs() as logs:
+        Materialize(lake.spark, lake.settings).run(continuous=False)
+    assert read_table(lake) == expected
+    commits = [line["references"] for line in logs if line["event"] == "references_materialized"]
+    assert sum(commits) == len(references)
+    if deployment.layout == "pack":
+        assert commits == [len(references) // FLUSHES] * FLUSHES  # each is one message, and has more than it may
+    else:
+        assert len(commits) > 1
+        assert max(commits) <= 10
+
+    result = audited(lake, table=True, list_objects=True)
+    assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
+    assert [note for note in result.notes if "objects" in note] == []
+    counts = result.counts
+    assert (counts.records, counts.entries, counts.living) == (RECORDS, RECORDS, len(expected))
+    assert counts.in_files == counts.in_table == counts.rows == len(expected)
+    assert (counts.references, counts.objects) == (len(references), len({one.location.object for one in references}))
+    assert all(hour.is_whole for hour in result.hours)
+
+    UserActivity(lake.spark, lake.settings).run(continuous=False)
+    hours = lake.spark.table("lake.logs.user_hours").collect()
+    assert sum(row.entries for row in hours) == len(expected)
+    assert len(hours) == len({one.partition_key for one in references})
+
+    held(lake, world)
+    retired(lake, world)
+
+
+def held(lake: Lake, world: World) -> None:
+    """What backfill would leave out of two ranges."""
+    deployment, expected = world
+    topic = deployment.references_topic
+    ends = {number: end.next for number, end in partition_ends(lake.settings.worker.kafka, topic).items()}
+    ranges = {TopicPartition(deployment.source, 0): range(5, 20), TopicPartition(deployment.source, 2): range(3)}
+    found = held_by_references(lake.spark, lake.settings, ends=ends, ranges=ranges, threads=2)
+    places = sorted((row.partition, row.offset, row.index) for row in found.collect())
+    within = [place for place in expected if place[1] in ranges.get(TopicPartition(deployment.source, place[0]), ())]
+    assert places == sorted(within)
+    assert frame_of(lake.spark, ranges).count() == len(ranges)
+
+
+def retired(lake: Lake, world: World) -> None:
+    """Raw objects go, all of them; nobody takes them for lost."""
+    deployment, expected = world
+    objects = {one.location.object for one in deployment.references()}
+    done = Compact(lake.spark, lake.settings).run().retired
+    assert (done.objects, objects & set(deployment.s3.keys(deployment.bucket))) == (len(objects), set())
+    assert Compact(lake.spark, lake.settings).run().retired == Retired()
+    result = audited(lake, table=True, list_objects=True, verdicts=False)
+    assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
+    assert (result.counts.objects_retired, result.counts.rows_retired) == (len(objects), len(expected))
+    held(lake, world)

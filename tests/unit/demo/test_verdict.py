@@ -1,0 +1,80 @@
+"""How a demo ends: codes of its own, and a headline that says what matters."""
+
+import pytest
+
+from deploy.demo.__main__ import describe_exit_codes
+from deploy.demo.announced import Announced, DeadReason
+from deploy.demo.verdict import ExitCode, Verdict, judge, judge_stuck
+
+PATHS = {"user": ("user", "account name"), "time": ("time",), "id": ()}
+
+
+def mostly_dead(**found: object) -> Announced:
+    """Make what a set announces whose user path is wrong."""
+    reasons = {"no_user": DeadReason(entries=158_430, message="m", **found), "malformed": DeadReason(entries=9)}  # type: ignore[arg-type]
+    return Announced(entries=158_439, dead_letters=158_439, reasons=reasons)
+
+
+@pytest.mark.parametrize(
+    ("audit_code", "code"),
+    [(0, ExitCode.CLEAN), (1, ExitCode.FINDINGS), (2, ExitCode.COULD_NOT_TELL), (-9, ExitCode.COULD_NOT_TELL)],
+)
+def test_judge_hands_on_what_the_audit_says(audit_code: int, code: ExitCode) -> None:
+    """Where entries are in files the audit's verdict is the demo's; an audit that crashed could not tell."""
+    verdict = judge(audit_code, Announced(entries=10, dead_letters=5), PATHS)
+
+    assert (verdict.code, len(verdict.lines)) == (code, 1)
+    assert ("clean" in verdict.lines[0]) is (code is ExitCode.CLEAN)
+
+
+def test_judge_clean_audit_of_dead_letters_is_not_the_headline() -> None:
+    """158,439 of 158,439 dead letters is what is said first, with where was looked and what the first entry has."""
+    verdict = judge(0, mostly_dead(entry={"ts": 1, "id.orig_h": "10.0.0.1", "http": {"user agent": "x"}}), PATHS)
+    text = "\n".join(verdict.lines)
+
+    assert verdict.code is ExitCode.DEAD_LETTERS
+    assert verdict.lines[0].startswith("158,439 of 158,439 entries are dead letters")
+    assert "clean" not in verdict.lines[0]
+    for expected in (
+        "user path: user 'account name'",
+        "malformed 9",
+        r"'id\.orig_h'",
+        "'http.user agent'",
+        "USER_PATH",
+    ):
+        assert expected in text
+
+
+def test_judge_findings_stay_findings_beside_dead_letters() -> None:
+    """The audit's findings keep their exit code; why most is dead is said all the same."""
+    verdict = judge(1, mostly_dead(value=b"\x1b[2J{"), PATHS)
+
+    assert verdict.code is ExitCode.FINDINGS
+    assert "dead letters" in verdict.lines[0]
+    assert all(line.isprintable() for line in verdict.lines)
+
+
+def test_judge_many_fields_are_shown_up_to_a_bound() -> None:
+    """An entry with a thousand fields does not fill the terminal, and nothing in its names moves the cursor."""
+    verdict = judge(0, mostly_dead(entry={f"field\x1b{number}": 1 for number in range(1000)}), PATHS)
+
+    assert "    and 800 more" in verdict.lines
+    assert all(line.isprintable() and len(line) < 130 for line in verdict.lines)
+
+
+def test_judge_stuck_names_what_is_not_committed() -> None:
+    """Workers that commit nothing have a code of their own; partitions without lag are not named."""
+    verdict = judge_stuck({0: 5, 1: 0, 2: 1200}, window_s=180, given_up=3)
+
+    assert verdict.code is ExitCode.NO_PROGRESS
+    assert "1,205 records" in verdict.lines[0]
+    assert "Nothing was audited" in verdict.lines[0]
+    assert verdict.lines[1] == "  lag by partition: 0: 5, 2: 1,200"
+    assert not verdict.is_disposable
+
+
+def test_exit_codes_are_distinct_and_in_the_help() -> None:
+    """Each code has one meaning, and the help names it."""
+    assert [code.value for code in ExitCode] == [0, 1, 2, 3, 4, 5]
+    assert all(f"\n  {code.value} " in describe_exit_codes() for code in ExitCode)
+    assert Verdict(ExitCode.CLEAN, ()).is_disposable
