@@ -19,7 +19,7 @@ from itertools import islice
 
 from bench.lab import Lab, Run, add_options, open_lab, variables_of
 from bench.process import held_to
-from bench.workloads import Workload, generate, write
+from bench.workloads import TopicFiller, Workload, generate
 from deploy.demo.fleet import Fleet, WorkerState
 from deploy.demo.lag import GroupLag
 from deploy.local.errors import StackError
@@ -109,7 +109,7 @@ class _Group:
 
     def __init__(self, run: Run, workload: Workload) -> None:
         self.fleet = run.fleet()
-        self._run = run
+        self._filler = TopicFiller(run.lab.bootstrap, run.source)
         self._records = generate(workload)
         self._lag = GroupLag(bootstrap=run.lab.bootstrap, group=run.name, topic=run.source)
         self._ends: dict[int, int] = {}
@@ -127,7 +127,7 @@ class _Group:
 
     def write(self, records: int) -> None:
         """Append records to the source topic."""
-        self._ends = write(self._run.lab.bootstrap, self._run.source, islice(self._records, records))
+        self._ends = self._filler.write(islice(self._records, records))
         self._written += records
         self._behind += records
 

@@ -13,7 +13,12 @@ from service.core.flush_record import decode_flush_record, merge_parts
 from service.core.reference import decode_references
 
 _TIMEOUT_S = 30
-_RETRIES = {"upload_repeated": "repeated", "upload_confirmed": "taken, ours", "key_taken": "taken, not ours"}
+_RETRIES = {
+    "upload_repeated": "repeated",
+    "upload_confirmed": "taken, ours",
+    "key_taken": "taken, not ours",
+    "object_not_compared": "taken, not compared",
+}
 
 
 def read_output(run: Run, logs: list[Path]) -> dict[str, float]:

@@ -1,11 +1,11 @@
-"""`python -m bench.readers`: ways to read many small Avro files by reference, from one delivery, side by side.
+"""`python -m bench.readers`: ways to read what many references point to, from one delivery, side by side.
 
 - `mapInArrow`: the product's own: byte ranges from S3, Avro decoded by Python, Arrow to the JVM.
-- `JVM`: Spark's Avro source with the aggregated schema of all files and their paths. It reads them from the local
-  disk, since S3A is not among the product's jars, and without the fields that two files have different types of, at
-  which it stops: a lower bound of what it would cost.
+- `JVM`: Spark's Avro source with the aggregated schema of all objects and their paths. It reads them from the local
+  disk, since S3A is not among the product's jars, and without the fields that two objects have different types of, at
+  which it stops: a lower bound of what it would cost. It reads whole objects: of a pack that two bundles share, twice.
 
-Each reads all references in bundles as large as a micro-batch, in turn, several times; rows go nowhere.
+Each reads all references in bundles as large as a commit, in turn, several times; rows go nowhere.
 """
 
 import argparse
@@ -30,6 +30,7 @@ from pipeline.jars import find_jars
 from pipeline.jobs.materialize import read_rows
 from pipeline.kafka import spark_options
 from pipeline.objects import Objects
+from pipeline.pieces import projection_text
 from pipeline.references import MessageAt, SchemaTexts, decode
 from pipeline.session import open_session
 from service.core.avro_schema import schema_of, type_of
@@ -67,12 +68,13 @@ def _measure(environment: Environment, options: argparse.Namespace, avro: Path) 
     try:
         references = _references(spark, settings)
         entries = sum(reference.entries for reference in references)
-        print(f"{entries:,} entries in {len(references):,} files, {entries / len(references):.0f} each")
-        texts = SchemaTexts(Objects(settings.worker.s3, threads=1)).of(references).values()
+        count = len({reference.location.object for reference in references})
+        print(f"{entries:,} entries, {len(references):,} references, {count:,} objects")
+        texts = SchemaTexts(Objects(settings.worker.s3, threads=1)).of(references)
         objects = environment.directory / "s3" / "objects"
         readers: dict[str, Read] = {
-            "mapInArrow": partial(_by_map_in_arrow, spark, settings, _columns(texts)),
-            "JVM": partial(_by_jvm, spark, objects, _aggregated(texts)),
+            "mapInArrow": partial(_by_map_in_arrow, spark, settings, _columns(texts, references)),
+            "JVM": partial(_by_jvm, spark, objects, _aggregated(texts.values())),
         }
         for turn in range(options.turns):
             for name, read in readers.items():
@@ -82,7 +84,7 @@ def _measure(environment: Environment, options: argparse.Namespace, avro: Path) 
                 seconds = time.monotonic() - begun
                 print(
                     f"turn {turn + 1}  {name:<10} {seconds:6.1f} s  {entries / seconds:9,.0f} entries/s"
-                    f"  {len(references) / seconds:7,.0f} files/s",
+                    f"  {len(references) / seconds:7,.0f} references/s",
                     flush=True,
                 )
     finally:
@@ -101,12 +103,14 @@ def _bundles(references: list[Reference], most: int) -> Iterator[list[Reference]
         yield references[begin : begin + most]
 
 
-def _columns(texts: Iterable[str]) -> T.StructType:
-    return T.StructType([*FIXED_FIELDS, *union_of(plan_of(text).columns for text in texts)])
+def _columns(texts: dict[str, str], references: list[Reference]) -> T.StructType:
+    schemas = {(one.schema.fingerprint, projection_text(one)) for one in references}
+    plans = (plan_of(texts[fingerprint], projection) for fingerprint, projection in schemas)
+    return T.StructType([*FIXED_FIELDS, *union_of(plan.columns for plan in plans)])
 
 
 def _aggregated(texts: Iterable[str]) -> str:
-    """Give the reader schema of all files, without fields that two files have different types of."""
+    """Give the reader schema of all objects, without fields that two of them have different types of."""
     types = [type_of(json.loads(text)) for text in texts]
     joined = reduce(partial(join_records, object_keys_max=_OBJECT_KEYS_MAX), types)
     alike = {name: kind for name, kind in joined.by_name.items() if not _has_conflict(kind)}
@@ -129,7 +133,7 @@ def _by_map_in_arrow(
 
 
 def _by_jvm(spark: SparkSession, objects: Path, schema: str, references: list[Reference]) -> None:
-    paths = [str(objects / reference.location.bucket / reference.location.object) for reference in references]
+    paths = sorted({str(objects / one.location.bucket / one.location.object) for one in references})
     frame = spark.read.format("avro").option("avroSchema", schema).load(paths)
     frame.write.format("noop").mode("overwrite").save()
 
@@ -140,7 +144,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add("--entries", type=int, default=300_000, help="default: %(default)s")
-    add("--users", type=int, default=500, help="more users, smaller files; default: %(default)s")
+    add("--users", type=int, default=500, help="more users, smaller references; default: %(default)s")
     add("--turns", type=int, default=3, help="default: %(default)s")
     add("--cores", type=int, default=2, help="of Spark; default: %(default)s")
     add("--home", type=Path, default=Path(".local"), help="directory for jars and data; default: %(default)s")

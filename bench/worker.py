@@ -13,15 +13,17 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping
 
 from bench.lab import Lab, Run, add_options, open_lab, variables_of
 from bench.output import read_output
 from bench.process import cpu_s, peak_bytes
-from bench.workloads import Workload, chosen, generate, next_offsets, write
+from bench.workloads import TopicFiller, Workload, chosen, generate, next_offsets
 from bench.workloads import add_options as add_workload_options
 from deploy.demo.lag import GroupLag
 from deploy.local.errors import ProcessDiedError, StackError
+from deploy.local.s3_faults import S3FaultProxy
 
 Figures = dict[str, float]
 
@@ -44,7 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
                 fill(lab, workload)
             for number in range(1, options.rounds + 1):
                 for workload in workloads:
-                    figures = measure(lab, workload, variables, name=f"{workload.name.lower()}-{number}")
+                    name = f"{workload.name.lower()}-{number}"
+                    figures = measure(lab, workload, variables, name=name, counted=options.requests)
                     rounds.setdefault(workload.name, []).append(figures)
                     _tell(f"round {number}, {workload.name}: {figures[_CPU]:.1f} us, {figures['times F']:.1f} F")
     except StackError as error:
@@ -60,21 +63,25 @@ def main(arguments: list[str] | None = None) -> int:
 def fill(lab: Lab, workload: Workload) -> None:
     """Write the workload to the topic of its name."""
     begun = time.monotonic()
-    write(lab.bootstrap, workload.name, generate(workload))
+    TopicFiller(lab.bootstrap, workload.name).write(generate(workload))
     _tell(f"{workload.name}: {workload.records:,} records in {time.monotonic() - begun:.0f} s")
 
 
-def measure(lab: Lab, workload: Workload, variables: Mapping[str, str], *, name: str) -> Figures:
+def measure(lab: Lab, workload: Workload, variables: Mapping[str, str], *, name: str, counted: bool = False) -> Figures:
     """Return the figures of F and of one worker on the workload's topic; blocks until the worker has ended.
+
+    Where `counted`, a proxy in front of the store counts the requests.
 
     Raises:
         StackError: the worker ended too early, was not done in an hour, or committed other numbers of entries.
     """
     least = discard(lab, workload.name)
-    run = lab.run(name, workload.name, dict(variables))
-    figures = {_F: least, **_work(run, workload.records)}
+    with S3FaultProxy(lab.s3) as store:
+        run = lab.run(name, workload.name, dict(variables), s3=store.endpoint if counted else None)
+        figures = {_F: least, **_work(run, workload.records)}
+        requests = Counter(f"requests: {seen.method}" for seen in store.seen)
     figures["times F"] = figures[_CPU] / least
-    figures |= read_output(run, [run.directory / WORKER / "worker.log"])
+    figures |= read_output(run, [run.directory / WORKER / "worker.log"]) | requests
     if figures["entries"] != workload.records:
         raise StackError(f"{name}: {figures['entries']:.0f} entries of {workload.records} are committed.")
     shutil.rmtree(run.objects)
@@ -120,6 +127,7 @@ def _work(run: Run, records: int) -> Figures:
     fleet = run.fleet()
     lag = GroupLag(bootstrap=run.lab.bootstrap, group=run.name, topic=run.source)
     begun = time.monotonic()
+    start_s = 0.0
     try:
         fleet.start(WORKER)
         process = fleet.workers[WORKER].process
@@ -128,6 +136,8 @@ def _work(run: Run, records: int) -> Figures:
                 raise ProcessDiedError(f"{WORKER} ended ({process.log})", last_lines=process.last_lines())
             if time.monotonic() - begun > _LIMIT_S:
                 raise StackError(f"{run.name}: not done after {_LIMIT_S:.0f} s ({process.log}).")
+            if not start_s and b'"partitions_assigned"' in process.log.read_bytes():
+                start_s = cpu_s(process.pid)
             time.sleep(_TURN_S)
         wall_s = time.monotonic() - begun
         committed_s, peak = cpu_s(process.pid), peak_bytes(process.pid)
@@ -140,6 +150,7 @@ def _work(run: Run, records: int) -> Figures:
     return {
         _CPU: committed_s / records * 1e6,
         "CPU us per entry, to the exit": (_cpu_of_children() - before) / records * 1e6,
+        "CPU s of the start, included": start_s,
         "wall s": wall_s,
         "entries per s": records / wall_s,
         "peak RSS MiB": peak / 2**20,
@@ -159,6 +170,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--workloads", default="A,B,C", help="of A, B, C, D; default: %(default)s")
     parser.add_argument("--rounds", type=int, default=5, help="default: %(default)s")
     parser.add_argument("--layout", choices=("auto", "pack", "file"), help="default: the product's")
+    parser.add_argument("--requests", action="store_true", help="count requests at a proxy in front of the store, too")
     add_workload_options(parser)
     add_options(parser)
     return parser.parse_args(arguments)

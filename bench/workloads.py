@@ -128,49 +128,54 @@ def _users(workload: Workload, seeded: random.Random) -> Iterator[int]:
         yield from seeded.choices(range(workload.users), cum_weights=weights, k=_CHUNK)
 
 
-def write(bootstrap: str, topic: str, values: Iterable[bytes]) -> dict[int, int]:
-    """Append records to the topic and return the next offset of each of its TopicPartitions.
+class TopicFiller:
+    """Appends records to a topic, which is created where it is missing."""
 
-    Creates the topic where it is missing. Keeps its records whatever their number.
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        create_missing(AdminClient({"bootstrap.servers": bootstrap}), [NewTopic(topic, PARTITIONS, 1)])
+        self._bootstrap = bootstrap
+        self._topic = topic
+        self._expected = sum(next_offsets(bootstrap, topic).values())
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "compression.type": "lz4",
+                "linger.ms": 100,
+                "batch.size": 1_000_000,
+                "queue.buffering.max.messages": 400_000,
+                "log_level": 2,
+            }
+        )
 
-    Raises:
-        StackError: Kafka does not hold them all after half a minute without a delivery.
-    """
-    create_missing(AdminClient({"bootstrap.servers": bootstrap}), [NewTopic(topic, PARTITIONS, 1)])
-    before = sum(next_offsets(bootstrap, topic).values())
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "enable.idempotence": True,
-            "compression.type": "lz4",
-            "linger.ms": 100,
-            "batch.size": 1_000_000,
-            "queue.buffering.max.messages": 400_000,
-            "log_level": 3,
-        }
-    )
-    written = 0
-    for written, value in enumerate(values, 1):
-        while True:
-            try:
-                producer.produce(topic, value, partition=written % PARTITIONS)
-                break
-            except BufferError:
-                producer.poll(0.1)
-    producer.flush(_TIMEOUT_S)
-    found = next_offsets(bootstrap, topic)
-    if sum(found.values()) != before + written:
-        raise StackError(f"{topic}: {sum(found.values()) - before} of {written} records are written.")
-    return found
+    def write(self, values: Iterable[bytes]) -> dict[int, int]:
+        """Append records; return the next offset of each TopicPartition.
+
+        Raises:
+            StackError: Kafka does not hold them all after half a minute without a delivery.
+        """
+        for number, value in enumerate(values):
+            while True:
+                try:
+                    self._producer.produce(self._topic, value, partition=number % PARTITIONS)
+                    break
+                except BufferError:
+                    self._producer.poll(0.1)
+            self._expected += 1
+        self._producer.flush(_TIMEOUT_S)
+        found = next_offsets(self._bootstrap, self._topic)
+        if sum(found.values()) != self._expected:
+            raise StackError(f"{self._topic}: {sum(found.values())} of {self._expected} records are written.")
+        return found
 
 
 def next_offsets(bootstrap: str, topic: str) -> dict[int, int]:
-    """Return the next offset of each TopicPartition of a topic that `write` made.
+    """Return the next offset of each TopicPartition of a topic with PARTITIONS of them.
 
     Raises:
         KafkaException: Kafka does not answer, or one of them has no leader for half a minute.
     """
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 3})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 2})
     deadline = time.monotonic() + _TIMEOUT_S
     try:
         return {
@@ -225,7 +230,7 @@ def main(arguments: list[str] | None = None) -> int:
     begun = time.monotonic()
     try:
         workload = chosen(options.workload, options)
-        offsets = write(options.bootstrap, options.topic, generate(workload))
+        offsets = TopicFiller(options.bootstrap, options.topic).write(generate(workload))
     except StackError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

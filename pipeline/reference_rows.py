@@ -50,12 +50,14 @@ _LOCATION = T.StructType(
 )
 _SOURCE = T.StructType([*_TP, *_longs("first_offset", "next_offset", "min_offset", "max_offset", "entries")])
 _ROOT = T.StructType([*_TP, *_longs("min_offset", "max_offset", "entries")])
-# `header_bytes` are the object's, `start` and `length` the bytes of the reference's blocks; `projection` is JSON text.
+# `is_keyed`: the key of the message is its batch id. `header_bytes` are the object's, `start` and `length` the bytes of
+# the reference's blocks; `projection` is JSON text.
 REFERENCE = T.StructType(
     [
         T.StructField("message_partition", T.IntegerType()),
         T.StructField("message_offset", T.LongType()),
         T.StructField("message_timestamp_ms", T.LongType()),
+        T.StructField("is_keyed", T.BooleanType()),
         T.StructField("line", T.IntegerType()),
         *_strings("reference_id", "batch_id", "worker"),
         *_longs("generation"),
@@ -76,7 +78,7 @@ _ARROW = to_arrow_schema(REFERENCE)
 
 
 def expand(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Messages (partition, offset, timestamp_ms, value) -> `REFERENCE`, in the order of their lines."""
+    """Messages (partition, offset, timestamp_ms, key, value) -> `REFERENCE`, in the order of their lines."""
     gathered: list[Row] = []
     for batch in batches:
         for message in batch.to_pylist():
@@ -95,11 +97,13 @@ def _lines_of(message: Row) -> list[Row]:
         decoded, references = decode_message(value), decode_references(value)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return [at]
+    at["is_keyed"] = message["key"] == decoded.batch_id.encode()
     header_bytes = decoded.object.header_bytes
-    return [
+    lines = [
         at | _row_of(one, number) | {"header_bytes": header_bytes, "start": line.start, "length": line.length}
         for number, (line, one) in enumerate(zip(decoded.references, references, strict=True))
     ]
+    return lines or [at]  # one without lines announces nothing
 
 
 def _row_of(one: Reference, line: int) -> Row:

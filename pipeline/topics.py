@@ -190,7 +190,7 @@ def lines_of(flushes: DataFrame) -> DataFrame:
 
 def reference_lines(messages: DataFrame) -> DataFrame:
     """Give every line of every message (`reference_rows.REFERENCE`)."""
-    return messages.select("partition", "offset", "timestamp_ms", "value").mapInArrow(expand, REFERENCE)
+    return messages.select("partition", "offset", "timestamp_ms", "key", "value").mapInArrow(expand, REFERENCE)
 
 
 def references(messages: DataFrame, *, keep: Callable[[DataFrame], DataFrame] | None = None) -> References:

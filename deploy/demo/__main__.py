@@ -5,6 +5,7 @@ Exit code: `deploy.demo.verdict.ExitCode`, or 128 + signal.
 
 import signal
 import sys
+import traceback
 from types import FrameType
 
 try:
@@ -41,6 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
         return _run(options)
     except (StackError, ProduceError) as error:
         print("\n".join([f"demo: {error}", *getattr(error, "__notes__", ())]), file=sys.stderr)
+        return ExitCode.NOT_RUN
+    except Exception:  # noqa: BLE001 - Python would exit with 1, which says that the audit has findings
+        traceback.print_exc()
         return ExitCode.NOT_RUN
     except _SignalledError as signalled:
         print("demo: interrupted, everything is stopped", file=sys.stderr)

@@ -54,12 +54,12 @@ class Environment:
 
     def describe(self) -> list[str]:
         """Return where things lie, for a person."""
-        return [
+        places = [
             f"objects        {self.objects}",
             f"Kafka's data   {self.directory / 'kafka'}",
             f"workers' logs  {self.directory / 'workers'}/*/worker.log",
-            f"audit's report {self.audit_report}",
         ]
+        return [*places, f"audit's report {self.audit_report}"] if self.audit_report.exists() else places
 
 
 @contextmanager

@@ -60,10 +60,10 @@ def first_workers(count: int) -> list[str]:
 def plan_demo(*, session_timeout_s: float) -> tuple[Round, ...]:
     """Plan the demo's one round: a kill and its replacement, then a pause past the session."""
     steps = (
-        Step(7.0, Action.KILL, _name(1)),
-        Step(9.0, Action.START, _name(4)),
-        Step(13.0, Action.PAUSE, _name(2)),
-        Step(13.0 + session_timeout_s + 4.0, Action.RESUME, _name(2)),
+        Step(5.0, Action.KILL, _name(1)),
+        Step(7.0, Action.START, _name(4)),
+        Step(11.0, Action.PAUSE, _name(2)),
+        Step(11.0 + session_timeout_s + 4.0, Action.RESUME, _name(2)),
     )
     return (Round(1, steps, steps[-1].at_s + _SETTLE_S),)
 

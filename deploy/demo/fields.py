@@ -5,6 +5,7 @@ A path is what LOGP_USER__PATHS takes: keys with dots between them, `\.` for a d
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterator, Mapping
 
 from deploy.demo import zstd
@@ -23,7 +24,7 @@ def find_entry(value: bytes | None, index: int = 0) -> Mapping[str, object] | No
             found = [json.loads(line) for line in text.splitlines() if line.strip()]
         entries = found if isinstance(found, list) else [found]
         entry = entries[index]
-    except (ValueError, OSError, EOFError, IndexError, RecursionError, zstd.ZstdError):
+    except (ValueError, OSError, EOFError, IndexError, RecursionError, zlib.error, zstd.ZstdError):
         return None
     return entry if isinstance(entry, dict) else None
 

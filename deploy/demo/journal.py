@@ -14,7 +14,7 @@ LogEvent = Mapping[str, object]
 
 _COMMITTED = "flush_committed"
 _DISCARDED = "batch_discarded"
-_AGAIN = re.compile(r"records (\d+) to (\d+) of \S+ will be read again")
+_SPAN = re.compile(r"(\d+) to (\d+) of ")  # "records 10 to 19 of logs-0, 5 to 5 of logs-1 will be read again"
 _ASSIGNMENT_CHANGES = ("partitions_assigned", "partitions_revoked", "partitions_lost")
 _NOTABLE = (*_ASSIGNMENT_CHANGES, _COMMITTED, "paused", "resumed", "worker_started", "worker_stopped")
 _DETAILS = (
@@ -110,8 +110,9 @@ class Tally:
             self.records += _number(event, "records")
             self.entries += _number(event, "entries")
             self.dead_letters += _number(event, "dead_letters")
-        for value in event.values():
-            self.records_again += _records_again(value)
+        if name == _DISCARDED:
+            spans = _SPAN.findall(str(event.get("cost", "")))
+            self.records_again += sum(int(last) - int(first) + 1 for first, last in spans)
         if name in _NOTABLE or event.get("level") in ("warning", "error", "critical"):
             worker.last = describe(event)
             self.news.append(f"{worker_name}: {worker.last}")
@@ -129,15 +130,6 @@ def describe(event: LogEvent) -> str:
     """Return an event as one short line."""
     details = [f"{name}={_short(event[name])}" for name in _DETAILS if event.get(name) not in (None, [], {})]
     return " ".join([str(event.get("event", "?")), *details])
-
-
-def _records_again(value: object) -> int:
-    """Return how many records a text, or the texts in a list, say will be read again."""
-    if isinstance(value, list):
-        return sum(map(_records_again, value))
-    if not isinstance(value, str):
-        return 0
-    return sum(int(last) - int(first) + 1 for first, last in _AGAIN.findall(value))
 
 
 def _number(event: LogEvent, name: str) -> int:

@@ -78,7 +78,7 @@ class DemoOptions:
             # Short, so that a minute shows what takes an hour in production; but long enough for a machine on which
             # others work, too: what is given up is read again, and never by the clock of a quiet one.
             "LOGP_KAFKA__SESSION_TIMEOUT_S": f"{SESSION_TIMEOUT_S:.0f}",
-            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "120",
+            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "150",
             "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "20",
             "LOGP_FLUSH__INTERVAL_S": "3",
             "LOGP_FLUSH__UPLOAD_DEADLINE_S": "50",

@@ -80,9 +80,21 @@ class Story:
             f"at {self._source.entries_per_s:,.0f}/s, seed {self._options.seed}"
         )
         self._source.start()
+        self._await_workers()
         for planned in self._rounds:
             self._play(planned)
         self._watch("no more faults", self._source.has_ended)
+
+    def _await_workers(self) -> None:
+        """Wait until the first workers work, so that faults meet workers and not programs that are being loaded."""
+        patience = Patience(_STILL_S_MAX)
+        self._watch(
+            "workers start",
+            lambda: (
+                self._tally.events["worker_started"] >= self._options.workers
+                or patience.is_over(self._tally.events.total(), time.monotonic())
+            ),
+        )
 
     def _play(self, planned: Round) -> None:
         stage = f"round {planned.number} of {len(self._rounds)}" if self._options.rounds else "faults"
@@ -149,8 +161,7 @@ class Story:
         if self._fleet.restarts:
             tell(f"workers that ended by themselves and were started again: {self._fleet.restarts}")
         if announced.is_mostly_dead:
-            for line in explain_dead_letters(announced, self._options.paths):
-                tell(f"*** {line}")
+            tell(f"*** {explain_dead_letters(announced, self._options.paths)[0]}")
         return announced
 
     def _look(self, stage: str) -> None:

@@ -52,7 +52,7 @@ def judge_stuck(lags: Mapping[int, int], *, window_s: float, given_up: int) -> V
     """Return the verdict on workers that committed nothing for the window; `lags` is by partition of the source."""
     late = {partition: lag for partition, lag in lags.items() if lag}
     headline = (
-        f"The workers commit nothing any more: {sum(late.values()):,} records are not committed, and no committed "
+        f"The workers commit nothing any more: {sum(late.values()):,} offsets are not committed, and no committed "
         f"offset has moved for {window_s:.0f} s. Nothing was audited."
     )
     by_partition = ", ".join(f"{partition}: {lag:,}" for partition, lag in sorted(late.items()))

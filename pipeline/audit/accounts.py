@@ -321,6 +321,25 @@ def stray_references(references: DataFrame, chosen: DataFrame, lines: DataFrame,
     )
 
 
+def wrong_keys(references: DataFrame) -> DataFrame:
+    """Find messages of references whose key is not their batch id: who reads by key misses them."""
+    text = F.format_string("the key of message %d/%d is not its batch id", *_MESSAGE_AT)
+    return (
+        references.where(~F.col("is_keyed"))
+        .groupBy(*_MESSAGE_AT)
+        .agg(*[F.first(name).alias(name) for name in ("batch_id", "worker")])
+        .select(F.lit(Kind.REFERENCE_WRONG).alias("kind"), "batch_id", "worker", text.alias("text"))
+    )
+
+
+def other_groups(flushes: DataFrame, group: str) -> DataFrame:
+    """Find flush records of another group: their offsets are not those that are audited."""
+    text = F.format_string("of group %s, audited is %s", "group_id", F.lit(group))
+    return flushes.where(F.col("group_id") != group).select(
+        F.lit(Kind.FLUSH_WRONG).alias("kind"), "batch_id", "worker", text.alias("text")
+    )
+
+
 def lines_by_batch(lines: DataFrame) -> DataFrame:
     """Give lines in the form that `differing_ranges` wants them in beside the source ranges of references."""
     return lines.groupBy("batch_id", *_TP).agg(

@@ -43,10 +43,14 @@ class Seen(NamedTuple):
 
 
 class Counted(NamedTuple):
-    """What was found when references were counted, and what a reader should know besides."""
+    """What was found when references were counted, and what a reader should know besides.
+
+    `excused` are batches of which references are missing for a reason: backfills have made them good, or go on.
+    """
 
     findings: list[DataFrame]
     notes: list[str]
+    excused: list[str]
 
 
 def is_backfilled() -> Column:
@@ -74,17 +78,20 @@ def count_references(
     flushes = ground.complete(flushes)
     runs = _reaching(announced.runs, seen.reach)
     found = sorted(runs.collect())
-    if found:
-        flushes = _unmended(flushes, announced, seen, [run["batch_id"] for run in found])
+    mended = _mended(flushes, announced, seen, [run["batch_id"] for run in found]) if found else []
+    flushes = flushes.where(~F.col("batch_id").isin(mended))
+    going_on = []
     for run in found:
         if run["published"] < run["messages"]:
+            going_on.append(run["batch_id"])
             said = f"has published {run['published']} of {run['messages']} messages, and goes on from there"
             notes.append(f"{run['batch_id']} {said}")
     if found and ground.short is None:
         findings += [_judged(spark, found, announced, ground), _wrong_ranges(runs, seen.selected)]
     elif found:
         notes.append("what run records of backfills say is not counted: messages of theirs may be gone")
-    return Counted([*findings, accounts.miscounted_references(flushes, announced.by_batch)], notes)
+    findings.append(accounts.miscounted_references(flushes, announced.by_batch))
+    return Counted(findings, notes, mended + going_on)
 
 
 def _reaching(runs: DataFrame, reach: DataFrame) -> DataFrame:
@@ -207,8 +214,8 @@ def _wrong_ranges(runs: DataFrame, selected: DataFrame) -> DataFrame:
     return accounts.differing_ranges(both, record=_RECORD).select(F.lit(Kind.REFERENCE_WRONG).alias("kind"), "*")
 
 
-def _unmended(flushes: DataFrame, announced: Announced, seen: Seen, ids: list[str]) -> DataFrame:
-    """Leave out flush records that lack references whose entries these backfills have published again.
+def _mended(flushes: DataFrame, announced: Announced, seen: Seen, ids: list[str]) -> list[str]:
+    """Name the batches that lack references whose entries these backfills have published again.
 
     References of a batch and rows of backfills in its ranges must together be all its entries. Where the ranges were
     not read as a whole only the entries that were are compared, one by one, and nothing is said of the number.
@@ -220,7 +227,7 @@ def _unmended(flushes: DataFrame, announced: Announced, seen: Seen, ids: list[st
         for row in short.select("batch_id", F.col("totals.entries_in_files").alias("n")).collect()
     }
     if not wanted:
-        return flushes
+        return []
     of_short = F.col("batch_id").isin(list(wanted))
     own = announced.references.where(of_short).groupBy("batch_id").agg(F.sum("entries").alias("n"))
     lines = announced.lines.where(of_short).join(F.broadcast(seen.reach), on=_TP, how="inner")
@@ -238,9 +245,8 @@ def _unmended(flushes: DataFrame, announced: Announced, seen: Seen, ids: list[st
         .agg(F.count("*").alias("good"))
     )
     kept = {row["batch_id"]: row["n"] for row in own.collect()}
-    mended = [
+    return [
         row["batch_id"]
         for row in good.join(wholes, on="batch_id", how="inner").collect()
         if not row["is_whole"] or kept.get(row["batch_id"], 0) + row["good"] >= wanted[row["batch_id"]]
     ]
-    return flushes.where(~F.col("batch_id").isin(mended))

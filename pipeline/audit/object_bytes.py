@@ -13,28 +13,34 @@ from pyspark.sql import functions as F
 from pipeline.audit.result import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import Column, DataFrame
 
 _OBJECT = ["bucket", "object", "version_id"]
+_AT = ("message_partition", "message_offset", "line")
 
 
-def wrong_bytes(references: DataFrame, selected: DataFrame, *, short: DataFrame | None) -> list[DataFrame]:
+def wrong_bytes(
+    references: DataFrame, selected: DataFrame, *, short: DataFrame | None, excused: Iterable[str]
+) -> list[DataFrame]:
     """Find bytes that two references have, and bytes that none has, of the objects of the `selected` ones.
 
-    `short` are batches of which references are gone with the beginning of their topic: nothing is said of theirs.
+    `short` are batches of which references are gone with the beginning of their topic: nothing is said of theirs. Nor,
+    of what none has, of batches that are `excused`.
     """
     spans = references if short is None else references.join(short, on="batch_id", how="left_anti")
     spans = spans.select(
         *[F.col(f"location.{name}").alias(name) for name in (*_OBJECT, "size")],
-        *("reference_id", "batch_id", "worker", "user", "date", "hour", "header_bytes", "start"),
+        *("reference_id", "batch_id", "worker", "user", "date", "hour", "header_bytes", "start", *_AT),
         (F.col("start") + F.col("length")).alias("end"),
     )
     theirs = selected.select(*[F.col(f"location.{name}").alias(name) for name in _OBJECT[:2]]).distinct()
-    before = Window.partitionBy(*_OBJECT).orderBy("start", "reference_id").rowsBetween(Window.unboundedPreceding, -1)
+    before = Window.partitionBy(*_OBJECT).orderBy("start", *_AT).rowsBetween(Window.unboundedPreceding, -1)
     in_order = spans.join(theirs, on=_OBJECT[:2], how="left_semi").withColumn(
         "reached", F.coalesce(F.max("end").over(before), "header_bytes")
     )
-    return [_shared(in_order), _unnamed(in_order)]
+    return [_shared(in_order), _unnamed(in_order.where(~F.col("batch_id").isin(list(excused))))]
 
 
 def _shared(in_order: DataFrame) -> DataFrame:

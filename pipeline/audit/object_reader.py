@@ -11,7 +11,7 @@ import json
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline.audit.result import Kind
@@ -124,8 +124,8 @@ class ObjectReader:
             container = opened.open()
             header = self._header(container.schema_text)
         except (ObjectError, *_UNREADABLE) as error:
-            kind = {} if altered else {"kind": Kind.OBJECT_UNREADABLE, "text": _short(f"{opened.where}: {error}")}
-            yield about | {"lost": True} | kind
+            what = {} if altered else {"kind": Kind.OBJECT_UNREADABLE, "text": _short(f"{opened.where}: {error}")}
+            yield about | {"lost": True} | what
             return
         non_nulls: Counter[str] = Counter()
         try:
@@ -135,20 +135,21 @@ class ObjectReader:
             is_whole = reference.location.ranges == ((0, reference.location.size),)
             kind = Kind.OBJECT_UNREADABLE if is_whole else Kind.REFERENCE_WRONG
             text = _short(f"reference {reference.reference_id}: {error}")
-            what = {} if altered else {"kind": str(kind), "text": text}
+            what = {} if altered else {"kind": kind, "text": text}
             yield about | {"lost": True} | what
             return
         exact = self._exact_schema(container.schema_text, row["projection"])
-        name = f"reference {reference.reference_id}"
-        for statement in chain(
-            wrong_places(reference, container.schema_text),
-            header.problems,
-            exact.problems,
-            wrong_statements(reference, found),
-            wrong_fields(reference, container.schema_text, exact.schema, len(rows), non_nulls),
-            wrong_roots(reference, rows),
-        ):
-            yield about | {"kind": Kind.REFERENCE_WRONG, "text": _short(f"{name}: {statement}")}
+        statements = [
+            *wrong_places(reference, container.schema_text),
+            *header.problems,
+            *exact.problems,
+            *wrong_statements(reference, found),
+            *wrong_fields(reference, container.schema_text, exact.schema, len(rows), non_nulls),
+            *wrong_roots(reference, rows),
+        ]
+        if statements:
+            text = f"reference {reference.reference_id}: {'; '.join(statements)}"
+            yield about | {"kind": Kind.REFERENCE_WRONG, "text": _short(text)}
         yield from found
 
     def _header(self, text: str) -> PublishedSchema:

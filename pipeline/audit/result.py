@@ -55,7 +55,7 @@ class Kind(StrEnum):
     DEAD_LETTER_WRONG = "dead_letter_wrong"  # an entry's dead letter with a wrong reason, index, bytes or headers
     REFERENCE_MISSING = "reference_missing"  # a reference that a flush or run record counts, and that is not there
     REFERENCE_DUPLICATED = "reference_duplicated"  # a surplus line with the same reference id
-    REFERENCE_WRONG = "reference_wrong"  # a statement of a reference: counts, bytes, times, schema, version
+    REFERENCE_WRONG = "reference_wrong"  # a reference that says what is not so: counts, bytes, times, schema, version
     OBJECT_MISSING = "object_missing"  # an object (data, or that of a dead letter) that is referenced and not there
     OBJECT_ALTERED = "object_altered"  # an object whose size, checksum or etag is not the reference's
     OBJECT_UNREADABLE = "object_unreadable"  # an object with the right bytes that is no Avro file of this product

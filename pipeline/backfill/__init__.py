@@ -3,8 +3,9 @@
     jobs/backfill.py        the order of the steps
     ranges.py               which offsets: by time or offset, all of them committed by the group
     held.py                 the entries that committed references and dead letters hold
-    split.py                records -> pieces: the entries of a record that are in one file, or dead for one reason
-    write.py                pieces -> objects, and the messages that announce them
+    split.py                records -> pieces: entries of a record with one PartitionKey, or dead for one reason
+    write.py                pieces -> rows -> objects, and the messages that announce them
+    memory_spool.py         where the objects of a task lie until they are uploaded
     outbox.py               the list of all messages of a run, written once: parts, and a manifest that names them
     publish.py              from the outbox to the topics, in transactions that also say how far the run has come
 

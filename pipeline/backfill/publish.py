@@ -29,14 +29,14 @@ from pipeline.publisher import UnknownOutcomeError
 from pipeline.references import MessageAt, decode
 from service.core.announcements import backfill_message
 from service.core.dead_letter import parse_headers
-from service.core.model import SourceRecord, TopicPartition
-from service.core.reference import (
+from service.core.flush_record import (
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,
     decode_backfill_record,
-    decode_reference,
 )
+from service.core.model import SourceRecord, TopicPartition
+from service.core.reference import decode_references
 
 if TYPE_CHECKING:
     from pipeline.backfill.outbox import Run
@@ -110,11 +110,11 @@ class Rivals:
         """
         run = self._run
         for message in self._references.read():
-            (reference,) = decode([MessageAt(message.tp.partition, message.offset, message.value or b"")])
-            if reference.batch_id == run.batch_id:
+            references = decode([MessageAt(message.tp.partition, message.offset, message.value or b"")])
+            if any(one.batch_id == run.batch_id for one in references):
                 self._own += 1
-            elif intersects(reference, run.ranges):
-                raise OvertakenError(_complaint(run, reference.batch_id))
+            elif any(intersects(one, run.ranges) for one in references):
+                raise OvertakenError(_complaint(run, references[0].batch_id))
         for message in self._dead_letters.read():
             letter = parse_headers(message.headers)
             span = run.ranges.get(TopicPartition(letter.topic, letter.partition), range(0))
@@ -264,10 +264,11 @@ def advance(before: BackfillRecord, chunk: Iterable[Announced], run: Run, *, at_
     for announced in chunk:
         published += 1
         if announced.topic == run.references_topic:
-            reference = decode_reference(announced.value or b"")
-            totals["references"] += 1
-            totals["bytes"] += reference.location.size
-            for source in reference.sources:
+            references = decode_references(announced.value or b"")
+            totals["references"] += len(references)
+            # An object may have several messages; one of its references begins at its first byte.
+            totals["bytes"] += sum(one.location.size for one in references if len(one.location.ranges) == 1)
+            for source in (source for one in references for source in one.sources):
                 in_files[TopicPartition(source.topic, source.partition)] += source.entries
         else:
             letter = parse_headers(announced.headers)

@@ -1,4 +1,4 @@
-"""Records -> pieces: which of a record's entries go into which file, and which are dead, and why. On the executors.
+"""Records -> pieces: which entries of a record have which PartitionKey, which are dead, and why. On the executors.
 
 A piece carries the record itself: its entries are decoded once more where they are written, since a decoded entry is
 more than JSON text can say (integers of any size, numbers kept as text).
@@ -19,11 +19,11 @@ from pipeline.backfill.held import WHOLE
 from service.core.announcements import dead_letters_of
 from service.core.dead_letter import Reason
 from service.core.decode import Bad, RecordDecoder
+from service.core.entry_types import EntryTypes
 from service.core.model import PartitionKey, SourceRecord, TopicPartition
-from service.core.partition_file import FileBounds
 from service.core.partition_key import Placed, Placer, Unplaceable
-from service.core.schema_infer import TooDeepError, TooManyFieldsError, fit_entry, infer_entry
-from service.rules import file_bounds, json_decoder, key_rules, record_decoder
+from service.core.schema_infer import TooDeepError, TooManyFieldsError
+from service.rules import json_decoder, key_rules, record_decoder, schema_bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,17 +59,17 @@ _BYTES_AT_ONCE = 8 * 1024 * 1024
 
 
 class Rules(NamedTuple):
-    """The worker's rules for one record."""
+    """The worker's rules for one record; for one thread."""
 
     decoder: RecordDecoder
     placer: Placer
-    bounds: FileBounds
+    types: EntryTypes
 
 
 def rules_of(settings: Settings) -> Rules:
     """Make the rules of these settings."""
     decoder = record_decoder(settings, json_decoder(settings))
-    return Rules(decoder, Placer(key_rules(settings)), file_bounds(settings))
+    return Rules(decoder, Placer(key_rules(settings)), EntryTypes(schema_bounds(settings)))
 
 
 def pieces_of(messages: DataFrame, held: DataFrame, settings: Settings) -> DataFrame:
@@ -124,13 +124,11 @@ def split(row: dict[str, Any], rules: Rules) -> Iterator[dict[str, Any]]:
 def _place(
     entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord, rules: Rules
 ) -> Placed | Unplaceable:
-    """Place an entry; one that no schema has room for is known by itself, before any file."""
+    """Place an entry; one that no schema has room for is known by itself, before any row."""
     placed = rules.placer.place(entry, envelope, record)
     if isinstance(placed, Placed):
-        bounds = rules.bounds
         try:
-            kind = infer_entry(entry, bounds.limits)
-            fit_entry(kind, fields_max=bounds.fields_max, bytes_max=bounds.schema_bytes_max)
+            rules.types.of(entry)
         except TooDeepError as error:
             return Unplaceable(Reason.TOO_DEEP, str(error))
         except TooManyFieldsError as error:

@@ -1,53 +1,54 @@
-"""Pieces -> files -> objects -> the messages that announce them, kept as parts of the outbox. On the executors.
+"""Pieces -> rows -> objects -> the messages that announce them, kept as parts of the outbox. On the executors.
 
-Goes through sorted pieces: those of one PartitionKey stand together, in the order of their offsets. Every attempt of a
-task writes objects of its own, so that one that was killed leaves nothing but objects that nobody names.
+Goes through sorted pieces: those of one PartitionKey stand together, in the order of their offsets, so that the lines
+that announce them do, too. Every attempt of a task writes objects of its own, so that one that was killed leaves
+nothing but objects that nobody names.
+
+A reference is known by batch id and number. The numbers of a task begin at its own number times `LINES_MAX`, those of
+all its attempts alike: of one task the outbox has the parts of one attempt, whichever came to its end, and nothing is
+published but the outbox.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
 import secrets
-import zlib
-from collections import deque
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import count, groupby, islice
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from pipeline.backfill.memory_spool import MemorySpool
 from pipeline.backfill.outbox import Announced, encode_part, part_key
-from pipeline.backfill.split import Rules, record_of, rules_of
+from pipeline.backfill.split import record_of, rules_of
 from pipeline.objects import Objects
 from service.core.announcements import (
-    SchemaPlace,
     Speaker,
     Uploaded,
     dead_letter_message,
-    fitting_reference,
     is_oversized,
+    key_of,
     object_metadata,
-    reference_message,
+    reference_messages,
     stored_letter,
 )
-from service.core.avro_schema import row_schema
-from service.core.batch import Batch, Ledger
+from service.core.avro_schema import RowSchema
 from service.core.chain import root_of
-from service.core.container import SYNC_BYTES
 from service.core.dead_letter import DeadLetter, Reason
-from service.core.exchange import SealedFile
-from service.core.model import PartitionKey, SourceRecord
-from service.core.object_key import data_key, schema_key
-from service.core.partition_file import PartitionFile, SchemaFullError
+from service.core.model import PartitionKey
+from service.core.object_key import schema_key
 from service.core.partition_key import Placed
-from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_rest, encode_user
+from service.core.rows import Rows
+from service.core.seal import SealedObject, seal
+from service.rules import inline_text_max, seal_rules
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 
 WORKER = "backfill"
 GENERATION = 0
+LINES_MAX = 2**32  # of one task; the numbers of two million tasks are exact in a double
 PART = T.StructType(
     [
         T.StructField("key", T.StringType()),
@@ -65,7 +67,8 @@ PART = T.StructType(
         T.StructField("sha256", T.StringType()),
     ]
 )
-_KEY = ("user", "date", "hour")
+_KEY = ("date", "hour", "user")  # in the order of packs
+_encode_json = msgspec.json.Encoder().encode
 
 Row = dict[str, Any]
 
@@ -97,58 +100,56 @@ def speaker_of(run: Run, settings: Settings) -> Speaker:
 def _write_batches(
     batches: Iterable[pa.RecordBatch], *, run: Run, settings: Settings, backfill: BackfillSettings
 ) -> Iterator[pa.RecordBatch]:
-    schema = to_arrow_schema(PART)
+    context, schema = TaskContext.get(), to_arrow_schema(PART)
+    assert context is not None, "this is a task"
     rows = (row for batch in batches for row in batch.to_pylist())
     with ThreadPoolExecutor(backfill.upload_threads, thread_name_prefix="backfill") as pool:
-        writer = Writer(run, settings, pool, ahead=2 * backfill.upload_threads)
-        messages: list[Announced] = []
-        parts = 0
-        for announced in writer.write(rows):
-            messages.append(announced)
-            if len(messages) >= backfill.part_messages_max:
-                yield pa.RecordBatch.from_pylist([writer.keep(messages, parts)], schema)
-                messages, parts = [], parts + 1
-        if messages:
-            yield pa.RecordBatch.from_pylist([writer.keep(messages, parts)], schema)
+        writer = Writer(run, settings, pool, threads=backfill.upload_threads, task=context.partitionId())
+        for number, messages in enumerate(_parts(writer.write(rows), backfill)):
+            yield pa.RecordBatch.from_pylist([writer.keep(messages, number)], schema)
 
 
-class _Closed(NamedTuple):
-    """A file that takes no more rows, and its blocks that left memory."""
-
-    file: PartitionFile
-    blocks: bytearray
+def _parts(messages: Iterable[Announced], backfill: BackfillSettings) -> Iterator[list[Announced]]:
+    """Cut messages into parts of the outbox: none is much larger than a transaction."""
+    part: list[Announced] = []
+    size = 0
+    for announced in messages:
+        part.append(announced)
+        size += announced.size
+        if len(part) >= backfill.part_messages_max or size >= backfill.transaction_bytes_max:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 class Writer:
-    """Writes the pieces of one task."""
+    """Writes the pieces of one attempt of a task."""
 
-    def __init__(self, run: Run, settings: Settings, pool: ThreadPoolExecutor, *, ahead: int) -> None:
+    def __init__(self, run: Run, settings: Settings, pool: ThreadPoolExecutor, *, threads: int, task: int) -> None:
         self._run = run
         self._settings = settings
         self._pool = pool
-        self._ahead = ahead
-        self._rules: Rules = rules_of(settings)
-        self._objects = Objects(settings.s3, threads=ahead)
+        self._threads = threads
+        self._rules = rules_of(settings)
+        self._seal_rules = seal_rules(settings)
+        self._objects = Objects(settings.s3, threads=threads)
         self._speaker = speaker_of(run, settings)
         self._attempt = f"{run.batch_id}-{secrets.token_hex(4)}"
-        self._batch = Batch(run.batch_id, GENERATION, "", 0.0, run.started_at_ms)
-        self._ledgers = {tp: Ledger(span.start, span.stop) for tp, span in run.ranges.items()}
-        self._numbers = 0
+        self._spans = {tp: (span.start, span.stop) for tp, span in run.ranges.items()}
+        self._numbers = count()  # of objects
+        self._next_line = task * LINES_MAX
         self._schemas: set[str] = set()
 
-    def write(self, rows: Iterable[Row]) -> Iterator[Announced]:
-        """Upload everything, some objects at once; yields the messages in the order of the rows.
+    def write(self, pieces: Iterable[Row]) -> Iterator[Announced]:
+        """Upload everything, some objects at once; yields the messages in the order of the pieces.
 
         Raises:
             ObjectError: S3 refuses or does not answer.
         """
-        under_way: deque[Future[Announced]] = deque()
-        for task in self._tasks(rows):
-            under_way.append(task)
-            if len(under_way) >= self._ahead:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+        for is_dead, some in groupby(pieces, lambda piece: piece["user"] is None):
+            make = self._bury_all if is_dead else self._write_all
+            yield from make(some)
 
     def keep(self, messages: list[Announced], number: int) -> Row:
         """Keep messages as a part of the outbox; gives its row."""
@@ -157,122 +158,86 @@ class Writer:
         self._objects.create(self._settings.s3.bucket, key, body, {"lp-batch-id": self._run.batch_id})
         return {"key": key, "messages": len(messages), "sha256": hashlib.sha256(body).hexdigest()}
 
-    def _tasks(self, rows: Iterable[Row]) -> Iterator[Future[Announced]]:
-        for key, pieces in groupby(rows, lambda row: tuple(row[name] for name in _KEY)):
-            if key[0] is None:
-                for piece in pieces:
-                    letter = DeadLetter(record_of(piece), Reason(piece["reason"]), piece["message"], _indexes(piece))
-                    yield self._pool.submit(self._bury, letter, self._next_number())
-            else:
-                for closed in self._fill(PartitionKey(*key), pieces):
-                    yield self._pool.submit(self._upload, closed)
-
-    def _next_number(self) -> int:
-        self._numbers += 1
-        return self._numbers - 1
-
-    def _fill(self, key: PartitionKey, pieces: Iterable[Row]) -> Iterator[_Closed]:
-        """Write the rows of one PartitionKey into as many files as it takes."""
-        user = encode_user(key.user)
-        opened = self._new_file(key)
+    def _write_all(self, pieces: Iterable[Row]) -> Iterator[Announced]:
+        """Gather rows while memory has room for them, then make objects of them."""
+        rows = Rows()
         for piece in pieces:
-            record = record_of(piece)
-            for append in self._rows_of(record, piece["indexes"], key, user):
-                try:
-                    append(opened.file)
-                except SchemaFullError:
-                    yield opened
-                    opened = self._new_file(key)
-                    append(opened.file)
-                if opened.file.is_full:
-                    yield opened
-                    opened = self._new_file(key)
-                elif opened.file.block_is_full:
-                    opened.blocks.extend(opened.file.take_block())
-        if opened.file.rows:
-            yield opened
+            self._add(piece, rows)
+            if rows.memory_bytes + rows.fixed_bytes > self._settings.spool.memory_bytes_max:
+                yield from self._seal(rows)
+                rows = Rows()
+        if len(rows):
+            yield from self._seal(rows)
 
-    def _new_file(self, key: PartitionKey) -> _Closed:
-        rules, number = self._rules, self._next_number()
-        codec, sync = self._settings.spool.codec, os.urandom(SYNC_BYTES)
-        return _Closed(PartitionFile(key, number=number, bounds=rules.bounds, codec=codec, sync=sync), bytearray())
-
-    def _rows_of(
-        self, record: SourceRecord, indexes: list[int], key: PartitionKey, user: bytes
-    ) -> Iterator[partial[None]]:
-        """Make the rows of a record's entries, as calls that want a file: the recorder's steps."""
-        rules = self._rules
-        decoded = rules.decoder.decode(record.value)
+    def _add(self, piece: Row, rows: Rows) -> None:
+        """Add the entries of a piece: the recorder's steps."""
+        record, key = record_of(piece), PartitionKey(piece["user"], piece["date"], piece["hour"])
+        decoded = self._rules.decoder.decode(record.value)
         entries = dict(decoded.entries)
-        root = root_of(record, self._settings.input.chain_header) if record.headers else None
-        origin, rest = encode_origin(record), encode_rest(record.timestamp_ms, root)
-        wire_bytes = decoded.size // len(decoded.entries)
-        for index in indexes:
+        root = root_of(record, self._settings.input.chain_header)
+        for index in piece["indexes"]:
             entry = entries[index]
-            placed = rules.placer.place(entry, decoded.envelope, record)
+            placed = self._rules.placer.place(entry, decoded.envelope, record)
             assert isinstance(placed, Placed), f"{record.tp} {record.offset} {index} had a place, now: {placed}"
             assert placed.key == key, f"{record.tp} {record.offset} {index}: {placed.key} was {key}"
-            meta = encode_meta(
-                user=user,
-                event_time_us=placed.event_time_us,
-                unique_id=encode_id(placed.unique_id),
-                origin=origin,
-                index=index,
-                rest=rest,
-            )
-            yield partial(
-                _append,
-                meta=meta,
-                entry=entry,
-                tp=record.tp,
-                offset=record.offset,
-                event_time_us=placed.event_time_us,
-                root=root,
-                wire_bytes=wire_bytes,
-            )
+            text = decoded.text or _encode_json(entry)
+            number = rows.add(record, index, key, self._rules.types.of(entry), text, placed.event_time_us)
+            rows.note(number, unique_id=placed.unique_id, root=root)
 
-    def _upload(self, closed: _Closed) -> Announced:
-        file, blocks = closed
-        run, s3 = self._run, self._settings.s3
-        metadata = object_metadata(file, batch_id=run.batch_id)
-        body = b"".join(file.seal(lambda start, length: bytes(blocks[start : start + length]), metadata=metadata))
-        schema = row_schema(file.entry_type)
-        place = SchemaPlace(schema, schema_key(s3.prefix, schema.fingerprint), self._is_inline(schema.text))
+    def _seal(self, rows: Rows) -> Iterator[Announced]:
+        """Write rows into objects, upload each as soon as it is finished, and announce all."""
+        run, spool = self._run, MemorySpool()
+        sealing = seal(rows, spool, self._spans, self._seal_rules, batch_id=run.batch_id, is_one_record=False)
+        finished = (one._replace(number=next(self._numbers)) for _, one in sealing if one is not None)
+        uploaded = list(self._pool.map(partial(self._upload, spool), finished))  # submits while `finished` goes on
+        written = sum(one.sealed.entries for one in uploaded)
+        assert written == len(rows), f"W3: {written} entries are in objects, {len(rows)} should be"
+        first, self._next_line = self._next_line, self._next_line + sum(one.sealed.references for one in uploaded)
+        for message in reference_messages(
+            uploaded,
+            self._speaker,
+            batch_id=run.batch_id,
+            generation=GENERATION,
+            at_ms=run.started_at_ms,
+            first_number=first,
+        ):
+            yield Announced.of(message)
+
+    def _upload(self, spool: MemorySpool, sealed: SealedObject) -> Uploaded:
+        s3, schema = self._settings.s3, sealed.schema
+        metadata = object_metadata(sealed, batch_id=self._run.batch_id)
+        key = key_of(sealed, s3.prefix, batch_id=self._attempt, attempt=0)
+        stored = self._objects.create(s3.bucket, key, spool.load(sealed.file), metadata)
+        return Uploaded(sealed, stored, self._upload_schema(schema), self._is_inline(schema))
+
+    def _upload_schema(self, schema: RowSchema) -> str:
+        """Make sure that the object of a schema is there; gives its key."""
+        s3 = self._settings.s3
+        key = schema_key(s3.prefix, schema.fingerprint)
         if schema.fingerprint not in self._schemas:
-            self._objects.create(s3.bucket, place.key, schema.text.encode(), {})
+            self._objects.create(s3.bucket, key, schema.text.encode(), {})
             self._schemas.add(schema.fingerprint)
-        key = data_key(s3.prefix, file.key, batch_id=self._attempt, number=file.number)
-        stored = self._objects.create(s3.bucket, key, body, metadata)
-        sealed = SealedFile(key, len(body), hashlib.sha256(body).digest(), zlib.crc32(body))
-        limit = self._settings.kafka.message_bytes_max
-        uploaded = Uploaded(file, sealed, stored)
-        reference = fitting_reference(
-            uploaded, self._batch, self._ledgers, self._speaker, place, message_bytes_max=limit
-        )
-        reference = msgspec.structs.replace(reference, reference_id=f"{self._attempt}-{file.number}")
-        return Announced.of(reference_message(reference, self._speaker, at_ms=run.started_at_ms))
+        return key
 
-    def _is_inline(self, text: str) -> bool:
-        """Tell whether references carry the schema: a task does not know how many there will be, so by setting only."""
-        schema = self._settings.record_schema
-        return schema.inline == "inline" and len(text) <= schema.inline_bytes_max
+    def _is_inline(self, schema: RowSchema) -> bool:
+        """Tell whether messages carry the schema: a task does not know how many there will be, so by setting only."""
+        settings = self._settings
+        return settings.record_schema.inline == "inline" and len(schema.text) <= inline_text_max(settings)
 
-    def _bury(self, letter: DeadLetter, number: int) -> Announced:
-        s3, limit = self._settings.s3, self._settings.kafka.message_bytes_max
+    def _bury_all(self, pieces: Iterable[Row]) -> Iterator[Announced]:
+        """Make dead letters, some at once; pieces carry whole records, which memory has room for a few of."""
+        pieces = iter(pieces)
+        while some := list(islice(pieces, self._threads)):
+            yield from self._pool.map(self._bury, some, self._numbers)
+
+    def _bury(self, piece: Row, number: int) -> Announced:
+        s3, limit, batch_id = self._settings.s3, self._settings.kafka.message_bytes_max, self._run.batch_id
+        indexes = None if piece["indexes"] is None else tuple(piece["indexes"])
+        letter = DeadLetter(record_of(piece), Reason(piece["reason"]), piece["message"], indexes)
         object_key = None
         if is_oversized(letter, message_bytes_max=limit):
             object_key, body = stored_letter(
                 letter.record, prefix=s3.prefix, batch_id=self._attempt, number=number, message_bytes_max=limit
             )
-            self._objects.create(s3.bucket, object_key, body, {"lp-batch-id": self._run.batch_id})
-        batch_id = self._run.batch_id
-        message = dead_letter_message(letter, self._speaker, batch_id=batch_id, object_key=object_key)
-        return Announced.of(message)
-
-
-def _append(file: PartitionFile, **row: Any) -> None:
-    file.append(row.pop("meta"), row.pop("entry"), **row)
-
-
-def _indexes(piece: Row) -> tuple[int, ...] | None:
-    return None if piece["indexes"] is None else tuple(piece["indexes"])
+            self._objects.create(s3.bucket, object_key, body, {"lp-batch-id": batch_id})
+        return Announced.of(dead_letter_message(letter, self._speaker, batch_id=batch_id, object_key=object_key))

@@ -30,6 +30,7 @@ from service.errors import SourceError, StartPositionError
 _ANSWER_MIN_S = 0.1
 _ASK_AGAIN_S = 0.1
 _COMMIT_S = 10.0  # what is not committed by then was refused
+_TOPIC_IDS_S, _UNTOLD_S = 10.0, 60.0
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 
 # Errors of a TopicPartition or the group that no waiting mends; the rest librdkafka retries by itself.
@@ -59,7 +60,7 @@ class KafkaConsumer:
         self._paused_tps: set[TopicPartition] = set()
         self._tps: dict[tuple[str, int], TopicPartition] = {}
         self._reached: dict[TopicPartition, int] = {}
-        self._untold: set[str] = set()
+        self._untold: dict[str, float] = {}
         self._log = structlog.get_logger("consumer")
 
     def subscribe(self, listener: RebalanceListener) -> None:
@@ -77,7 +78,11 @@ class KafkaConsumer:
         )
 
     def _assign(self, consumer: Any, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Assign each at its offset; the library compares the leader epoch with the log's, if it is known [M]."""
+        """Assign each at its offset.
+
+        The library compares the leader epoch with the log's at the next change of the leader; at once it does so only
+        where it does not know the leader yet, which it does by then [M]. `seek` compares at once.
+        """
         self._close_stranger()
         positions = [position(tp, start) for tp, start in starts.items()]
         if self._incremental:
@@ -206,11 +211,17 @@ class KafkaConsumer:
         return first, end
 
     def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
-        """Return Kafka's ids of topics; one that is not told is left out, and logged once. Outside callbacks only."""
-        found, untold = ask_topic_ids(self._options, topics, timeout_s=_left_s(deadline))
-        for topic in untold.keys() - self._untold:
-            self._log.warning("topic_id_unknown", topic=topic, cause=untold[topic])
-        self._untold |= untold.keys()
+        """Return Kafka's ids of topics, outside callbacks only; blocks for up to 10 s, since nothing depends on them.
+
+        One that is not told is left out, logged once, and asked for again after a minute at the earliest.
+        """
+        now_s = deadline.now_s()
+        asked = [topic for topic in topics if self._untold.get(topic, now_s) <= now_s]
+        found, untold = ask_topic_ids(self._options, asked, timeout_s=_left_s(deadline.at_most(_TOPIC_IDS_S)))
+        for topic, cause in untold.items():
+            if topic not in self._untold:
+                self._log.warning("topic_id_unknown", topic=topic, cause=cause)
+            self._untold[topic] = now_s + _UNTOLD_S
         return found
 
     def commit_start(self, offsets: Mapping[TopicPartition, CommittedOffset], *, deadline: Deadline) -> None:
@@ -237,9 +248,11 @@ class KafkaConsumer:
             time.sleep(_ASK_AGAIN_S)
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
-        """Go to an offset; librdkafka drops what it had fetched before, and compares the leader epoch as at a start.
+        """Go to an offset; librdkafka drops what it had fetched before.
 
-        A TopicPartition that was assigned a moment ago may not be fetched yet: then it is tried again.
+        It compares the leader epoch, where it is known, with the log's: `consume` raises StartPositionError where the
+        log has no such offset of that epoch, since it was truncated or is of another topic [M]. A TopicPartition that
+        was assigned a moment ago may not be fetched yet: then it is tried again.
 
         Raises:
             SourceError: the TopicPartition cannot be sought by the deadline.

@@ -98,7 +98,7 @@ def text_of(value: object) -> str | None:
 def root_of(around: Surroundings, header: str) -> RootLink | None:
     """Give the first link of a record's source topic chain (DESIGN 3.8): [topic, partition, offset, index, ...].
 
-    What cannot be an output index is none.
+    A link with an index that is none is no link: without it, two outputs of one root would look like a replay.
     """
     text = around.header(header)
     if text is None:
@@ -110,8 +110,9 @@ def root_of(around: Surroundings, header: str) -> RootLink | None:
     first = links[0] if isinstance(links, list) and links else None
     match first:
         case [str(topic), partition, offset, *more] if _is_link(topic, partition, offset):
-            index = more[0] if more and _is_natural(more[0], bits=31) else None
-            return RootLink(topic, partition, offset, index)
+            index = more[0] if more else None
+            if index is None or _is_natural(index, bits=31):
+                return RootLink(topic, partition, offset, index)
     return None
 
 

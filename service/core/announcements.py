@@ -73,10 +73,16 @@ class Uploaded(NamedTuple):
 
 
 def reference_messages(
-    uploaded: Iterable[Uploaded], speaker: Speaker, *, batch_id: str, generation: int, at_ms: int
+    uploaded: Iterable[Uploaded],
+    speaker: Speaker,
+    *,
+    batch_id: str,
+    generation: int,
+    at_ms: int,
+    first_number: int = 0,
 ) -> Iterator[Message]:
     """Give the messages that announce objects, in the order of their references' numbers."""
-    number = 0
+    number = first_number
     for one in uploaded:
         place = _place_of(one, speaker.bucket)
         schema = one.sealed.schema

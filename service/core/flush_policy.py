@@ -12,6 +12,7 @@ from typing import NamedTuple
 from service.core.batch import Size
 
 SMOOTHING = 0.4
+UNKNOWN_SHARE = 0.05  # what a step is taken to have done that was cut short with nothing to show
 _RATIO_MIN, _RATIO_MAX = 0.25, 8.0
 
 
@@ -75,7 +76,7 @@ class StepSeconds(NamedTuple):
 
 
 class FlushCost(NamedTuple):
-    """How many times as long as on the machine it was first measured on each step takes; smoothed over flushes."""
+    """How many times as long as on the machine of the first measurement each step takes that grows with a batch."""
 
     seal: float = 1.0
     upload: float = 1.0
@@ -83,41 +84,42 @@ class FlushCost(NamedTuple):
 
     def estimate(self, work: FlushWork) -> StepSeconds:
         """Estimate the seconds of each step."""
-        bare = _bare(work)
-        return StepSeconds(bare.seal * self.seal, bare.upload * self.upload, bare.announce * self.announce)
-
-    def estimate_s(self, work: FlushWork) -> float:
-        """Estimate the seconds of all steps."""
-        return sum(self.estimate(work))
+        return StepSeconds(*map(_estimate, self, _FIXED, _growing(work)))
 
     def after(self, work: FlushWork, seconds: StepSeconds, done: StepSeconds) -> FlushCost:
         """Learn from a flush; `done` is the share of each step's work that was finished, from 0 to 1.
 
-        A step that was cut short took at least its seconds for its share: a share of nothing still teaches that it
-        takes longer than that.
+        A step that was cut short takes at least so long for its share; 0 s teach nothing. A small batch says little of
+        what a large one takes.
         """
-        bare = _bare(work)
-        return FlushCost(*map(_learn, self, bare, seconds, done))
+        return FlushCost(*map(_learn, self, _FIXED, _growing(work), seconds, done))
 
 
-def _bare(work: FlushWork) -> StepSeconds:
-    """Give the seconds on the machine of the first measurement: two cores beside broker and store (docs/adr/0012)."""
+_FIXED = StepSeconds(seal=0.01, upload=0.05, announce=0.1)
+
+
+def _growing(work: FlushWork) -> StepSeconds:
+    """Give the seconds of the first measurement: two cores beside broker and store (docs/adr/0012)."""
     return StepSeconds(
         seal=work.entries * 25e-6 + work.row_bytes * 1e-8,
-        upload=0.05 + work.objects * 5e-3 + work.row_bytes * 2e-8,
-        announce=0.1 + work.messages * 20e-6,
+        upload=work.objects * 5e-3 + work.row_bytes * 2e-8,
+        announce=work.messages * 20e-6,
     )
 
 
-def _learn(factor: float, bare: float, seconds: float, done: float) -> float:
-    if seconds <= 0 or bare <= 0:
+def _estimate(factor: float, fixed: float, growing: float) -> float:
+    return fixed + factor * growing
+
+
+def _learn(factor: float, fixed: float, growing: float, seconds: float, done: float) -> float:
+    if seconds <= 0 or growing <= 0:
         return factor
-    share = max(done, 0.05)
-    expected = factor * bare * share
-    if done < 1 and seconds < expected:
-        return factor  # cut short by something else: nothing is known of the rest
-    ratio = min(_RATIO_MAX, max(_RATIO_MIN, seconds / expected))
-    return factor * (1 - SMOOTHING + SMOOTHING * ratio) if done >= 1 else factor * ratio
+    if done < 1:  # by what it was cut short is no reason to think it faster
+        return max(factor, (seconds - fixed) / (growing * (done or UNKNOWN_SHARE)))
+    expected = factor * growing
+    ratio = min(_RATIO_MAX, max(_RATIO_MIN, (seconds - fixed) / expected))
+    weight = SMOOTHING * expected / (fixed + expected)
+    return factor * (1 - weight + weight * ratio)
 
 
 def decide_by_load(

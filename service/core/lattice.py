@@ -48,6 +48,14 @@ class Scalar(Enum):
     __hash__ = object.__hash__  # members are what they are compared by; Enum's own hashes the name, in Python
 
 
+def field_size(name: str, child: Type) -> int:
+    """Estimate the bytes of schema text of one field.
+
+    A name stands in the text at most three times (sanitised, original, record name), escaped to six bytes.
+    """
+    return 60 + 4 * len(name) + child.size
+
+
 class RecordType:
     """An object whose keys are columns; `by_name` is sorted by name."""
 
@@ -60,8 +68,7 @@ class RecordType:
         fields, size = len(by_name), 80
         for name, child in by_name.items():
             fields += child.fields
-            # A name stands in the text at most three times (sanitised, original, record name), escaped to six bytes.
-            size += 60 + 4 * len(name) + child.size
+            size += field_size(name, child)
         self.fields, self.size = fields, size
         self._hash = hash(tuple(self.by_name.items()))
 

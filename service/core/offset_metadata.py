@@ -16,7 +16,7 @@ from service.core.model import RootLink
 
 VERSION = 1
 BYTES_MAX = 4095
-"""UTF-8 bytes: of the 4,096 that the broker takes (offset.metadata.max.bytes) one is a NUL that confluent-kafka adds."""
+"""UTF-8 bytes: of the 4,096 that the broker takes (offset.metadata.max.bytes) one is a NUL by confluent-kafka."""
 
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 

@@ -1,7 +1,7 @@
 """Which rows of a closed batch go into which object, decided from their types alone, before one is written.
 
     rows in order -> parts       the rows of one PartitionKey under one exact type
-    parts -> objects             an object of its own, or a pack of many: of one hour where the hour has many
+    parts -> objects             an object of its own, or a pack of one schema, maybe of one hour
 
 A PartitionKey whose joined type would pass a bound of one schema, or whose rows a bound of one object, is cut into parts
 in the order of arrival; each part is an object of its own, so that references of one PartitionKey stand in order.
@@ -25,7 +25,6 @@ Hour = tuple[str, int]
 FEW_PARTS = 8  # so many PartitionKeys stay files under `auto`
 HOUR_PARTS_MIN = 100  # so many make a pack of an hour's own
 META_BYTES = 128  # of a row beside its text, with an ordinary topic and user
-GROUPS_TRIED_MAX = 16
 GROUPS_MAX = 64  # packs with a schema of their own; what fits none of them is an object of its own
 
 
@@ -44,8 +43,8 @@ class LayoutRules(NamedTuple):
 class Part(NamedTuple):
     """Rows [begin, end) of the order: those of one PartitionKey under one exact type.
 
-    `size` estimates their bytes in an object, rather too high, from their texts. `group` is the number of the schema that
-    it shares with others, None for an object of its own; `hour` is set where the pack is one hour's own.
+    `size` estimates their bytes in an object, rather too high, from their texts. `group` is the number of the schema
+    that it shares with others, None for an object of its own; `hour` is set where the pack is one hour's own.
     """
 
     key: int
@@ -66,10 +65,10 @@ class Plan(NamedTuple):
 
 
 def plan_objects(rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one_record: bool = False) -> Plan:
-    """Plan the objects of a batch; a batch of one record is packed under every layout."""
+    """Plan the objects of a batch; one record that makes many PartitionKeys is packed under every layout."""
     order = rows.in_order()
     groups = _Groups(bounds)
-    layout: Layout = "pack" if is_one_record else rules.layout
+    layout: Layout = "auto" if is_one_record and rules.layout == "file" else rules.layout
     cut = list(_cut(rows, order, bounds, rules.object_bytes_max))
     parts_of_key = Counter(part.key for part in cut)
     if layout == "file" or (layout == "auto" and len(parts_of_key) <= FEW_PARTS):
@@ -78,12 +77,9 @@ def plan_objects(rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one
     for part in cut:
         is_small = part.size <= rules.packed_bytes_max and parts_of_key[part.key] == 1
         packed.append(part._replace(group=groups.assign(part.entry_type)) if is_small else part)
-    hours = Counter(_hour(rows, part) for part in packed if part.group is not None)
-    busy = {hour for hour, count in hours.items() if count >= HOUR_PARTS_MIN}
-    placed = [
-        part._replace(hour=hour) if part.group is not None and (hour := _hour(rows, part)) in busy else part
-        for part in packed
-    ]
+    counts = Counter((part.group, _hour(rows, part)) for part in packed if part.group is not None)
+    busy = {place for place, count in counts.items() if count >= HOUR_PARTS_MIN}
+    placed = [part._replace(hour=hour) if (part.group, hour := _hour(rows, part)) in busy else part for part in packed]
     return Plan(order, placed, groups.merged)
 
 
@@ -156,7 +152,7 @@ class _Groups:
         return self._known[entry_type]
 
     def _find(self, entry_type: RecordType) -> int | None:
-        for number in range(min(len(self.merged), GROUPS_TRIED_MAX)):
+        for number in range(len(self.merged)):
             merged = self._merge(self.merged[number], entry_type)
             if merged is not None:
                 self.merged[number] = merged

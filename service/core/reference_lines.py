@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from service.core.bounded_cache import BoundedCache
 from service.core.lattice import RecordType, Scalar
 from service.core.model import PartitionKey, RootLink, TopicPartition
 from service.core.pack_schema import projection_of
 from service.core.reference import CoveredRange, RootRange
 
+CACHED_FIELDS_MAX = 200_000
 ROOTS_MAX = 1000  # of one reference; more are cut, and the line says so
 _SHARED_BYTES = 200  # of one TopicPartition, hour or number beside its text
 
@@ -154,13 +156,22 @@ class LineWriter:
 
 def nulls_of(rows_of_types: Mapping[RecordType, int], entry_type: RecordType) -> dict[str, int]:
     """Count the entries without a value by field, from how many rows have which type; ascending by name."""
-    entries = sum(rows_of_types.values())
-    values = dict.fromkeys(entry_type.by_name, 0)
+    nulls: dict[str, int] = {}
     for one, rows in rows_of_types.items():
-        for name, child in one.by_name.items():
-            if child is not Scalar.NULL:
-                values[name] += rows
-    return {name: entries - count for name, count in values.items() if count < entries}
+        for name in _absent_fields.get((one, entry_type)):
+            nulls[name] = nulls.get(name, 0) + rows
+    return nulls if len(rows_of_types) == 1 else dict(sorted(nulls.items()))
+
+
+def _find_absent(types: tuple[RecordType, RecordType]) -> tuple[str, ...]:
+    """Name the fields of a type in which entries of another have no value."""
+    one, entry_type = types
+    return tuple(name for name in entry_type.by_name if one.by_name.get(name, Scalar.NULL) is Scalar.NULL)
+
+
+_absent_fields: BoundedCache[tuple[RecordType, RecordType], tuple[str, ...]] = BoundedCache(
+    _find_absent, weigh=lambda types: 1 + types[1].fields, weight_max=CACHED_FIELDS_MAX
+)
 
 
 def widen(spans: dict[Any, list[int]], place: Any, offset: int) -> None:

@@ -22,6 +22,7 @@ from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar,
 from service.core.schema_infer import INT64_MAX, INT64_MIN, LONG53_MAX, require_depth
 
 EncodeEntry = Callable[[dict[str, Any], bytearray], int]
+EncodeExact = Callable[[dict[str, Any], bytearray], None]
 
 WALKED_ENTRIES = 64
 CACHED_FIELDS_MAX = 200_000  # of all types together; a compiled encoder holds some 800 bytes per field
@@ -150,7 +151,11 @@ def _json_text(value: Any, limits: Limits, depth: int) -> bytes:
 
 
 def _compile(record: RecordType, limits: Limits, *, depth: int) -> EncodeEntry:
-    """Generate and compile the function `encode(entry, out) -> null mask` of one record type."""
+    """Give the function `encode(entry, out) -> null mask` of one record type; one for all that it stands in."""
+    return _record_encoders.get((record, limits, depth))
+
+
+def _compile_record(record: RecordType, limits: Limits, depth: int) -> EncodeEntry:
     writer = _Writer(limits)
     writer.line(0, "def encode(entry, out):")
     writer.line(1, "if not entry.keys() <= KEYS: raise Misfit")
@@ -165,6 +170,51 @@ def _compile(record: RecordType, limits: Limits, *, depth: int) -> EncodeEntry:
     exec(compile("\n".join(writer.lines), "<row encoder>", "exec"), namespace)  # noqa: S102 - our own text; keys only as reprs
     encode: EncodeEntry = namespace["encode"]
     return encode
+
+
+def exact_encoder(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeExact:
+    """Give the encoder of entries of exactly this type, under the wider one of their object; one for all who ask.
+
+    What is known of the entry is not asked for: fields that it lacks are constants, strings and numbers are what they
+    are. The bytes are those of `compile_encoder(written)`; an entry of another type gives wrong ones, or an error.
+    """
+    return _exact_encoders.get((entry_type, written, limits))
+
+
+def _compile_exact(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeExact:
+    writer = _Writer(limits)
+    writer.line(0, "def encode(entry, out):")
+    missing = 0
+    for name, child in written.by_name.items():
+        own = entry_type.by_name.get(name, Scalar.NULL)
+        if own is Scalar.NULL:
+            missing += 1
+            continue
+        if missing:
+            writer.line(1, f"out += {bytes(missing)!r}")
+            missing = 0
+        writer.line(1, f"value = entry[{name!r}]")
+        plain = _EXACT_BRANCHES.get((own, child))
+        if plain is not None:
+            writer.line(1, plain)
+        else:
+            writer.line(1, "if value is None: out += b'\\0'")
+            writer.present(1, child, "value", 2)
+    writer.line(1, f"out += {bytes(missing)!r}")
+    namespace = dict(writer.constants)
+    exec(compile("\n".join(writer.lines), "<exact row encoder>", "exec"), namespace)  # noqa: S102 - as below
+    encode: EncodeExact = namespace["encode"]
+    return encode
+
+
+_exact_encoders: BoundedCache[tuple[RecordType, RecordType, Limits], EncodeExact] = BoundedCache(
+    lambda key: _compile_exact(*key), weigh=lambda key: 1 + key[0].fields, weight_max=CACHED_FIELDS_MAX
+)
+
+
+_record_encoders: BoundedCache[tuple[RecordType, Limits, int], EncodeEntry] = BoundedCache(
+    lambda key: _compile_record(*key), weigh=lambda key: 1 + key[0].fields, weight_max=CACHED_FIELDS_MAX
+)
 
 
 class _Writer:
@@ -272,4 +322,17 @@ _SCALAR_BRANCHES: dict[Scalar, list[tuple[str, str]]] = {
         )
     ],
     Scalar.JSON: [("True", "out += json_text(VALUE, limits, DEPTH)")],
+}
+_LONG = "out += small_long(value) or present_long(value)"
+_DOUBLE = "out += b'\\2'; out += double(value)"
+_EXACT_BRANCHES: dict[tuple[Type, Type], str] = {
+    (Scalar.STRING, Scalar.STRING): (
+        "text = value.encode(); out += small_long(len(text)) or present_long(len(text)); out += text"
+    ),
+    (Scalar.LONG53, Scalar.LONG53): _LONG,
+    (Scalar.LONG53, Scalar.LONG64): _LONG,
+    (Scalar.LONG64, Scalar.LONG64): _LONG,
+    (Scalar.LONG53, Scalar.DOUBLE): _DOUBLE,
+    (Scalar.DOUBLE, Scalar.DOUBLE): _DOUBLE,
+    (Scalar.BOOL, Scalar.BOOL): "out += b'\\2\\1' if value else b'\\2\\0'",
 }

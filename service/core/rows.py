@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import NamedTuple
 
 from service.core.exchange import Piece
@@ -23,9 +23,10 @@ NO_TIMESTAMP_MS = -1
 PIECE_BYTES = 1024 * 1024
 # What is in memory beside the texts, in bytes, measured with some room (tests/unit/core/test_rows.py).
 ROW_BYTES = 100
-KEY_BYTES = 500
+KEY_BYTES = 500  # and each character of its user, one that JSON writes as it is or any other
+PLAIN_CHAR_BYTES, CHAR_BYTES = 3, 16
 TEXT_BYTES = 48
-TYPE_FIELD_BYTES = 300
+TYPE_BYTES = 500  # and twice its estimated schema text
 
 
 class _Run(NamedTuple):
@@ -59,6 +60,7 @@ class Rows:
         self._texts: list[bytes] = []
         self._runs: list[_Run] = []
         self._key_numbers: dict[PartitionKey, int] = {}
+        self._keys_by_hour: dict[tuple[str, int], array[int]] = {}
         self._type_numbers: dict[int, int] = {}
         self._tp_numbers: dict[TopicPartition, int] = {}
 
@@ -104,13 +106,18 @@ class Rows:
     def _new_key(self, key: PartitionKey) -> int:
         number = self._key_numbers[key] = len(self.keys)
         self.keys.append(key)
-        self.fixed_bytes += KEY_BYTES + 2 * len(key.user)
+        hour = key.date, key.hour
+        if hour not in self._keys_by_hour:
+            self._keys_by_hour[hour] = array("I")
+        self._keys_by_hour[hour].append(number)
+        is_plain = key.user.isascii() and key.user.isprintable()
+        self.fixed_bytes += KEY_BYTES + len(key.user) * (PLAIN_CHAR_BYTES if is_plain else CHAR_BYTES)
         return number
 
     def _new_type(self, entry_type: RecordType) -> int:
         number = self._type_numbers[id(entry_type)] = len(self.types)
         self.types.append(entry_type)  # keeps the object alive, and so its identity its own
-        self.fixed_bytes += TYPE_FIELD_BYTES * (1 + entry_type.fields)
+        self.fixed_bytes += TYPE_BYTES + 2 * entry_type.size
         return number
 
     def note(self, number: int, *, unique_id: str | None, root: RootLink | None) -> None:
@@ -122,15 +129,21 @@ class Rows:
             self.roots[number] = root
             self.fixed_bytes += 2 * ROW_BYTES
 
-    def in_order(self, first: int = 0) -> list[int]:
+    def in_order(self, first: int = 0) -> array[int]:
         """Give the numbers of the rows from `first` on as they are sealed: by date, hour, PartitionKey, arrival."""
-        keys = self.keys
-        ranked = sorted(range(len(keys)), key=lambda number: (keys[number].date, keys[number].hour, number))
-        ranks = array("I", bytes(4 * len(keys)))
-        for rank, number in enumerate(ranked):
-            ranks[number] = rank
-        key_of = self.key_of
-        return sorted(range(first, len(self)), key=lambda row: ranks[key_of[row]])
+        key_of = self.key_of[first:]
+        places = array("I", bytes(4 * len(self.keys)))
+        for key in key_of:
+            places[key] += 1
+        at = 0
+        for hour in sorted(self._keys_by_hour):
+            for key in self._keys_by_hour[hour]:
+                places[key], at = at, at + places[key]
+        order = array("I", bytes(4 * len(key_of)))
+        for row, key in enumerate(key_of, first):
+            order[places[key]] = row
+            places[key] += 1
+        return order
 
     def spill(self, append: Callable[[bytes], Piece]) -> None:
         """Bring the texts in memory to disk; `append` writes one piece.
@@ -155,7 +168,7 @@ class Rows:
         self._texts = []
         self.memory_bytes = 0
 
-    def texts(self, order: list[int], read: Callable[[Piece], bytes]) -> Iterator[bytes]:
+    def texts(self, order: Iterable[int], read: Callable[[Piece], bytes]) -> Iterator[bytes]:
         """Yield the texts of all rows in the order of `in_order`; each run is read once, piece by piece.
 
         Raises:

@@ -7,7 +7,7 @@ Used by the worker's flush and by the backfill. Pure but for the spool that it i
 
 from __future__ import annotations
 
-import os
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from service.core.lattice import RecordType
 from service.core.model import PartitionKey
 from service.core.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
 from service.core.reference_lines import Described, LineGroup, LineWriter, Spans, nulls_of, root_place, widen
-from service.core.row_encoder import EntryEncoder, entry_encoder
+from service.core.row_encoder import WALKED_ENTRIES, EncodeExact, entry_encoder, exact_encoder
 from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
 from service.core.rows import Rows
 
@@ -73,12 +73,12 @@ class _Writing:
         self.number = number
         self.file = file
         self.entry_type = entry_type
-        self._sync = os.urandom(SYNC_BYTES)
+        self._sync = hashlib.sha256(f"{batch_id}-{number}".encode()).digest()[:SYNC_BYTES]
         self._compress = container.compressor(rules.codec)
         self.lines = LineWriter(entry_type, spans, bytes_max=rules.group_bytes_max)
         self.entries = 0
         self.schema = row_schema(entry_type)
-        self.encoder: EntryEncoder = entry_encoder(entry_type, rules.bounds.limits)
+        self.encoders: dict[int, EncodeExact] = {}
         metadata = {"lp-batch-id": batch_id}
         file.write(container.header(self.schema.text, codec=rules.codec, sync=self._sync, metadata=metadata))
         self.header_bytes = file.size
@@ -131,21 +131,22 @@ class Sealing:
         self._origins = [encode_origin(tp) for tp in rows.tps]
         self._open: dict[tuple[int, Hour | None], _Writing] = {}
         self._next_number = 0
-        self._nulls: dict[int, dict[str, int]] = {}
+        self._rows_of_type = Counter(rows.type_of)
 
     def run(self) -> Iterator[Step]:
         """Write part by part, in order."""
         hour: Hour | None = None
         rows = 0
         for part in self._plan.parts:
-            if hour is not None and part.hour != hour:
-                for finished in self._finish(hour):  # parts stand by hour: nothing more comes for this one
+            key = self._rows.keys[part.key]
+            if (key.date, key.hour) != hour:
+                for finished in self._finish(hour) if hour else ():  # parts stand by hour: it is over
                     yield Step(rows, finished)
-            hour = part.hour
+                hour = key.date, key.hour
             written = self._own(part) if part.group is None else self._packed(part, part.group)
             rows = part.end
             yield Step(rows, written)
-        for finished in [one for place in {hour, None} for one in self._finish(place)]:
+        for finished in [one for place in (hour, None) for one in self._finish(place)]:
             yield Step(rows, finished)
 
     def _finish(self, hour: Hour | None) -> list[SealedObject]:
@@ -184,7 +185,10 @@ class Sealing:
         waiting = 0
         for at in range(part.begin, part.end):
             row = self._plan.order[at]
-            self._append(row, user, next(self._texts), writing.encoder, out)
+            number = rows.type_of[row]
+            encode = writing.encoders.get(number) or self._encoder(number, writing)
+            out += self._meta(row, user)
+            encode(rules.decode(next(self._texts)), out)
             waiting += 1
             if len(out) >= rules.block_bytes:
                 writing.write(waiting, out)
@@ -194,10 +198,24 @@ class Sealing:
         writing.entries += part.end - part.begin
         writing.lines.add(self._describe(part, key, start, file.size - start))
 
-    def _append(self, row: int, user: bytes, text: bytes, encoder: EntryEncoder, out: bytearray) -> None:
+    def _encoder(self, number: int, writing: _Writing) -> EncodeExact:
+        """Choose the encoder of rows of one type in one object: what many rows have is worth compiling for."""
+        written, limits = writing.entry_type, self._rules.bounds.limits
+        if self._rows_of_type[number] >= WALKED_ENTRIES:
+            encode = exact_encoder(self._rows.types[number], written, limits)
+        else:
+            wide = entry_encoder(written, limits)
+
+            def encode(entry: dict[str, Any], out: bytearray) -> None:
+                wide.encode(entry, out)
+
+        writing.encoders[number] = encode
+        return encode
+
+    def _meta(self, row: int, user: bytes) -> bytes:
         rows = self._rows
         unique_id, root = rows.ids.get(row), rows.roots.get(row)
-        out += encode_meta(
+        return encode_meta(
             user=user,
             event_time_us=rows.event_times_us[row],
             unique_id=_NO_ID if unique_id is None else encode_id(unique_id),
@@ -207,7 +225,6 @@ class Sealing:
             timestamp_ms=rows.timestamps_ms[row],
             root=_NO_ROOT if root is None else encode_root(root),
         )
-        encoder.encode(self._rules.decode(text), out)
 
     def _describe(self, part: Part, key: PartitionKey, start: int, length: int) -> Described:
         rows = self._rows
@@ -232,15 +249,11 @@ class Sealing:
         )
 
     def _nulls_of(self, part: Part) -> Mapping[str, int]:
+        """Count the entries without a value: what is null in an entry follows from its type."""
         rows, order = self._rows, self._plan.order
-        if part.end - part.begin == 1:  # most have one entry; what is null in it follows from its type
-            number = rows.type_of[order[part.begin]]
-            found = self._nulls.get(number)
-            if found is None:
-                found = self._nulls[number] = nulls_of({rows.types[number]: 1}, part.entry_type)
-            return found
-        numbers = Counter(rows.type_of[order[at]] for at in range(part.begin, part.end))
+        if part.end - part.begin == 1:
+            return nulls_of({rows.types[rows.type_of[order[part.begin]]]: 1}, part.entry_type)
         counts: Counter[RecordType] = Counter()
-        for number, count in numbers.items():
+        for number, count in Counter(rows.type_of[order[at]] for at in range(part.begin, part.end)).items():
             counts[rows.types[number]] += count
         return nulls_of(counts, part.entry_type)

@@ -32,6 +32,9 @@ from service.runtime.ports import Committer, Consumer, Metrics
 from service.runtime.recorder import Recorder
 from service.runtime.start_positions import Bootstrap, start_positions
 
+TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a flush can do without
+TOPIC_IDS_AGAIN_S = 60.0
+
 
 class ControlRules(NamedTuple):
     """Budgets in seconds, the policy for a first start, and the size that a batch may always have.
@@ -83,6 +86,8 @@ class Controller:
         self._is_settled = True
         self._closed: ClosedBatch | None = None
         self._deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
+        self._is_late = False
+        self._topic_ids_due_s = clock.now_s()
         self._log = structlog.get_logger("controller")
 
     # Callbacks: from inside Consumer.consume and Consumer.close.
@@ -124,14 +129,21 @@ class Controller:
         """
         if not self._committer.is_ready:
             self._committer.prepare(deadline=self._deadline)
-        if missing := [topic for topic in self._rules.topics if topic not in self._topic_ids]:
-            self._topic_ids.update(self._consumer.topic_ids(missing, deadline=self._deadline))
+        missing = [topic for topic in self._rules.topics if topic not in self._topic_ids]
+        if missing and self._clock.now_s() >= self._topic_ids_due_s:  # not every broker tells them
+            deadline = self._deadline.at_most(TOPIC_IDS_S)
+            self._topic_ids.update(self._consumer.topic_ids(missing, deadline=deadline))
+            self._topic_ids_due_s = self._clock.now_s() + TOPIC_IDS_AGAIN_S
 
     def open_batch(self) -> bool:
         """Open a batch before its first record; it carries the generation and the member id of now.
 
-        Gives False where the disk refuses: what was handed over is read again after a pause.
+        Gives False where what was handed over is read again: the disk refuses, which makes a pause, or too little time
+        is left for another flush before the next poll.
         """
+        if self._is_late:
+            self.rewinds |= self.state.owned
+            return False
         opening = Opening(
             batch_id=self._new_batch_id(),
             generation=self.state.generation,
@@ -215,7 +227,7 @@ class Controller:
             case machine.Flush(reason):
                 self._flush(reason)
             case machine.Discard():
-                self._discard()
+                self._discard(event)
             case machine.Own(tps):
                 self._own(tps)
             case machine.Release(tps):
@@ -247,6 +259,7 @@ class Controller:
             self._discarded(batch, error, reason)
         else:
             self._committed(batch, summary, reason)
+        self._is_late = left.remaining_s() < self._rules.flush_budget_s
 
     def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
         self._log.info(
@@ -297,19 +310,22 @@ class Controller:
             code=getattr(error, "code", None),
             message=str(error),
             outcome="unknown" if unknown else "aborted",
-            cost=_cost_of(batch),
+            cost=_cost_of(batch.spans) + (", unless they are committed" if unknown else ""),
         )
-        outcome = "unknown" if unknown else "discarded"
-        self._metrics.add("flushes", reason=reason.value, outcome=outcome)
+        self._metrics.add("flushes", reason=reason.value, outcome="unknown" if unknown else "discarded")
         counts = unknown or isinstance(error, FencedError)
         self.handle(machine.FlushDiscarded(counts_as_failure=counts, size=batch.size, at_s=self._clock.now_s()))
 
-    def _discard(self) -> None:
+    def _discard(self, event: Event) -> None:
         """Drop the closed batch, or the open one; `settle` rewinds what is still owned."""
-        if self._closed is not None or self._recorder.opening is not None:
+        opening = self._recorder.opening
+        if self._closed is not None or opening is not None:
             self._metrics.add("batches_discarded")
         closed, self._closed = self._closed, None
-        self._recorder.discard(closed)
+        cost = _cost_of(self._recorder.discard(closed))
+        if opening is not None:  # no flush has said so
+            what = {"reason": None, "generation": opening.generation, "cause": type(event).__name__, "code": None}
+            self._log.warning("batch_discarded", batch_id=opening.batch_id, **what, outcome="aborted", cost=cost)
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
         if not self._is_settled:  # or committed offsets would not be stable until our own transaction times out
@@ -356,6 +372,7 @@ class Controller:
             StopError: as it was, or wrapped around what was not expected.
         """
         self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
+        self._is_late = False
         self._given_back.clear()
         error, self.error = self.error, None
         if error is None:
@@ -365,14 +382,10 @@ class Controller:
         raise StopError(f"a rebalance callback failed: {error!r}") from error
 
 
-def _cost_of(batch: ClosedBatch) -> str:
-    """Say what giving a batch up costs."""
-    spans = [
-        f"{ledger.first_offset} to {ledger.next_offset - 1} of {tp}"
-        for tp, ledger in batch.ledgers.items()
-        if ledger.next_offset > ledger.first_offset
-    ]
-    return f"records {', '.join(spans)} will be read again"
+def _cost_of(spans: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    """Say what giving up [first, next) of each costs."""
+    covered = [f"{first} to {end - 1} of {tp}" for tp, (first, end) in sorted(spans.items()) if end > first]
+    return f"records {', '.join(covered)} will be read again"
 
 
 def _names(tps: frozenset[TopicPartition]) -> list[str]:

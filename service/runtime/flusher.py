@@ -41,6 +41,8 @@ from service.runtime.ports import Committer, Metrics
 from service.runtime.uploader import Upload, Uploader, bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
+STEPS = ("seal", "upload", "announce", "commit")
+ROUTINE = frozenset({FlushReason.INTERVAL, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING})
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 
 
@@ -78,31 +80,44 @@ class FlushSummary(NamedTuple):
 
 
 class _Steps:
-    """Measures the steps of one flush, and how much of each was done when it ended."""
+    """Measures the steps of one flush; `deadline` is that of the step under way."""
 
-    def __init__(self, clock: Clock, batch: ClosedBatch) -> None:
+    def __init__(self, clock: Clock, batch: ClosedBatch, deadline: Deadline) -> None:
         self._clock = clock
         self._last_s = clock.now_s()
+        self._rows = len(batch.rows)
+        self.deadline = deadline
         self.seconds: dict[str, float] = {}
-        self.rows = len(batch.rows)
         self.rows_sealed = 0
         self.futures: list[Future[StoredObject]] = []
-        self.objects = 0
 
     def done(self, step: str) -> None:
         now_s = self._clock.now_s()
-        self.seconds[step] = self.seconds.get(step, 0.0) + now_s - self._last_s
+        self.seconds[step] = now_s - self._last_s
         self._last_s = now_s
 
-    def end(self, step: str) -> None:
-        """Count the time of a step that did not come to its end."""
-        if step not in self.seconds:
-            self.done(step)
+    def so_far(self) -> tuple[StepSeconds, StepSeconds]:
+        """Give the seconds of each step, and the share of each that was finished; 0 s where they tell nothing.
 
-    def uploaded_share(self) -> float:
-        """Tell how much of the uploads is acknowledged; 0 before the first began."""
-        stored = sum(one.done() and not one.cancelled() and one.exception() is None for one in self.futures)
-        return stored / len(self.futures) if self.futures else 0.0
+        Of a step that was cut short the time up to its deadline counts, not how long the process was stopped meanwhile.
+        """
+        seconds, shares = dict(self.seconds), dict.fromkeys(STEPS, 1.0)
+        cut = next((step for step in STEPS if step not in seconds), None)
+        if cut is not None:
+            shares[cut] = self._share_of(cut)
+            if shares[cut] or self.deadline.has_passed():
+                seconds[cut] = min(self._clock.now_s(), self.deadline.at_s) - self._last_s
+        announce = seconds["announce"] + seconds["commit"] if "commit" in seconds else 0.0
+        spent = StepSeconds(seconds.get("seal", 0.0), seconds.get("upload", 0.0), announce)
+        return spent, StepSeconds(shares["seal"], shares["upload"], shares["commit"])
+
+    def _share_of(self, cut: str) -> float:
+        if cut == "seal":
+            return self.rows_sealed / max(1, self._rows)
+        if cut == "upload":
+            stored = sum(one.done() and not one.cancelled() and one.exception() is None for one in self.futures)
+            return stored / max(1, len(self.futures))
+        return 0.0  # how far a transaction came is not known
 
 
 class Flusher:
@@ -152,12 +167,13 @@ class Flusher:
         batch.check()
         uploads_end = Deadline(deadline.at_s - self._rules.commit_budget_s, deadline.now_s)
         uploads_end = uploads_end.at_most(self._rules.upload_deadline_s)
-        steps = _Steps(self._clock, batch)
+        steps = _Steps(self._clock, batch, uploads_end)
         try:
-            sealed = self._seal(batch, uploads_end, steps)
-            uploaded, letter_keys = self._upload(batch, sealed, uploads_end, steps)
+            sealed = self._seal(batch, steps, must_pack=_must_pack(batch, reason))
+            uploaded, letter_keys = self._upload(batch, sealed, steps)
             announced, messages = self._announce(batch, uploaded, letter_keys, reason, steps)
-            self._commit(messages, self._offsets(batch), membership, batch, deadline)
+            steps.deadline = deadline.at_most(self._rules.commit_budget_s)
+            self._commit(messages, self._offsets(batch), membership, batch, steps.deadline)
             steps.done("commit")
         except DiscardError:
             self._learn(batch, steps)
@@ -166,8 +182,14 @@ class Flusher:
         return self._summarise(batch, sealed, announced, steps)
 
     def estimate_s(self, load: FlushLoad) -> float:
-        """Estimate the seconds that a flush of the open batch would take now."""
-        return self.cost.estimate_s(self._work(load.entries, load.row_bytes, load.partition_keys, load.dead_letters))
+        """Estimate the seconds of sealing and uploading the open batch now.
+
+        The transaction has a budget of its own; where it needs a larger share of that, the estimate is as large a share
+        of the time for uploads.
+        """
+        cost = self.cost.estimate(self._work(load.entries, load.row_bytes, load.partition_keys, load.dead_letters))
+        announce = cost.announce * self._rules.upload_deadline_s / self._rules.commit_budget_s
+        return max(cost.seal + cost.upload, announce)
 
     def _work(self, entries: int, row_bytes: int, partition_keys: int, dead_letters: int) -> FlushWork:
         layout = self._rules.seal.layout
@@ -176,20 +198,18 @@ class Flusher:
             objects = partition_keys
         return FlushWork(entries, row_bytes, objects, partition_keys + dead_letters)
 
-    def _seal(self, batch: ClosedBatch, deadline: Deadline, steps: _Steps) -> list[SealedObject]:
+    def _seal(self, batch: ClosedBatch, steps: _Steps, *, must_pack: bool) -> list[SealedObject]:
         """Write all objects to the spool; uploads begin afterwards, or both would wait for each other's turns."""
-        rules = self._rules.seal
-        sealed: list[SealedObject] = []
-        steps.rows_sealed = 0
+        rows, sealed = batch.rows, []
         sealing = seal(
-            batch.rows, batch.spool, batch.spans, rules, batch_id=batch.batch_id, is_one_record=batch.records == 1
+            rows, batch.spool, batch.spans, self._rules.seal, batch_id=batch.batch_id, is_one_record=must_pack
         )
         for done, finished in sealing:
             steps.rows_sealed = done
             if finished is not None:
                 sealed.append(finished)
-            if deadline.has_passed() or self._abandoned():
-                raise UploadError(f"{done} of {steps.rows} rows are sealed in time", object_key="")
+            if steps.deadline.has_passed() or self._abandoned():
+                raise UploadError(f"{done} of {len(rows)} rows are sealed in time", object_key="")
         written = sum(one.entries for one in sealed)
         accounted = sum(ledger.entries_in_files for ledger in batch.ledgers.values())
         assert written == accounted, f"W3: {written} entries are in objects, {accounted} should be"
@@ -197,7 +217,7 @@ class Flusher:
         return sealed
 
     def _upload(
-        self, batch: ClosedBatch, sealed: list[SealedObject], deadline: Deadline, steps: _Steps
+        self, batch: ClosedBatch, sealed: list[SealedObject], steps: _Steps
     ) -> tuple[list[Uploaded], dict[int, str]]:
         """Upload objects, new schemas and oversized dead letters; wait for all."""
         new = self._new_schemas(sealed)
@@ -205,9 +225,8 @@ class Flusher:
         uploads = [self._object_upload(batch, one) for one in sealed]
         uploads += [bytes_upload(one.text.encode(), self._schema_key(one), {}, shared=True) for one in new]
         uploads += [self._letter_upload(batch, number) for number in letters]
-        steps.objects = len(uploads)
-        steps.futures = [self._uploader.submit(upload, deadline) for upload in uploads]
-        stored = self._uploader.await_all(steps.futures, deadline, self._abandoned)
+        steps.futures = [self._uploader.submit(upload, steps.deadline) for upload in uploads]
+        stored = self._uploader.await_all(steps.futures, steps.deadline, self._abandoned)
         self._remember(one.fingerprint for one in new)
         letter_objects = stored[len(sealed) + len(new) :]
         inline = self._inline(sealed)
@@ -303,7 +322,6 @@ class Flusher:
         Under KIP-848 the member epoch may move without a callback; nothing of ours was revoked or lost in between,
         because callbacks run inside `consume` only, and the same member id proves that we were never put out.
         """
-        deadline = deadline.at_most(self._rules.commit_budget_s)
         try:
             self._committer.commit(messages, offsets, membership, deadline=deadline)
         except CommitAbortedError as error:
@@ -338,22 +356,15 @@ class Flusher:
         """Learn from a flush, also from one that came to nothing: so much was done in so many seconds."""
         rows = batch.rows
         work = self._work(len(rows), rows.text_bytes, len(rows.keys), len(batch.dead_letters))
-        if steps.objects:
-            work = work._replace(objects=steps.objects)
-        step = next((name for name in ("seal", "upload", "announce", "commit") if name not in steps.seconds), None)
-        if step is not None:
-            steps.end(step)
-        seconds = steps.seconds
-        spent = StepSeconds(
-            seconds.get("seal", 0.0),
-            seconds.get("upload", 0.0),
-            seconds.get("announce", 0.0) + seconds.get("commit", 0.0),
-        )
-        sealed = steps.rows_sealed / steps.rows if steps.rows and step == "seal" else 1.0
-        done = StepSeconds(
-            sealed, steps.uploaded_share() if step == "upload" else 1.0, 0.0 if step == "commit" else 1.0
-        )
-        self.cost = self.cost.after(work, spent, done)
+        self.cost = self.cost.after(work, *steps.so_far())
+
+
+def _must_pack(batch: ClosedBatch, reason: FlushReason) -> bool:
+    """Tell whether one record alone passed a limit; packed under every layout, it is two objects at most."""
+    rows = batch.rows
+    if reason in ROUTINE or len(rows.keys) < 2:  # noqa: PLR2004 - one PartitionKey is one object anyway
+        return False
+    return (rows.tp_of[0], rows.offsets[0]) == (rows.tp_of[-1], rows.offsets[-1])
 
 
 def _json_fields(sealed: SealedObject) -> int:

@@ -47,7 +47,10 @@ class Consumer(Protocol):
         ...
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
-        """Go to an offset; records of before are never returned afterwards."""
+        """Go to an offset; records of before are never returned afterwards.
+
+        `consume` raises StopError where the log does not have it of this leader epoch; at an assignment nobody looks.
+        """
         ...
 
     def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:

@@ -28,7 +28,10 @@ _encode_json = msgspec.json.Encoder().encode
 
 
 class RecorderRules(NamedTuple):
-    """What the recorder is made of; `memory_bytes_max` bounds what the rows of the open batch take in memory."""
+    """What the recorder is made of; `memory_bytes_max` bounds what the rows of the open batch take in memory.
+
+    It does where a batch is flushed whose fixed bytes, which no spilling frees, are half of that.
+    """
 
     decoder: RecordDecoder
     placer: Placer
@@ -130,8 +133,10 @@ class Recorder:
         ledger = self._ledgers.by_tp.get(record.tp)
         return ledger is not None and record.offset >= ledger.next_offset
 
-    def record(self, record: SourceRecord) -> None:
+    def record(self, record: SourceRecord) -> int:
         """Put every entry of a record into a row or a dead letter, then cover its offset.
+
+        Gives how much it weighs: its entries, and its KiB.
 
         Raises:
             SpoolError: the disk refused; the record is covered, its rows are in memory, and the batch can be flushed.
@@ -149,11 +154,14 @@ class Recorder:
         ledger.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
         batch.records += 1
         batch.entries += entries
-        batch.source_bytes += max(decoded.size, len(record.value or b""))
+        size = max(decoded.size, len(record.value or b""))
+        batch.source_bytes += size
         self.outcomes["written"] += written
         rows = batch.rows
-        if rows.memory_bytes + rows.fixed_bytes > self._rules.memory_bytes_max and rows.memory_bytes > rows.fixed_bytes:
+        fixed_bytes = rows.fixed_bytes + batch.dead_letter_bytes
+        if rows.memory_bytes + fixed_bytes > self._rules.memory_bytes_max and rows.memory_bytes > fixed_bytes:
             rows.spill(batch.spool.append)
+        return entries + size // 1024
 
     def _write_entries(self, record: SourceRecord, decoded: Decoded, batch: Batch) -> list[Bad]:
         """Write the entries of one record; returns what could not be written."""

@@ -24,8 +24,8 @@ from service.runtime.recorder import Recorder
 from service.runtime.stop import StopFlag
 
 POLL_S = 0.2
-CHECK_EVERY = 64  # records, between two looks at how full the batch is
-CHECK_BYTES = 64 * 1024  # of one record, after which it is looked at once
+CHECK_EVERY = 256  # entries and KiB of records, between two looks at how full the batch is,
+CHECK_PART = 4  # or when it has grown by this part since the last one
 NOT_PREPARED_MAX = 3
 GAPS_LOGGED_MAX = 20
 
@@ -64,7 +64,7 @@ class Runloop:
         self._metrics = metrics
         self._stop = stop
         self._beat = beat
-        self._unchecked = 0
+        self._weight = self._check_at = 0
         self._not_prepared = 0
         self._log = structlog.get_logger("runloop")
 
@@ -132,20 +132,21 @@ class Runloop:
         self._report(refused, gaps)
 
     def _record(self, record: SourceRecord) -> None:
-        if self._recorder.opening is None and not self._controller.open_batch():
-            return
+        if self._recorder.opening is None:
+            if not self._controller.open_batch():
+                return
+            self._weight = self._check_at = 0
         try:
-            self._recorder.record(record)
+            self._weight += self._recorder.record(record)
         except SpoolError as error:  # the record is recorded; its rows, and those before it, stay in memory
             self._log.warning("spill_refused", message=str(error))
             self._controller.flush_due(FlushReason.SPOOL)
             return
-        self._unchecked += 1
-        if self._unchecked >= CHECK_EVERY or len(record.value or b"") > CHECK_BYTES or self._controller.state.size_max:
+        if self._weight >= self._check_at or self._controller.state.size_max:
             self._flush_if_full()
 
     def _flush_if_full(self) -> None:
-        self._unchecked = 0
+        self._check_at = self._weight + min(CHECK_EVERY, 1 + self._weight // CHECK_PART)
         load = self._recorder.load()
         reason = decide_by_load(
             load,

@@ -90,7 +90,8 @@ def _commit_ends(
     ends = {tp: consumer.watermarks(tp, deadline=deadline)[1] for tp in everything}
     committed = consumer.committed(everything, deadline=deadline)
     starts = {tp: CommittedOffset(ends[tp], metadata=metadata) for tp, found in committed.items() if found is None}
-    consumer.commit_start(starts, deadline=deadline)
+    if starts:
+        consumer.commit_start(starts, deadline=deadline)
     return {
         tp: StartPosition(starts[tp], "bootstrap") if found is None else StartPosition(found, "committed")
         for tp, found in committed.items()

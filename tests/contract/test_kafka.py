@@ -9,9 +9,9 @@ from service.errors import CommitAbortedError, CommitUnknownError
 from service.runtime.ports import Consumer
 from tests.contract import kafka_suite
 from tests.contract.kafka_suite import CommitterContract, ConsumerContract, Reading
-from tests.fakes.committer import FakeCommitter, Outcome
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
+from tests.fakes.committer import FakeCommitter, Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.group import ClassicGroup, ConsumerGroup
 from tests.fakes.member import ClassicMember, Member, Member848

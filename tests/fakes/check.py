@@ -1,24 +1,28 @@
 """The invariants of TESTING 3.0, from what lies outside the workers: source logs, committed messages, objects.
 
-Independent of the worker's own reading code: rows are read with fastavro, entries counted with the standard library.
+Independent of the worker's own reading code: rows are read with fastavro by the header's schema, entries counted and
+compared with the standard library. Of the product it uses what readers use: messages, and exact schemas by projection.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections import Counter
-from functools import lru_cache
+from collections.abc import Iterable
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-import fastavro
+from fastavro.validation import validate
 
 from service.core.dead_letter import parse_headers
+from service.core.flush_record import FlushRecord, decode_flush_record, merge_parts
 from service.core.model import TopicPartition
-from service.core.reference import FlushRecord, Reference, decode_flush_record, decode_reference
+from service.core.projection import NAME_PROPERTY, null_counts, project
+from service.core.reference import Reference, decode_references
 from tests.fakes.broker import Committed, FakeBroker
+from tests.fakes.reading import parsed, read_container, restored, without_nulls
 from tests.fakes.store import Bucket
 from tests.fakes.worker import DEAD_LETTERS, FLUSHES, REFERENCES
 
@@ -35,9 +39,26 @@ class InvariantError(AssertionError):
     """An invariant is broken; the text begins with its number."""
 
 
+def flush_records(broker: FakeBroker) -> list[FlushRecord]:
+    """Give all flush records, whole."""
+    return _whole(decode_flush_record(one.value or b"") for one in broker.messages(FLUSHES))
+
+
+def references(broker: FakeBroker) -> list[Reference]:
+    """Give all references, in the order of messages and lines."""
+    return [one for message in broker.messages(REFERENCES) for one in decode_references(message.value or b"")]
+
+
+def _whole(parts: Iterable[FlushRecord]) -> list[FlushRecord]:
+    whole, problems = merge_parts(parts)
+    if problems:
+        raise InvariantError(f"I4: {problems}")
+    return whole
+
+
 def check_commit(committed: Committed) -> None:
     """Check one transaction when it is committed: I3 and I4 against the offsets it moves, W3 in its totals."""
-    flushes = [decode_flush_record(one.value or b"") for one in committed.messages if one.topic == FLUSHES]
+    flushes = _whole(decode_flush_record(one.value or b"") for one in committed.messages if one.topic == FLUSHES)
     if len(flushes) != 1:
         raise InvariantError(f"I4: {len(flushes)} flush records in one transaction")
     flush = flushes[0]
@@ -52,23 +73,36 @@ def check_commit(committed: Committed) -> None:
                 )
     if moved != committed.offsets:
         raise InvariantError(f"I4: {flush.batch_id}: flush record {moved}, offsets {dict(committed.offsets)}")
-    references = [decode_reference(one.value or b"") for one in committed.messages if one.topic == REFERENCES]
+    messages = [one for one in committed.messages if one.topic == REFERENCES]
+    found = [reference for one in messages for reference in decode_references(one.value or b"")]
     letters = [one for one in committed.messages if one.topic == DEAD_LETTERS]
-    _check_totals(flush, references, len(letters))
+    _check_totals(flush, found, len(letters))
+    _check_lines(flush, found)
 
 
-def _check_totals(flush: FlushRecord, references: list[Reference], letters: int) -> None:
+def _check_lines(flush: FlushRecord, found: list[Reference]) -> None:
+    """I4: references are numbered as they stand, and state the ranges of their batch."""
+    if [one.reference_id for one in found] != [f"{flush.batch_id}-{number}" for number in range(len(found))]:
+        raise InvariantError(f"I4: {flush.batch_id}: its references are {[one.reference_id for one in found][:5]}")
+    spans = {(one.topic, one.partition): (one.first_offset, one.next_offset) for one in flush.topic_partitions}
+    for reference in found:
+        for one in reference.sources:
+            if spans.get((one.topic, one.partition)) != (one.first_offset, one.next_offset):
+                raise InvariantError(f"I4: {reference.reference_id} states another range than its flush record: {one}")
+
+
+def _check_totals(flush: FlushRecord, found: list[Reference], letters: int) -> None:
     totals = flush.totals
-    in_files = sum(reference.entries for reference in references)
+    in_files = sum(reference.entries for reference in found)
     facts = {
         "entries in references": (in_files, totals.entries_in_files),
-        "references": (len(references), totals.references),
+        "references": (len(found), totals.references),
         "dead letters": (letters, totals.dead_letter_records),
         "conservation": (totals.entries, totals.entries_in_files + totals.dead_letters + totals.discarded_replays),
     }
-    for what, (found, stated) in facts.items():
-        if found != stated:
-            raise InvariantError(f"W3: {flush.batch_id}: {what}: {found} is not {stated}")
+    for what, (counted, stated) in facts.items():
+        if counted != stated:
+            raise InvariantError(f"W3: {flush.batch_id}: {what}: {counted} is not {stated}")
 
 
 def check_all(broker: FakeBroker, bucket: Bucket) -> None:
@@ -80,8 +114,10 @@ def check_all(broker: FakeBroker, bucket: Bucket) -> None:
 def check_entries(broker: FakeBroker, bucket: Bucket) -> None:
     """I1 no loss, I2 no duplicate, I5 objects as their references say."""
     found: Counter[EntryId] = Counter()
-    for message in broker.messages(REFERENCES):
-        found.update(_entries_of(decode_reference(message.value or b""), bucket))
+    announced = references(broker)
+    _check_ranges(announced)
+    for reference in announced:
+        found.update(_entries_of(reference, broker, bucket))
     for message in broker.messages(DEAD_LETTERS):
         letter = parse_headers(message.headers)
         tp = TopicPartition(letter.topic, letter.partition)
@@ -91,7 +127,7 @@ def check_entries(broker: FakeBroker, bucket: Bucket) -> None:
         committed = broker.committed_offset(tp) or 0
         for record in log.records:
             if broker.starts.get(tp, 0) <= record.offset < committed:
-                expected.update(EntryId(tp, record.offset, index) for index in range(_entries_in(record.value)))
+                expected.update(EntryId(tp, record.offset, index) for index in range(len(_entries_in(record.value))))
     if lost := expected - found.keys():
         raise InvariantError(f"I1: {len(lost)} entries below the committed offsets are nowhere: {sorted(lost)[:5]}")
     if doubled := sorted(one for one, count in found.items() if count > 1):
@@ -100,22 +136,98 @@ def check_entries(broker: FakeBroker, bucket: Bucket) -> None:
         raise InvariantError(f"I4: {len(strange)} entries are not below a committed offset: {sorted(strange)[:5]}")
 
 
-def _entries_of(reference: Reference, bucket: Bucket) -> list[EntryId]:
-    body = bucket.objects.get(reference.location.object)
-    if body is None:
-        raise InvariantError(f"I5: {reference.location.object} is referenced but not there")
-    if (len(body), hashlib.sha256(body).hexdigest()) != (reference.location.size, reference.location.checksum.value):
-        raise InvariantError(f"I5: {reference.location.object} is not what the reference says")
-    rows = read_rows(body)
+def _check_ranges(announced: list[Reference]) -> None:
+    """I5: the references of one object tile it: the header, then the blocks of one after those of the other."""
+    ends: dict[str, int] = {}
+    sizes = {}
+    for reference in announced:
+        name = reference.location.object
+        sizes[name] = reference.location.size
+        (first, length), *blocks = reference.location.ranges
+        if first or len(blocks) > 1:
+            raise InvariantError(f"I5: {reference.reference_id} has the ranges {reference.location.ranges}")
+        start, end = (blocks[0][0], sum(blocks[0])) if blocks else (ends.get(name), length)
+        if ends.get(name, start) != start:
+            raise InvariantError(f"I5: {reference.reference_id} begins at {start} of {name}, not at {ends[name]}")
+        ends[name] = end
+    if ends != sizes:
+        raise InvariantError(f"I5: bytes of objects are in no reference: {set(ends.items()) ^ set(sizes.items())}")
+
+
+def _entries_of(reference: Reference, broker: FakeBroker, bucket: Bucket) -> list[EntryId]:
+    where = f"{reference.reference_id} in {reference.location.object}"
+    body = _object_of(reference, bucket)
+    part = b"".join(body[start : start + length] for start, length in reference.location.ranges)
+    text, rows = read_container(part)
     if len(rows) != reference.entries:
-        raise InvariantError(f"I5: {reference.location.object}: {len(rows)} rows, {reference.entries} announced")
-    if reference.schema.object not in bucket.objects:
-        raise InvariantError(f"I5: the schema {reference.schema.object} is not there")
+        raise InvariantError(f"I5: {where}: {len(rows)} rows, {reference.entries} announced")
+    stored = bucket.objects.get(reference.schema.object, b"").decode()
+    if not text == stored == (reference.schema.text or text):
+        raise InvariantError(f"I5: {where}: the schema {reference.schema.object} is not the header's")
+    if hashlib.sha256(text.encode()).hexdigest() != reference.schema.fingerprint:
+        raise InvariantError(f"I5: {where}: {reference.schema.fingerprint} is not the fingerprint of its schema")
+    _check_schema(reference, text, rows, where)
+    found = []
     for row in rows:
-        if (row["_meta"]["user"], row["user"]) != (reference.partition.user, reference.partition.user):
-            raise InvariantError(f"I5: {reference.location.object} has a row of {row['user']}")
-    metas = [row["_meta"] for row in rows]
-    return [EntryId(TopicPartition(one["topic"], one["partition"]), one["offset"], one["index"]) for one in metas]
+        meta = row["_meta"]
+        found.append(EntryId(TopicPartition(meta["topic"], meta["partition"]), meta["offset"], meta["index"]))
+        _check_row(reference, row, text, broker, found[-1], where)
+    by_tp: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for one in found:
+        by_tp.setdefault(one.tp, []).append((one.offset, one.number))
+    if any(places != sorted(places) for places in by_tp.values()):
+        raise InvariantError(f"I5: {where}: rows do not stand in the order of their offsets")
+    stated = {(one.topic, one.partition): (one.min_offset, one.max_offset, one.entries) for one in reference.sources}
+    if stated != {tp: (places[0][0], places[-1][0], len(places)) for tp, places in by_tp.items()}:
+        raise InvariantError(f"I5: {where}: its sources are not {stated}")
+    return found
+
+
+def _object_of(reference: Reference, bucket: Bucket) -> bytes:
+    place = reference.location
+    body = bucket.objects.get(place.object)
+    if body is None:
+        raise InvariantError(f"I5: {place.object} is referenced but not there")
+    if (len(body), hashlib.sha256(body).hexdigest()) != (place.size, place.checksum.value):
+        raise InvariantError(f"I5: {place.object} is not what the reference says")
+    return body
+
+
+def _check_schema(reference: Reference, text: str, rows: list[dict[str, Any]], where: str) -> None:
+    """The exact schema holds every row, has no field that none has, and its counts of nulls are right."""
+    merged = json.loads(text)
+    exact = project(merged, reference.projection)
+    names = [field["name"] for field in exact["fields"]]
+    counted = {}
+    for field in merged["fields"][1:]:
+        nulls = sum(row[field["name"]] is None for row in rows)
+        if field["name"] in names:
+            counted[field.get(NAME_PROPERTY, field["name"])] = (nulls, len(rows) - nulls)
+        elif nulls < len(rows):
+            raise InvariantError(f"I5: {where}: {field['name']} has values but is not in the exact schema")
+    if null_counts(reference, merged) not in (None, counted):
+        raise InvariantError(f"I5: {where}: counts of nulls are not {counted}")
+    schema = parsed(json.dumps(exact))
+    for row in rows:
+        if not validate({name: row[name] for name in names}, schema, raise_errors=False):
+            raise InvariantError(f"I5: {where}: a row does not fit the exact schema: {row}")
+
+
+def _check_row(
+    reference: Reference, row: dict[str, Any], text: str, broker: FakeBroker, entry_id: EntryId, where: str
+) -> None:
+    """The row is the entry that it says it is, and stands where it belongs."""
+    meta, key = row["_meta"], reference.partition_key
+    (record,) = broker.logs[entry_id.tp].read(entry_id.offset, 1)
+    entries = _entries_in(record.value) if record.offset == entry_id.offset else []
+    source = entries[entry_id.number] if entry_id.number < len(entries) else None
+    if not isinstance(source, dict) or restored(row, text) != without_nulls(source):
+        raise InvariantError(f"I5: {where}: {row} is not {source} of {entry_id}")
+    moment = datetime.fromisoformat(source["time"])
+    if (source["user"], moment.strftime("%Y-%m-%d"), moment.hour) != key or meta["user"] != key.user:
+        raise InvariantError(f"I5: {where}: an entry of {source['user']} at {moment} is not of {key}")
+    if not reference.event_time_min_us <= int(moment.timestamp() * 1_000_000) <= reference.event_time_max_us:
+        raise InvariantError(f"I5: {where}: {moment} is not between the reference's event times")
 
 
 def check_offsets(broker: FakeBroker) -> None:
@@ -123,8 +235,8 @@ def check_offsets(broker: FakeBroker) -> None:
     if broker.set_back:
         raise InvariantError(f"I4: committed offsets were set back: {broker.set_back[:3]}")
     ranges: dict[TopicPartition, list[tuple[int, int]]] = {}
-    for message in broker.messages(FLUSHES):
-        for part in decode_flush_record(message.value or b"").topic_partitions:
+    for flush in flush_records(broker):
+        for part in flush.topic_partitions:
             if part.next_offset > part.first_offset:
                 tp = TopicPartition(part.topic, part.partition)
                 ranges.setdefault(tp, []).append((part.first_offset, part.next_offset))
@@ -137,44 +249,12 @@ def check_offsets(broker: FakeBroker) -> None:
             raise InvariantError(f"I4: {tp}: flushed to {found[-1][1]}, committed is {broker.committed_offset(tp)}")
 
 
-def _entries_in(value: bytes | None) -> int:
-    """Count the entries of a record with the standard library; what cannot be split is one."""
+def _entries_in(value: bytes | None) -> list[Any]:
+    """Split a record into entries with the standard library; what cannot be split is one."""
     if value is None:
-        return 0
+        return []
     try:
         decoded = json.loads(value)
     except ValueError:
-        return 1
-    return len(decoded) if isinstance(decoded, list) else 1
-
-
-def read_rows(body: bytes) -> list[dict[str, Any]]:
-    """Read an Avro container file of codec null, its schema parsed once."""
-    stream = io.BytesIO(body)
-    header: Any = fastavro.schemaless_reader(stream, fastavro.parse_schema(_HEADER), None)
-    schema = _parse(header["meta"]["avro.schema"].decode())
-    rows = []
-    while stream.tell() < len(body):
-        count: Any = fastavro.schemaless_reader(stream, "long", None)
-        length: Any = fastavro.schemaless_reader(stream, "long", None)
-        ends = stream.tell() + length
-        rows += [fastavro.schemaless_reader(stream, schema, None) for _ in range(count)]
-        assert stream.tell() == ends, "a block ends where its length says"
-        assert stream.read(16) == header["sync"], "a block is followed by the sync marker"
-    return rows  # type: ignore[return-value]
-
-
-_HEADER = {
-    "type": "record",
-    "name": "header",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
-        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
-    ],
-}
-
-
-@lru_cache(maxsize=1000)
-def _parse(text: str) -> Any:
-    return fastavro.parse_schema(json.loads(text), _force=True)
+        return [None]
+    return decoded if isinstance(decoded, list) else [decoded]

@@ -119,13 +119,8 @@ class FakeConsumer:
         self.member.owned |= tps
         for tp, start in starts.items():
             assert tp in tps, f"{tp} is started but was not assigned"
-            self._go_to(tp, start)
+            self.positions[tp] = start.offset  # the leader epoch is compared with the log's by a seek only
             self._versions[tp] = self._versions.get(tp, 0) + 1
-
-    def _go_to(self, tp: TopicPartition, start: CommittedOffset) -> None:
-        """Go to an offset; to none where the log knows nothing of its leader epoch, which `consume` tells."""
-        is_known = (start.leader_epoch or 0) <= self._broker.logs[tp].leader_epoch
-        self.positions[tp] = start.offset if is_known else TRUNCATED
 
     def committed(
         self, tps: Iterable[TopicPartition], *, deadline: Deadline
@@ -158,8 +153,7 @@ class FakeConsumer:
         """Commit as the current member, outside any transaction."""
         del deadline
         self._point("commit_start")
-        if not offsets:
-            return
+        assert offsets, "nobody commits nothing"
         membership = self.member.membership()
         if not membership.is_proof:
             raise SourceError("start positions are not committed: no longer a member of the group")
@@ -175,7 +169,8 @@ class FakeConsumer:
         self._point("seek")
         if tp not in self.positions:
             raise SourceError(f"{tp} cannot be sought to {start.offset}: not assigned")
-        self._go_to(tp, start)
+        is_known = (start.leader_epoch or 0) <= self._broker.logs[tp].leader_epoch
+        self.positions[tp] = start.offset if is_known else TRUNCATED  # which the next `consume` tells
 
     def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
         """Ask for all TopicPartitions of a topic."""

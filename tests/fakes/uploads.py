@@ -6,16 +6,16 @@ from concurrent.futures import Future
 
 from service.core.deadline import Deadline
 from service.core.exchange import StoredObject
-from service.runtime.ports import ObjectStore, Spool
-from service.runtime.uploader import Upload, Uploader
+from service.runtime.ports import ObjectStore
+from service.runtime.uploader import BODIES_BYTES_MAX, Upload, Uploader, _Bodies
 
 
 class InlineUploader(Uploader):
     """The real uploader's rules for keys, faults and deadlines, on the caller's thread."""
 
-    def __init__(self, store: ObjectStore, spool: Spool) -> None:  # no pool: Uploader's is threads
+    def __init__(self, store: ObjectStore) -> None:  # no pool: Uploader's is threads
         self._store = store
-        self._spool = spool
+        self._bodies = _Bodies(BODIES_BYTES_MAX)
 
     def close(self) -> None:
         """No threads, nothing to let go."""

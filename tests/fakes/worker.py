@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from service.core.announcements import Speaker
+from service.core.batch import Size
 from service.core.decode import InputRules, RecordDecoder
+from service.core.entry_types import SchemaBounds
 from service.core.event_time import TimeRules
 from service.core.flush_policy import FlushBounds
 from service.core.json_text import JsonDecoder
 from service.core.lattice import Limits
-from service.core.partition_file import FileBounds
+from service.core.machine import MachineRules
+from service.core.pack_plan import Layout, LayoutRules
 from service.core.partition_key import KeyRules, Placer
+from service.core.seal import SealRules
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
@@ -33,29 +37,48 @@ from tests.fakes.uploads import InlineUploader
 
 REFERENCES, FLUSHES, DEAD_LETTERS = "references", "flushes", "dead-letters"
 
-FILE_BOUNDS = FileBounds(
-    limits=Limits(depth_max=16, object_keys_max=500, json_depth_max=100),
-    fields_max=4000,
-    schema_bytes_max=512 * 1024,
+MIB = 1024 * 1024
+MESSAGE_BYTES_MAX = 900_000
+SCHEMA_BOUNDS = SchemaBounds(
+    limits=Limits(depth_max=16, object_keys_max=500, json_depth_max=100), fields_max=1000, bytes_max=MIB // 2
+)
+SEAL_RULES = SealRules(
+    bounds=SCHEMA_BOUNDS,
+    layout=LayoutRules("auto", packed_bytes_max=MIB, object_bytes_max=64 * MIB, pack_bytes_max=32 * MIB),
+    codec="null",
     block_bytes=64 * 1024,
-    object_bytes_max=64 * 1024 * 1024,
+    group_bytes_max=600_000,
+    decode=JsonDecoder(keep_inexact_text=False).decode_again,
 )
 FLUSH_RULES = FlushRules(
     prefix="logs",
     upload_deadline_s=90.0,
     commit_budget_s=30.0,
-    message_bytes_max=900_000,
-    inline="auto",
-    inline_references_max=500,
-    inline_bytes_max=256 * 1024,
+    message_bytes_max=MESSAGE_BYTES_MAX,
+    inline_bytes_max=MIB,
+    inline_text_max=MESSAGE_BYTES_MAX // 4,
+    seal=SEAL_RULES,
+)
+FLUSH_BOUNDS = FlushBounds(
+    interval_s=30.0,
+    bytes_max=10**9,
+    entries_max=10**6,
+    fixed_bytes_max=10**9,
+    spool_bytes_max=10**9,
+    estimate_max_s=49.0,
 )
 CONTROL_RULES = ControlRules(
-    flush_budget_s=120.0, revoke_budget_s=100.0, answer_s=80.0, backoff_max_s=30.0, bootstrap="beginning"
+    poll_budget_s=285.0,
+    settle_s=90.0,
+    flush_budget_s=120.0,
+    revoke_budget_s=100.0,
+    machine=MachineRules(backoff_max_s=30.0, size_max=Size(FLUSH_BOUNDS.bytes_max, FLUSH_BOUNDS.entries_max)),
+    bootstrap="beginning",
+    topics=("source",),
 )
-FLUSH_BOUNDS = FlushBounds(interval_s=30.0, bytes_max=10**9, entries_max=10**6, files_max=10**6, estimate_max_s=10**6)
 
 
-def recorder_rules(*, bounds: FileBounds = FILE_BOUNDS, memory_bytes_max: int = 2**30) -> RecorderRules:
+def recorder_rules(*, bounds: SchemaBounds = SCHEMA_BOUNDS, memory_bytes_max: int = 2**30) -> RecorderRules:
     """Records are JSON; user, time and id stand in fields of these names."""
     times = TimeRules(
         epoch_unit="auto", zone=UTC, earliest_us=946_684_800_000_000, future_max_us=10 * 365 * 86_400_000_000
@@ -74,7 +97,6 @@ def recorder_rules(*, bounds: FileBounds = FILE_BOUNDS, memory_bytes_max: int = 
         decoder=RecordDecoder(InputRules("json", None, 2**24, 10**5), JsonDecoder(keep_inexact_text=False)),
         placer=Placer(keys),
         bounds=bounds,
-        codec="null",
         memory_bytes_max=memory_bytes_max,
         root_of=lambda _record: None,
     )
@@ -99,9 +121,21 @@ class Rules:
     control: ControlRules = CONTROL_RULES
     loop: LoopRules = field(default_factory=lambda: LoopRules(FLUSH_BOUNDS, consume_records_max=100))
 
-    def with_bounds(self, **bounds: int) -> Rules:
+    def with_bounds(self, **bounds: float) -> Rules:
         """Exchange some flush bounds."""
-        return replace(self, loop=self.loop._replace(bounds=self.loop.bounds._replace(**bounds)))
+        return replace(self, loop=self.loop._replace(bounds=self.loop.bounds._replace(**bounds)))  # type: ignore[arg-type]
+
+    def with_layout(self, layout: Layout) -> Rules:
+        """Exchange the layout."""
+        return self.with_seal(layout=self.flush.seal.layout._replace(layout=layout))
+
+    def with_seal(self, **rules: Any) -> Rules:
+        """Exchange some rules of sealing."""
+        return replace(self, flush=self.flush._replace(seal=self.flush.seal._replace(**rules)))
+
+    def with_memory(self, bytes_max: int) -> Rules:
+        """Exchange how much the open batch may take in memory."""
+        return replace(self, recorder=self.recorder._replace(memory_bytes_max=bytes_max))
 
 
 class FakeWorker:
@@ -131,15 +165,15 @@ class FakeWorker:
         self.store = FakeObjectStore(bucket, clock, point=point)
         self.spool = FakeSpool(point=point)
         self.recorder = parts.recorder(rules.recorder, self.spool)
-        self.uploader: Uploader = InlineUploader(self.store, self.spool)
+        self.uploader: Uploader = InlineUploader(self.store)
+        self.topic_ids: dict[str, str] = {}
         self.flusher = parts.flusher(
             rules=rules.flush,
             speaker=Speaker(name, boot, "group", "bucket", REFERENCES, FLUSHES, DEAD_LETTERS),
-            recorder=self.recorder,
-            spool=self.spool,
             uploader=self.uploader,
             committer=self.committer,
             membership=self.consumer.membership,
+            topic_ids=self.topic_ids,
             clock=clock,
             metrics=self.metrics,
             abandoned=lambda: self.stop.abandoned,
@@ -150,7 +184,7 @@ class FakeWorker:
             flusher=self.flusher,
             consumer=self.consumer,
             committer=self.committer,
-            spool=self.spool,
+            topic_ids=self.topic_ids,
             clock=clock,
             metrics=self.metrics,
             new_batch_id=_batch_ids(f"{name}-{boot}"),
@@ -171,6 +205,7 @@ class FakeWorker:
     def start(self) -> None:
         """Do what `Runloop.run` does before its first turn."""
         self.committer.prepare()
+        self.loop._prepare()
         self.consumer.subscribe(self.controller)
 
     def step(self) -> None:

@@ -21,7 +21,8 @@ from confluent_kafka import KafkaException, Message
 
 from deploy.local.processes import ServerProcess
 from deploy.local.s3 import S3Endpoint
-from service.core.reference import FlushRecord, Reference, decode_flush_record, decode_reference
+from service.core.flush_record import FlushRecord, decode_flush_record, merge_parts
+from service.core.reference import Reference, decode_references
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -90,7 +91,7 @@ class Deployment:
             "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.dead_letters_topic,
             "LOGP_KAFKA__CONSUMER_PROPERTIES": json.dumps(CONSUMER_PROPERTIES),
             "LOGP_KAFKA__SESSION_TIMEOUT_S": "6",
-            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "60",
+            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "90",
             "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "10",
             "LOGP_FLUSH__INTERVAL_S": "2",
             "LOGP_FLUSH__UPLOAD_DEADLINE_S": "15",
@@ -236,12 +237,16 @@ class Deployment:
     # What came out.
 
     def references(self) -> list[Reference]:
-        """All committed references."""
-        return [decode_reference(_value(message)) for message in self.kafka.read_committed(self.references_topic)]
+        """All committed references, in the order of their messages and lines."""
+        messages = self.kafka.read_committed(self.references_topic)
+        return [reference for message in messages for reference in decode_references(_value(message))]
 
     def flush_records(self) -> list[FlushRecord]:
-        """All committed flush records."""
-        return [decode_flush_record(_value(message)) for message in self.kafka.read_committed(self.flushes_topic)]
+        """All committed flush records, their parts together."""
+        messages = self.kafka.read_committed(self.flushes_topic)
+        whole, problems = merge_parts(decode_flush_record(_value(message)) for message in messages)
+        assert not problems, problems
+        return whole
 
     def dead_letters(self) -> list[Message]:
         """All committed dead letters."""

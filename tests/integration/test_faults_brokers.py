@@ -80,7 +80,7 @@ def _require_order(deployment: Deployment) -> None:
             reached[one.topic, one.partition] = one.next_offset
     last: dict[tuple[object, int], tuple[int, int]] = {}
     for reference in deployment.references():
-        key = reference.partition
+        key = reference.partition_key
         data = deployment.s3.read(deployment.bucket, reference.location.object)
         for row in fastavro.reader(io.BytesIO(data)):
             meta = row["_meta"]

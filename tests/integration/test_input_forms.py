@@ -43,7 +43,7 @@ class Alive:
     date: str
     hour: int
     id: str | None = None
-    root: tuple[str, int, int] | None = None
+    root: tuple[str, int, int, int | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ NDJSON = Form(
         Sent(None),
         Sent(
             lines_of(ANN),
-            (Alive(ANN, "ann", "2024-03-04T05:59:59.999999Z", "2024-03-04", 5, root=("first", 3, 12)),),
+            (Alive(ANN, "ann", "2024-03-04T05:59:59.999999Z", "2024-03-04", 5, root=("first", 3, 12, None)),),
             headers={"came-through": b'[["first",3,12],["second",0,1]]'},
         ),
         Sent(lines_of(BEN), (BEN_ALIVE,), headers={"came-through": b"neither JSON nor a list"}),
@@ -282,7 +282,7 @@ def test_input_comes_out_as_its_settings_say(
         for found in read_objects(deployment, parse=parse_keeping if is_exact else parse_rounding):
             assert found.codec == form.codec
             assert (found.reference.schema.text is not None) == form.has_inline_schema
-            partition = found.reference.partition
+            partition = found.reference.partition_key
             for row in found.rows:
                 assert (row.offset, row.index) not in rows
                 rows[row.offset, row.index] = row

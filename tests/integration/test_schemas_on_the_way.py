@@ -22,6 +22,7 @@ from deploy.demo.generate import generate
 from deploy.demo.settings import GeneratorSettings, Rates
 from service.core.avro_schema import row_schema, type_of
 from service.core.lattice import join_records
+from service.core.projection import null_counts
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import ReadObject, read_objects
@@ -111,7 +112,8 @@ def test_schemas_are_those_of_the_entries(
         merged: list[tuple[ReadObject, list[Entry]]] = []
         for found in read_objects(deployment):
             entries = [record_at[row.partition, row.offset][row.index] for row in found.rows]
-            text = _schema_text(found, deployment)
+            _check_header(found, deployment)
+            text = found.exact_text
             if text not in schemas:
                 schemas[text] = (text, published_paths(json.loads(text)))
             assert schemas[text][1] == inferred_paths(entries), found.reference.location.object
@@ -121,22 +123,22 @@ def test_schemas_are_those_of_the_entries(
         _check_merging(merged)
 
 
-def _schema_text(found: ReadObject, deployment: Deployment) -> str:
-    """Check that reference, header and schema object say the same."""
+def _check_header(found: ReadObject, deployment: Deployment) -> None:
+    """Check that message, header and schema object say the same."""
     schema = found.reference.schema
     assert schema.text in (None, found.schema_text)
     assert hashlib.sha256(found.schema_text.encode()).hexdigest() == schema.fingerprint
     assert schema.object.endswith(f"/{schema.fingerprint}.avsc")
     assert deployment.s3.read(deployment.bucket, schema.object).decode() == found.schema_text
     fastavro.parse_schema(json.loads(found.schema_text))
-    return found.schema_text
+    fastavro.parse_schema(json.loads(found.exact_text))
 
 
 def _check_counts(found: ReadObject, entries: list[Entry]) -> None:
     reference = found.reference
     present = Counter(name for entry in entries for name, value in entry.items() if value is not None)
     names = {name for entry in entries for name in entry}
-    counts = {name: (one.nulls, one.non_nulls) for name, one in reference.field_counts.items()}
+    counts = null_counts(reference, json.loads(found.schema_text))
     assert counts == {name: (len(entries) - present[name], present[name]) for name in names}
     assert reference.entries == len(entries)
     times = [row.event_time_us for row in found.rows]
@@ -152,7 +154,7 @@ def _check_counts(found: ReadObject, entries: list[Entry]) -> None:
 def _check_merging(merged: list[tuple[ReadObject, list[Entry]]]) -> None:
     """Check that what two references say merges to what their entries say together, either way round."""
     for (one, entries), (other, more) in pairwise(merged):
-        left, right = (type_of(json.loads(found.schema_text)) for found in (one, other))
+        left, right = (type_of(json.loads(found.exact_text)) for found in (one, other))
         expected = inferred_paths([*entries, *more])
         for joined in (
             join_records(left, right, object_keys_max=KEYS_MAX),
@@ -223,14 +225,14 @@ def published_paths(schema: Entry) -> Paths:
 def _read_fields(path: tuple[str, ...], fields: list[Entry], paths: Paths) -> None:
     for field in fields:
         assert field["default"] is None
-        _read_type((*path, field.get("original-name", field["name"])), field["type"], field.get("mark"), paths)
+        _read_type((*path, field.get("lp.name", field["name"])), field["type"], field.get("lp.type"), paths)
 
 
 def _read_type(path: tuple[str, ...], union: list[Any], mark: str | None, paths: Paths) -> None:
     null, avro = union
     assert null == "null"
     if isinstance(avro, dict) and mark is None:
-        mark = avro.get("mark")
+        mark = avro.get("lp.type")
     kind = avro["type"] if isinstance(avro, dict) else avro
     assert path not in paths
     if mark is not None:
@@ -254,10 +256,12 @@ def test_objects_are_readable_by_any_avro_reader(
     records = list(_made_to_conflict())[::7]
     with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=2) as deployment:
         run_through(deployment, (ToProduce(value=json.dumps(record).encode()) for record in records))
-        for reference in deployment.references():
-            data = s3.read(deployment.bucket, reference.location.object)
+        references = deployment.references()
+        for name in {reference.location.object for reference in references}:
+            data = s3.read(deployment.bucket, name)
             rows = list(fastavro.reader(io.BytesIO(data)))
-            assert len(rows) == reference.entries
+            reference, *others = [one for one in references if one.location.object == name]
+            assert len(rows) == sum(one.entries for one in (reference, *others))
             whole = json.loads(reference.schema.text or "")
             some = {**whole, "fields": [whole["fields"][0], {"name": "new", "type": "string", "default": "none"}]}
             resolved = list(fastavro.reader(io.BytesIO(data), reader_schema=some))

@@ -11,7 +11,7 @@ import pytest
 
 from deploy.local.s3_fault_rules import Action, Rule
 from deploy.local.s3_faults import S3FaultProxy
-from service.core.reference import decode_reference
+from service.core.reference import decode_references
 from tests.integration.flow import Flow, some_records
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
@@ -95,7 +95,8 @@ def _require_orphans(deployment: Deployment, batch_id: str) -> None:
     orphans = {key for key in deployment.s3.keys(deployment.bucket) if DATA in f"/{key}"} - named
     assert len(orphans) == 4
     assert all(batch_id in key for key in orphans)
-    produced = [decode_reference(message.value() or b"") for message in deployment.kafka.read_uncommitted(topic)]
+    messages = deployment.kafka.read_uncommitted(topic)
+    produced = [reference for message in messages for reference in decode_references(message.value() or b"")]
     assert orphans == {one.location.object for one in produced if one.batch_id == batch_id}, "A did try to commit"
 
 

@@ -6,7 +6,7 @@ One PartitionKey makes a file, several a pack: the writer is the same.
 import hashlib
 import io
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import reduce
 from typing import Any, NamedTuple
 
@@ -228,3 +228,90 @@ def _roots(entries: list[Entry]) -> tuple[RootRange, ...]:
         if entry.root is not None:
             roots.setdefault((entry.root.topic, entry.root.partition), []).append(entry.root.offset)
     return tuple(RootRange(*root, min(some), max(some), len(some)) for root, some in sorted(roots.items()))
+
+
+def messages_of(references: Iterable[Reference], header_bytes: Mapping[str, int]) -> list[ReferenceMessage]:
+    """Announce references anew, as they are: those of one object whose numbers follow each other in one message.
+
+    `header_bytes` are those of objects, by key.
+    """
+    runs: list[list[Reference]] = []
+    for one in references:
+        if runs and _shared(runs[-1][0]) == _shared(one) and _number(one) == _number(runs[-1][-1]) + 1:
+            runs[-1].append(one)
+        else:
+            runs.append([one])
+    return [_message_of(run, header_bytes[run[0].location.object]) for run in runs]
+
+
+def _shared(one: Reference) -> tuple[object, ...]:
+    location = msgspec.structs.replace(one.location, ranges=())
+    return one.batch_id, one.worker, one.generation, location, one.schema
+
+
+def _number(one: Reference) -> int:
+    return int(one.reference_id.removeprefix(f"{one.batch_id}-"))
+
+
+def _message_of(references: list[Reference], header_bytes: int) -> ReferenceMessage:
+    first = references[0]
+    place = first.location
+    sources = list(
+        dict.fromkeys(
+            CoveredRange(source.topic, source.partition, source.first_offset, source.next_offset)
+            for one in references
+            for source in one.sources
+        )
+    )
+    hours = list(dict.fromkeys((one.partition_key.date, one.partition_key.hour) for one in references))
+    schemas: list[Any] = []
+    for one in references:
+        if one.projection not in schemas:
+            schemas.append(one.projection)
+    lines = tuple(_line_of(one, header_bytes, sources, hours, schemas) for one in references)
+    return ReferenceMessage(
+        batch_id=first.batch_id,
+        worker=first.worker,
+        generation=first.generation,
+        first_number=_number(first),
+        object=ObjectPlace(
+            bucket=place.bucket,
+            key=place.object,
+            etag=place.etag,
+            version_id=place.version_id,
+            size=place.size,
+            checksum=place.checksum,
+            header_bytes=header_bytes,
+        ),
+        schema=first.schema,
+        sources=tuple(sources),
+        event_time_us=0,
+        hours=tuple(hours),
+        schemas=tuple(schemas),
+        references=lines,
+    )
+
+
+def _line_of(
+    one: Reference, header_bytes: int, sources: list[CoveredRange], hours: list[tuple[str, int]], schemas: list[Any]
+) -> Line:
+    start, length = one.location.ranges[-1]
+    numbers: list[int] = []
+    for source in one.sources:
+        covered = CoveredRange(source.topic, source.partition, source.first_offset, source.next_offset)
+        low, high = source.min_offset, source.max_offset
+        numbers += (sources.index(covered), low - covered.first_offset, high - low, source.entries)
+    return Line(
+        user=one.partition_key.user,
+        hour=hours.index(one.partition_key[1:]),
+        entries=one.entries,
+        event_time_us=one.event_time_min_us,
+        event_time_span_us=one.event_time_max_us - one.event_time_min_us,
+        schema=schemas.index(one.projection),
+        nulls=None if one.nulls is None else tuple(part for pair in one.nulls for part in pair),
+        start=start or header_bytes,
+        length=length if start else length - header_bytes,
+        sources=tuple(numbers),
+        roots=one.roots,
+        roots_cut=one.roots_cut,
+    )

@@ -1,7 +1,8 @@
 """Everything that a worker has delivered, as a copy that faults are planted into.
 
 A fault is a function that changes a `Delivered` and gives what the audit must say of it: `Expected`. Each takes
-references that no other has touched, so that all of them can be in one copy.
+references that no other has touched, so that all of them can be in one copy: `FAULTS` where each has an object of its
+own, `PACK_FAULTS` where those of a flush share one.
 """
 
 import dataclasses
@@ -10,32 +11,42 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import fastavro
+from confluent_kafka import Message
 from msgspec.structs import replace
 
-from pipeline.audit.result import Example, Kind
-from pipeline.rows import read_rows
-from service.core.container import SYNC_BYTES, block, header
-from service.core.reference import (
-    Checksum,
-    FieldCounts,
-    FlushedTopicPartition,
-    FlushRecord,
-    Reference,
-    RootRange,
-    SourceRange,
-    encode_flush_record,
-    encode_reference,
-)
-from tests.integration.harness import Deployment
-from tests.stack.kafka_helper import ToProduce
+from pipeline.audit.result import Example, Kind, Result
+from pipeline.rows import read_header, read_rows
+from service.core.container import SYNC_BYTES, block, compressor, header
+from service.core.flush_record import FlushedTopicPartition, FlushRecord, encode_flush_record, merge_parts
+from service.core.reference import Checksum, Reference, ReferenceMessage, RootRange, SourceRange, encode_message
+from tests.pipeline.packs import messages_of
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
 
 Row = dict[str, Any]
 _SYNC = b"\x5a" * SYNC_BYTES
 _HOUR_US = 3_600_000_000
+
+
+class Delivery(Protocol):
+    """What a deployment has delivered."""
+
+    kafka: KafkaHelper
+    s3: S3Helper
+    bucket: str
+
+    def references(self) -> list[Reference]:
+        """All references."""
+
+    def flush_records(self) -> list[FlushRecord]:
+        """All flush records, or their parts."""
+
+    def dead_letters(self) -> list[Message]:
+        """All dead letters."""
 
 
 class Expected(NamedTuple):
@@ -63,21 +74,40 @@ def named_by(kind: Kind, example: Example) -> tuple[object, ...]:
     return (example.partition, example.offset, example.index)
 
 
+def found(result: Result) -> Counter[tuple[Kind, tuple[object, ...]]]:
+    """What the audit names: how much of each kind, of what."""
+    named: Counter[tuple[Kind, tuple[object, ...]]] = Counter()
+    for finding in result.findings:
+        assert sum(one.count for one in finding.examples) == finding.count
+        for example in finding.examples:
+            named[finding.kind, named_by(finding.kind, example)] += example.count
+    return named
+
+
+def wanted(expected: list[Expected]) -> Counter[tuple[Kind, tuple[object, ...]]]:
+    """What it must name."""
+    named: Counter[tuple[Kind, tuple[object, ...]]] = Counter()
+    for one in expected:
+        named[one.kind, one.what] += one.count
+    return named
+
+
 class Delivered:
     """References, flush records, dead letters, objects; `publish` writes them to topics and a bucket of their own."""
 
-    def __init__(self, deployment: Deployment) -> None:
+    def __init__(self, deployment: Delivery) -> None:
         self._deployment = deployment
         self.references = {one.reference_id: one for one in deployment.references()}
         self.again: list[Reference] = []
         self.without_checksum: set[str] = set()
-        self.flushes = deployment.flush_records()
+        self.flushes = merge_parts(deployment.flush_records())[0]
         self.letters = [
             ToProduce(value=one.value(), key=one.key(), headers=dict(one.headers() or []))  # type: ignore[arg-type]
             for one in deployment.dead_letters()
         ]
         s3, bucket = deployment.s3, deployment.bucket
         self.objects = {key: s3.read(bucket, key) for key in s3.keys(bucket)}
+        self._header_bytes = {key: read_header(data)[2] for key, data in self.objects.items() if key.endswith(".avro")}
         self._free = sorted(self.references.values(), key=lambda one: one.location.object)
 
     def publish(self, names: Names) -> dict[str, str]:
@@ -86,12 +116,16 @@ class Delivered:
         bucket = s3.create_bucket(names.bucket())
         for key, data in self.objects.items():
             s3.client.put_object(Bucket=bucket, Key=key, Body=data)
-        references = [
-            replace(one, location=replace(one.location, bucket=bucket))
-            for one in (*self.references.values(), *self.again)
-        ]
+        said = (self.references.values(), self.again)
+        messages = [message for some in said for message in messages_of(some, self._header_bytes)]
         written = {
-            "REFERENCES_TOPIC": [ToProduce(value=self._encoded(one)) for one in references],
+            "REFERENCES_TOPIC": [
+                ToProduce(
+                    key=one.batch_id.encode(),
+                    value=self._encoded(replace(one, object=replace(one.object, bucket=bucket))),
+                )
+                for one in messages
+            ],
             "FLUSHES_TOPIC": [ToProduce(value=encode_flush_record(one)) for one in self.flushes],
             "DEAD_LETTERS_TOPIC": self.letters,
         }
@@ -102,12 +136,12 @@ class Delivered:
             variables[f"LOGP_KAFKA__{setting}"] = topic
         return variables
 
-    def _encoded(self, reference: Reference) -> bytes:
-        value = encode_reference(reference)
-        if reference.reference_id not in self.without_checksum:
+    def _encoded(self, message: ReferenceMessage) -> bytes:
+        value = encode_message(message)
+        if f"{message.batch_id}-{message.first_number}" not in self.without_checksum:
             return value
         fields = json.loads(value)
-        del fields["location"]["checksum"]
+        del fields["object"]["checksum"]
         return json.dumps(fields).encode()
 
     def batch(self, number: int) -> str:
@@ -117,13 +151,16 @@ class Delivered:
     def take(self, **wanted: object) -> Reference:
         """Give a reference that no fault has had yet.
 
-        By choice it is of a batch (`batch_id`), holds an entry (`place`), or is not of a user (`other_user`).
+        By choice it is of a batch (`batch_id`), holds an entry (`place`), is not of a user (`other_user`), or lacks
+        fields of its object (`is_projected`).
         """
 
         def fits(one: Reference) -> bool:
             if "batch_id" in wanted and one.batch_id != wanted["batch_id"]:
                 return False
-            if one.partition.user == wanted.get("other_user"):
+            if one.partition_key.user == wanted.get("other_user"):
+                return False
+            if "is_projected" in wanted and one.projection is None:
                 return False
             return "place" not in wanted or wanted["place"] in places(self.rows_of(one))
 
@@ -132,8 +169,21 @@ class Delivered:
         return found
 
     def rows_of(self, reference: Reference) -> list[Row]:
-        """Read a reference's rows."""
-        return read_rows(self.objects[reference.location.object], reference.location.object)[0]
+        """Read a reference's rows: its byte ranges together are a file."""
+        data = self.objects[reference.location.object]
+        content = b"".join(data[start : start + length] for start, length in reference.location.ranges)
+        return read_rows(content, reference.location.object)[0]
+
+    def beside(self, reference: Reference) -> list[Reference]:
+        """Give the references into the same object, in the order of its bytes; no other fault takes them."""
+        theirs = [one for one in self.references.values() if one.location.object == reference.location.object]
+        self._free = [one for one in self._free if one not in theirs]
+        return sorted(theirs, key=lambda one: one.location.ranges[-1][0])
+
+    def move(self, key: str, to: str) -> None:
+        """Let an object have another key."""
+        self.objects[to] = self.objects.pop(key)
+        self._header_bytes[to] = self._header_bytes[key]
 
     def put(self, reference: Reference, **changed: Any) -> None:
         """Let a reference say something else."""
@@ -147,9 +197,9 @@ class Delivered:
         data = io.BytesIO()
         for row in rows:
             fastavro.schemaless_writer(data, schema, row)
-        content = header(text, codec="null", sync=_SYNC, metadata={}) + block(
-            len(rows), data.getvalue(), codec="null", sync=_SYNC
-        )
+        head = header(text, codec="null", sync=_SYNC, metadata={})
+        content = head + block(len(rows), data.getvalue(), compress=compressor("null"), sync=_SYNC)
+        self._header_bytes[key] = len(head)
         times = [row["_meta"]["event_time"] for row in rows]
         self.objects[key] = content
         self.state(
@@ -158,11 +208,11 @@ class Delivered:
             event_time_min_us=min(times),
             event_time_max_us=max(times),
             sources=tuple(sources(reference, rows)),
-            field_counts={
-                field.get("original-name", field["name"]): FieldCounts(nulls, len(rows) - nulls)
-                for field in json.loads(text)["fields"][1:]
-                for nulls in [sum(row[field["name"]] is None for row in rows)]
-            },
+            nulls=tuple(
+                (number, nulls)
+                for number, field in enumerate(json.loads(text)["fields"][1:])
+                if (nulls := sum(row[field["name"]] is None for row in rows))
+            ),
         )
 
     def state(self, reference: Reference, **changed: Any) -> None:
@@ -225,10 +275,12 @@ def drop_a_reference(world: Delivered) -> list[Expected]:
 
 def announce_data_twice(world: Delivered) -> list[Expected]:
     one = world.take(batch_id=world.batch(1))
-    world.again.append(replace(one, reference_id="another"))
+    another = f"{one.batch_id}-9999"
+    world.again.append(replace(one, reference_id=another))
     return [
         *entries(Kind.DUPLICATED, world.rows_of(one)),
         Expected(Kind.REFERENCE_WRONG, (one.batch_id,), covered_by(world.flushes[1])),
+        Expected(Kind.REFERENCE_WRONG, (another,), reach_of(one)),
     ]
 
 
@@ -240,7 +292,7 @@ def repeat_a_reference(world: Delivered) -> list[Expected]:
 
 def state_another_hour(world: Delivered) -> list[Expected]:
     one = world.take()
-    world.put(one, partition=replace(one.partition, hour=(one.partition.hour + 1) % 24))
+    world.put(one, partition_key=one.partition_key._replace(hour=(one.partition_key.hour + 1) % 24))
     return [
         *entries(Kind.MISPLACED, world.rows_of(one)),
         Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one)),
@@ -249,7 +301,7 @@ def state_another_hour(world: Delivered) -> list[Expected]:
 
 def state_another_user(world: Delivered) -> list[Expected]:
     one = world.take()
-    world.put(one, partition=replace(one.partition, user="somebody else"))
+    world.put(one, partition_key=one.partition_key._replace(user="somebody else"))
     return [
         *entries(Kind.MISPLACED, world.rows_of(one)),
         Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one)),
@@ -271,16 +323,15 @@ def state_too_long_a_range(world: Delivered) -> list[Expected]:
 def put_it_under_another_key(world: Delivered) -> list[Expected]:
     one = world.take()
     key = one.location.object.replace("/user=", "/user=another-")
-    world.objects[key] = world.objects.pop(one.location.object)
+    world.move(one.location.object, key)
     world.put(one, location=replace(one.location, object=key))
     return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
 
 
 def state_other_nulls(world: Delivered) -> list[Expected]:
     one = world.take()
-    field, count = next(iter(one.field_counts.items()))
-    counts = one.field_counts | {field: replace(count, nulls=count.nulls + 1)}
-    world.put(one, field_counts=counts)
+    counts = dict(one.nulls or ())
+    world.put(one, nulls=tuple(sorted((counts | {0: counts.get(0, 0) + 1}).items())))
     return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
 
 
@@ -303,11 +354,14 @@ def state_another_checksum(world: Delivered) -> list[Expected]:
 
 
 def omit_the_checksum(world: Delivered) -> list[Expected]:
-    one = world.take()
+    """A message that nobody can read: of which batch it is, and of what entries, only others tell."""
+    one = world.take(batch_id=world.batch(0))
     world.without_checksum.add(one.reference_id)
     return [
         *entries(Kind.MISSING, world.rows_of(one)),
-        Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one)),
+        Expected(Kind.REFERENCE_WRONG, (None,)),
+        Expected(Kind.REFERENCE_MISSING, (one.batch_id,), covered_by(world.flushes[0])),
+        Expected(Kind.OBJECT_UNREFERENCED, (one.location.object,)),
     ]
 
 
@@ -337,7 +391,7 @@ def cut_an_object(world: Delivered) -> list[Expected]:
 def put_something_else(world: Delivered) -> list[Expected]:
     one = world.take()
     rows = world.rows_of(one)
-    world.objects[one.location.object] = b"no Avro at all"
+    world.objects[one.location.object] = b"no Avro at all".ljust(one.location.size, b"!")
     world.state(one)
     return [
         *entries(Kind.MISSING, rows),
@@ -378,7 +432,7 @@ def repeat_a_row(world: Delivered) -> list[Expected]:
 
 def move_a_row(world: Delivered) -> list[Expected]:
     one = world.take()
-    other = world.take(batch_id=one.batch_id, other_user=one.partition.user)
+    other = world.take(batch_id=one.batch_id, other_user=one.partition_key.user)
     moved, *rest = world.rows_of(one)
     world.rewrite(one, rest)
     rows = sorted([moved, *world.rows_of(other)], key=lambda row: (row["_meta"]["partition"], row["_meta"]["offset"]))
@@ -546,4 +600,75 @@ FAULTS: list[Fault] = [
     drop_a_flush_record,
     repeat_a_flush_record,
     let_flush_records_be_as_they_were,  # the last one: it looks at what the others have done
+]
+
+# References of one object.
+
+
+def drop_a_line(world: Delivered) -> list[Expected]:
+    one = world.take(batch_id=world.batch(0))
+    world.beside(one)
+    del world.references[one.reference_id]
+    return [
+        *entries(Kind.MISSING, world.rows_of(one)),
+        Expected(Kind.REFERENCE_MISSING, (one.batch_id,)),
+        Expected(Kind.OBJECT_UNREFERENCED, (one.location.object,)),
+    ]
+
+
+def state_more_entries_in_a_line(world: Delivered) -> list[Expected]:
+    one = world.take(batch_id=world.batch(1))
+    world.put(one, entries=one.entries + 1)
+    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,))]
+
+
+def state_a_field_too_many(world: Delivered) -> list[Expected]:
+    """The schema of the whole pack, of which another has one field more."""
+    one = world.take(batch_id=world.batch(1), is_projected=True)
+    world.put(one, projection=None)
+    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,))]
+
+
+def state_a_field_too_few(world: Delivered) -> list[Expected]:
+    one = world.take(batch_id=world.batch(1), is_projected=True)
+    world.put(one, projection=one.projection[1:], nulls=None)
+    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,))]
+
+
+def reach_into_the_next(world: Delivered) -> list[Expected]:
+    """Ranges that overlap: the rows of another user are under this one, too."""
+    one, other, *_ = world.beside(world.take(batch_id=world.batch(2)))
+    *head, (start, length) = one.location.ranges
+    longer = (*head, (start, length + other.location.ranges[-1][1]))
+    world.put(one, location=replace(one.location, ranges=longer))
+    rows = world.rows_of(other)
+    return [
+        *entries(Kind.DUPLICATED, rows),
+        *entries(Kind.MISPLACED, rows),
+        *(Expected(Kind.REFERENCE_WRONG, (each.reference_id,)) for each in (one, other)),
+    ]
+
+
+def point_to_the_block_of_another(world: Delivered) -> list[Expected]:
+    """Its own rows are nobody's then."""
+    *_, other, one = world.beside(world.take(batch_id=world.batch(3)))
+    world.put(one, location=replace(one.location, ranges=other.location.ranges))
+    theirs = world.rows_of(other)
+    return [
+        *entries(Kind.MISSING, world.rows_of(one)),
+        *entries(Kind.DUPLICATED, theirs),
+        *entries(Kind.MISPLACED, theirs),
+        # for its rows, and for having bytes of the other
+        Expected(Kind.REFERENCE_WRONG, (one.reference_id,), count=2),
+        Expected(Kind.OBJECT_UNREFERENCED, (one.location.object,)),
+    ]
+
+
+PACK_FAULTS: list[Fault] = [
+    drop_a_line,
+    state_more_entries_in_a_line,
+    state_a_field_too_many,
+    state_a_field_too_few,
+    reach_into_the_next,
+    point_to_the_block_of_another,
 ]

@@ -47,7 +47,9 @@ def delivered(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPat
     entries = [entry_of(at) for at in range(RECORDS * ENTRIES_PER_RECORD)]
     lists = [entries[at : at + ENTRIES_PER_RECORD] for at in range(0, len(entries), ENTRIES_PER_RECORD)]
     records = [ToProduce(value=json.dumps(some).encode(), partition=at % 6) for at, some in enumerate(lists)]
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path_factory.mktemp("activity")) as deployment:
+    settings = {"LOGP_LAYOUT": "file"}  # many messages: what is counted at once ends between them
+    root = tmp_path_factory.mktemp("activity")
+    with Deployment(kafka=kafka, s3=s3, names=names, root=root, settings=settings) as deployment:
         run_through(deployment, records, LOGP_FLUSH__ENTRIES_MAX="200")
         copies = copy_references(deployment, names.topic("copies"))
         yield Delivered(deployment, copies, *counts_of(entries))
@@ -158,7 +160,8 @@ def test_republished_records_count_once(
     lists = [[entry_of(2 * at), entry_of(2 * at + 1)] for at in range(60)]
     hours, days = counts_of([entry for some in lists for entry in some])
     records = [ToProduce(value=json.dumps(some).encode(), partition=at % 6) for at, some in enumerate(lists)]
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path) as deployment:
+    settings = {"LOGP_LAYOUT": "file"}
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=settings) as deployment:
         second = kafka.create_topic(names.topic("second"), partitions=2)
         places = run_through(deployment, records)
         lake = lake_of(deployment, **SHORT)

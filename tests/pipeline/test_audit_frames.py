@@ -204,13 +204,14 @@ def test_objects_are_sorted_by_who_names_them(spark: SparkSession) -> None:
     ages = dict.fromkeys(
         [*chain(*of_run.values()), f"{hour}/b-1.avro", "p/_schemas/named.avsc", "p/_dead-letters/l"], 1
     )
+    ages |= {"p/pack/b-2.avro": 1, "p/pack/date=2026-03-04/hour=05/b-3.avro": 1}
     ages |= {f"{hour}/stray.avro": 1, f"{hour}/new.avro": 9, "p/_schemas/stray.avsc": 1, "p/deeper/user=u/b-1.avro": 1}
     ages |= dict.fromkeys(manifests.values(), 9) | {"p/_backfill/dead/part.json": 1}
     schemas = ["p/_schemas/named.avsc", "p/_schemas/gone.avsc", "before/_schemas/elsewhere.avsc"]
     announced = announced_of(
         spark,
         references=spark.createDataFrame(
-            [(("bucket", f"{hour}/b-1.avro"), schema) for schema in schemas]
+            [(("bucket", name), schema) for name in (f"{hour}/b-1.avro", "p/pack/b-2.avro") for schema in schemas]
             + [(("other", f"{hour}/stray.avro"), "p/_schemas/of-other.avsc")],
             "location struct<bucket string, object string>, schema_object string",
         ),
@@ -228,7 +229,13 @@ def test_objects_are_sorted_by_who_names_them(spark: SparkSession) -> None:
         for name, frame in found._asdict().items()
         if name != "old"
     }
-    strays = [f"{hour}/stray.avro", *of_run["done"], *of_run["x"], *of_run["dead"]]
+    strays = [
+        f"{hour}/stray.avro",
+        "p/pack/date=2026-03-04/hour=05/b-3.avro",
+        *of_run["done"],
+        *of_run["x"],
+        *of_run["dead"],
+    ]
     assert names == {
         "strays": sorted(strays),
         "awaited": sorted([*of_run["x-1"], *of_run["half"], "p/_schemas/stray.avsc"]),

@@ -1,15 +1,15 @@
 """Backfill on real Kafka and S3: holes in what a worker has published are filled, exactly once, whoever is killed.
 
 A hole is made by copying the worker's references (or dead letters) without some of them to another topic, which then
-is the deployment's. Each point of the kill matrix is tried once; LOGP_TEST_REPEAT=3 tries each three times
-(`make kill-matrix-backfill`).
+is the deployment's: each line that is left in a message of its own. Each point of the kill matrix is tried once;
+LOGP_TEST_REPEAT=3 tries each three times (`make kill-matrix-backfill`).
 """
 
 import json
 import os
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,12 +25,14 @@ from pipeline.jobs.backfill import Backfill
 from pipeline.kafka import Brokers
 from service.core.dead_letter import parse_headers
 from service.core.model import TopicPartition
-from service.core.reference import Reference, decode_reference
+from service.core.projection import project
+from service.core.reference import Reference, decode_message, decode_references, encode_message
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.backfill_driver import POINTS
 from tests.pipeline.conftest import Lake
 from tests.pipeline.groups import commit
+from tests.pipeline.packs import split_message
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -85,27 +87,29 @@ class Hole:
         self.dead_letters_topic = kafka.create_topic(names.topic("dead-left"))
         self.backfills_topic = kafka.create_topic(names.topic("backfills"))
         self.lost: dict[str, Reference] = {}
-        for number, message in enumerate(kafka.read_committed(deployment.references_topic)):
-            value = message.value()
-            if number % 3 == 0:
-                reference = decode_reference(value)
-                self.lost[reference.reference_id] = reference
-            else:
-                kept = ToProduce(
-                    value=value, key=message.key(), headers=dict(message.headers()), partition=message.partition()
-                )
-                kafka.produce(self.references_topic, [kept])
+        lines = [
+            (message, encode_message(line))
+            for message in kafka.read_committed(deployment.references_topic)
+            for line in split_message(decode_message(message.value()), lines_max=1)
+        ]
+        for _, value in lines[::3]:
+            self.lost |= {one.reference_id: one for one in decode_references(value)}
+        kept = [
+            ToProduce(value=value, key=message.key(), headers=dict(message.headers()), partition=message.partition())
+            for number, (message, value) in enumerate(lines)
+            if number % 3
+        ]
+        kafka.produce(self.references_topic, kept)
         letters = deployment.dead_letters()
-        for message in letters[::2]:
-            kept = ToProduce(value=message.value(), key=message.key(), headers=dict(message.headers()))
-            kafka.produce(self.dead_letters_topic, [kept])
+        kept = [ToProduce(value=one.value(), key=one.key(), headers=dict(one.headers())) for one in letters[::2]]
+        kafka.produce(self.dead_letters_topic, kept)
         self.lost_letters = len(letters[1::2])
         self.settings = {
             "LOGP_KAFKA__REFERENCES_TOPIC": self.references_topic,
             "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.dead_letters_topic,
             "LOGP_KAFKA__BACKFILLS_TOPIC": self.backfills_topic,
-            "PIPELINE_BACKFILL__TRANSACTION_MESSAGES_MAX": "7",
-            "PIPELINE_BACKFILL__PART_MESSAGES_MAX": "5",
+            "PIPELINE_BACKFILL__TRANSACTION_MESSAGES_MAX": "3",
+            "PIPELINE_BACKFILL__PART_MESSAGES_MAX": "2",
         }
         self.lake = lake_of(deployment, **self.settings)
 
@@ -122,8 +126,14 @@ class Hole:
     def published(self) -> list[Reference]:
         """The backfills' references."""
         messages = self.deployment.kafka.read_committed(self.references_topic)
-        found = [decode_reference(message.value()) for message in messages]
+        found = [one for message in messages for one in decode_references(message.value())]
         return [one for one in found if one.batch_id.startswith("backfill-")]
+
+    def schemas_of(self, references: Collection[Reference]) -> set[str]:
+        """The exact schemas of references."""
+        s3, bucket = self.deployment.s3, self.deployment.bucket
+        headers = {key: json.loads(s3.read(bucket, key)) for key in {one.schema.object for one in references}}
+        return {json.dumps(project(headers[one.schema.object], one.projection)) for one in references}
 
     def require_filled(self) -> None:
         """Ask the audit, and compare with what was lost: per PartitionKey the same entries, a schema of them all."""
@@ -135,7 +145,8 @@ class Hole:
             self.deployment._direct = kept
         published = self.published()
         assert sum(one.entries for one in published) == sum(one.entries for one in self.lost.values())
-        assert {one.partition for one in published} == {one.partition for one in self.lost.values()}
+        assert {one.partition_key for one in published} == {one.partition_key for one in self.lost.values()}
+        assert len({one.reference_id for one in published}) == len(published)
         letters = self.deployment.kafka.read_committed(self.dead_letters_topic)
         ours = [one for one in letters if parse_headers(one.headers()).batch_id.startswith("backfill-")]
         assert len(ours) == self.lost_letters
@@ -156,8 +167,9 @@ def test_hole_filled_once(worked: Worked, names: Names, lake_of: Callable[..., L
     assert hole.backfill("one").run(Wanted()).messages == 0
     assert hole.backfill("two").run(EVERYTHING).messages == 0
     hole.require_filled()
-    schemas = {one.schema.fingerprint for one in hole.lost.values()}
-    assert {one.schema.fingerprint for one in hole.published()} <= schemas
+    published = hole.published()
+    assert len({one.location.object for one in published}) < len(published)
+    assert hole.schemas_of(published) <= hole.schemas_of(hole.lost.values())
     to_end = confluent_kafka.TopicPartition(hole.backfills_topic, 0, confluent_kafka.OFFSET_END)
     (deleted,) = hole.deployment.kafka.admin.delete_records([to_end]).values()
     assert deleted.result().low_watermark > done.transactions

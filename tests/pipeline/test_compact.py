@@ -46,7 +46,8 @@ def delivered(
         for at in range(120)
     ]
     records = [ToProduce(value=json.dumps(entry).encode(), partition=at % 6) for at, entry in enumerate(entries)]
-    with Deployment(kafka=kafka, s3=s3, names=Names("compact"), root=root) as deployment:
+    settings = {"LOGP_LAYOUT": "file"}  # many messages: what is committed at once ends between them
+    with Deployment(kafka=kafka, s3=s3, names=Names("compact"), root=root, settings=settings) as deployment:
         written = run_through(deployment, records, LOGP_FLUSH__ENTRIES_MAX="30")
         yield deployment, {(*place, 0): canonical(entry) for place, entry in zip(written, entries, strict=True)}
 

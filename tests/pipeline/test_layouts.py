@@ -1,7 +1,8 @@
-"""Every job reads every layout: the same table, counts and verdict from files and from packs, in one message or many."""
+"""Every job reads every layout: the same table, counts and verdict from files and from packs, in any messages."""
 
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
@@ -18,6 +19,7 @@ from pipeline.kafka import partition_ends
 from pipeline.retire import Retired
 from service.audit.equal import canonical
 from service.core.model import TopicPartition
+from tests.pipeline import minutes, planted
 from tests.pipeline.by_hand import ByHand, Layout
 from tests.pipeline.conftest import Lake
 from tests.pipeline.readback import Places, read_table
@@ -26,7 +28,7 @@ from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
 EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
-T0_MS = 1_772_600_400_000
+T0_MS = (int(time.time()) // 3600 - 3) * 3_600_000  # Kafka deletes what is older than its retention
 USERS, RECORDS, FLUSHES, PARTITIONS = 12, 120, 2, 3
 DEAD_EVERY = 20
 # What one user has empty has fields with another: in a pack they are one schema.
@@ -55,7 +57,7 @@ def entry(number: int) -> dict[str, Any]:
 
 
 @pytest.fixture(params=["file", "pack", "split"])
-def world(request: pytest.FixtureRequest, kafka: KafkaHelper, s3: S3Helper, names: Names) -> Iterator[World]:
+def world(request: pytest.FixtureRequest, kafka: KafkaHelper, s3: S3Helper, names: Names) -> World:
     """Two flushes in one layout."""
     layout: Layout = request.param
     deployment = ByHand(kafka=kafka, s3=s3, names=names, layout=layout, partitions=PARTITIONS)
@@ -69,7 +71,7 @@ def world(request: pytest.FixtureRequest, kafka: KafkaHelper, s3: S3Helper, name
         ]
         places = deployment.deliver(records)
         expected |= {(*place, 0): canonical(one) for place, one in zip(places, some, strict=True) if "user" in one}
-    yield World(deployment, expected)
+    return World(deployment, expected)
 
 
 def audited(lake: Lake, **options: bool) -> Result:
@@ -119,7 +121,7 @@ def held(lake: Lake, world: World) -> None:
     ends = {number: end.next for number, end in partition_ends(lake.settings.worker.kafka, topic).items()}
     ranges = {TopicPartition(deployment.source, 0): range(5, 20), TopicPartition(deployment.source, 2): range(3)}
     found = held_by_references(lake.spark, lake.settings, ends=ends, ranges=ranges, threads=2)
-    places = sorted((row.partition, row.offset, row.index) for row in found.collect())
+    places = sorted((row["partition"], row["offset"], row["index"]) for row in found.collect())
     within = [place for place in expected if place[1] in ranges.get(TopicPartition(deployment.source, place[0]), ())]
     assert places == sorted(within)
     assert frame_of(lake.spark, ranges).count() == len(ranges)
@@ -136,3 +138,27 @@ def retired(lake: Lake, world: World) -> None:
     assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
     assert (result.counts.objects_retired, result.counts.rows_retired) == (len(objects), len(expected))
     held(lake, world)
+
+
+@pytest.mark.parametrize(("layout", "faults"), [("file", planted.FAULTS), ("pack", planted.PACK_FAULTS)])
+def test_every_fault_is_named_and_nothing_else(
+    layout: Layout,
+    faults: list[planted.Fault],
+    kafka: KafkaHelper,
+    s3: S3Helper,
+    names: Names,
+    lake_of: Callable[..., Lake],
+) -> None:
+    """In files, and in lines of shared messages and the blocks of a pack: each by name."""
+    deployment = ByHand(kafka=kafka, s3=s3, names=names, layout=layout, partitions=minutes.PARTITIONS)
+    records = list(minutes.records())
+    for begin in range(0, minutes.RECORDS, minutes.RECORDS // minutes.FLUSHES):
+        deployment.deliver(records[begin : begin + minutes.RECORDS // minutes.FLUSHES])
+    world = planted.Delivered(deployment)
+    expected = [one for fault in faults for one in fault(world)]
+    lake = lake_of(deployment, **world.publish(Names("planted")))
+    result = Auditor(
+        lake.spark, lake.settings, Options(EVERYTHING, examples=10_000, verdicts=False, list_objects=True)
+    ).run()
+    assert planted.found(result) == planted.wanted(expected)
+    assert result.could_not_tell == []

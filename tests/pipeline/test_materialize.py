@@ -17,10 +17,11 @@ from pipeline.jobs.user_activity import UserActivity
 from pipeline.kafka import ask_topic_id, partition_ends
 from service.audit.equal import canonical
 from service.config import KafkaSettings
-from service.core.reference import encode_reference
+from service.core.reference import Reference, encode_message
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake
+from tests.pipeline.packs import messages_of
 from tests.pipeline.readback import Places, read_by_pyiceberg, read_table, without_empty
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
@@ -96,7 +97,7 @@ def test_missing_object_is_named(
     reference = deployment.references()[0]
     location = msgspec.structs.replace(reference.location, object="logs/gone.avro")
     topic = kafka.create_topic(names.topic("references"), partitions=1)
-    kafka.produce_values(topic, [encode_reference(msgspec.structs.replace(reference, location=location))])
+    kafka.produce_values(topic, [alone(msgspec.structs.replace(reference, location=location))])
     lake = lake_of(deployment, LOGP_KAFKA__REFERENCES_TOPIC=topic)
     job = lake.start("materialize", "materialize")
     job.wait(grace_s=120)
@@ -110,7 +111,7 @@ def test_retention_of_what_was_read_is_no_loss(
 ) -> None:
     """What was read may go, with the markers behind it; what was not is missed, in a new partition too."""
     deployment, _ = conflicting
-    read, unread = [encode_reference(reference) for reference in deployment.references()[:2]]
+    read, unread = [alone(reference) for reference in deployment.references()[:2]]
     topic = kafka.create_topic(names.topic("references"), partitions=2)
     lake = lake_of(deployment, LOGP_KAFKA__REFERENCES_TOPIC=topic)
     produce_in_transaction(kafka, topic, 0, read)
@@ -131,7 +132,7 @@ def test_a_topic_made_anew_is_refused(
 ) -> None:
     """Its offsets would pass for those of the old one as soon as it is as long, and what is below be skipped."""
     deployment, _ = conflicting
-    values = [encode_reference(reference) for reference in deployment.references()[:2]]
+    values = [alone(reference) for reference in deployment.references()[:2]]
     topic = kafka.create_topic(names.topic("references"), partitions=1)
     lake = lake_of(deployment, LOGP_KAFKA__REFERENCES_TOPIC=topic)
     kafka.produce_values(topic, values[:1])
@@ -149,6 +150,14 @@ def test_a_topic_made_anew_is_refused(
         with pytest.raises(TableError, match=f"had the id {old}, this one has {new}"):
             job.run(continuous=False)
     assert lake.spark.table(lake.table).count() == entries > 0
+
+
+def alone(reference: Reference) -> bytes:
+    """Announce a reference in a message of its own; where its object's header ends says its first range."""
+    location = reference.location
+    header_bytes = location.ranges[0][1] if len(location.ranges) > 1 else 1
+    (message,) = messages_of([reference], {location.object: header_bytes})
+    return encode_message(message)
 
 
 def produce_in_transaction(kafka: KafkaHelper, topic: str, partition: int, value: bytes) -> None:

@@ -48,7 +48,8 @@ def delivered(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPat
         for at in range(RECORDS)
     ]
     records = [ToProduce(value=json.dumps(entry).encode(), partition=at % 6) for at, entry in enumerate(entries)]
-    with Deployment(kafka=kafka, s3=s3, names=Names("materialize-kills"), root=root) as deployment:
+    settings = {"LOGP_LAYOUT": "file"}  # many messages: what is committed at once ends between them
+    with Deployment(kafka=kafka, s3=s3, names=Names("materialize-kills"), root=root, settings=settings) as deployment:
         written = run_through(deployment, records, LOGP_FLUSH__ENTRIES_MAX="60")
         expected = {(*place, 0): canonical(entry) for place, entry in zip(written, entries, strict=True)}
         yield Delivered(deployment, expected)

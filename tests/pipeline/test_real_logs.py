@@ -58,7 +58,7 @@ def require_files(deployment: Deployment, log: RealLog, written: list[tuple[int,
     """Find every entry in the rows of one reference, or in the dead letters."""
     log.note_places(written)
     for found in read_objects(deployment):
-        log.check_reference(found.reference.partition, found.reference.entries, found.rows)
+        log.check_reference(found.reference.partition_key, found.reference.entries, found.rows)
     log.check_dead_letters(deployment)
     log.check_nothing_is_missing()
 

@@ -99,7 +99,10 @@ def world(kafka: KafkaHelper, s3: S3Helper, tmp_path: Path, lake_of: Callable[..
 
     Without a verdict, nor with one from before there was a column for the table.
     """
-    with Deployment(kafka=kafka, s3=s3, names=Names("retire"), root=tmp_path, partitions=3) as deployment:
+    settings = {"LOGP_LAYOUT": "file"}  # packs: test_layouts
+    with Deployment(
+        kafka=kafka, s3=s3, names=Names("retire"), root=tmp_path, partitions=3, settings=settings
+    ) as deployment:
         expected = deliver(deployment, entries(0, 120))
         lake = lake_of(deployment, **RETIRES)
         Materialize(lake.spark, lake.settings).run(continuous=False)
@@ -174,9 +177,8 @@ def require_unread_without_table(deployment: Deployment, lake_of: Callable[..., 
     ranges = {TopicPartition(topic, number): (end.first, end.next) for number, end in ends.items()}
     messages = read_messages(other.spark, other.settings.worker.kafka, ranges)
     spans = [Span(TopicPartition(deployment.source, n), 0, 40, 40, 0, 40, 0, 40, 40) for n in range(3)]
-    retired = references(messages).every.join(
-        RetiredObjects(other.spark, other.settings).reference_ids(), on="reference_id", how="left_semi"
-    )
+    marked = RetiredObjects(other.spark, other.settings).mark(references(messages).every)
+    retired = marked.where("retired").drop("retired")
     reach = sides.reach_of(other.spark, spans, {})
     reader = ReferenceReader(other.spark, other.settings, lambda frame: frame.localCheckpoint())
     read = reader.read(reader.choose(retired, reach), None, spans, reach)

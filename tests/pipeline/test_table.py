@@ -22,11 +22,12 @@ from pipeline.session import catalog_options
 from pipeline.table import SUMMARY_CARRIED, Position, Table, format_offsets
 from pipeline.upkeep import Upkeep
 from service.core.reference import Reference
-from tests.fakes.references import REFERENCE
 from tests.pipeline.conftest import pipeline_variables, settings_of
+from tests.pipeline.packs import KEY, Entry, write_object
 
 TOPIC = "references"
 SCHEMA = f"_meta {META_TYPE.simpleString()}, _reference string, _rest string"
+(REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
 LATER_MS = 4_000_000_000_000
 WAIT_S = 60.0
 

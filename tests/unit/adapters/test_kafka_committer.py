@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 
 import confluent_kafka
 import pytest
@@ -316,11 +317,10 @@ def test_prepare_that_is_never_answered_ends_by_the_deadline_it_is_given(bench: 
     bench.producers.init_transactions = slow  # type: ignore[method-assign,assignment]
     bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 3)
     started_s = bench.clock.now_s()
+    deadline = Deadline.after(25.0, bench.clock.now_s)
+    ask = partial(bench.commit, seconds=25.0) if in_commit else partial(bench.committer.prepare, deadline=deadline)
     with pytest.raises(CommitAbortedError) as caught:
-        if in_commit:
-            bench.commit(seconds=25.0)
-        else:
-            bench.committer.prepare(deadline=Deadline.after(25.0, bench.clock.now_s))
+        ask()
     assert caught.value.code == "_TIMED_OUT"
     assert bench.clock.now_s() - started_s == pytest.approx(25.0)
     bench.committer.prepare()

@@ -55,27 +55,37 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedAdmin]:
     return made
 
 
-def test_ids_are_in_the_alphabet_for_urls_and_untold_ones_are_left_out_and_logged_once(
-    admin: type[ScriptedAdmin],
-) -> None:
-    """librdkafka writes `+` and `/`, Kafka's tools `-` and `_`; all zeros stand for none."""
-    clock = FakeClock()
-    consumer = KafkaConsumer({"group.id": "g"}, ["a", "b", "c"], incremental=True)
-    deadline = Deadline.after(20.0, clock.now_s)
-    with capture_logs() as logs:
-        for _ in range(2):
-            assert {"a": str(KNOWN).replace("/", "_")} == consumer.topic_ids(["c", "a", "b"], deadline=deadline)
-            clock.advance(30.0)
+@pytest.fixture
+def consumer(admin: type[ScriptedAdmin]) -> KafkaConsumer:
+    """Give the adapter over the scripted library."""
+    assert admin.waited_s == []
+    return KafkaConsumer({"group.id": "g"}, ["a", "b", "c"], incremental=True)
+
+
+def test_ids_are_in_the_alphabet_for_urls(consumer: KafkaConsumer) -> None:
+    """The client library writes `+` and `/`, Kafka's tools `-` and `_`; all zeros stand for none."""
+    found = consumer.topic_ids(["c", "a", "b"], deadline=Deadline.after(20.0, FakeClock().now_s))
     assert "/" in str(KNOWN)
-    assert [pytest.approx(left) for left in (20.0, 0.1)] == admin.waited_s
-    assert {"b": "the broker gives none", "c": "TOPIC_AUTHORIZATION_FAILED"} == {
-        one["topic"]: one["cause"] for one in logs
-    }
+    assert found == {"a": str(KNOWN).replace("/", "_")}
+
+
+def test_untold_ids_are_logged_once_and_asked_for_again_after_a_minute(
+    consumer: KafkaConsumer, admin: type[ScriptedAdmin]
+) -> None:
+    """The loop asks at every turn for what it does not know; each question has a deadline."""
+    clock = FakeClock()
+    deadline = Deadline.after(35.0, clock.now_s)
+    with capture_logs() as logs:
+        for _ in range(5):
+            assert consumer.topic_ids(["b", "c"], deadline=deadline) == {}
+            clock.advance(30.0)
+    assert [pytest.approx(left) for left in (10.0, 0.1, 0.1)] == admin.waited_s
+    causes = {one["topic"]: one["cause"] for one in logs}
+    assert causes == {"b": "the broker gives none", "c": "TOPIC_AUTHORIZATION_FAILED"}
     assert [one["event"] for one in logs] == ["topic_id_unknown"] * 2
 
 
-def test_ids_of_no_topics_are_not_asked_for(admin: type[ScriptedAdmin]) -> None:
+def test_ids_of_no_topics_are_not_asked_for(consumer: KafkaConsumer, admin: type[ScriptedAdmin]) -> None:
     """The library would refuse the question."""
-    consumer = KafkaConsumer({"group.id": "g"}, [], incremental=True)
-    assert {} == consumer.topic_ids([], deadline=Deadline.after(20.0, FakeClock().now_s))
+    assert consumer.topic_ids([], deadline=Deadline.after(20.0, FakeClock().now_s)) == {}
     assert admin.waited_s == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -287,6 +288,21 @@ def test_merge_that_changes_an_avro_name_is_named() -> None:
     report = world.audit()
     assert kinds(report) == {Kind.SCHEMA}
     assert "'a_b' is named a_b_2, should be a_b" in report.findings.examples[Kind.SCHEMA][0]
+
+
+def test_lines_of_one_partition_key_out_of_order_are_named() -> None:
+    """Within a batch they follow each other by offset and line in their topic."""
+    world = packed_world()
+    first = world.files[ANN_10]
+    user, time, n, tags = first.columns
+    second = replace(first, columns=[user, time, n], rows=[first.rows[1]], pack="1")
+    first.columns, first.rows = [user, time, column("n", "long", "long53"), tags], [first.rows[0]]
+    first.rows[0].values["n"] = 1
+    world.files.append(second)
+    assert world.build().audit().findings.examples == {}
+    last = world.messages.pop()
+    world.messages.insert(0, last)
+    assert kinds(world.audit()) == {Kind.ORDER}
 
 
 def test_object_of_one_partition_key_has_its_exact_schema() -> None:

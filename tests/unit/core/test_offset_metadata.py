@@ -1,4 +1,4 @@
-"""The metadata of a committed offset: the topic's id always, root state as far as there is room; unknown is no error."""
+"""The metadata of a committed offset: the topic id always, root state as far as there is room; unknown is no error."""
 
 from __future__ import annotations
 

@@ -30,7 +30,19 @@ def test_find_entry_reads_every_form_of_a_record(value: bytes, index: int) -> No
 
 
 @pytest.mark.parametrize(
-    "value", [None, b"", b"{", b"[]", b"[7]", b"\x1f\x8b\x00", b"\x28\xb5\x2f\xfdx", b"\xff", b"[" * 99_999]
+    "value",
+    [
+        None,
+        b"",
+        b"{",
+        b"[]",
+        b"[7]",
+        b"\x1f\x8b\x00",
+        gzip.compress(ENTRY, mtime=0)[:-20] + bytes(20),
+        b"\x28\xb5\x2f\xfdx",
+        b"\xff",
+        b"[" * 99_999,
+    ],
 )
 def test_find_entry_is_none_where_nothing_can_be_read(value: bytes | None) -> None:
     """What is broken has no fields, and raises nothing."""

@@ -67,7 +67,7 @@ def test_judge_stuck_names_what_is_not_committed() -> None:
     verdict = judge_stuck({0: 5, 1: 0, 2: 1200}, window_s=180, given_up=3)
 
     assert verdict.code is ExitCode.NO_PROGRESS
-    assert "1,205 records" in verdict.lines[0]
+    assert "1,205 offsets" in verdict.lines[0]
     assert "Nothing was audited" in verdict.lines[0]
     assert verdict.lines[1] == "  lag by partition: 0: 5, 2: 1,200"
     assert not verdict.is_disposable

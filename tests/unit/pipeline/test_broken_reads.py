@@ -72,3 +72,27 @@ def test_body_that_stays_broken(server: _Server) -> None:
     with pytest.raises(ObjectError, match="s3://data/o"):
         objects_of(server).read(WHOLE)
     assert server.asked == 3
+
+
+def test_spans_of_an_object_give_what_lies_in_one_of_them() -> None:
+    """Where they are cut off, and what is between them, is nowhere."""
+    content = Content(((0, b"0123"), (8, b"89ab")))
+    assert (content.of(1, 3), content.of(8, 4)) == (b"123", b"89ab")
+    for start, length in ((2, 3), (5, 1), (7, 2), (11, 2)):
+        with pytest.raises(ValueError, match=f"no {length} bytes at {start}"):
+            content.of(start, length)
+
+
+def test_what_is_under_way_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPatch, server: _Server) -> None:
+    """In order, as many as there are threads for, and fewer where they are large; one too large goes alone."""
+    monkeypatch.setattr("pipeline.objects._AHEAD_BYTES_MAX", 10)
+    begun: list[int] = []
+
+    def take(size: int) -> int:
+        begun.append(size)
+        return size
+
+    given = objects_of(server).ahead(take, [4, 4, 4, 50, 1], size_of=lambda size: size)
+    assert next(given) == 4
+    assert 50 not in begun
+    assert list(given) == [4, 4, 50, 1]

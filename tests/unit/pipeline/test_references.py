@@ -54,7 +54,7 @@ def test_a_reference_as_a_row_of_a_frame_and_back() -> None:
         with_text=True,
     )
     messages = [encode_message(pack.message), b"none"]
-    at = {"partition": 3, "timestamp_ms": 9}
+    at = {"partition": 3, "timestamp_ms": 9, "key": b"b"}
     (batch,) = expand(
         [pa.RecordBatch.from_pylist([at | {"offset": n, "value": one} for n, one in enumerate(messages)])]
     )

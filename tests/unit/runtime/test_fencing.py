@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from service.core.deadline import Deadline
 from service.core.flush_policy import FlushReason
 from tests.fakes.broker import BrokerError
 from tests.fakes.check import InvariantError
@@ -18,10 +19,10 @@ class KeepsItsProducer(FakeCommitter):
 
     _kept: int | None = None
 
-    def prepare(self) -> None:
+    def prepare(self, *, deadline: Deadline | None = None) -> None:
         """Begin an epoch once."""
         if self._kept is None:
-            super().prepare()
+            super().prepare(deadline=deadline)
             self._kept = self._epoch
         self._epoch = self._kept
 
@@ -34,10 +35,10 @@ def flush_with_a_delayed_end(parts: Parts) -> tuple[Rig, FakeWorker, list[str]]:
     epoch = worker.committer._epoch
     assert epoch is not None
     rig.fill(P0, 2)
-    rig.turn_until(lambda: worker.recorder.covers)
+    rig.turn_until(lambda: worker.recorder.has_progress)
     worker.controller.flush_due(FlushReason.INTERVAL)
     rig.fill(P0, 2)
-    rig.turn_until(lambda: worker.recorder.covers)
+    rig.turn_until(lambda: worker.recorder.has_progress)
 
     def arrive(name: str) -> None:
         if name == "produced" and not said:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from service.core import offset_metadata
+from service.core.batch import ClosedBatch
 from service.core.dead_letter import parse_headers
 from service.core.deadline import Deadline
 from service.core.exchange import Membership
-from service.core.flush_policy import FlushReason
-from service.core.reference import decode_flush_record, decode_reference
+from service.core.flush_policy import FlushLoad, FlushReason
 from service.errors import (
     CommitAbortedError,
     CommitUnknownError,
@@ -21,12 +21,14 @@ from service.errors import (
     StoreRefusedError,
     UploadError,
 )
+from service.runtime.flusher import FlushSummary
+from tests.fakes.check import flush_records, references
 from tests.fakes.committer import Outcome
 from tests.fakes.group import ConsumerGroup
 from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.rig import COOPERATIVE, KIP848, Rig
 from tests.fakes.store import PutFault
-from tests.fakes.worker import DEAD_LETTERS, FLUSH_RULES, FLUSHES, REFERENCES, FakeWorker, Rules
+from tests.fakes.worker import DEAD_LETTERS, FLUSH_RULES, REFERENCES, SEAL_RULES, FakeWorker, Rules
 
 
 def holding(rig: Rig, *, records: int = 3, rules: Rules | None = None) -> FakeWorker:
@@ -34,14 +36,21 @@ def holding(rig: Rig, *, records: int = 3, rules: Rules | None = None) -> FakeWo
     worker = rig.owning(rules=rules)
     for tp in rig.broker.logs:
         rig.fill(tp, records)
-    rig.turn_until(lambda: not rig.broker.logs[P0].records or worker.recorder.covers)
-    assert worker.recorder.batch is not None
+    rig.turn_until(lambda: worker.recorder.has_progress)
     return worker
 
 
-def flush(worker: FakeWorker, seconds: float = 120.0) -> None:
+def flush(
+    worker: FakeWorker, seconds: float = 120.0, *, batch: ClosedBatch | None = None, reason: str = "interval"
+) -> FlushSummary:
     """Flush the open batch, without the controller."""
-    worker.flusher.flush(FlushReason.INTERVAL, deadline=Deadline.after(seconds, worker.clock.now_s))
+    deadline = Deadline.after(seconds, worker.clock.now_s)
+    return worker.flusher.flush(batch or worker.recorder.close(), FlushReason(reason), deadline=deadline)
+
+
+def opened_by(member_id: str, batch: ClosedBatch) -> ClosedBatch:
+    """Give the batch as if another member had opened it."""
+    return batch._replace(opening=batch.opening._replace(member_id=member_id))
 
 
 def test_flush_of_a_batch_commits_references_flush_record_and_offsets_together() -> None:
@@ -50,15 +59,56 @@ def test_flush_of_a_batch_commits_references_flush_record_and_offsets_together()
     worker = rig.owning()
     rig.fill(P0, 3, "ann")
     rig.fill(P1, 2, "bob")
-    rig.turn_until(lambda: worker.recorder.covers)
-    flush(worker)
+    rig.turn_until(lambda: worker.recorder.has_progress)
+    summary = flush(worker)
     (transaction,) = rig.broker.transactions
     assert transaction.offsets == {P0: 3, P1: 2}
-    references = [decode_reference(one.value or b"") for one in rig.broker.messages(REFERENCES)]
-    assert sorted((one.partition.user, one.entries) for one in references) == [("ann", 3), ("bob", 2)]
-    (record,) = [decode_flush_record(one.value or b"") for one in rig.broker.messages(FLUSHES)]
+    assert sorted((one.partition_key.user, one.entries) for one in references(rig.broker)) == [("ann", 3), ("bob", 2)]
+    (record,) = flush_records(rig.broker)
     assert (record.totals.records, record.totals.entries, record.totals.references) == (5, 5, 2)
     assert (record.seq, record.reason) == (1, "interval")
+    assert (summary.references, summary.entries, summary.records) == (2, 5, 5)
+
+
+def test_flush_gives_what_it_has_announced() -> None:
+    """The messages of the references topic, as they were committed."""
+    rig = Rig()
+    worker = holding(rig, rules=Rules().with_layout("pack"))
+    rig.broker.logs[P0].append(value_of(entry(None)), timestamp_ms=rig.clock.wall_ms())
+    worker.step()
+    summary = flush(worker)
+    assert summary.dead_letters == 1
+    assert summary.announced == rig.broker.messages(REFERENCES)
+    assert {one.key for one in summary.announced} == {summary.batch_id.encode()}
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_committed_offsets_carry_their_topics_id_and_leader_epoch(told: bool) -> None:  # noqa: FBT001 - a case
+    """As far as it is known; unknown is null, never something else."""
+    rig = Rig()
+    if not told:
+        rig.broker.topic_ids.clear()
+    worker = holding(rig)
+    flush(worker)
+    committed = rig.broker.committed(P0)
+    assert committed is not None
+    assert committed.leader_epoch == rig.broker.logs[P0].leader_epoch
+    assert offset_metadata.decode(committed.metadata).topic_id == rig.broker.topic_ids.get(P0.topic)
+    (record,) = flush_records(rig.broker)
+    assert record.topic_ids == rig.broker.topic_ids
+
+
+def test_entries_that_are_written_nowhere_are_noticed_before_the_commit() -> None:
+    """W3: what is in objects is compared with what was accounted as written."""
+    rig = Rig()
+    worker = holding(rig)
+    batch = worker.recorder.close()
+    ledger = batch.ledgers[P0]
+    ledger.entries += 1
+    ledger.entries_in_files += 1
+    with pytest.raises(AssertionError, match="W3: 6 entries are in objects, 7 should be"):
+        flush(worker, batch=batch)
+    assert worker.committer.calls == 0
 
 
 def test_finding_10_flush_record_states_every_owned_range_count_and_identity() -> None:
@@ -68,14 +118,14 @@ def test_finding_10_flush_record_states_every_owned_range_count_and_identity() -
     rig.broker.logs[P0].append_hole()
     rig.fill(P0, 2)
     rig.broker.logs[P0].append_hole()
-    rig.turn_until(lambda: worker.recorder.covers)
+    rig.turn_until(lambda: worker.recorder.has_progress)
     flush(worker)
-    record = decode_flush_record(rig.broker.messages(FLUSHES)[0].value or b"")
+    (record,) = flush_records(rig.broker)
     covered, idle = record.topic_partitions
     assert (covered.first_offset, covered.min_offset, covered.max_offset, covered.next_offset) == (0, 1, 2, 3)
     assert (covered.records, covered.entries, covered.dead_letters) == (2, 2, 0)
     assert (idle.partition, idle.first_offset, idle.next_offset, idle.min_offset) == (1, 0, 0, None)
-    assert (record.worker, record.boot, record.seq) == ("a", "boot", 1)
+    assert (record.worker, record.boot, record.group_id, record.seq) == ("a", "boot", "group", 1)
     assert record.generation == worker.controller.state.generation
 
 
@@ -97,7 +147,7 @@ def test_flush_uploads_everything_before_the_transaction_begins() -> None:
     happened: list[str] = []
     worker = rig.worker(point=happened.append)
     rig.fill(P0, 3)
-    rig.turn_until(lambda: worker.recorder.covers)
+    rig.turn_until(lambda: worker.recorder.has_progress)
     happened.clear()
     flush(worker)
     assert "put" in happened
@@ -113,7 +163,7 @@ def test_finding_9_key_taken_by_another_object_is_never_referenced() -> None:
     flush(worker)
     assert b"somebody else's" in rig.bucket.objects.values()
     rig.check()
-    (reference,) = [decode_reference(one.value or b"") for one in rig.broker.messages(REFERENCES)]
+    (reference,) = references(rig.broker)
     assert rig.bucket.objects[reference.location.object] != b"somebody else's"
 
 
@@ -125,9 +175,9 @@ def test_finding_9_attempts_of_one_batch_never_share_a_key() -> None:
     rig.pass_time(40)
     rig.drain()
     data = [key for key in rig.bucket.puts if key.endswith(".avro")]
-    assert len(data) == len(set(data)) == 2
-    referenced = {decode_reference(one.value or b"").location.object for one in rig.broker.messages(REFERENCES)}
-    assert len(referenced) == 1
+    assert len(data) == len(set(data))
+    named = {one.location.object for one in references(rig.broker)}
+    assert set(data) - named == {key for key in data if "a-boot-1-" in key}
 
 
 def test_flush_with_a_lost_answer_finds_its_own_object() -> None:
@@ -161,13 +211,13 @@ def test_flush_refused_by_the_store_stops_the_worker() -> None:
     assert worker.committer.calls == 0
 
 
-@pytest.mark.parametrize("operation", ["seal", "load", "read"])
+@pytest.mark.parametrize("operation", ["read", "create", "write", "finish", "load"])
 def test_flush_whose_disk_fails_commits_nothing(operation: str) -> None:
     """A disk that refuses at any step is a reason to discard, and nothing was sent."""
     rig = Rig()
-    rules = Rules()
-    rules = replace(rules, recorder=rules.recorder._replace(memory_bytes_max=1))
-    worker = holding(rig, rules=rules)
+    worker = rig.owning(rules=Rules().with_memory(1))
+    rig.broker.logs[P0].append(value_of(entry(text="x" * 5000)), timestamp_ms=rig.clock.wall_ms())
+    rig.turn_until(lambda: worker.recorder.has_progress)
     worker.spool.refuses = lambda asked: asked == operation
     with pytest.raises(DiscardError) as caught:
         flush(worker)
@@ -176,20 +226,26 @@ def test_flush_whose_disk_fails_commits_nothing(operation: str) -> None:
 
 
 def test_flush_whose_deadline_passes_while_sealing_is_discarded() -> None:
-    """A deadline between two files is a discard, also when everything handed over so far is stored."""
+    """A deadline between two parts is a discard; nothing is uploaded, nothing sent."""
     rig = Rig()
-    worker = rig.owning()
-    for user in ("ann", "bob"):  # their schema is known from here on, so that nothing else is uploaded
+    worker = rig.owning(rules=Rules().with_layout("file").with_seal(decode=paced_decode(rig, 50.0)))
+    for user in ("ann", "bob", "cem"):
         rig.fill(P0, 1, user)
-    rig.turn_until(lambda: worker.recorder.covers)
-    worker.controller.flush_due(FlushReason.INTERVAL)
-    for user in ("ann", "bob"):
-        rig.fill(P0, 1, user)
-    rig.turn_until(lambda: worker.recorder.covers)
-    worker.store._point = lambda name: rig.clock.advance(100.0 if name == "put_acknowledged" else 0.0)
+    rig.turn_until(lambda: worker.recorder.has_progress)
+    with pytest.raises(UploadError, match="2 of 3 rows are sealed in time"):
+        flush(worker)
+    assert rig.bucket.puts == []
+    assert worker.committer.calls == 0
+
+
+def test_flush_whose_uploads_end_after_their_deadline_is_discarded() -> None:
+    """Also where everything handed over so far is stored."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.store._point = lambda name: rig.pass_time(100.0 if name == "put_acknowledged" else 0.0)
     with pytest.raises(UploadError):
         flush(worker)
-    assert rig.committed()[P0] == 2
+    assert worker.committer.calls == 0
 
 
 def test_schema_is_uploaded_once_and_its_text_matches_its_name() -> None:
@@ -198,7 +254,7 @@ def test_schema_is_uploaded_once_and_its_text_matches_its_name() -> None:
     worker = rig.owning()
     for _ in range(3):
         rig.fill(P0, 2)
-        rig.turn_until(lambda: worker.recorder.covers)
+        rig.turn_until(lambda: worker.recorder.has_progress)
         worker.controller.flush_due(FlushReason.INTERVAL)
     assert len([key for key in rig.bucket.puts if key.endswith(".avsc")]) == 1
     rig.check()
@@ -209,13 +265,10 @@ def test_schema_that_could_not_be_uploaded_is_tried_again() -> None:
     rig = Rig()
     worker = holding(rig)
     worker.store.script.extend([PutFault.NONE, PutFault.NOT_STORED])
-    with pytest.raises(UploadError):
-        flush(worker)
-    flush_again = worker.controller.flush_due
-    worker.spool.clear()
-    flush_again(FlushReason.INTERVAL)
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    assert not any(key.endswith(".avsc") for key in rig.bucket.objects)
+    rig.drain()
     assert any(key.endswith(".avsc") for key in rig.bucket.objects)
-    rig.check()
 
 
 def test_schema_uploaded_by_another_worker_is_as_good_as_ours() -> None:
@@ -227,39 +280,55 @@ def test_schema_uploaded_by_another_worker_is_as_good_as_ours() -> None:
     first.close()
     second = rig.worker("b")
     rig.fill(P0, 1)
-    rig.turn_until(lambda: second.recorder.covers)
+    rig.turn_until(lambda: second.recorder.has_progress)
     second.controller.flush_due(FlushReason.INTERVAL)
     assert len({key for key in rig.bucket.puts if key.endswith(".avsc")}) == 1
     assert second.committer.calls == 1
 
 
-@pytest.mark.parametrize(("bytes_max", "has_counts"), [(3000, True), (1500, False)])
-def test_reference_too_large_loses_its_text_and_then_its_counts(bytes_max: int, has_counts: bool) -> None:  # noqa: FBT001
-    """A reference that its topic would refuse goes without schema text, then without counts; the object has both."""
+def test_references_travel_in_as_many_messages_as_the_topic_takes() -> None:
+    """None is larger than its topic takes; together they have all lines, numbered through."""
     rig = Rig()
-    small = Rules(flush=FLUSH_RULES._replace(message_bytes_max=bytes_max))
-    worker = rig.owning(rules=small)
-    wide: dict[str, Any] = {f"field_{number:03}": number for number in range(40)}
-    rig.broker.logs[P0].append(value_of(entry(**wide)), timestamp_ms=rig.clock.wall_ms())
-    rig.turn_until(lambda: worker.recorder.covers)
-    flush(worker)
-    (message,) = rig.broker.messages(REFERENCES)
-    reference = decode_reference(message.value or b"")
-    assert reference.schema.text is None
-    assert bool(reference.field_counts) == has_counts
-    assert len(message.value or b"") <= bytes_max
+    rules = Rules(flush=FLUSH_RULES._replace(message_bytes_max=20_000, inline_text_max=5_000)).with_layout("pack")
+    worker = rig.owning(rules=rules.with_seal(group_bytes_max=6_000))
+    for number in range(400):
+        rig.fill(P0, 1, f"user-{number:03}")
+    rig.turn_until(lambda: worker.recorder.load().entries == 400)
+    summary = flush(worker)
+    assert summary.objects == 1
+    assert len(summary.announced) > 2
+    assert max(len(one.value or b"") for one in summary.announced) <= 20_000
+    assert [one.reference_id for one in references(rig.broker)] == [f"{summary.batch_id}-{n}" for n in range(400)]
     rig.check()
 
 
-@pytest.mark.parametrize(("inline", "has_text"), [("inline", True), ("fingerprint", False), ("auto", True)])
-def test_schema_text_stands_inline_by_setting(inline: str, has_text: bool) -> None:  # noqa: FBT001
-    """The text is in the reference where the setting says so; fingerprint and place always are."""
+@pytest.mark.parametrize(("bytes_max", "has_counts"), [(600_000, True), (300, False)])
+def test_line_too_large_for_a_message_leaves_its_counts_out(bytes_max: int, has_counts: bool) -> None:  # noqa: FBT001
+    """They are in the object, too."""
     rig = Rig()
-    worker = holding(rig, rules=Rules(flush=FLUSH_RULES._replace(inline=inline)))
+    worker = rig.owning(rules=Rules().with_seal(group_bytes_max=bytes_max))
+    sparse: dict[str, Any] = {f"field_{number:03}": None for number in range(60)}
+    rig.broker.logs[P0].append(value_of(entry(**sparse)), timestamp_ms=rig.clock.wall_ms())
+    rig.turn_until(lambda: worker.recorder.has_progress)
     flush(worker)
-    reference = decode_reference(rig.broker.messages(REFERENCES)[0].value or b"")
+    (reference,) = references(rig.broker)
+    assert (reference.nulls is not None) == has_counts
+    rig.check()
+
+
+@pytest.mark.parametrize(
+    ("bytes_max", "text_max", "has_text"), [(10**9, 10**5, True), (0, 10**5, False), (10**9, 10, False)]
+)
+def test_schema_text_stands_in_messages_while_it_is_small(bytes_max: int, text_max: int, has_text: bool) -> None:  # noqa: FBT001
+    """Together those of a flush, and each by itself; fingerprint and place always are there."""
+    rig = Rig()
+    rules = Rules(flush=FLUSH_RULES._replace(inline_bytes_max=bytes_max, inline_text_max=text_max))
+    worker = holding(rig, rules=rules)
+    flush(worker)
+    (reference,) = references(rig.broker)
     assert (reference.schema.text is not None) == has_text
     assert reference.schema.fingerprint in reference.schema.object
+    rig.check()
 
 
 def test_dead_letter_too_large_for_its_topic_lies_in_an_object() -> None:
@@ -268,7 +337,7 @@ def test_dead_letter_too_large_for_its_topic_lies_in_an_object() -> None:
     worker = rig.owning(rules=Rules(flush=FLUSH_RULES._replace(message_bytes_max=10_000)))
     value = b"[" + b"x" * 20_000
     rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
-    rig.turn_until(lambda: worker.recorder.covers)
+    rig.turn_until(lambda: worker.recorder.has_progress)
     flush(worker)
     (letter,) = rig.broker.messages(DEAD_LETTERS)
     assert letter.value is None
@@ -288,7 +357,7 @@ def test_dead_letter_of_a_large_key_or_headers_fits_into_its_topic(what: str) ->
         key=large if what == "key" else None,
         headers=(("h", large),) if what == "headers" else (),
     )
-    rig.turn_until(lambda: worker.recorder.covers)
+    rig.turn_until(lambda: worker.recorder.has_progress)
     flush(worker)
     (letter,) = rig.broker.messages(DEAD_LETTERS)
     headers = sum(len(name) + len(value or b"") for name, value in letter.headers)
@@ -322,12 +391,13 @@ def test_illegal_generation_of_another_member_is_a_discard() -> None:
     rig = Rig()
     worker = holding(rig)
     worker.committer.script.append("ILLEGAL_GENERATION")
-    assert worker.recorder.batch is not None
-    worker.recorder.batch.member_id = "member-of-before"
-    with pytest.raises(DiscardError):
-        flush(worker)
+    batch = worker.recorder.close()
+    told = iter([worker.consumer.membership(), Membership(7, "another member", b"")])
+    worker.flusher._membership = lambda: next(told)
+    with pytest.raises(CommitAbortedError):
+        flush(worker, batch=batch)
     assert rig.broker.transactions == []
-    assert worker.committer.calls <= 1
+    assert worker.committer.calls == 1
 
 
 @pytest.mark.parametrize("code", ["UNKNOWN_MEMBER_ID", "FENCED_INSTANCE_ID", "TRANSACTION_ABORTABLE", "_TIMED_OUT"])
@@ -379,8 +449,7 @@ def test_finding_3_without_the_guard_the_broker_takes_a_commit_from_nobody() -> 
     worker = holding(rig)
     worker.committer.trusts_any_membership = True
     worker.flusher._membership = lambda: Membership(-1, "", b"")
-    worker.recorder.batch.member_id = ""  # type: ignore[union-attr]
-    flush(worker)
+    flush(worker, batch=opened_by("", worker.recorder.close()))
     assert rig.committed()[P0] == 3
 
 
@@ -388,10 +457,8 @@ def test_membership_of_another_member_than_the_batch_was_opened_by_is_refused() 
     """Valid metadata of a new member id proves that we were out of the group in between: the batch is not ours."""
     rig = Rig()
     worker = holding(rig)
-    assert worker.recorder.batch is not None
-    worker.recorder.batch.member_id = "member-of-before"
     with pytest.raises(MembershipError):
-        flush(worker)
+        flush(worker, batch=opened_by("member-of-before", worker.recorder.close()))
     assert worker.committer.calls == 0
 
 
@@ -432,7 +499,7 @@ def test_epoch_that_moves_during_the_upload_costs_one_repetition() -> None:
     rig.turn_until(lambda: bool(first.controller.state.owned) and bool(second.controller.state.owned))
     rig.fill(P0, 2)
     rig.fill(P1, 2)
-    rig.turn_until(lambda: first.recorder.covers)
+    rig.turn_until(lambda: first.recorder.has_progress)
 
     def join(name: str) -> None:
         if name == "put" and len(rig.workers) == 2:
@@ -446,3 +513,204 @@ def test_epoch_that_moves_during_the_upload_costs_one_repetition() -> None:
     assert first.committer.calls == 2
     assert first.metrics.total("flushes", outcome="committed") == 1
     rig.drain()
+
+
+# Layouts.
+
+
+def objects_of(rig: Rig) -> dict[str, list[str]]:
+    """Give the users in each object."""
+    found: dict[str, list[str]] = {}
+    for one in references(rig.broker):
+        found.setdefault(one.location.object, []).append(one.partition_key.user)
+    return found
+
+
+@pytest.mark.parametrize(("layout", "users", "objects"), [
+    ("file", 20, 20), ("pack", 20, 1), ("pack", 2, 1), ("auto", 20, 1), ("auto", 2, 2), ("auto", 8, 8), ("auto", 9, 1),
+])  # fmt: skip
+def test_layout_says_how_many_objects_a_flush_makes(layout: Any, users: int, objects: int) -> None:
+    """One for each PartitionKey, or packs; `auto` packs all but the few."""
+    rig = Rig()
+    worker = rig.owning(rules=Rules().with_layout(layout))
+    for number in range(users):
+        rig.fill(P0, 2, f"user-{number}")
+    rig.turn_until(lambda: worker.recorder.load().entries == 2 * users)
+    summary = flush(worker)
+    assert (summary.objects, summary.references) == (objects, users)
+    assert len(objects_of(rig)) == objects
+    assert all(("/pack/" in key) == (objects == 1) for key in objects_of(rig))
+    rig.check()
+
+
+@pytest.mark.parametrize(
+    ("reason", "packed"), [("interval", False), ("stopping", False), ("shrunk", True), ("bytes", True)]
+)
+def test_record_that_alone_passes_a_limit_is_packed_under_every_layout(reason: str, packed: bool) -> None:  # noqa: FBT001
+    """Or a record of thousands of users could never be flushed; one that is alone by chance keeps to the layout."""
+    rig = Rig()
+    worker = rig.owning(rules=Rules().with_layout("file"))
+    value = value_of(*(entry(f"user-{number}") for number in range(20)))
+    rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
+    rig.broker.logs[P0].append(None, timestamp_ms=rig.clock.wall_ms())
+    rig.turn_until(lambda: worker.recorder.has_progress)
+    summary = flush(worker, reason=reason)
+    assert summary.objects == (1 if packed else 20)
+    assert summary.records == 2
+    rig.check()
+
+
+def test_two_records_are_packed_under_no_layout_of_files() -> None:
+    """Whatever made the flush due: each can be flushed without the other."""
+    rig = Rig()
+    worker = rig.owning(rules=Rules().with_layout("file"))
+    rig.fill(P0, 1, "ann")
+    rig.fill(P0, 1, "bob")
+    rig.turn_until(lambda: worker.recorder.load().entries == 2)
+    assert flush(worker, reason="bytes").objects == 2
+
+
+# What is learnt.
+
+
+def paced_decode(rig: Rig, seconds: float) -> Any:
+    """Give a decoder of rows that takes so long for each while they are sealed."""
+
+    def decode(text: bytes) -> Any:
+        rig.pass_time(seconds)
+        return SEAL_RULES.decode(text)
+
+    return decode
+
+
+def pace_store(rig: Rig, worker: FakeWorker, seconds: float) -> None:
+    """Make each PUT take so long."""
+    worker.store._point = lambda name: rig.pass_time(seconds if name == "put" else 0.0)
+
+
+def pace_commits(rig: Rig, worker: FakeWorker, messages_per_s: float) -> None:
+    """Make a transaction take so long for each message; what is not done at the deadline is aborted."""
+    commit = worker.committer.commit
+
+    def paced(messages: Any, offsets: Any, membership: Any, *, deadline: Deadline) -> None:
+        seconds = len(messages) / messages_per_s
+        if seconds > deadline.remaining_s():
+            worker.committer.script.append("_TIMED_OUT")
+        rig.pass_time(min(seconds, deadline.remaining_s()))
+        commit(messages, offsets, membership, deadline=deadline)
+
+    worker.committer.commit = paced  # type: ignore[method-assign]
+
+
+def backlog(rig: Rig, users: int) -> None:
+    """Append an entry of each of so many users and work until all are committed."""
+    end = rig.broker.logs[P0].end + users
+    for number in range(users):
+        rig.fill(P0, 1, f"user-{number}")
+    rig.turn_until(lambda: rig.committed()[P0] == end, turns=3_000)
+
+
+def discards(worker: FakeWorker) -> float:
+    """Count the batches that came to nothing."""
+    return worker.metrics.total("batches_discarded")
+
+
+@pytest.mark.parametrize(("users", "seconds"), [(6_000, 0.019), (1_200, 0.05), (1_200, 0.08), (1_200, 0.5), (300, 2.0)])
+def test_store_in_proportion_to_objects_makes_flushes_smaller_and_one_is_discarded_at_most(
+    users: int, seconds: float
+) -> None:
+    """6,000 users, a file each: in the first slice a store at 53 PUT/s was the end of all commits."""
+    rig = Rig(tps=(P0,))
+    worker = rig.owning(rules=Rules().with_layout("file"))
+    pace_store(rig, worker, seconds)
+    backlog(rig, users)
+    assert discards(worker) <= 1
+    rig.check()
+
+
+def test_store_that_gets_slower_again_costs_one_more_batch_at_most() -> None:
+    """50 PUT/s, then 12, then 2: after each change one batch at most is given up."""
+    rig = Rig(tps=(P0,))
+    worker = rig.owning(rules=Rules().with_layout("file"))
+    for number, seconds in enumerate((0.02, 0.08, 0.5), 1):
+        pace_store(rig, worker, seconds)
+        backlog(rig, 1_000)
+        assert discards(worker) <= number
+    rig.check()
+
+
+@pytest.mark.parametrize("messages_per_s", [200, 40, 20, 7])
+def test_commit_in_proportion_to_messages_makes_flushes_smaller_and_one_is_discarded_at_most(
+    messages_per_s: float,
+) -> None:
+    """The transaction has a budget of its own, and how far it came when that was spent is not known."""
+    rig = Rig(tps=(P0,))
+    worker = rig.owning(rules=Rules().with_layout("file"))
+    pace_commits(rig, worker, messages_per_s)
+    backlog(rig, 1_400)
+    assert discards(worker) <= 1
+    rig.check()
+
+
+@pytest.mark.parametrize("layout", ["file", "pack", "auto"])
+@pytest.mark.parametrize("seconds", [0.1, 1.0])
+def test_sealing_in_proportion_to_rows_makes_flushes_smaller_and_one_is_discarded_at_most(
+    layout: Any, seconds: float
+) -> None:
+    """A worker held to a fraction of a core seals as slowly in every layout."""
+    rig = Rig(tps=(P0,))
+    worker = rig.owning(rules=Rules().with_layout(layout).with_seal(decode=paced_decode(rig, seconds)))
+    backlog(rig, 800)
+    assert discards(worker) <= 1
+    rig.check()
+
+
+def test_flush_that_ends_for_another_reason_than_time_teaches_nothing_of_the_step() -> None:
+    """A broker that refuses, a disk that is full: neither makes the next estimate a long one."""
+    rig = Rig()
+    worker = holding(rig)
+    load = FlushLoad(entries=1_000, row_bytes=10**5, partition_keys=100)
+    before_s = worker.flusher.estimate_s(load)
+    for code in ("TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID") * 5:
+        worker.committer.script.append(code)
+        with pytest.raises(CommitAbortedError):
+            flush(worker, batch=worker.recorder._batch.close(worker.recorder.positions))  # type: ignore[union-attr]
+    assert worker.flusher.estimate_s(load) <= 1.5 * before_s
+
+
+def test_process_that_was_stopped_learns_no_more_than_its_deadline() -> None:
+    """Ten minutes of SIGSTOP inside an upload are not ten minutes of uploading."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.store.slow_s = 600.0
+    worker.store.script.append(PutFault.SLOW)
+    with pytest.raises(UploadError):
+        flush(worker)
+    assert worker.flusher.cost.upload <= 90 / (5e-3 * 0.05)
+
+
+def test_store_that_was_down_for_long_is_used_in_full_soon_after() -> None:
+    """Batches grow and estimates fall by commits: no hour of small flushes follows an hour without a store."""
+    rig = Rig(tps=(P0,))
+    worker = rig.owning(rules=Rules().with_layout("file"))
+    for number in range(1_500):
+        rig.fill(P0, 1, f"user-{number}")
+    put, is_down = worker.store.put, True
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        if is_down:
+            rig.pass_time(2.0)
+            raise UploadError("503", object_key="")
+        rig.pass_time(0.01)
+        return put(*args, **kwargs)
+
+    worker.store.put = fail  # type: ignore[method-assign]
+    for _ in range(60):
+        rig.pass_time(30.0)
+        worker.step()
+    assert discards(worker) > 20
+    is_down = False
+    started_s = rig.clock.now_s()
+    rig.turn_until(lambda: rig.committed()[P0] == 1_500, turns=3_000)
+    assert rig.clock.now_s() - started_s < 180.0
+    rig.check()

@@ -9,8 +9,8 @@ import pytest
 
 from service.core.deadline import Deadline
 from service.core.exchange import StoredObject
-from service.errors import StoreRefusedError, UploadError
-from service.runtime.uploader import KEYS_MAX, Upload, Uploader, bytes_upload
+from service.errors import SpoolError, StoreRefusedError, UploadError
+from service.runtime.uploader import BODIES_BYTES_MAX, KEYS_MAX, Upload, Uploader, bytes_upload, file_upload
 from tests.fakes.clock import FakeClock
 from tests.fakes.spool import FakeSpool
 from tests.fakes.store import Bucket, FakeObjectStore, PutFault
@@ -23,7 +23,7 @@ class Bench:
         self.clock = FakeClock()
         self.bucket = Bucket()
         self.store = FakeObjectStore(self.bucket, self.clock)
-        self.uploader = Uploader(self.store, FakeSpool(), threads=threads)
+        self.uploader = Uploader(self.store, threads=threads)
 
     def deadline(self, seconds: float = 90.0) -> Deadline:
         """Make a deadline on the fake clock."""
@@ -100,7 +100,7 @@ def test_first_failure_is_the_one_that_is_raised_and_cancels_the_rest() -> None:
     bench = Bench(threads=1)
     bench.store.script.append(PutFault.REFUSED)
     gate = threading.Event()
-    first = Upload(lambda _n: "first", lambda: bytes(gate.wait(5)), b"", 0, {})
+    first = Upload(lambda _n: "first", lambda: bytes(gate.wait(5)), 1, b"", 0, {})
     futures = [bench.uploader.submit(one, bench.deadline()) for one in (first, thing("second"), thing("third"))]
     gate.set()
     with pytest.raises((StoreRefusedError, UploadError)):
@@ -129,7 +129,7 @@ def held() -> tuple[Bench, HeldStore]:
     """Give a bench whose only thread will be held."""
     bench = Bench(threads=1)
     store = HeldStore(bench.bucket, bench.clock)
-    bench.uploader = Uploader(store, FakeSpool(), threads=1)
+    bench.uploader = Uploader(store, threads=1)
     return bench, store
 
 
@@ -178,4 +178,68 @@ def test_thread_that_is_held_does_not_hold_up_the_next_flush() -> None:
     )
     assert stored.key == "next"
     store.release.set()
+    bench.uploader.close()
+
+
+def test_object_of_the_spool_is_read_when_its_turn_comes() -> None:
+    """Its size and checksums are those of the file; a file that is not what was written is a discard."""
+    bench = Bench()
+    spool = FakeSpool().open("batch")
+    file = spool.create(0)
+    file.write(b"data")
+    sealed = file.finish()
+    upload = file_upload(spool, sealed, lambda _attempt: "key", {"a": "b"})
+    assert (upload.size, upload.sha256, upload.crc32) == (4, sealed.sha256, sealed.crc32)
+    (stored,) = bench.uploader.await_all([bench.uploader.submit(upload, bench.deadline())], bench.deadline(), never)
+    assert (stored.key, bench.bucket.objects["key"]) == ("key", b"data")
+    spool.delete()
+    with pytest.raises(SpoolError):
+        bench.uploader.await_all([bench.uploader.submit(upload, bench.deadline())], bench.deadline(), never)
+    bench.uploader.close()
+
+
+def large(bench: Bench, key: str, size: int, seen: list[int]) -> Upload:
+    """Describe an upload that claims so many bytes and notes how many are in memory when its body is read."""
+
+    def body() -> bytes:
+        seen.append(bench.uploader._bodies._bytes)
+        return b""
+
+    empty = thing(body=b"")
+    return Upload(lambda _attempt: key, body, size, empty.sha256, empty.crc32, {})
+
+
+def test_bodies_in_memory_are_bounded_by_bytes() -> None:
+    """Whatever the number of threads: what has no room waits for its turn, and all have one."""
+    bench = Bench(threads=8)
+    seen: list[int] = []
+    size = BODIES_BYTES_MAX // 3 + 1
+    uploads = [large(bench, f"key-{number}", size, seen) for number in range(20)]
+    futures = [bench.uploader.submit(one, bench.deadline()) for one in uploads]
+    assert len(bench.uploader.await_all(futures, bench.deadline(), never)) == 20
+    assert max(seen) <= BODIES_BYTES_MAX
+    bench.uploader.close()
+
+
+def test_body_larger_than_the_bound_goes_alone() -> None:
+    """Or it would wait for ever."""
+    bench = Bench()
+    seen: list[int] = []
+    future = bench.uploader.submit(large(bench, "key", 2 * BODIES_BYTES_MAX, seen), bench.deadline())
+    bench.uploader.await_all([future], bench.deadline(), never)
+    assert seen == [2 * BODIES_BYTES_MAX]
+    bench.uploader.close()
+
+
+def test_body_whose_turn_does_not_come_in_time_is_given_up() -> None:
+    """It stops waiting at the deadline, and is never read."""
+    bench = Bench()
+    bench.uploader._bodies.take(BODIES_BYTES_MAX, bench.deadline())
+    seen: list[int] = []
+    deadline = bench.deadline(10.0)
+    future = bench.uploader.submit(large(bench, "key", 1, seen), deadline)
+    bench.clock.advance(11.0)
+    with pytest.raises(UploadError):
+        bench.uploader.await_all([future], bench.deadline(), never)
+    assert seen == []
     bench.uploader.close()

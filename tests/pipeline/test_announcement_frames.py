@@ -1,0 +1,142 @@
+"""What is announced, as frames: parts of flush records, bytes of objects, hours in them. No brokers and no objects."""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.audit.accounts import other_groups, wrong_keys, wrong_totals
+from pipeline.audit.findings import union
+from pipeline.audit.object_bytes import wrong_bytes
+from pipeline.audit.result import Kind
+from pipeline.retire import objects_of
+from pipeline.topics import flush_records, reference_lines, references
+from service.core.flush_record import FlushedTopicPartition, FlushRecord, FlushTotals, encode_flush_record, split_parts
+from service.core.model import PartitionKey
+from service.core.reference import encode_message
+from tests.pipeline.packs import Entry, Written, split_message, write_object
+
+
+def messages_of(spark: SparkSession, values: Iterable[bytes]) -> DataFrame:
+    """Give messages as `topics.read_messages` does."""
+    rows = [(0, at, 5, b"ok", value) for at, value in enumerate(values)]
+    return spark.createDataFrame(rows, "partition int, offset long, timestamp_ms long, key binary, value binary")
+
+
+def flush_of(batch_id: str, lines: int) -> FlushRecord:
+    """Make a flush record of so many TopicPartitions, ten records in each."""
+    numbers = {"records": 10, "entries": 10, "dead_letters": 0, "discarded_replays": 0}
+    spans = {"first_offset": 0, "next_offset": 10, "min_offset": 0, "max_offset": 9}
+    times = {"timestamp_max_ms": None, "idle_since_ms": None}
+    totals = {name: lines * count for name, count in numbers.items()}
+    return FlushRecord(
+        batch_id=batch_id,
+        group_id="g",
+        topic_ids={},
+        worker="w",
+        boot="boot",
+        seq=1,
+        generation=1,
+        reason="interval",
+        started_at_ms=1,
+        ended_at_ms=2,
+        step_seconds={},
+        topic_partitions=tuple(
+            FlushedTopicPartition(topic="t", partition=number, **numbers, **spans, **times) for number in range(lines)
+        ),
+        totals=FlushTotals(**totals, entries_in_files=lines * 10, dead_letter_records=0, references=1, bytes=1),
+    )
+
+
+def test_parts_of_a_flush_record_are_one(spark: SparkSession) -> None:
+    """In any order, beside others that came whole; where a part is missing that is said, and nothing that follows."""
+    whole, parted, short = (flush_of(batch, 5) for batch in ("whole", "parted", "short"))
+    parts, some = (list(split_parts(one, bytes_max=1)) for one in (parted, short))
+    assert len(parts) == 5
+    values = [encode_flush_record(one) for one in (*parts[::-1], whole, *some[:1], *some[3:])]
+    found = flush_records(messages_of(spark, [*values, b"none"])).collect()
+    assert sorted(
+        (row["batch_id"], [line["partition"] for line in row["topic_partitions"]], row["wrong_parts"])
+        for row in found
+        if row["batch_id"] is not None
+    ) == [
+        ("parted", [0, 1, 2, 3, 4], None),
+        ("short", [0, 3, 4], "parts 1, 4, 5 of 5"),
+        ("whole", [0, 1, 2, 3, 4], None),
+    ]
+    assert len(found) == 4
+    wrong = wrong_totals(flush_records(messages_of(spark, values))).collect()
+    assert [(row["kind"], row["batch_id"], row["text"]) for row in wrong] == [
+        (Kind.FLUSH_WRONG, "short", "parts 1, 4, 5 of 5")
+    ]
+    flushes = flush_records(messages_of(spark, values))
+    assert other_groups(flushes, "g").isEmpty()
+    assert {row["text"] for row in other_groups(flushes, "h").collect()} == {"of group g, audited is h"}
+
+
+def pack_of(batch_id: str, users: int) -> Written:
+    """Write a pack of so many users with one entry each."""
+    entries = [Entry(PartitionKey(f"u{at}", "2026-03-04", 5 + at % 2), {"n": at}, at) for at in range(users)]
+    return write_object(entries, batch_id=batch_id, object_key=f"p/pack/{batch_id}-0.avro")
+
+
+def changed(written: Written, number: int, **lines: int) -> bytes:
+    """Announce a pack with other numbers in one of its lines."""
+    references = list(written.message.references)
+    references[number] = replace(references[number], **lines)
+    return encode_message(replace(written.message, references=tuple(references)))
+
+
+def test_bytes_of_a_pack_are_those_of_one_reference_each(spark: SparkSession) -> None:
+    """Nothing of a true one, in however many messages; bytes that two have, or nobody; and of others nothing."""
+    true, hole, tail, overlap, same, other = (pack_of(name, 4) for name in ("ok", "hole", "tail", "over", "same", "x"))
+    lengths = [line.length for line in overlap.message.references]
+    starts = [line.start for line in same.message.references]
+    values = [
+        *map(encode_message, split_message(true.message, lines_max=1)),
+        encode_message(replace(hole.message, references=hole.message.references[:1])),
+        encode_message(replace(hole.message, first_number=2, references=hole.message.references[2:])),
+        encode_message(replace(tail.message, references=tail.message.references[:3])),
+        changed(overlap, 1, length=lengths[1] + 1),
+        changed(same, 2, start=starts[1]),
+        encode_message(replace(other.message, references=other.message.references[:1])),
+    ]
+    lines = references(messages_of(spark, values)).every
+    selected = lines.where("batch_id != 'x'")
+    found = union(wrong_bytes(lines, selected, short=None, excused=[])).collect()
+    told = sorted((row["kind"], row["object"], row["reference_id"], row["text"]) for row in found)
+    assert [one[:3] for one in told] == [
+        (Kind.OBJECT_UNREFERENCED, "p/pack/hole-0.avro", None),
+        (Kind.OBJECT_UNREFERENCED, "p/pack/same-0.avro", None),
+        (Kind.OBJECT_UNREFERENCED, "p/pack/tail-0.avro", None),
+        (Kind.REFERENCE_WRONG, "p/pack/over-0.avro", "over-2"),
+        (Kind.REFERENCE_WRONG, "p/pack/same-0.avro", "same-2"),
+    ]
+    first, second = (line.start for line in hole.message.references[1:3])
+    assert told[0][3] == f"no reference has its bytes [{first}, {second})"
+    short = spark.createDataFrame([("hole",), ("tail",)], "batch_id string")
+    found = union(wrong_bytes(lines, selected, short=short, excused=["same"])).collect()
+    assert sorted((row["object"], row["kind"]) for row in found) == [
+        ("p/pack/over-0.avro", Kind.REFERENCE_WRONG),
+        ("p/pack/same-0.avro", Kind.REFERENCE_WRONG),
+    ]
+    keys = union([wrong_keys(lines)]).collect()
+    assert sorted(row["batch_id"] for row in keys) == ["hole", "hole", "over", "same", "tail", "x"]
+
+
+def test_an_object_is_judged_with_all_its_hours(spark: SparkSession) -> None:
+    """By each message that names it; not whole where the topic has lost a line."""
+    true, short = pack_of("ok", 4), pack_of("short", 4)
+    values = [
+        *map(encode_message, split_message(true.message, lines_max=3)),
+        encode_message(replace(short.message, references=short.message.references[1:])),
+    ]
+    names = ["bucket", "object", "version_id", "size", "etag"]
+    lines = reference_lines(messages_of(spark, values))
+    lines = lines.select("*", *[F.col(f"location.{name}") for name in names], F.lit("c").alias("checksum"))
+    found = {row["object"]: row for row in objects_of(lines).collect()}
+    places = {name: sorted((one["offset"], one["hour"]) for one in row["places"]) for name, row in found.items()}
+    assert places == {"p/pack/ok-0.avro": [(0, 5), (0, 6), (1, 6)], "p/pack/short-0.avro": [(2, 5), (2, 6)]}
+    assert [found[name]["is_whole"] for name in sorted(found)] == [True, False]
+    assert found["p/pack/ok-0.avro"]["size"] == len(true.content)
