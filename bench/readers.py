@@ -38,7 +38,7 @@ from service.core.lattice import ArrayType, MapType, RecordType, Scalar, Type, j
 from service.core.reference import Reference
 
 _HERE = Path(__file__).parent
-_JARS = JarSet(_HERE / "pom.xml", _HERE / "jars.lock")
+SPARK_AVRO = JarSet(_HERE / "pom.xml", _HERE / "jars.lock")
 _OBJECT_KEYS_MAX = 1000
 
 Read = Callable[[list[Reference]], None]
@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command; gives the exit code."""
     options = _parse(arguments)
     try:
-        avro = _JARS.ensure(options.home / "bench-jars")
+        avro = SPARK_AVRO.ensure(options.home / "bench-jars")
         with delivered(entries=options.entries, users=options.users, home=options.home) as environment:
             _measure(environment, options, avro)
     except StackError as error:

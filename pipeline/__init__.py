@@ -8,10 +8,12 @@
 The way of the data into the table:
 
     jobs/materialize.py   references topic -> micro-batches
-    references.py         which of them are new, and the schemas they name
-    objects.py            S3: the bytes that a reference points to
+    reference_log.py      those cut into slices of so many references and bytes
+    references.py         messages -> references, and the schemas they name
+    pieces.py             references by object, shared out to tasks
+    objects.py            S3: the bytes that references point to
     rows.py               those bytes -> rows of the table, in Arrow
-    columns.py            published schemas -> columns
+    columns.py            exact schemas -> columns
     table.py branches.py  Iceberg: created, widened, appended to by compare-and-swap
     table_rows.py         a row -> the entry that it came from
 
@@ -21,5 +23,6 @@ Beside it:
     upkeep.py         small files to large ones, old snapshots             jobs/compact.py
     retire.py         raw objects past their retention, by record          jobs/compact.py
     backfill/         what no committed reference holds, published         jobs/backfill.py, publisher.py
-    activity/         entries and bytes of users, each counted once        jobs/user_activity.py, reference_log.py
+    activity/         entries and bytes of users, each counted once        jobs/user_activity.py
+    topics.py reference_rows.py   topics, and references, as frames
 """

@@ -4,9 +4,11 @@
     scope.py ground.py         which offsets are audited, and what cannot be told
     topics.py                  Kafka -> frames: messages, flush records, references
     executors.py sides.py      source, files, dead letters, table as frames of entries (frames.py)
+    object_reader.py statements.py   objects, each read once, and what references say of them
     compare.py findings.py     entries side by side -> findings
     retired.py                 references whose objects are retired: their entries are those of the table
     accounts.py                flush records and references against each other and the source
+    object_bytes.py            bytes of objects: each of exactly one reference
     backfills.py               run records of backfills, likewise
     collect.py lag.py          the bounded result
     auditor.py kept.py         the order of the steps; what they keep until the end

@@ -35,6 +35,8 @@ _BACKOFF_MAX_S = 5.0
 _TAKEN = 412
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _CLIENT_ERRORS = range(400, 500)
+_THROTTLED_STATUS = {429, 503}
+_THROTTLED_CODES = {"SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"}
 _RETRIABLE_STATUS = {408, 409, 425, 429}
 _RETRIABLE_CODES = {
     "RequestTimeout", "RequestTimeTooSkewed", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests",
@@ -78,7 +80,7 @@ class S3Store:
         metadata: Mapping[str, str],
         deadline: Deadline,
     ) -> StoredObject:
-        """Create an object; tries again within the deadline and the attempts.
+        """Create an object; tries again within the deadline, and for other reasons than throttling within the attempts.
 
         Raises:
             KeyTakenError: an object has this key; `find` tells whether it is ours.
@@ -86,9 +88,9 @@ class S3Store:
             StoreRefusedError: no such bucket, no permission.
         """
         problem = "its turn came after the deadline"
-        for attempt in range(self._settings.attempts):
-            if deadline.has_passed():
-                break
+        attempt = failures = 0
+        while failures < self._settings.attempts and not deadline.has_passed():
+            is_throttled = False
             try:
                 arguments = self._arguments(key, body, sha256=sha256, crc32=crc32, metadata=metadata)
                 answer = self._client.put_object(**arguments)
@@ -100,12 +102,16 @@ class S3Store:
                     raise KeyTakenError(key) from error
                 self._refuse_hopeless(error)
                 problem = f"{_status(error)} {_code(error)}"
+                is_throttled = _status(error) in _THROTTLED_STATUS or _code(error) in _THROTTLED_CODES
             except ParamValidationError as error:  # not sent: a bucket's name that is none
                 raise StoreRefusedError(f"{key}: {error}") from error
             except (BotoCoreError, HTTPClientError) as error:
                 problem = f"{type(error).__name__}: {error}"
-            self._log.warning("upload_repeated", key=key, attempt=attempt + 1, problem=problem[:300])
-            time.sleep(min(_backoff_s(attempt), deadline.remaining_s()))
+            attempt += 1
+            failures += not is_throttled  # throttled means slower, never stuck: the deadline is the bound
+            if not is_throttled or attempt == 1:
+                self._log.warning("upload_repeated", key=key, attempt=attempt, problem=problem[:300])
+            time.sleep(min(_backoff_s(attempt - 1), deadline.remaining_s()))
         raise UploadError(f"{key}: {problem}", object_key=key)
 
     def _arguments(

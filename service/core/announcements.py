@@ -103,7 +103,7 @@ def reference_messages(
             )
             headers = _cloud_event(REFERENCES_TYPE, reference_id(batch_id, number), speaker, at_ms)
             yield Message(speaker.references_topic, batch_id.encode(), encode_message(message), headers)
-            number += len(group.lines)
+            number += group.references
 
 
 def _place_of(uploaded: Uploaded, bucket: str) -> ObjectPlace:

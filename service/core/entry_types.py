@@ -14,7 +14,8 @@ import msgspec
 from service.core.lattice import Limits, RecordType, Scalar, Type
 from service.core.schema_infer import LONG53_MAX, fit_entry, infer, infer_entry
 
-SHAPES_WEIGHT_MAX = 200_000  # fields of all known shapes and their types; some 200 bytes each
+SHAPES_BYTES_MAX = 64 * 1024 * 1024  # of all known shapes and their types, as they are weighed here
+_SHAPE_BYTES, _SHAPE_FIELD_BYTES = 600, 100
 _LEAVES: dict[type, Scalar] = {
     str: Scalar.STRING,
     type(None): Scalar.NULL,
@@ -77,6 +78,7 @@ class EntryTypes:
         if found is None:
             found = self._make(value, shape, known, depth)
             shape.by_parts[known] = found
+            self._weigh(_SHAPE_BYTES + 3 * found.size)
         return found
 
     def _nested(self, value: Any, depth: int) -> Type:
@@ -88,26 +90,26 @@ class EntryTypes:
     def _make(self, value: dict[str, Any], shape: _Shape, parts: tuple[Type, ...], depth: int) -> RecordType:
         by_part = dict(zip((*shape.integers, *shape.nested), parts, strict=True))
         made = RecordType({name: by_part.get(name) or _LEAVES[type(item)] for name, item in value.items()})
-        self._weigh(made.fields)
         return self._fit(made) if depth == 1 else made
 
     def _learn(self, key: tuple[Any, ...], value: dict[str, Any]) -> _Shape:
         shape = _Shape(value)
-        self._weigh(len(value))
+        self._weigh(_SHAPE_BYTES + sum(_SHAPE_FIELD_BYTES + 4 * len(name) for name in value))
         self._shapes[key] = shape
         if not shape.nested:
             widest = {**value, **dict.fromkeys(shape.integers, 0)}
             made = infer_entry(widest, self._bounds.limits)
             shape.plain = self._fit(made) if key[0] == 1 else made
+            self._weigh(2 * made.size)
         return shape
 
     def _fit(self, made: RecordType) -> RecordType:
         bounds = self._bounds
         return fit_entry(made, fields_max=bounds.fields_max, bytes_max=bounds.bytes_max)
 
-    def _weigh(self, fields: int) -> None:
+    def _weigh(self, size: int) -> None:
         """Count what is kept; where it is too much everything is forgotten and learnt again."""
-        self._weight += 1 + fields
-        if self._weight > SHAPES_WEIGHT_MAX:
+        self._weight += size
+        if self._weight > SHAPES_BYTES_MAX:
             self._shapes.clear()
-            self._weight = 1 + fields
+            self._weight = size

@@ -3,20 +3,20 @@
     rows in order -> parts       the rows of one PartitionKey under one exact type
     parts -> objects             an object of its own, or a pack of one schema, maybe of one hour
 
-A PartitionKey whose joined type would pass a bound of one schema, or whose rows a bound of one object, is cut into parts
-in the order of arrival; each part is an object of its own, so that references of one PartitionKey stand in order.
+A PartitionKey whose joined type would pass a bound of one schema, or whose rows a bound of one object, is cut into
+parts in the order of arrival; each part is an object of its own, so that references of one PartitionKey stand in order.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
 from service.core.avro_schema import META
 from service.core.entry_types import SchemaBounds
-from service.core.lattice import RecordType, join_records
-from service.core.pack_schema import IncompatibleError, merge_entries
+from service.core.lattice import RecordType, Type, field_size, join
+from service.core.pack_schema import Merging
 from service.core.rows import Rows
 
 Layout = Literal["auto", "pack", "file"]
@@ -25,6 +25,7 @@ Hour = tuple[str, int]
 FEW_PARTS = 8  # so many PartitionKeys stay files under `auto`
 HOUR_PARTS_MIN = 100  # so many make a pack of an hour's own
 META_BYTES = 128  # of a row beside its text, with an ordinary topic and user
+KNOWN_TYPES_MAX = 16  # of one PartitionKey; what more make is hardly met again
 GROUPS_MAX = 64  # packs with a schema of their own; what fits none of them is an object of its own
 
 
@@ -59,7 +60,7 @@ class Part(NamedTuple):
 class Plan(NamedTuple):
     """The parts in order, and the merged type of each group."""
 
-    order: list[int]
+    order: Sequence[int]
     parts: list[Part]
     merged: list[RecordType]
 
@@ -69,18 +70,19 @@ def plan_objects(rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one
     order = rows.in_order()
     groups = _Groups(bounds)
     layout: Layout = "auto" if is_one_record and rules.layout == "file" else rules.layout
-    cut = list(_cut(rows, order, bounds, rules.object_bytes_max))
-    parts_of_key = Counter(part.key for part in cut)
+    parts = list(_cut(rows, order, bounds, rules.object_bytes_max))
+    parts_of_key = Counter(part.key for part in parts)
     if layout == "file" or (layout == "auto" and len(parts_of_key) <= FEW_PARTS):
-        return Plan(order, cut, [])
-    packed: list[Part] = []
-    for part in cut:
-        is_small = part.size <= rules.packed_bytes_max and parts_of_key[part.key] == 1
-        packed.append(part._replace(group=groups.assign(part.entry_type)) if is_small else part)
-    counts = Counter((part.group, _hour(rows, part)) for part in packed if part.group is not None)
-    busy = {place for place, count in counts.items() if count >= HOUR_PARTS_MIN}
-    placed = [part._replace(hour=hour) if (part.group, hour := _hour(rows, part)) in busy else part for part in packed]
-    return Plan(order, placed, groups.merged)
+        return Plan(order, parts, [])
+    for at, part in enumerate(parts):  # in place: there may be a million
+        if part.size <= rules.packed_bytes_max and parts_of_key[part.key] == 1:
+            parts[at] = part._replace(group=groups.assign(part.entry_type))
+    counts = Counter((part.group, _hour(rows, part)) for part in parts)
+    busy = {place: place[1] for place, count in counts.items() if place[0] is not None and count >= HOUR_PARTS_MIN}
+    for at, part in enumerate(parts):
+        if (hour := busy.get((part.group, _hour(rows, part)))) is not None:
+            parts[at] = part._replace(hour=hour)
+    return Plan(order, parts, groups.merged())
 
 
 def _hour(rows: Rows, part: Part) -> Hour:
@@ -88,62 +90,87 @@ def _hour(rows: Rows, part: Part) -> Hour:
     return key.date, key.hour
 
 
-def _cut(rows: Rows, order: list[int], bounds: SchemaBounds, object_bytes_max: int) -> Iterator[Part]:
-    joins = _Joins(rows.types, bounds)
+def _cut(rows: Rows, order: Sequence[int], bounds: SchemaBounds, object_bytes_max: int) -> Iterator[Part]:
+    joined = _Joined(rows.types, bounds)
     key_of, type_of, sizes = rows.key_of, rows.type_of, rows.text_sizes
     begin, end = 0, len(order)
     while begin < end:
         key = key_of[order[begin]]
-        entry_type, size, first = rows.types[type_of[order[begin]]], 0, begin
-        at = begin
+        joined.begin(type_of[order[begin]])
+        size, first, at = 0, begin, begin
         while at < end and key_of[row := order[at]] == key:
             weight = sizes[row] + META_BYTES
             size += weight
-            wider = joins.join(entry_type, type_of[row])
-            if wider is None or (size > object_bytes_max and at > first):
-                yield Part(key, first, at, size - weight, entry_type, None, None)
-                entry_type, size, first = rows.types[type_of[row]], weight, at
-            else:
-                entry_type = wider
+            if (size > object_bytes_max and at > first) or not joined.add(type_of[row]):
+                yield Part(key, first, at, size - weight, joined.entry_type(), None, None)
+                joined.begin(type_of[row])
+                size, first = weight, at
             at += 1
-        yield Part(key, first, at, size, entry_type, None, None)
+        yield Part(key, first, at, size, joined.entry_type(), None, None)
         begin = at
 
 
-class _Joins:
-    """Joins the types of one PartitionKey's rows; each pair is joined once."""
+class _Joined:
+    """The join of the types of one part as it grows: a row costs what its own type has, not what the join has."""
 
-    def __init__(self, types: list[RecordType], bounds: SchemaBounds) -> None:
+    def __init__(self, types: Sequence[RecordType], bounds: SchemaBounds) -> None:
         self._types = types
         self._bounds = bounds
-        self._known: dict[tuple[int, int], RecordType | None] = {}
-        self._interned: dict[RecordType, RecordType] = {one: one for one in reversed(types)}
+        self._known: dict[frozenset[int], RecordType] = {}
 
-    def join(self, one: RecordType, other: int) -> RecordType | None:
-        """Join a type with that of this number; None where the result passes a bound of one schema."""
-        if one is self._types[other]:
-            return one
-        pair = (id(one), other)
-        found = self._known.get(pair, one)
-        if found is one and pair not in self._known:
-            found = self._known[pair] = self._join(one, self._types[other])
-        return found
+    def begin(self, number: int) -> None:
+        """Begin a part with the type of this number."""
+        first = self._types[number]
+        self._numbers = {number}
+        self._by_name, self._fields, self._size = first.by_name, first.fields, first.size
 
-    def _join(self, one: RecordType, other: RecordType) -> RecordType | None:
-        bounds = self._bounds
-        joined = join_records(one, other, object_keys_max=bounds.limits.object_keys_max)
-        if joined.fields > bounds.fields_max or joined.size > bounds.bytes_max:
-            return None
-        return self._interned.setdefault(joined, joined)
+    def add(self, number: int) -> bool:
+        """Join the type of this number; False, and nothing is changed, where the result passes a bound of a schema."""
+        if number in self._numbers:
+            return True
+        keys_max, fields, size = self._bounds.limits.object_keys_max, self._fields, self._size
+        changed: dict[str, Type] = {}
+        for name, child in self._types[number].by_name.items():
+            old = self._by_name.get(name)
+            new = child if old is None else join(old, child, object_keys_max=keys_max)
+            if new is not old:
+                changed[name] = new
+                fields += new.fields + 1 if old is None else new.fields - old.fields
+                size += field_size(name, new) if old is None else new.size - old.size
+        if fields > self._bounds.fields_max or size > self._bounds.bytes_max:
+            return False
+        if changed:
+            if len(self._numbers) == 1:
+                self._by_name = dict(self._by_name)  # until now it was that of the first type
+            self._by_name.update(changed)
+            self._fields, self._size = fields, size
+        self._numbers.add(number)
+        return True
+
+    def entry_type(self) -> RecordType:
+        """Give the join; the same object for the same few types."""
+        if len(self._numbers) == 1:
+            return self._types[next(iter(self._numbers))]
+        if len(self._numbers) > KNOWN_TYPES_MAX:
+            return RecordType(self._by_name)
+        numbers = frozenset(self._numbers)
+        known = self._known.get(numbers)
+        if known is None:
+            known = self._known[numbers] = RecordType(self._by_name)
+        return known
 
 
 class _Groups:
     """Merges exact types into as few pack schemas as the rule allows, first come first served."""
 
     def __init__(self, bounds: SchemaBounds) -> None:
-        self.merged: list[RecordType] = []
         self._bounds = bounds
+        self._groups: list[Merging] = []
         self._known: dict[RecordType, int | None] = {}
+
+    def merged(self) -> list[RecordType]:
+        """Give the merged type of each group."""
+        return [group.entry_type for group in self._groups]
 
     def assign(self, entry_type: RecordType) -> int | None:
         """Give the number of the group that a type goes into; None where there is no room."""
@@ -152,20 +179,11 @@ class _Groups:
         return self._known[entry_type]
 
     def _find(self, entry_type: RecordType) -> int | None:
-        for number in range(len(self.merged)):
-            merged = self._merge(self.merged[number], entry_type)
-            if merged is not None:
-                self.merged[number] = merged
-                return number
-        if len(self.merged) == GROUPS_MAX:
-            return None
-        self.merged.append(entry_type)
-        return len(self.merged) - 1
-
-    def _merge(self, merged: RecordType, entry_type: RecordType) -> RecordType | None:
         bounds = self._bounds
-        try:
-            wider = merge_entries(merged, entry_type, reserved=(META,), keys_max=bounds.limits.object_keys_max)
-        except IncompatibleError:
+        for number, group in enumerate(self._groups):
+            if group.add(entry_type, fields_max=bounds.fields_max, bytes_max=bounds.bytes_max):
+                return number
+        if len(self._groups) == GROUPS_MAX:
             return None
-        return None if wider.fields > bounds.fields_max or wider.size > bounds.bytes_max else wider
+        self._groups.append(Merging(entry_type, reserved=(META,), keys_max=bounds.limits.object_keys_max))
+        return len(self._groups) - 1

@@ -7,10 +7,11 @@ and the exact schema is a projection of the merged one (`service.core.projection
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from service.core.lattice import ArrayType, MapType, RecordType, Scalar, Type
-from service.core.names import avro_names
+from service.core.lattice import ArrayType, MapType, RecordType, Scalar, Type, field_size
+from service.core.names import avro_names, sanitise
 from service.core.projection import EMPTY_OBJECT, ITEMS, LONG53, NULL, VALUES
 
 _LONGS = (Scalar.LONG53, Scalar.LONG64)
@@ -53,7 +54,7 @@ def _merge(left: Type, right: Type, keys_max: int) -> Type:
             return left
     elif left in _LONGS and right in _LONGS:
         return Scalar.LONG64
-    raise IncompatibleError(f"{left} and {right}")
+    raise IncompatibleError(left, right)  # without words: their texts may be long, and nobody reads them
 
 
 def _merge_records(
@@ -88,6 +89,67 @@ def _require_names(own: RecordType, merged: RecordType, reserved: tuple[str, ...
     for original, name in avro_names(own.by_name, reserved=reserved).items():
         if names[original] != name:
             raise IncompatibleError(f"{original!r} is {name} alone, {names[original]} beside others")
+
+
+class Merging:
+    """What `merge_entries` makes of many types, as it grows: adding one costs what it has, while no names collide."""
+
+    def __init__(self, first: RecordType, *, reserved: tuple[str, ...], keys_max: int) -> None:
+        self._reserved = reserved
+        self._keys_max = keys_max
+        self._entry_type: RecordType | None = first
+        self._by_name = dict(first.by_name)
+        self._fields, self._size = first.fields, first.size
+        self._names: set[str] | None = set(reserved)  # in lower case; None once two of them are the same
+        self._take(first.by_name)
+
+    @property
+    def entry_type(self) -> RecordType:
+        """What all types together are."""
+        if self._entry_type is None:
+            self._entry_type = RecordType(self._by_name)
+        return self._entry_type
+
+    def add(self, own: RecordType, *, fields_max: int, bytes_max: int) -> bool:
+        """Merge one more type; False, and nothing is changed, where it may not, or passes a bound of one schema."""
+        changed: dict[str, Type] = {}
+        new: list[str] = []
+        fields, size = self._fields, self._size
+        try:
+            for name, child in own.by_name.items():
+                old = self._by_name.get(name)
+                merged = child if old is None else _merge(old, child, self._keys_max)
+                if old is None:
+                    new.append(name)
+                    fields, size = fields + 1 + merged.fields, size + field_size(name, merged)
+                elif merged is not old:
+                    fields, size = fields + merged.fields - old.fields, size + merged.size - old.size
+                if merged is not old:
+                    changed[name] = merged
+            if fields > fields_max or size > bytes_max:
+                return False
+            if not self._are_free(new):
+                merge_entries(self.entry_type, own, reserved=self._reserved, keys_max=self._keys_max)
+        except IncompatibleError:
+            return False
+        if changed:
+            self._take(new)
+            self._by_name.update(changed)
+            self._fields, self._size, self._entry_type = fields, size, None
+        return True
+
+    def _are_free(self, originals: list[str]) -> bool:
+        """Tell whether every name, these included, is its original's alone: then none changes in any company."""
+        names = {sanitise(original).lower() for original in originals}
+        return self._names is not None and len(names) == len(originals) and self._names.isdisjoint(names)
+
+    def _take(self, originals: Iterable[str]) -> None:
+        for original in originals:
+            name = sanitise(original).lower()
+            if self._names is None or name in self._names:
+                self._names = None
+                return
+            self._names.add(name)
 
 
 def projection_of(own: RecordType, merged: RecordType) -> Any:

@@ -44,13 +44,14 @@ class Described(NamedTuple):
 
 
 class LineGroup(NamedTuple):
-    """Lines that go into one message, and the lists that they point into; everything but numbers is encoded."""
+    """So many lines that go into one message, as its list of them, and the lists that they point into."""
 
     sources: tuple[CoveredRange, ...]
     event_time_us: int
     hours: tuple[tuple[str, int], ...]
     schemas: tuple[msgspec.Raw, ...]
-    lines: tuple[msgspec.Raw, ...]
+    references: int
+    lines: msgspec.Raw
 
 
 class LineWriter:
@@ -72,34 +73,45 @@ class LineWriter:
         self._sources: dict[TopicPartition, int] = {}
         self._hours: dict[tuple[str, int], int] = {}
         self._schemas: dict[bytes, int] = {}
-        self._lines: list[msgspec.Raw] = []
+        self._count = 0
+        self._lines = bytearray()  # one text: an object for each of a million lines would weigh more than they
 
     def add(self, part: Described) -> None:
         """Write the line of one part."""
         self.lines += 1
+        tables: tuple[dict[Any, int], ...] = self._sources, self._hours, self._schemas
+        before = self._size, *map(len, tables)
         line = self._line(part)
-        if self._lines and self._size + len(line) > self._bytes_max:
+        if self._count and self._size + len(line) > self._bytes_max:
+            self._size, *lengths = before
+            for table, length in zip(tables, lengths, strict=True):  # what this line alone has brought
+                while len(table) > length:
+                    table.popitem()
             self._end()
             line = self._line(part)
-        if self._size + len(line) > self._bytes_max:
-            line = self._line(part, with_nulls=False)
-        self._lines.append(msgspec.Raw(line))
+        roots_max = ROOTS_MAX
+        while self._size + len(line) > self._bytes_max and roots_max:
+            line = self._line(part, with_nulls=False, roots_max=roots_max)
+            roots_max //= 2
+        self._lines += b"," + line if self._count else line
+        self._count += 1
         self._size += len(line) + 1
 
     def groups(self) -> list[LineGroup]:
         """Give all lines, in their order; call once, at the end."""
-        if self._lines:
+        if self._count:
             self._end()
         return self._groups
 
     def _end(self) -> None:
         covered = tuple(CoveredRange(tp.topic, tp.partition, *self._spans[tp]) for tp in self._sources)
         schemas = tuple(map(msgspec.Raw, self._schemas))
-        group = LineGroup(covered, self._event_time_us or 0, tuple(self._hours), schemas, tuple(self._lines))
-        self._groups.append(group)
+        lines = msgspec.Raw(b"[%b]" % bytes(self._lines))
+        hours = tuple(self._hours)
+        self._groups.append(LineGroup(covered, self._event_time_us or 0, hours, schemas, self._count, lines))
         self._begin()
 
-    def _line(self, part: Described, *, with_nulls: bool = True) -> bytes:
+    def _line(self, part: Described, *, with_nulls: bool = True, roots_max: int = ROOTS_MAX) -> bytes:
         if self._event_time_us is None:
             self._event_time_us = part.event_time_min_us
         numbers = self._numbers
@@ -122,7 +134,7 @@ class LineWriter:
         ]
         if part.roots:
             roots = [RootRange(*root, *span) for root, span in sorted(part.roots.items())]
-            line += (roots[:ROOTS_MAX], len(roots) > ROOTS_MAX)
+            line += (roots[:roots_max], len(roots) > roots_max)
         return _encode(line)
 
     def _hour(self, key: PartitionKey) -> int:

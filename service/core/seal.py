@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from service.core import container
@@ -68,24 +68,16 @@ class _Writing:
     """An object while it is written."""
 
     def __init__(
-        self, number: int, file: ObjectFile, entry_type: RecordType, rules: SealRules, spans: Spans, batch_id: str
+        self, number: int, file: ObjectFile, entry_type: RecordType, schema: RowSchema, lines: LineWriter
     ) -> None:
         self.number = number
         self.file = file
         self.entry_type = entry_type
-        self._sync = hashlib.sha256(f"{batch_id}-{number}".encode()).digest()[:SYNC_BYTES]
-        self._compress = container.compressor(rules.codec)
-        self.lines = LineWriter(entry_type, spans, bytes_max=rules.group_bytes_max)
-        self.entries = 0
-        self.schema = row_schema(entry_type)
-        self.encoders: dict[int, EncodeExact] = {}
-        metadata = {"lp-batch-id": batch_id}
-        file.write(container.header(self.schema.text, codec=rules.codec, sync=self._sync, metadata=metadata))
+        self.schema = schema
         self.header_bytes = file.size
-
-    def write(self, rows: int, data: bytearray) -> None:
-        """Write one block."""
-        self.file.write(container.block(rows, data, compress=self._compress, sync=self._sync))
+        self.lines = lines
+        self.entries = 0
+        self.encoders: dict[int, EncodeExact] = {}
 
     def finish(self, key: PartitionKey | None, hour: Hour | None) -> SealedObject:
         """Close the object."""
@@ -127,6 +119,8 @@ class Sealing:
         self._rules = rules
         self._plan = plan
         self._batch_id = batch_id
+        self._sync = hashlib.sha256(batch_id.encode()).digest()[:SYNC_BYTES]
+        self._compress = container.compressor(rules.codec)
         self._texts = rows.texts(plan.order, spool.read)
         self._origins = [encode_origin(tp) for tp in rows.tps]
         self._open: dict[tuple[int, Hour | None], _Writing] = {}
@@ -155,32 +149,47 @@ class Sealing:
 
     def _own(self, part: Part) -> SealedObject:
         writing = self._begin(part.entry_type)
-        self._write(part, writing)
+        self._write(part, writing, self._blocks(part, writing))
         return writing.finish(self._rows.keys[part.key], None)
 
     def _packed(self, part: Part, group: int) -> SealedObject | None:
         """Write into the pack of the group; gives the one before where that has no more room."""
-        place = group, part.hour
-        writing, full = self._open.get(place), None
-        if writing is not None and writing.file.size + part.size > self._rules.layout.pack_bytes_max:
-            writing, full = None, self._open.pop(place).finish(None, part.hour)
+        place, merged, full = (group, part.hour), self._plan.merged[group], None
+        writing = self._open.get(place)
         if writing is None:
-            writing = self._open[place] = self._begin(self._plan.merged[group])
-        self._write(part, writing)
+            writing = self._open[place] = self._begin(merged)
+        blocks = list(self._blocks(part, writing))
+        size = writing.file.size + sum(map(len, blocks))
+        if writing.entries and size > self._rules.layout.pack_bytes_max:
+            full = writing.finish(None, part.hour)
+            writing = self._open[place] = self._begin(merged)
+        self._write(part, writing, blocks)
         return full
 
     def _begin(self, entry_type: RecordType) -> _Writing:
         number = self._next_number
         self._next_number += 1
+        schema, rules = row_schema(entry_type), self._rules
         file = self._spool.create(number)
-        return _Writing(number, file, entry_type, self._rules, self._spans, self._batch_id)
+        metadata = {"lp-batch-id": self._batch_id}
+        file.write(container.header(schema.text, codec=rules.codec, sync=self._sync, metadata=metadata))
+        return _Writing(
+            number, file, entry_type, schema, LineWriter(entry_type, self._spans, bytes_max=rules.group_bytes_max)
+        )
 
-    def _write(self, part: Part, writing: _Writing) -> None:
+    def _write(self, part: Part, writing: _Writing, blocks: Iterable[bytes]) -> None:
         """Write the blocks of one part, and its line."""
-        rows, rules, file = self._rows, self._rules, writing.file
-        key = rows.keys[part.key]
-        user = encode_user(key.user)
+        file = writing.file
         start = file.size
+        for block in blocks:
+            file.write(block)
+        writing.entries += part.end - part.begin
+        writing.lines.add(self._describe(part, self._rows.keys[part.key], start, file.size - start))
+
+    def _blocks(self, part: Part, writing: _Writing) -> Iterator[bytes]:
+        """Make the blocks of one part; those of one batch fit into every object of the same schema."""
+        rows, rules = self._rows, self._rules
+        user = encode_user(rows.keys[part.key].user)
         out = bytearray()
         waiting = 0
         for at in range(part.begin, part.end):
@@ -190,13 +199,9 @@ class Sealing:
             out += self._meta(row, user)
             encode(rules.decode(next(self._texts)), out)
             waiting += 1
-            if len(out) >= rules.block_bytes:
-                writing.write(waiting, out)
+            if len(out) >= rules.block_bytes or at + 1 == part.end:
+                yield container.block(waiting, out, compress=self._compress, sync=self._sync)
                 out, waiting = bytearray(), 0
-        if waiting:
-            writing.write(waiting, out)
-        writing.entries += part.end - part.begin
-        writing.lines.add(self._describe(part, key, start, file.size - start))
 
     def _encoder(self, number: int, writing: _Writing) -> EncodeExact:
         """Choose the encoder of rows of one type in one object: what many rows have is worth compiling for."""

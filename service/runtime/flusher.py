@@ -360,9 +360,9 @@ class Flusher:
 
 
 def _must_pack(batch: ClosedBatch, reason: FlushReason) -> bool:
-    """Tell whether one record alone passed a limit; packed under every layout, it is two objects at most."""
+    """Tell whether one record alone passed a limit: packed under every layout, it can be flushed."""
     rows = batch.rows
-    if reason in ROUTINE or len(rows.keys) < 2:  # noqa: PLR2004 - one PartitionKey is one object anyway
+    if reason in ROUTINE or not len(rows):
         return False
     return (rows.tp_of[0], rows.offsets[0]) == (rows.tp_of[-1], rows.offsets[-1])
 

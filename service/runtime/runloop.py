@@ -26,6 +26,7 @@ from service.runtime.stop import StopFlag
 POLL_S = 0.2
 CHECK_EVERY = 256  # entries and KiB of records, between two looks at how full the batch is,
 CHECK_PART = 4  # or when it has grown by this part since the last one
+LARGE_BYTES = 64 * 1024  # of one record, before which is looked, too
 NOT_PREPARED_MAX = 3
 GAPS_LOGGED_MAX = 20
 
@@ -124,6 +125,8 @@ class Runloop:
                 refused["rewound"] += 1
             elif not self._recorder.accepts(record):
                 refused["covered" if tp in positions else "not_owned"] += 1
+            elif not self._has_room(record):
+                refused["rewound"] += 1
             else:
                 expected = positions[tp].next_offset
                 if record.offset > expected:
@@ -144,6 +147,21 @@ class Runloop:
             return
         if self._weight >= self._check_at or self._controller.state.size_max:
             self._flush_if_full()
+
+    def _has_room(self, record: SourceRecord) -> bool:
+        """Flush what is open where the record does not fit beside it: it goes into a batch of its own.
+
+        Gives False where that flush was discarded, and the record is to be read again.
+        """
+        size, size_max = len(record.value or b""), self._controller.state.size_max
+        if self._recorder.opening is None or (size <= LARGE_BYTES and size_max is None):
+            return True
+        source_bytes = self._recorder.load().source_bytes + size
+        if size_max is not None and source_bytes > size_max.source_bytes:
+            self._controller.flush_due(FlushReason.SHRUNK)
+        elif source_bytes > self._rules.bounds.bytes_max:
+            self._controller.flush_due(FlushReason.BYTES)
+        return record.tp not in self._controller.rewinds
 
     def _flush_if_full(self) -> None:
         self._check_at = self._weight + min(CHECK_EVERY, 1 + self._weight // CHECK_PART)

@@ -123,11 +123,18 @@ def test_fault_that_stays_stops_the_worker_at_once(place: Place, server: HttpS3,
 
 def test_fault_that_does_not_pass_ends_in_a_discard_after_all_attempts(place: Place, server: HttpS3) -> None:
     """The last problem stands in the error, with the key."""
-    server.faults.extend([(503, "SlowDown")] * 5)
-    with pytest.raises(UploadError, match="503 SlowDown") as caught:
+    server.faults.extend([(500, "InternalError")] * 5)
+    with pytest.raises(UploadError, match="500 InternalError") as caught:
         place.put("one.avro", b"body")
     assert caught.value.object_key == place.key("one.avro")
     assert len(server.requests) == 5
+
+
+def test_throttling_is_waited_out_however_often_it_is_said(place: Place, server: HttpS3) -> None:
+    """A store that takes so many requests a second refuses the others again and again; the deadline is the bound."""
+    server.faults.extend([(503, "SlowDown"), (429, "TooManyRequests")] * 10)
+    place.put("one.avro", b"body")
+    assert place.read(place.key("one.avro")) == b"body"
 
 
 def test_finding_9_lost_answer_becomes_a_taken_key_that_is_found_to_be_ours(place: Place, server: HttpS3) -> None:

@@ -206,7 +206,7 @@ def _check_schema(reference: Reference, text: str, rows: list[dict[str, Any]], w
         elif nulls < len(rows):
             raise InvariantError(f"I5: {where}: {field['name']} has values but is not in the exact schema")
     if null_counts(reference, merged) not in (None, counted):
-        raise InvariantError(f"I5: {where}: counts of nulls are not {counted}")
+        raise InvariantError(f"I5: {where}: counts of nulls are {null_counts(reference, merged)}, not {counted}")
     schema = parsed(json.dumps(exact))
     for row in rows:
         if not validate({name: row[name] for name in names}, schema, raise_errors=False):

@@ -66,7 +66,7 @@ def test_burst_is_retried_within_the_flush(deployment: Deployment, s3_faults: S3
 
 def test_refused_for_long_discards_backs_off_and_goes_on(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
     """The batch is discarded, its records are read again, each pause is longer, and in the end all is committed."""
-    s3_faults.add(slow_down(times=ALWAYS, key=DATA))
+    s3_faults.add(internal_error(times=ALWAYS, key=DATA))
     written = _write(deployment)
     deployment.start("w1", LOGP_S3__ATTEMPTS="2")
     deployment.require_event("batch_discarded", "w1", times=2, cause="UploadError")

@@ -79,11 +79,11 @@ def worked(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFa
 class Hole:
     """The worker's work with every third reference and every second dead letter lost."""
 
-    def __init__(self, worked: Worked, names: Names, lake_of: Callable[..., Lake], *, partitions: int = 3) -> None:
+    def __init__(self, worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:
         deployment = self.deployment = worked.deployment
         kafka = deployment.kafka
         self.name = names.group("run")  # run ids live in the bucket, which the tests here share
-        self.references_topic = kafka.create_topic(names.topic("refs-left"), partitions=partitions)
+        self.references_topic = kafka.create_topic(names.topic("refs-left"), partitions=3)
         self.dead_letters_topic = kafka.create_topic(names.topic("dead-left"))
         self.backfills_topic = kafka.create_topic(names.topic("backfills"))
         self.lost: dict[str, Reference] = {}
@@ -254,13 +254,14 @@ def test_what_is_deleted_before_it_is_read_is_missed(
 ) -> None:
     """References that retention takes while a run begins: nothing is published a second time for want of them."""
     hole = Hole(worked, names, lake_of)
-    backfill = hole.backfill("late")
+    backfill, kafka = hole.backfill("late"), hole.deployment.kafka
     begin = backfill._begin
+    partition = kafka.read_committed(hole.references_topic)[0].partition()
 
     def begin_and_lose(wanted: Wanted) -> Run:
         run = begin(wanted)
-        to_first = confluent_kafka.TopicPartition(hole.references_topic, 0, 1)
-        (deleted,) = hole.deployment.kafka.admin.delete_records([to_first]).values()
+        to_first = confluent_kafka.TopicPartition(hole.references_topic, partition, 1)
+        (deleted,) = kafka.admin.delete_records([to_first]).values()
         assert deleted.result().low_watermark == 1
         return run
 

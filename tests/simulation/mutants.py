@@ -6,18 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from service.core import machine
-from service.core.batch import Ledger
+from service.core.batch import ClosedBatch, Ledger
 from service.core.deadline import Deadline
 from service.core.exchange import Membership, Message
 from service.core.flush_policy import FlushReason
 from service.core.machine import Effect, Event
-from service.core.model import SourceRecord, TopicPartition
+from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.controller import Controller
-from service.runtime.flusher import Flusher, FlushSummary
 from service.runtime.recorder import Recorder
 from service.runtime.runloop import Runloop
 from tests.fakes.committer import FakeCommitter
-from tests.fakes.consumer import FakeConsumer
 
 
 class DropsBufferedRecords(Runloop):
@@ -43,21 +41,26 @@ class NeverRewinds(Controller):
 class RewindsNothingKept(Controller):
     """After a failure on revoke, rewinds what is given back only - which nobody may seek - and not what is kept."""
 
+    _in_callback = False
+
+    def _callback(self, event: Event) -> None:
+        self._in_callback = True
+        super()._callback(event)
+        self._in_callback = False
+
     def _perform(self, effect: Effect, event: Event) -> None:
         if not (isinstance(effect, machine.Rewind) and self._in_callback):
             super()._perform(effect, event)
 
 
-class CommitsThePosition(Flusher):
+class CommitsThePosition(Controller):
     """Takes the client's position for what is recorded."""
 
-    def flush(self, reason: FlushReason, *, deadline: Deadline) -> FlushSummary:
-        """Move every ledger to the position first."""
-        consumer: Any = self._membership.__self__  # type: ignore[attr-defined]
-        assert isinstance(consumer, FakeConsumer)
-        for tp, ledger in self._recorder.ledgers.by_tp.items():
+    def _flush(self, reason: FlushReason) -> None:
+        consumer: Any = self._consumer
+        for tp, ledger in self._recorder.positions.items():
             ledger.next_offset = max(ledger.next_offset, consumer.positions.get(tp, 0))
-        return super().flush(reason, deadline=deadline)
+        super()._flush(reason)
 
 
 class AnyMember(str):
@@ -76,11 +79,13 @@ class AnyMember(str):
 class IgnoresMemberIds(Controller):
     """Takes whatever metadata there is for that of the batch."""
 
-    def open_batch(self) -> None:
+    def open_batch(self) -> bool:
         """Open a batch that every member id fits."""
-        super().open_batch()
-        assert self._recorder.batch is not None
-        self._recorder.batch.member_id = AnyMember(self._recorder.batch.member_id)
+        is_open = super().open_batch()
+        batch = self._recorder._batch
+        if batch is not None:
+            batch.opening = batch.opening._replace(member_id=AnyMember(batch.opening.member_id))
+        return is_open
 
 
 class FlushesWhatIsLost(IgnoresMemberIds):
@@ -104,7 +109,7 @@ class RecordsWhatIsNotOwned(Recorder):
 
     def accepts(self, record: SourceRecord) -> bool:
         """Begin a ledger where there is none."""
-        self.ledgers.by_tp.setdefault(record.tp, Ledger(record.offset, record.offset))
+        self._ledgers.by_tp.setdefault(record.tp, Ledger(record.offset, record.offset))
         return super().accepts(record)
 
 
@@ -122,7 +127,7 @@ class AnnouncesOutsideTheTransaction(FakeCommitter):
     def commit(
         self,
         messages: Sequence[Message],
-        offsets: Mapping[TopicPartition, int],
+        offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         *,
         deadline: Deadline,
@@ -137,8 +142,26 @@ class ForgetsUnknownOutcomes(Controller):
 
     def settle(self) -> None:
         """Seek to where the batch began, without asking."""
-        for tp in self.rewinds & self._recorder.ledgers.by_tp.keys():
-            ledger = self._recorder.ledgers.by_tp[tp]
-            self._recorder.ledgers.rewind(tp, ledger.first_offset)
-            self._consumer.seek(tp, ledger.first_offset)
+        for tp in self.rewinds & self._recorder.positions.keys():
+            start = CommittedOffset(self._recorder.positions[tp].first_offset)
+            self._recorder.rewind(tp, start)
+            self._consumer.seek(tp, start, deadline=self._deadline)
         self.rewinds = set()
+
+
+class RecordsPastAFailedFlush(Runloop):
+    """Flushes what a large record does not fit beside, and records it whatever became of that flush."""
+
+    def _has_room(self, record: SourceRecord) -> bool:
+        super()._has_room(record)
+        return True
+
+
+class SharesItsLedgers(Recorder):
+    """Closes a batch without copying its ledgers, and goes on with them before the flush has ended."""
+
+    def close(self) -> ClosedBatch:
+        """Begin the next batch at once."""
+        batch = super().close()
+        self._ledgers.committed(now_ms=0)
+        return batch._replace(ledgers=self._ledgers.by_tp)

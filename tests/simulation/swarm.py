@@ -26,6 +26,8 @@ class Swarm:
     put: float = 0.05
     outcome: float = 0.12
     spool: float = 0.0015
+    full: float = 0.01
+    slow: float = 0.03
     members: float = 0.05
     stop: float = 0.01
     store_refused: float = 0.001

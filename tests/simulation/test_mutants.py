@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from service.core import machine
+from service.core.deadline import Deadline
+from service.core.model import CommittedOffset
 from service.runtime import start_positions as start_positions_module
 from service.runtime.controller import Controller
 from service.runtime.start_positions import StartPosition
@@ -39,7 +41,7 @@ def first_seed_that_notices(run_seed: Run, parts: Parts, style: Style | None = N
         pytest.param(Parts(runloop=mutants.DropsBufferedRecords), Style.KIP848, id="drops-buffered-kip848"),
         pytest.param(Parts(controller=mutants.NeverRewinds), None, id="never-rewinds"),
         pytest.param(Parts(controller=mutants.RewindsNothingKept), Style.COOPERATIVE, id="rewinds-nothing-kept"),
-        pytest.param(Parts(flusher=mutants.CommitsThePosition), None, id="commits-the-position"),
+        pytest.param(Parts(controller=mutants.CommitsThePosition), None, id="commits-the-position"),
         pytest.param(
             Parts(controller=mutants.FlushesWhatIsLost, committer=mutants.TrustsAnyMembership),
             Style.EAGER,
@@ -54,6 +56,8 @@ def first_seed_that_notices(run_seed: Run, parts: Parts, style: Style | None = N
         pytest.param(Parts(controller=mutants.AcceptsStaleRecords), Style.EAGER, id="accepts-stale-records"),
         pytest.param(Parts(committer=mutants.AnnouncesOutsideTheTransaction), None, id="announces-outside"),
         pytest.param(Parts(controller=mutants.ForgetsUnknownOutcomes), None, id="forgets-unknown-outcomes"),
+        pytest.param(Parts(runloop=mutants.RecordsPastAFailedFlush), None, id="records-past-a-failed-flush"),
+        pytest.param(Parts(recorder=mutants.SharesItsLedgers), None, id="shares-its-ledgers"),
     ],
 )
 def test_wrong_worker_is_noticed_by_the_simulation(parts: Parts, style: Style | None, run_seed: Run) -> None:
@@ -63,23 +67,24 @@ def test_wrong_worker_is_noticed_by_the_simulation(parts: Parts, style: Style | 
 
 
 def _flush_on_lost(controller: Controller, tps: frozenset[Any]) -> None:
-    controller._callback(machine.Revoked(tps, controller._recorder.covers, controller._clock.now_s()))
+    controller._callback(machine.Revoked(tps, controller._recorder.has_progress, controller._clock.now_s()))
 
 
 def _commit_starts_of_everything(
-    consumer: Any, topic: str, _ours: Any, _bootstrap: str, *, timeout_s: float
+    consumer: Any, topic: str, _ours: Any, _bootstrap: str, metadata: str, deadline: Deadline
 ) -> dict[Any, StartPosition]:
-    everything = consumer.partitions_of(topic, timeout_s=timeout_s)
-    found = {tp: StartPosition(consumer.watermarks(tp, timeout_s=timeout_s)[0], "bootstrap") for tp in everything}
-    consumer.commit_start({tp: position.offset for tp, position in found.items()})
-    return found
+    everything = consumer.partitions_of(topic, deadline=deadline)
+    firsts = {tp: consumer.watermarks(tp, deadline=deadline)[0] for tp in everything}
+    starts = {tp: CommittedOffset(first, metadata=metadata) for tp, first in firsts.items()}
+    consumer.commit_start(starts, deadline=deadline)
+    return {tp: StartPosition(start, "bootstrap") for tp, start in starts.items()}
 
 
 def _settle_before_init(controller: Controller) -> None:
     tps = controller.rewinds
-    for tp, offset in controller._consumer.committed(tps, timeout_s=80.0).items():
-        controller._recorder.ledgers.rewind(tp, offset or 0)
-        controller._consumer.seek(tp, offset or 0)
+    for tp, start in controller._consumer.committed(tps, deadline=controller._deadline).items():
+        controller._recorder.rewind(tp, start or CommittedOffset(0))
+        controller._consumer.seek(tp, start or CommittedOffset(0), deadline=controller._deadline)
     controller.rewinds = set()
 
 

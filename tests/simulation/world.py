@@ -11,9 +11,11 @@ from collections import Counter, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from service.core.machine import Phase
 from service.core.model import TopicPartition
+from service.core.pack_plan import Layout
 from service.errors import StopError
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.check import InvariantError, check_all, check_commit
@@ -23,7 +25,7 @@ from tests.fakes.group import ClassicGroup, ConsumerGroup
 from tests.fakes.member import ClassicMember, Member, Member848
 from tests.fakes.records import entry, value_of
 from tests.fakes.store import Bucket, PutFault
-from tests.fakes.worker import FakeWorker, Parts, Rules
+from tests.fakes.worker import SEAL_RULES, FakeWorker, Parts, Rules
 from tests.simulation.swarm import Style, Swarm, choose
 
 SESSION_S = 30.0
@@ -31,6 +33,11 @@ WORKERS_MAX = 4
 NESTED_MAX = 3
 RECORDS_MAX = 1500
 TRACE_MAX = 120
+SEALED_ROWS = 0.05  # of them are places where other things happen
+FIELDS: dict[str, tuple[Any, ...]] = {
+    "mix": (1, "one"), "wide": (5, 2**60), "nil": (None, True), "name.1": ("x", "y" * 300),
+    "nested": ({}, {"a": 1}, {"a": "b", "c": [1.5]}), "list": ([], [1, None], ["z"]),
+}  # fmt: skip
 PUT_FAULTS = (
     PutFault.NOT_STORED, PutFault.ANSWER_LOST, PutFault.ANSWER_LOST_LATE, PutFault.TAKEN, PutFault.SLOW,
 )  # fmt: skip
@@ -38,6 +45,9 @@ OUTCOMES = (
     "ILLEGAL_GENERATION", "UNKNOWN_MEMBER_ID", "TRANSACTION_ABORTABLE", "_TIMED_OUT", Outcome.UNKNOWN_COMMITTED,
     Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT, Outcome.NOT_ABORTED,
 )  # fmt: skip
+LAYOUTS: tuple[Layout, ...] = ("auto", "pack", "file")
+PUT_S = (0.0, 0.0, 0.02, 0.3, 3.0)
+ROW_S = (0.0, 0.0, 0.01, 0.3)
 # A worker may end itself for these reasons; a restart is the remedy, and it is given one.
 MAY_END = ("TooManyFailuresError", "StoreRefusedError", "start positions are not committed")
 
@@ -55,6 +65,17 @@ class Process:
     busy: bool = False
     stopped: bool = False
     """SIGSTOP: neither the application nor the library's thread runs."""
+    put_s: float = 0.0
+    """How long each PUT takes."""
+    row_s: float = 0.0
+    """How long each row takes while it is sealed."""
+    full_until_s: float = 0.0
+    """Until when its disk takes nothing."""
+
+    def heal(self) -> None:
+        """End what makes it slow."""
+        self.stopped = False
+        self.put_s = self.row_s = self.full_until_s = 0.0
 
 
 class World:
@@ -82,8 +103,13 @@ class World:
         self.broker.group = self.group
         self.processes: dict[str, Process] = {}
         self._parts = parts
-        self._rules = Rules().with_bounds(
-            entries_max=self.random.choice((30, 120, 10**6)), files_max=self.random.choice((3, 10**6))
+        self._rules = (
+            Rules()
+            .with_bounds(
+                entries_max=self.random.choice((30, 120, 10**6)), fixed_bytes_max=self.random.choice((9_000, 10**9))
+            )
+            .with_layout(self.random.choice(LAYOUTS))
+            .with_memory(self.random.choice((1, 10_000, 10**9)))
         )
         self._boots = itertools.count(1)
         self._numbers = itertools.count(1)
@@ -130,7 +156,7 @@ class World:
 
     def _drain(self) -> None:
         for process in list(self.processes.values()):
-            process.stopped = False
+            process.heal()
             process.worker.consumer.pop_first = lambda _most: 0
             process.worker.committer.script.clear()
             process.worker.store.script.clear()
@@ -161,7 +187,7 @@ class World:
         process.busy = True
         worker = process.worker
         try:
-            self._script_faults(worker)
+            self._script_faults(process)
             worker.step()
             if worker.controller.state.phase is Phase.STOPPED:
                 self.note(f"{worker.name} stopped")
@@ -189,21 +215,40 @@ class World:
         if self.processes.get(process.worker.name) is process:
             del self.processes[process.worker.name]
 
-    def _script_faults(self, worker: FakeWorker) -> None:
-        random, swarm = self.random, self.swarm
+    def _script_faults(self, process: Process) -> None:
+        random, swarm, worker = self.random, self.swarm, process.worker
         if random.random() < swarm.put:
             worker.store.script.append(random.choice(PUT_FAULTS))
         if random.random() < swarm.store_refused:
             worker.store.script.append(PutFault.REFUSED)
         if random.random() < swarm.outcome and not worker.committer.script:
             worker.committer.script.append(random.choice(OUTCOMES))
-        worker.spool.refuses = lambda _operation: random.random() < swarm.spool
+        if random.random() < swarm.slow:
+            process.put_s, process.row_s = random.choice(PUT_S), random.choice(ROW_S)
+        if random.random() < swarm.full:
+            process.full_until_s = self.clock.now_s() + random.uniform(2.0, 90.0)
+            self.happened["full disk"] += 1
+
+    def _refuses(self, process: Process) -> bool:
+        return self.clock.now_s() < process.full_until_s or self.random.random() < self.swarm.spool
+
+    def _decode(self, process: Process, text: bytes) -> Any:
+        """Decode a row while it is sealed; other things happen at some of them."""
+        if process.row_s:
+            self.happened["slow sealing"] += 1
+            self.elapse(process.row_s)
+        if self.random.random() < SEALED_ROWS:
+            self.point(process, "row")
+        return SEAL_RULES.decode(text)
 
     def point(self, process: Process, name: str) -> None:
         """Let other things happen at this place of this process."""
         if process.dead:
             raise KilledError
         self.happened[name] += 1
+        if name == "put" and process.put_s:
+            self.happened["slow store"] += 1
+            self.elapse(process.put_s)
         self._tick()
         dice = self.random.random()
         swarm = self.swarm
@@ -265,7 +310,7 @@ class World:
             member,
             self.clock,
             self.bucket,
-            rules=self._rules,
+            rules=self._rules.with_seal(decode=lambda text: self._decode(process, text)),
             parts=self._parts,
             point=lambda where: self.point(process, where),
             boot=boot,
@@ -275,6 +320,7 @@ class World:
         worker.consumer.pop_first = lambda most: random.randint(0, min(most, 8))
         worker.consumer.callbacks_max = lambda: random.randint(1, 3)
         worker.consumer.purge = random.random() >= self.swarm.old_library
+        worker.spool.refuses = lambda _operation: self._refuses(process)
         self.processes[name] = process
         self.note(f"{name} started as boot {boot}")
         process.busy = True
@@ -306,9 +352,19 @@ class World:
             elif dice < 0.08:
                 log.append(random.choice((None, b"[]", b"{", b"[1]")), timestamp_ms=self.clock.wall_ms())
             else:
-                users = [random.choice(("ann", "bob", "cem", None)) for _ in range(random.randint(1, 3))]
-                value = value_of(*(entry(user, n=next(self._numbers)) for user in users))
+                entries = random.randint(1, 3) if dice < 0.95 else random.randint(10, 40)
+                value = value_of(*(self._entry() for _ in range(entries)))
                 log.append(value, timestamp_ms=self.clock.wall_ms())
+
+    def _entry(self) -> dict[str, Any]:
+        """Make an entry of few users or one of many; fields come and go, and one is of two types."""
+        random = self.random
+        user = random.choice(("ann", "bob", "cem", None)) if random.random() < 0.7 else f"user-{random.randint(1, 300)}"
+        fields: dict[str, Any] = {"n": next(self._numbers)}
+        for name, values in FIELDS.items():
+            if random.random() < 0.2:
+                fields[name] = random.choice(values)
+        return entry(user, hours_ago=random.randint(0, 2), **fields)
 
     def elapse(self, seconds: float) -> None:
         """Let time pass; the libraries of those that run send heartbeats meanwhile."""

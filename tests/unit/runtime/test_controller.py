@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import pytest
 from structlog.testing import capture_logs
 
+from service.core import offset_metadata
+from service.core.batch import ClosedBatch
+from service.core.deadline import Deadline
 from service.core.flush_policy import FlushReason
 from service.core.machine import Phase
-from service.errors import StopError, TooManyFailuresError
+from service.errors import CommitAbortedError, StopError, TooManyFailuresError
+from service.runtime.controller import TOPIC_IDS_AGAIN_S, TOPIC_IDS_S
 from tests.fakes.committer import Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.records import P0, P1, P2
 from tests.fakes.rig import COOPERATIVE, EAGER, KIP848, STYLES, Rig
 from tests.fakes.store import PutFault
-from tests.fakes.worker import FakeWorker
+from tests.fakes.worker import CONTROL_RULES, FakeWorker
 
 UNKNOWN = [Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT]
 
@@ -24,7 +31,7 @@ def holding(rig: Rig, records: int = 3) -> FakeWorker:
     for tp in rig.broker.logs:
         rig.fill(tp, records)
     worker.step()
-    assert worker.recorder.covers
+    assert worker.recorder.has_progress
     return worker
 
 
@@ -34,7 +41,7 @@ def test_revoke_commits_the_whole_batch_before_it_returns() -> None:
     worker = holding(rig)
     worker.controller.on_revoked(frozenset({P1}))
     assert rig.committed() == {P0: 3, P1: 3}
-    assert worker.recorder.batch is None
+    assert worker.recorder.opening is None
     assert worker.spool.bytes_on_disk == 0
     assert worker.controller.state.owned == {P0}
     assert not worker.controller.rewinds
@@ -82,7 +89,7 @@ def test_discard_on_revoke_rewinds_only_what_is_kept() -> None:
     worker.committer.script.append("TRANSACTION_ABORTABLE")
     worker.controller.on_revoked(frozenset({P1}))
     assert worker.controller.rewinds == {P0, P2}
-    assert P1 not in worker.recorder.ledgers.by_tp
+    assert P1 not in worker.recorder.positions
 
 
 def test_lost_discards_everything_and_rewinds_the_rest() -> None:
@@ -92,10 +99,13 @@ def test_lost_discards_everything_and_rewinds_the_rest() -> None:
     with capture_logs() as logs:
         worker.controller.on_lost(frozenset({P1}))
     assert worker.committer.calls == 0
-    assert worker.recorder.batch is None
+    assert worker.recorder.opening is None
     assert worker.controller.rewinds == {P0}
     assert worker.controller.state.owned == {P0}
     assert any(one["event"] == "partitions_lost" for one in logs)
+    (discarded,) = [one for one in logs if one["event"] == "batch_discarded"]
+    assert discarded["cost"] == "records 0 to 2 of source-0, 0 to 2 of source-1 will be read again"
+    assert worker.metrics.total("batches_discarded") == 1
     assert worker.metrics.total("rebalances", kind="lost") == 1
     assert worker.metrics.total("rebalances", kind="revoked") == 0
 
@@ -133,7 +143,7 @@ def test_zombie_that_wakes_up_after_its_session_commits_nothing(style: str) -> N
     rig.turn_until(lambda: rig.committed()[P0] == 3)
     worker.controller.flush_due(FlushReason.INTERVAL)  # its thread goes on where it was
     assert len(rig.broker.transactions) == 1
-    assert worker.recorder.batch is None
+    assert worker.recorder.opening is None
     rig.workers.append(worker)
     rig.fill(P0, 3)
     rig.drain()
@@ -164,7 +174,7 @@ def test_assignment_flushes_the_open_batch_first() -> None:
     rig.turn_until(lambda: bool(first.controller.state.owned) and bool(second.controller.state.owned))
     rig.fill(P0, 2)
     rig.fill(P1, 2)
-    rig.turn_until(lambda: first.recorder.covers)
+    rig.turn_until(lambda: first.recorder.has_progress)
     rig.workers.remove(second)
     second.stop.request()
     second.step()
@@ -198,7 +208,7 @@ def test_unknown_outcome_goes_on_from_what_was_really_committed(style: str, outc
     worker.controller.settle()
     expected = 3 if outcome is Outcome.UNKNOWN_COMMITTED else 0
     assert worker.consumer.positions == {P0: expected, P1: expected}
-    assert worker.recorder.ledgers.by_tp[P0].first_offset == expected
+    assert worker.recorder.positions[P0].first_offset == expected
     rig.drain()
     assert worker.metrics.total("flushes", outcome="unknown") == 1
 
@@ -220,7 +230,7 @@ def test_unknown_outcome_on_revoke_is_resolved_before_anything_is_owned_again(st
     assert worker.controller.error is None
     assert rig.clock.now_s() - started_s < 5.0
     expected = 3 if outcome is Outcome.UNKNOWN_COMMITTED else 0
-    assert worker.recorder.ledgers.by_tp[P0].first_offset == expected
+    assert worker.recorder.positions[P0].first_offset == expected
 
 
 def test_three_unknown_outcomes_in_five_minutes_end_the_process() -> None:
@@ -370,6 +380,8 @@ def test_rewind_is_logged_with_where_from_and_where_to() -> None:
     assert rewound == [(0, 0, 3), (1, 0, 3)]
     (discarded,) = [one for one in logs if one["event"] == "batch_discarded"]
     assert (discarded["outcome"], discarded["cause"]) == ("unknown", "CommitUnknownError")
+    again = "records 0 to 2 of source-0, 0 to 2 of source-1 will be read again, unless they are committed"
+    assert discarded["cost"] == again
 
 
 def test_seek_comes_never_from_inside_a_callback() -> None:
@@ -382,3 +394,140 @@ def test_seek_comes_never_from_inside_a_callback() -> None:
     worker.controller.on_revoked(frozenset({P0}))
     assert "seek" not in sought
     assert isinstance(worker.consumer, FakeConsumer)
+
+
+def test_discarded_batch_tells_what_giving_it_up_costs() -> None:
+    """Which records are read again, of which TopicPartition; one of which nothing was covered is not named."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.broker.logs[P1].append_hole()
+    rig.fill(P1, 4)
+    worker.step()
+    worker.store.script.append(PutFault.NOT_STORED)
+    with capture_logs() as logs:
+        worker.controller.flush_due(FlushReason.BYTES)
+    (discarded,) = [one for one in logs if one["event"] == "batch_discarded"]
+    assert discarded["cost"] == "records 0 to 4 of source-1 will be read again"
+    assert (discarded["reason"], discarded["cause"], discarded["outcome"]) == ("bytes", "UploadError", "aborted")
+
+
+def test_ids_of_topics_are_asked_for_outside_callbacks_and_committed_from_the_first_offset_on() -> None:
+    """The fake's consumer refuses to be asked inside one, as the real one would end the process."""
+    rig = Rig()
+    worker = holding(rig)
+    ids = {rig.broker.topic_ids[tp.topic] for tp in rig.broker.logs}
+    started = rig.broker.committed(P0)
+    assert started is not None
+    assert {offset_metadata.decode(started.metadata).topic_id} == ids
+    worker.controller.on_revoked(frozenset({P0, P1}))
+    committed = rig.broker.committed(P0)
+    assert committed is not None
+    assert (committed.offset, committed.leader_epoch) == (3, 0)
+    assert {offset_metadata.decode(committed.metadata).topic_id} == ids
+
+
+def test_ids_of_topics_that_are_not_told_are_asked_for_again_now_and_then() -> None:
+    """Not at every turn: each time costs a connection. The worker goes on without."""
+    rig = Rig()
+    ids, asked = dict(rig.broker.topic_ids), []
+    rig.broker.topic_ids.clear()
+    worker = rig.worker(start=False)
+    ask = worker.consumer.topic_ids
+
+    def remember(topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
+        asked.append(deadline.remaining_s())
+        return ask(topics, deadline=deadline)
+
+    worker.consumer.topic_ids = remember  # type: ignore[method-assign]
+    worker.start()
+    for _ in range(10):
+        worker.step()
+    assert asked == [TOPIC_IDS_S]
+    rig.broker.topic_ids.update(ids)
+    rig.pass_time(TOPIC_IDS_AGAIN_S)
+    worker.step()
+    assert worker.topic_ids == ids
+    rig.pass_time(TOPIC_IDS_AGAIN_S)
+    worker.step()
+    assert len(asked) == 2
+
+
+# One deadline.
+
+
+def slowest(rig: Rig, worker: FakeWorker, *, commit_s: float, answer_s: float) -> None:
+    """Make a commit take all of its budget and then an abort's, and every answer about offsets so long."""
+    commit = worker.committer.commit
+
+    def slow(*args: Any, deadline: Deadline, **kwargs: Any) -> None:
+        rig.pass_time(min(commit_s, deadline.remaining_s()))
+        worker.committer.script.append("_TIMED_OUT")
+        try:
+            commit(*args, deadline=deadline, **kwargs)
+        finally:
+            rig.pass_time(10.0)
+
+    worker.committer.commit = slow  # type: ignore[method-assign]
+    worker.consumer._point = lambda name: rig.pass_time(answer_s if name in ("committed", "watermarks") else 0.0)
+    worker.committer.init_s = 45.0
+    worker.store._point = lambda name: rig.pass_time(95.0 if name == "put" else 0.0)
+
+
+@pytest.mark.parametrize("slow_store", [True, False])
+@pytest.mark.parametrize("before_s", [0.0, 100.0, 184.0])
+def test_all_steps_of_one_callback_end_within_the_poll_budget(slow_store: bool, before_s: float) -> None:  # noqa: FBT001
+    """Flush, abort, the next producer's init and committed offsets: together, not each; a late start leaves less."""
+    rig = Rig(tps=(P0, P1, P2))
+    worker = holding(rig)
+    gone = frozenset({P2})
+    worker.controller.on_revoked(gone)
+    worker.consumer.member.owned -= gone
+    del worker.consumer.positions[P2]
+    rig.fill(P0, 3)
+    worker.step()
+    slowest(rig, worker, commit_s=1000.0, answer_s=10.0)
+    if not slow_store:
+        worker.store._point = lambda name: rig.pass_time(30.0 if name == "put" else 0.0)
+    close, started_s = worker.recorder.close, rig.clock.now_s()
+
+    def late() -> ClosedBatch:
+        rig.pass_time(before_s)
+        return close()
+
+    worker.recorder.close = late  # type: ignore[method-assign]
+    worker.controller.on_assigned(gone)
+    assert worker.controller.error is None
+    assert P2 in worker.recorder.positions
+    assert worker.metrics.total("flushes", reason="assigned", outcome="discarded") == 1
+    assert rig.clock.now_s() - started_s <= CONTROL_RULES.poll_budget_s
+
+
+def test_flush_gets_what_the_steps_after_it_do_not_need() -> None:
+    """`settle_s` of the time until the next poll is for an abort, another's transaction and committed offsets."""
+    rig = Rig()
+    worker = holding(rig)
+    deadlines: list[float] = []
+    flush = worker.flusher.flush
+
+    def remember(*args: Any, deadline: Deadline) -> Any:
+        deadlines.append(deadline.remaining_s())
+        return flush(*args, deadline=deadline)
+
+    worker.flusher.flush = remember  # type: ignore[method-assign]
+    worker.controller.consume_returned()
+    rig.pass_time(150.0)
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    assert deadlines == [pytest.approx(CONTROL_RULES.poll_budget_s - 150.0 - CONTROL_RULES.settle_s)]
+
+
+def test_producer_that_is_not_ready_in_time_ends_an_assignment_and_not_a_turn() -> None:
+    """Inside a callback there is no later; in the loop the next poll comes first."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.committer.script.append(Outcome.UNKNOWN_OPEN)
+    worker.controller.on_revoked(frozenset({P0, P1}))
+    worker.committer.init_s = 400.0
+    worker.controller.on_assigned(frozenset({P0}))
+    assert isinstance(worker.controller.error, CommitAbortedError)
+    with pytest.raises(StopError, match="callback failed"):
+        worker.controller.consume_returned()

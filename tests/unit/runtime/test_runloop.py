@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
+from service.core.deadline import Deadline
 from service.core.flush_policy import FlushReason
+from service.core.model import CommittedOffset
 from service.errors import SourceError, StopError
+from tests.fakes.check import flush_records, references
 from tests.fakes.committer import Outcome
 from tests.fakes.records import P0, P1, P2, entry, value_of
 from tests.fakes.rig import COOPERATIVE, EAGER, KIP848, STYLES, Rig
 from tests.fakes.store import PutFault
-from tests.fakes.worker import FakeWorker, Rules
+from tests.fakes.worker import CONTROL_RULES, FakeWorker, Rules
 
 FAULTS = [Outcome.COMMITTED, "TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN]
 
@@ -45,7 +49,7 @@ def test_finding_1_rebalance_in_the_middle_of_one_consume_drops_no_record(
     for tp in (P0, P1, P2):
         rig.fill(tp, 2)
     worker.step()
-    assert worker.recorder.covers
+    assert worker.recorder.has_progress
     for tp in (P0, P1, P2):
         rig.fill(tp, 6)
     give_way(rig, worker)
@@ -105,8 +109,7 @@ def test_limit_in_the_middle_of_one_consume_flushes_between_two_records(style: s
     rig.fill(P1, 5)
     worker.step()
     assert worker.metrics.total("flushes", reason="entries", outcome="committed") == 3
-    assert worker.recorder.batch is not None
-    assert worker.recorder.batch.entries == 1
+    assert worker.recorder.load().entries == 1
     rig.drain()
 
 
@@ -130,7 +133,7 @@ def test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_
     rig.fill(P1, 4)
     worker.committer.script.append(outcome)
     worker.step()
-    assert worker.recorder.batch is None
+    assert worker.recorder.opening is None
     assert worker.spool.bytes_on_disk == 0
     assert worker.metrics.total("records_refused", cause="rewound") == 5
     committed = {tp: offset or 0 for tp, offset in rig.committed().items()}
@@ -138,35 +141,78 @@ def test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_
     rig.drain()
 
 
-def test_disk_that_fails_while_recording_discards_and_reads_again() -> None:
-    """A half written record is never committed: its batch is discarded, its TopicPartitions are rewound."""
+def long_records(rig: Rig, records: int, text_bytes: int = 5_000) -> None:
+    """Append records whose entries are more than what is kept of each row in memory."""
+    for number in range(records):
+        value = value_of(entry("ann", n=number, text="x" * text_bytes))
+        rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
+
+
+def test_disk_that_refuses_a_spill_flushes_at_once_and_loses_nothing() -> None:
+    """What is in memory is whole: it is flushed, and nothing is read again."""
     rig = Rig()
-    rules = Rules()
-    rules = Rules(recorder=rules.recorder._replace(memory_bytes_max=1))
-    worker = rig.owning(rules=rules)
-    rig.fill(P0, 3)
-    failures = iter([False, True])
-    worker.spool.refuses = lambda _operation: next(failures, False)
+    worker = rig.owning(rules=Rules().with_memory(12_000))
+    long_records(rig, 5)
+    worker.spool.refuses = lambda operation: operation == "append"
     worker.step()
-    assert worker.recorder.batch is None
-    assert worker.consumer.positions[P0] == 0
-    assert worker.metrics.total("flushes", reason="recording", outcome="discarded") == 1
+    assert worker.metrics.total("flushes", reason="spool", outcome="committed") >= 1
+    assert worker.metrics.total("records_refused") == 0
+    assert worker.metrics.total("batches_discarded") == 0
     rig.drain()
 
 
-@pytest.mark.parametrize("operation", ["append", "seal", "load"])
-def test_disk_that_fails_three_times_does_not_stop_the_worker(operation: str) -> None:
+def test_disk_that_refuses_a_batch_pauses_and_goes_on_by_itself() -> None:
+    """All that was handed over is read again after a pause, for as long as there is no room; polling goes on."""
+    rig = Rig()
+    worker = rig.owning()
+    worker.spool.refuses = lambda operation: operation == "open"
+    rig.fill(P0, 3)
+    rig.fill(P1, 2)
+    with capture_logs() as logs:
+        for _ in range(40):
+            rig.pass_time(1.0)
+            worker.step()
+    assert worker.recorder.opening is None
+    assert worker.consumer.positions == {P0: 0, P1: 0}
+    assert rig.broker.transactions == []
+    assert [one["seconds"] for one in logs if one["event"] == "paused"][:4] == [1.0, 2.0, 4.0, 8.0]
+    assert worker.metrics.total("batches_discarded") == 0
+    worker.spool.refuses = lambda _operation: False
+    rig.turn_until(lambda: rig.committed() == {P0: 3, P1: 2})
+    rig.check()
+
+
+def test_topic_partition_assigned_while_the_disk_has_no_room_is_read_when_it_has() -> None:
+    """It starts paused like the others, and nothing stays silent for ever."""
+    rig = Rig()
+    first, second = rig.worker("a"), rig.worker("b")
+    rig.turn_until(lambda: bool(first.controller.state.owned) and bool(second.controller.state.owned))
+    first.spool.refuses = lambda operation: operation == "open"
+    rig.fill(P0, 3)
+    rig.fill(P1, 3)
+    first.step()
+    assert first.consumer.paused
+    rig.workers.remove(second)
+    second.close()
+    rig.turn_until(lambda: first.controller.state.owned == {P0, P1})
+    first.spool.refuses = lambda _operation: False
+    rig.drain()
+
+
+@pytest.mark.parametrize("operation", ["open", "append", "read", "create", "write", "finish", "load"])
+def test_disk_that_fails_four_times_does_not_stop_the_worker(operation: str) -> None:
     """A full disk is waited for: it counts as no failure, the pauses grow, and it goes on when there is room."""
     rig = Rig()
-    worker = rig.owning(rules=Rules(recorder=Rules().recorder._replace(memory_bytes_max=1)))
-    rig.fill(P0, 3)
+    worker = rig.owning(rules=Rules().with_memory(1))
+    long_records(rig, 8)
     failures = iter([True] * 4)
     worker.spool.refuses = lambda asked: asked == operation and next(failures, False)
     for _ in range(200):
         rig.pass_time(2.0)
         worker.step()
     rig.drain()
-    assert worker.metrics.total("batches_discarded") == 4
+    assert next(failures, None) is None, "the disk was asked"
+    assert worker.metrics.total("batches_discarded") == (0 if operation in ("open", "append") else 4)
 
 
 def test_finding_4_exception_out_of_consume_commits_nothing_more() -> None:
@@ -202,7 +248,7 @@ def test_finding_4_exception_in_a_callback_never_passes_through_the_client(callb
     worker.consumer.positions[P0] = 0
     with pytest.raises(StopError, match="callback failed"):
         worker.loop.turn()
-    assert worker.recorder.batch is None
+    assert worker.recorder.opening is None
 
 
 def test_stop_error_in_a_callback_is_raised_as_it_was() -> None:
@@ -224,14 +270,14 @@ def test_error_while_recording_is_never_committed_by_closing() -> None:
     worker.step()
     value = value_of(entry("ann"), entry("bob"))
     rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
-    append, calls = worker.recorder._append, []
+    infer, calls = worker.recorder._types.of, []
 
-    def append_once(*args: Any, **kwargs: Any) -> None:
-        calls.append(args)
+    def infer_once(one: dict[str, Any]) -> Any:
+        calls.append(one)
         assert len(calls) == 1, "a bug of ours, between two entries"
-        append(*args, **kwargs)
+        return infer(one)
 
-    worker.recorder._append = append_once  # type: ignore[method-assign]
+    worker.recorder._types.of = infer_once  # type: ignore[method-assign]
     with pytest.raises(AssertionError, match="a bug of ours"):
         worker.step()
     worker.close()
@@ -271,11 +317,10 @@ def test_covered_records_that_come_again_are_refused() -> None:
     worker = rig.owning()
     rig.fill(P0, 3)
     worker.step()
-    worker.consumer.seek(P0, 0)
+    worker.consumer.seek(P0, CommittedOffset(0), deadline=Deadline.after(1.0, rig.clock.now_s))
     worker.step()
     assert worker.metrics.total("records_refused", cause="covered") == 3
-    assert worker.recorder.batch is not None
-    assert worker.recorder.batch.entries == 3
+    assert worker.recorder.load().entries == 3
     rig.drain()
 
 
@@ -422,14 +467,131 @@ def test_run_prepares_before_it_joins_and_turns_until_stopped() -> None:
     assert worker.controller.state.phase.value == "stopped"
 
 
-def test_flush_reasons_of_a_load_are_counted_by_their_name() -> None:
+@pytest.mark.parametrize(
+    ("bound", "value", "reason"),
+    [
+        ("entries_max", 2, FlushReason.ENTRIES),
+        ("bytes_max", 100, FlushReason.BYTES),
+        ("fixed_bytes_max", 1_000, FlushReason.MEMORY),
+        ("spool_bytes_max", 100, FlushReason.SPOOL),
+        ("estimate_max_s", 0.001, FlushReason.ESTIMATE),
+    ],
+)
+def test_flush_reasons_of_a_load_are_counted_by_their_name(bound: str, value: float, reason: FlushReason) -> None:
     """Each limit has its own reason."""
     rig = Rig()
-    worker = rig.owning(rules=Rules().with_bounds(files_max=2))
-    rig.fill(P0, 1, "ann")
-    rig.fill(P0, 1, "bob")
+    worker = rig.owning(rules=Rules().with_bounds(**{bound: value}))
+    rig.fill(P0, 2, "ann")
     worker.step()
-    assert worker.metrics.total("flushes", reason=FlushReason.FILES.value) == 1
+    assert worker.metrics.total("flushes", reason=reason.value, outcome="committed") >= 1
+    rig.drain()
+
+
+@pytest.mark.parametrize("weight", [1, 20, 300])
+def test_load_is_looked_at_before_a_batch_is_much_beyond_a_limit(weight: int) -> None:
+    """By entries and bytes, not by records: those of many entries are looked at more often."""
+    rig = Rig()
+    limit = 1_000
+    rig.owning(rules=Rules().with_bounds(entries_max=limit))
+    for number in range(3_000 // weight):
+        value = value_of(*(entry(f"user-{number}", n=n) for n in range(weight)))
+        rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
+    rig.drain()
+    sizes = [one.totals.entries for one in flush_records(rig.broker) if one.reason == "entries"]
+    assert len(sizes) >= 2
+    assert all(limit <= size < 1.26 * limit + weight for size in sizes)
+
+
+# Progress under any load.
+
+
+def pace_store(rig: Rig, worker: FakeWorker, seconds: float) -> None:
+    """Make each PUT take so long."""
+    worker.store._point = lambda name: rig.pass_time(seconds if name == "put" else 0.0)
+
+
+def test_flushes_that_leave_too_little_time_for_another_make_a_poll_first() -> None:
+    """Between two polls is never more than the poll budget; what was handed over beyond is read again."""
+    rig = Rig(tps=(P0, P1))
+    worker = rig.owning(rules=Rules().with_layout("file").with_bounds(entries_max=20))
+    pace_store(rig, worker, 3.5)
+    for number in range(60):
+        rig.fill(P0, 1, f"user-{number}")
+        rig.fill(P1, 1, f"user-{number}")
+    polled_s: list[float] = []
+    worker.consumer._point = lambda name: polled_s.append(rig.clock.now_s()) if name == "consume" else None
+    rig.drain()
+    assert worker.metrics.total("batches_discarded") == 0
+    assert worker.metrics.total("records_refused", cause="rewound") > 0
+    assert max(after - before for before, after in pairwise(polled_s)) <= CONTROL_RULES.poll_budget_s
+
+
+def test_large_record_does_not_join_a_batch_that_it_would_make_too_large() -> None:
+    """It is a batch of its own; what was open before is flushed without it."""
+    rig = Rig(tps=(P0,))
+    rig.owning(rules=Rules().with_bounds(bytes_max=100_000))
+    long_records(rig, 5)
+    long_records(rig, 1, text_bytes=90_000)
+    long_records(rig, 1, text_bytes=200_000)
+    long_records(rig, 1)
+    rig.drain()
+    assert [one.totals.records for one in flush_records(rig.broker)] == [5, 1, 1, 1]
+
+
+@pytest.mark.parametrize("outcome", ["TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN])
+def test_large_record_is_read_again_where_the_flush_before_it_fails(outcome: Outcome | str) -> None:
+    """It is not taken for the first one of the next batch: what was discarded comes before it."""
+    rig = Rig(tps=(P0,))
+    worker = rig.owning(rules=Rules().with_bounds(bytes_max=100_000))
+    long_records(rig, 5)
+    long_records(rig, 1, text_bytes=90_000)
+    worker.committer.script.append(outcome)
+    rig.drain()
+
+
+@pytest.mark.parametrize("layout", ["file", "auto", "pack"])
+def test_record_that_alone_passes_every_limit_is_committed_packed(layout: Any) -> None:
+    """Batches are halved down to one record, and that one goes alone; those beside it are not held up."""
+    rig = Rig(tps=(P0,))
+    rules = Rules().with_layout(layout).with_bounds(bytes_max=1_000, entries_max=10)
+    worker = rig.owning(rules=rules)
+    pace_store(rig, worker, 2.0)
+    rig.fill(P0, 20)
+    heavy = value_of(*(entry(f"user-{number}") for number in range(500)))
+    rig.broker.logs[P0].append(heavy, timestamp_ms=rig.clock.wall_ms())
+    rig.broker.logs[P0].append(None, timestamp_ms=rig.clock.wall_ms())
+    rig.fill(P0, 20)
+    rig.drain()
+    of_heavy = {one.location.object for one in references(rig.broker) if one.partition_key.user.startswith("user-")}
+    assert len(of_heavy) == 1
+    assert all("/pack/" in key for key in of_heavy)
+    assert worker.metrics.total("batches_discarded") <= 1
+
+
+def test_record_that_no_limit_names_but_no_deadline_allows_is_committed_packed() -> None:
+    """Its 300 files would take ten minutes: what is learnt and the halving leave it alone in a batch."""
+    rig = Rig(tps=(P0,))
+    worker = rig.owning(rules=Rules().with_layout("file"))
+    pace_store(rig, worker, 2.0)
+    heavy = value_of(*(entry(f"user-{number}") for number in range(300)))
+    for _ in range(3):
+        rig.broker.logs[P0].append(None, timestamp_ms=rig.clock.wall_ms())
+        rig.broker.logs[P0].append(heavy, timestamp_ms=rig.clock.wall_ms())
+    rig.drain()
+    assert worker.metrics.total("batches_discarded") <= 2
+    assert len({one.location.object for one in references(rig.broker)}) == 3
+
+
+@pytest.mark.parametrize("layout", ["file", "auto", "pack"])
+def test_disk_with_room_for_little_makes_small_batches_and_goes_on(layout: Any) -> None:
+    """W9: rows and the objects that they become fit together, or the batch is halved until they do."""
+    rig = Rig(tps=(P0,))
+    worker = rig.owning(rules=Rules().with_layout(layout).with_memory(1).with_bounds(spool_bytes_max=60_000))
+    worker.spool._bytes_max = 100_000
+    long_records(rig, 60)
+    rig.drain()
+    assert worker.metrics.total("flushes", outcome="committed") >= 4
+    assert worker.metrics.total("batches_discarded") <= 4
 
 
 def test_lag_of_what_is_no_longer_owned_is_no_longer_reported() -> None:
