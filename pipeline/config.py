@@ -129,12 +129,12 @@ class BackfillSettings(Section):
     tasks: PositiveInt | None = Field(
         None, description="Tasks that write files; by default as many as run at the same time."
     )
-    transaction_messages_max: PositiveInt = Field(1000, description="References and dead letters in one transaction.")
+    transaction_messages_max: PositiveInt = Field(1000, description="Messages, of references and of dead letters, in one transaction.")
     transaction_bytes_max: PositiveInt = Field(
         32 * 1024 * 1024, description="Bytes of references and dead letters in one transaction, beyond the first."
     )
     part_messages_max: PositiveInt = Field(
-        1000, description="References and dead letters in one object of the list of what to publish."
+        1000, description="Messages, of references and of dead letters, in one object of the list of what to publish."
     )
     upload_threads: PositiveInt = Field(8, description="Objects written at once, per task.")
     download_threads: PositiveInt = Field(8, description="Objects read at once, per task.")

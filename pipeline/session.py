@@ -69,8 +69,6 @@ def _properties(settings: JobSettings) -> dict[str, str]:
         "spark.sql.caseSensitive": "true",
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # 10,000 messages of references may be gigabytes, beyond what one column of Arrow holds.
-        "spark.sql.execution.arrow.maxBytesPerBatch": "64m",
         "spark.sql.shuffle.partitions": "8",
     }
 

@@ -34,6 +34,7 @@ class DiskSpool:
         self._root = directory
         self._bytes_max = bytes_max
         self._lock: BinaryIO | None = None
+        self._batches: set[DiskBatch] = set()
         self._left: list[Path] = []
         self._left_bytes = 0
         self._bytes = 0
@@ -61,13 +62,17 @@ class DiskSpool:
         lock = (self._root / _MARKER).open("ab")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        except OSError as error:
             lock.close()
-            raise SpoolError(f"{self._root} is in use: is there another worker of this name?") from error
+            if isinstance(error, BlockingIOError):
+                raise SpoolError(f"{self._root} is in use: is there another worker of this name?") from error
+            raise
         self._lock = lock
 
     def close(self) -> None:
-        """Give the directory back; files stay until the next start."""
+        """Give the directory back; files are closed, and stay until the next start."""
+        for batch in self._batches:
+            batch.close()
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -91,7 +96,9 @@ class DiskSpool:
             directory.mkdir()
         except OSError as error:
             raise SpoolError(f"{directory}: {error}") from error
-        return DiskBatch(directory, self)
+        batch = DiskBatch(directory, self)
+        self._batches.add(batch)
+        return batch
 
     def take(self, size: int) -> None:
         """Count bytes that are about to be written.
@@ -103,10 +110,12 @@ class DiskSpool:
             raise SpoolError(f"W9: {self._bytes + size} bytes in the spool, the limit is {self._bytes_max}")
         self._bytes += size
 
-    def delete(self, directory: Path, size: int) -> None:
+    def delete(self, batch: DiskBatch, directory: Path, size: int) -> None:
         """Delete the directory of a batch; what cannot be deleted still counts and is tried again."""
-        self._bytes -= size
-        self._left.append(directory)
+        if batch in self._batches:
+            self._batches.remove(batch)
+            self._bytes -= size
+            self._left.append(directory)
         self._clear_left()
 
     def _clear_left(self) -> None:
@@ -164,7 +173,7 @@ class DiskBatch:
         assert self._rows is not None, "a piece was appended before"
         try:
             data = os.pread(self._rows.fileno(), piece.length, piece.start)
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: the file is closed
             raise SpoolError(f"read of {piece.length} bytes: {error}") from error
         if len(data) != piece.length or zlib.crc32(data) != piece.crc32:
             raise SpoolError(f"{piece.length} bytes at {piece.start} of the spool are not what was written")
@@ -201,10 +210,14 @@ class DiskBatch:
 
     def delete(self) -> None:
         """Delete everything of the batch; what cannot be deleted is tried again with the next batch."""
+        self.close()
+        self._spool.delete(self, self._directory, self._bytes)
+
+    def close(self) -> None:
+        """Close all files; nothing is written or read back any more."""
         for file in (*self._files, *filter(None, (self._rows,))):
             with suppress(OSError):  # what is still in a buffer is of no use any more
                 file.close()
-        self._spool.delete(self._directory, self._bytes)
 
     def take(self, size: int) -> None:
         """Count bytes that are about to be written.

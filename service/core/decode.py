@@ -28,6 +28,7 @@ _LINE = re.compile(rb"[^\n]+")
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW_BITS = 31
+_BRACE = ord("{")
 _PIECE_BYTES = 16 * 1024
 
 
@@ -84,11 +85,16 @@ class RecordDecoder:
     def __init__(self, rules: InputRules, json_decoder: JsonDecoder) -> None:
         self._rules = rules
         self._json = json_decoder
+        self._is_plain = rules.format == "json" and rules.entries_field is None
 
     def decode(self, value: bytes | None) -> Decoded:
         """Take the value of a record apart."""
         if not value:
             return Decoded([], None, [], 0)
+        if value[0] == _BRACE and self._is_plain:
+            found = self._plain(value)
+            if found is not None:
+                return found
         try:
             text = self._decompress(value)
             if not text:
@@ -100,6 +106,16 @@ class RecordDecoder:
             return Decoded([], None, [Bad(None, error.reason, str(error))], len(value))
         decoded = self._sort_out(items, envelope, len(text))
         return decoded._replace(text=text) if is_one else decoded
+
+    def _plain(self, value: bytes) -> Decoded | None:
+        """Decode the most frequent record, one object and nothing around it; None where it has to be looked at."""
+        if len(value) > self._rules.record_bytes_max:
+            return None
+        try:
+            entry = self._json.decode_fast(value)
+        except FAST_REFUSALS:
+            return None
+        return Decoded([(0, entry)], None, [], len(value), value)
 
     def _sort_out(self, items: list[Any], envelope: dict[str, Any] | None, size: int) -> Decoded:
         entries: list[tuple[int, dict[str, Any]]] = []

@@ -36,6 +36,8 @@ class JsonDecoder:
         self.rounded = 0
         self._keep_inexact_text = keep_inexact_text
         self._fast = msgspec.json.Decoder(float_hook=self._float)
+        # What is rounded was counted the first time.
+        self._again = self._fast if keep_inexact_text else msgspec.json.Decoder()
 
     def decode_fast(self, text: bytes) -> Any:
         """Decode, or raise one of FAST_REFUSALS where `decode_tolerant` has to look again."""
@@ -44,7 +46,7 @@ class JsonDecoder:
     def decode_again(self, text: bytes) -> Any:
         """Decode text that was decoded before, as it was then."""
         try:
-            return self._fast.decode(text)
+            return self._again.decode(text)
         except FAST_REFUSALS:
             return self.decode_tolerant(text)
 

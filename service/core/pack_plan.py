@@ -122,7 +122,8 @@ class _Joined:
         """Begin a part with the type of this number."""
         first = self._types[number]
         self._numbers = {number}
-        self._by_name, self._fields, self._size = first.by_name, first.fields, first.size
+        self._by_name, self._is_firsts = first.by_name, True
+        self._fields, self._size = first.fields, first.size
 
     def add(self, number: int) -> bool:
         """Join the type of this number; False, and nothing is changed, where the result passes a bound of a schema."""
@@ -140,8 +141,8 @@ class _Joined:
         if fields > self._bounds.fields_max or size > self._bounds.bytes_max:
             return False
         if changed:
-            if len(self._numbers) == 1:
-                self._by_name = dict(self._by_name)  # until now it was that of the first type
+            if self._is_firsts:  # the first type's own, which others hold
+                self._by_name, self._is_firsts = dict(self._by_name), False
             self._by_name.update(changed)
             self._fields, self._size = fields, size
         self._numbers.add(number)

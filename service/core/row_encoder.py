@@ -1,8 +1,7 @@
 """Entry -> Avro bytes, byte-identical to fastavro: by walking the type at first, by a generated straight line later.
 
 An encoder accepts exactly the entries that its type already holds (`join(type, infer(entry)) is type`) and raises
-`Misfit` for all others, so that the steady state needs no inference: the check is the encoding itself. It returns
-the null mask: bit i is set when field i of the type is null or absent in this entry.
+`Misfit` for all others: no wrong row is ever written. `exact_encoder` leaves out what is known of an entry already.
 
 Every nullable value is written as union branch 0 (null) or 1, which is the byte 00 or 02.
 Most types see a handful of entries, and compiling costs as much as walking hundreds: a type is compiled when it has
@@ -21,8 +20,7 @@ from service.core.bounded_cache import BoundedCache
 from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar, Type
 from service.core.schema_infer import INT64_MAX, INT64_MIN, LONG53_MAX, require_depth
 
-EncodeEntry = Callable[[dict[str, Any], bytearray], int]
-EncodeExact = Callable[[dict[str, Any], bytearray], None]
+EncodeEntry = Callable[[dict[str, Any], bytearray], None]
 
 WALKED_ENTRIES = 64
 CACHED_FIELDS_MAX = 200_000  # of all types together; a compiled encoder holds some 800 bytes per field
@@ -31,12 +29,12 @@ _PRESENT_SMALL_LONG = {number: b"\x02" + encode_long(number) for number in range
 _encode_json = msgspec.json.Encoder().encode
 
 
-class Misfit(Exception):  # noqa: N818 - not an error: the schema grows
+class Misfit(Exception):  # noqa: N818 - says what the entry is
     """The entry does not fit the type; what was written to the output is to be dropped."""
 
 
 class EntryEncoder:
-    """The encoder of one type; `encode(entry, out) -> null mask` raises Misfit or TooDeepError.
+    """The encoder of one type; `encode(entry, out)` raises Misfit or TooDeepError.
 
     Look `encode` up anew for each entry: it is replaced by the compiled one after WALKED_ENTRIES.
     """
@@ -49,12 +47,13 @@ class EntryEncoder:
         self._walked = 0
         self.encode: EncodeEntry = self._walk
 
-    def _walk(self, entry: dict[str, Any], out: bytearray) -> int:
+    def _walk(self, entry: dict[str, Any], out: bytearray) -> None:
         self._walked += 1
         if self._walked > WALKED_ENTRIES:
             self.encode = compile_encoder(self._type, self._limits)
-            return self.encode(entry, out)
-        return walk_entry(self._type, entry, out, self._limits)
+            self.encode(entry, out)
+        else:
+            walk_entry(self._type, entry, out, self._limits)
 
 
 _encoders: BoundedCache[tuple[RecordType, Limits], EntryEncoder] = BoundedCache(
@@ -67,17 +66,12 @@ def entry_encoder(entry_type: RecordType, limits: Limits) -> EntryEncoder:
     return _encoders.get((entry_type, limits))
 
 
-def walk_entry(record: RecordType, entry: dict[str, Any], out: bytearray, limits: Limits, *, depth: int = 1) -> int:
-    """Encode an entry by walking its type; same bytes, mask and refusals as the compiled encoder."""
+def walk_entry(record: RecordType, entry: dict[str, Any], out: bytearray, limits: Limits, *, depth: int = 1) -> None:
+    """Encode an entry by walking its type; same bytes and refusals as the compiled encoder."""
     if not entry.keys() <= record.by_name.keys():
         raise Misfit
-    mask = 0
-    for number, (name, child) in enumerate(record.by_name.items()):
-        value = entry.get(name)
-        if value is None:
-            mask |= 1 << number
-        _walk_nullable(child, value, out, limits, depth=depth + 1)
-    return mask
+    for name, child in record.by_name.items():
+        _walk_nullable(child, entry.get(name), out, limits, depth=depth + 1)
 
 
 def _walk_nullable(child: Type, value: Any, out: bytearray, limits: Limits, *, depth: int) -> None:
@@ -151,7 +145,7 @@ def _json_text(value: Any, limits: Limits, depth: int) -> bytes:
 
 
 def _compile(record: RecordType, limits: Limits, *, depth: int) -> EncodeEntry:
-    """Give the function `encode(entry, out) -> null mask` of one record type; one for all that it stands in."""
+    """Give the function `encode(entry, out)` of one record type; one for all that it stands in."""
     return _record_encoders.get((record, limits, depth))
 
 
@@ -160,19 +154,17 @@ def _compile_record(record: RecordType, limits: Limits, depth: int) -> EncodeEnt
     writer.line(0, "def encode(entry, out):")
     writer.line(1, "if not entry.keys() <= KEYS: raise Misfit")
     writer.line(1, "get = entry.get")
-    writer.line(1, "mask = 0")
-    for number, (name, child) in enumerate(record.by_name.items()):
+    for name, child in record.by_name.items():
         writer.line(1, f"value = get({name!r})")
-        writer.line(1, f"if value is None: out += b'\\0'; mask |= {1 << number:#x}")
+        writer.line(1, "if value is None: out += b'\\0'")
         writer.present(1, child, "value", depth + 1)
-    writer.line(1, "return mask")
     namespace = {**writer.constants, "KEYS": frozenset(record.by_name)}
     exec(compile("\n".join(writer.lines), "<row encoder>", "exec"), namespace)  # noqa: S102 - our own text; keys only as reprs
     encode: EncodeEntry = namespace["encode"]
     return encode
 
 
-def exact_encoder(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeExact:
+def exact_encoder(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeEntry:
     """Give the encoder of entries of exactly this type, under the wider one of their object; one for all who ask.
 
     What is known of the entry is not asked for: fields that it lacks are constants, strings and numbers are what they
@@ -181,7 +173,7 @@ def exact_encoder(entry_type: RecordType, written: RecordType, limits: Limits) -
     return _exact_encoders.get((entry_type, written, limits))
 
 
-def _compile_exact(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeExact:
+def _compile_exact(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeEntry:
     writer = _Writer(limits)
     writer.line(0, "def encode(entry, out):")
     missing = 0
@@ -203,11 +195,11 @@ def _compile_exact(entry_type: RecordType, written: RecordType, limits: Limits) 
     writer.line(1, f"out += {bytes(missing)!r}")
     namespace = dict(writer.constants)
     exec(compile("\n".join(writer.lines), "<exact row encoder>", "exec"), namespace)  # noqa: S102 - as below
-    encode: EncodeExact = namespace["encode"]
+    encode: EncodeEntry = namespace["encode"]
     return encode
 
 
-_exact_encoders: BoundedCache[tuple[RecordType, RecordType, Limits], EncodeExact] = BoundedCache(
+_exact_encoders: BoundedCache[tuple[RecordType, RecordType, Limits], EncodeEntry] = BoundedCache(
     lambda key: _compile_exact(*key), weigh=lambda key: 1 + key[0].fields, weight_max=CACHED_FIELDS_MAX
 )
 

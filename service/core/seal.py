@@ -21,7 +21,7 @@ from service.core.lattice import RecordType
 from service.core.model import PartitionKey
 from service.core.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
 from service.core.reference_lines import Described, LineGroup, LineWriter, Spans, nulls_of, root_place, widen
-from service.core.row_encoder import WALKED_ENTRIES, EncodeExact, entry_encoder, exact_encoder
+from service.core.row_encoder import WALKED_ENTRIES, EncodeEntry, entry_encoder, exact_encoder
 from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
 from service.core.rows import Rows
 
@@ -77,7 +77,7 @@ class _Writing:
         self.header_bytes = file.size
         self.lines = lines
         self.entries = 0
-        self.encoders: dict[int, EncodeExact] = {}
+        self.encoders: dict[int, EncodeEntry] = {}
 
     def finish(self, key: PartitionKey | None, hour: Hour | None) -> SealedObject:
         """Close the object."""
@@ -203,7 +203,7 @@ class Sealing:
                 yield container.block(waiting, out, compress=self._compress, sync=self._sync)
                 out, waiting = bytearray(), 0
 
-    def _encoder(self, number: int, writing: _Writing) -> EncodeExact:
+    def _encoder(self, number: int, writing: _Writing) -> EncodeEntry:
         """Choose the encoder of rows of one type in one object: what many rows have is worth compiling for."""
         written, limits = writing.entry_type, self._rules.bounds.limits
         if self._rows_of_type[number] >= WALKED_ENTRIES:

@@ -16,75 +16,108 @@ class SpoolContract:
 
     LIMIT = 10_000
 
-    def test_what_was_appended_is_read_by_start_and_length(self, spool: Spool) -> None:
-        """Blocks lie one behind the other, each file by itself."""
-        spool.append(1, b"first")
-        spool.append(2, b"other")
-        spool.append(1, b"second")
-        read = spool.reader(1)
-        assert (read(0, 5), read(5, 6), read(3, 4)) == (b"first", b"second", b"stse")
+    def test_pieces_are_read_back_in_any_order(self, spool: Spool) -> None:
+        """Pieces lie one behind the other in one file; also an empty one."""
+        batch = spool.open("b1")
+        pieces = [batch.append(data) for data in (b"first", b"", b"second")]
+        assert [batch.read(piece) for piece in reversed(pieces)] == [b"second", b"", b"first"]
 
-    def test_read_beyond_the_end_is_an_error(self, spool: Spool) -> None:
-        """A torn file is never taken for a whole one."""
-        spool.append(1, b"first")
+    def test_batches_do_not_see_each_other(self, spool: Spool) -> None:
+        """Each has a directory of its own."""
+        one, other = spool.open("b1"), spool.open("b2")
+        mine, theirs = one.append(b"mine!"), other.append(b"other")
+        assert (one.read(mine), other.read(theirs)) == (b"mine!", b"other")
+        other.delete()
+        assert one.read(mine) == b"mine!"
+
+    def test_piece_that_is_not_what_was_written_is_an_error(self, spool: Spool) -> None:
+        """By length, and by checksum."""
+        batch = spool.open("b1")
+        piece = batch.append(b"first")
+        for wrong in (piece._replace(length=10), piece._replace(start=1), piece._replace(crc32=piece.crc32 ^ 1)):
+            with pytest.raises(SpoolError):
+                batch.read(wrong)
+
+    def test_batch_id_is_opened_once(self, spool: Spool) -> None:
+        """A directory that is still there is never taken over."""
+        spool.open("b1")
         with pytest.raises(SpoolError):
-            spool.reader(1)(3, 10)
+            spool.open("b1")
 
-    def test_read_of_a_file_that_is_not_there_is_an_error(self, spool: Spool) -> None:
-        """Nothing was ever appended to it."""
-        with pytest.raises(SpoolError):
-            spool.reader(77)(0, 1)
-
-    def test_sealed_file_is_loaded_as_it_was_written(self, spool: Spool) -> None:
-        """Size and checksums are those of the bytes."""
-        sealed = spool.seal(1, iter([b"a", b"", b"bc"]))
-        assert spool.load(sealed) == b"abc"
+    def test_finished_object_is_loaded_as_it_was_written(self, spool: Spool) -> None:
+        """Size and checksums are those of the bytes; several objects may be written at once."""
+        batch = spool.open("b1")
+        one, other = batch.create(0), batch.create(1)
+        for data in (b"a", b"", b"bc"):
+            one.write(data)
+            other.write(data * 2)
+        assert (one.size, other.size) == (3, 6)
+        sealed = one.finish()
+        assert batch.load(sealed) == b"abc"
         assert (sealed.size, sealed.sha256, sealed.crc32) == (3, hashlib.sha256(b"abc").digest(), zlib.crc32(b"abc"))
+        assert batch.load(other.finish()) == b"aabcbc"
 
-    def test_number_is_sealed_once(self, spool: Spool) -> None:
-        """A file that could not be deleted is never written over."""
-        spool.seal(1, iter([b"a"]))
+    def test_object_that_is_not_what_was_written_is_an_error(self, spool: Spool) -> None:
+        """C03: by length, and by checksum."""
+        batch = spool.open("b1")
+        file = batch.create(0)
+        file.write(b"abc")
+        sealed = file.finish()
+        for wrong in (sealed._replace(size=2), sealed._replace(crc32=sealed.crc32 ^ 1)):
+            with pytest.raises(SpoolError):
+                batch.load(wrong)
+
+    def test_number_is_created_once(self, spool: Spool) -> None:
+        """No object is ever written over."""
+        batch = spool.open("b1")
+        batch.create(1).write(b"a")
         with pytest.raises(SpoolError):
-            spool.seal(1, iter([b"b"]))
+            batch.create(1)
 
-    def test_bytes_of_all_files_are_counted(self, spool: Spool) -> None:
-        """Appended and sealed."""
-        spool.append(1, b"x" * 100)
-        spool.seal(1, iter([b"y" * 50]))
-        assert spool.bytes_on_disk == 150
+    def test_bytes_of_all_files_are_counted_until_they_are_deleted(self, spool: Spool) -> None:
+        """W9: pieces and objects, of every batch."""
+        one, other = spool.open("b1"), spool.open("b2")
+        one.append(b"x" * 100)
+        one.create(0).write(b"y" * 50)
+        other.append(b"z" * 7)
+        assert spool.bytes_on_disk == 157
+        one.delete()
+        assert spool.bytes_on_disk == 7
+        other.delete()
+        assert spool.bytes_on_disk == 0
 
-    def test_limit_refuses_an_append(self, spool: Spool) -> None:
-        """W9: the disk of the node is not ours alone."""
-        spool.append(1, b"x" * (self.LIMIT - 1))
+    def test_limit_refuses_a_piece_and_an_object_and_a_batch(self, spool: Spool) -> None:
+        """W9: the disk of the node is not ours alone; sealing writes everything a second time."""
+        batch = spool.open("b1")
+        batch.append(b"x" * (self.LIMIT - 1))
         with pytest.raises(SpoolError, match="W9"):
-            spool.append(2, b"xx")
-
-    def test_limit_refuses_a_seal(self, spool: Spool) -> None:
-        """Sealing writes everything a second time."""
-        spool.append(1, b"x" * (self.LIMIT - 10))
+            batch.append(b"xx")
+        file = batch.create(0)
         with pytest.raises(SpoolError, match="W9"):
-            spool.seal(1, iter([b"y" * 11]))
+            file.write(b"yy")
+        file.write(b"y")
+        with pytest.raises(SpoolError, match="W9"):
+            spool.open("b2")
 
-    def test_clear_forgets_everything(self, spool: Spool) -> None:
-        """Also what was loaded before; and there is room again."""
-        spool.append(1, b"x" * (self.LIMIT - 10))
-        sealed = spool.seal(1, iter([b"abc"]))
-        spool.clear()
+    def test_deleted_batch_is_gone_and_there_is_room_again(self, spool: Spool) -> None:
+        """Also after a refusal: a batch that is too large is discarded, not the worker."""
+        batch = spool.open("b1")
+        piece = batch.append(b"x" * (self.LIMIT - 10))
+        file = batch.create(0)
+        file.write(b"abc")
+        sealed = file.finish()
+        with pytest.raises(SpoolError):
+            batch.append(b"x" * self.LIMIT)
+        batch.delete()
         assert spool.bytes_on_disk == 0
         with pytest.raises(SpoolError):
-            spool.load(sealed)
+            batch.load(sealed)
         with pytest.raises(SpoolError):
-            spool.reader(1)(0, 1)
-        spool.append(2, b"x" * self.LIMIT)
+            batch.read(piece)
+        spool.open("b2").append(b"x" * self.LIMIT)
 
-    def test_clear_after_a_refusal_makes_room(self, spool: Spool) -> None:
-        """A batch that is too large is discarded, not the worker."""
-        with pytest.raises(SpoolError):
-            spool.append(1, b"x" * (self.LIMIT + 1))
-        spool.clear()
-        spool.append(2, b"x" * self.LIMIT)
-
-    def test_clear_twice_is_no_error(self, spool: Spool) -> None:
-        """C16: idempotent."""
-        spool.clear()
-        spool.clear()
+    def test_batch_of_nothing_is_deleted_and_its_id_is_free(self, spool: Spool) -> None:
+        """Records without entries leave no row."""
+        spool.open("b1").delete()
+        spool.open("b1").delete()
+        assert spool.bytes_on_disk == 0

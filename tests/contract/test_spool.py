@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from service.adapters.spool import DiskSpool
+from service.adapters.spool import DiskBatch, DiskSpool
 from service.errors import SpoolError
 from service.runtime.ports import Spool
 from tests.contract.spool_suite import SpoolContract
 from tests.fakes.spool import FakeSpool
+
+LOCK = """
+import sys
+from pathlib import Path
+from service.adapters.spool import DiskSpool
+from service.errors import SpoolError
+try:
+    DiskSpool(Path(sys.argv[1]), bytes_max=1).prepare()
+except SpoolError as error:
+    sys.exit(str(error))
+"""
 
 
 class TestFakeSpool(SpoolContract):
@@ -35,29 +50,45 @@ class TestDiskSpool(SpoolContract):
         return prepared(tmp_path / "spool", self.LIMIT)
 
 
+_prepared: list[DiskSpool] = []
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    """Close the spools of a test."""
+    yield
+    while _prepared:
+        _prepared.pop().close()
+
+
 def prepared(directory: Path, bytes_max: int = 10_000) -> DiskSpool:
     """Give a spool that is ready."""
     made = DiskSpool(directory, bytes_max=bytes_max)
     made.prepare()
+    _prepared.append(made)
     return made
 
 
 def test_leftovers_of_an_earlier_process_are_wiped(tmp_path: Path) -> None:
     """C02, C15: nothing is ever taken over; the records are read again."""
     first = prepared(tmp_path / "spool")
-    first.append(1, b"x")
-    first.seal(1, iter([b"abc"]))
+    batch = first.open("b1")
+    batch.append(b"x")
+    batch.create(0).write(b"abc")
+    (tmp_path / "spool" / "open").mkdir()
+    (tmp_path / "spool" / "open" / "0").write_bytes(b"of an earlier version")
+    first.close()
     second = prepared(tmp_path / "spool")
     assert second.bytes_on_disk == 0
-    second.seal(1, iter([b"new"]))
-    with pytest.raises(SpoolError):
-        second.reader(1)(0, 1)
+    assert [path.name for path in (tmp_path / "spool").iterdir()] == [".log-partitioner-spool"]
+    second.open("b1")
+    batch.delete()
 
 
-@pytest.mark.parametrize("name", ["precious.txt", "open"])
+@pytest.mark.parametrize("name", ["precious.txt", "rows"])
 def test_directory_that_is_not_a_spool_is_never_emptied(tmp_path: Path, name: str) -> None:
     """A wrong setting must not delete somebody's files."""
-    (tmp_path / name).mkdir() if name == "open" else (tmp_path / name).write_text("keep")
+    (tmp_path / name).mkdir() if name == "rows" else (tmp_path / name).write_text("keep")
     with pytest.raises(SpoolError, match="not a spool"):
         prepared(tmp_path)
     assert (tmp_path / name).exists()
@@ -78,69 +109,226 @@ def test_path_that_is_a_file_is_refused(tmp_path: Path) -> None:
         prepared(tmp_path / "file")
 
 
-def test_file_that_changed_on_disk_is_never_uploaded(tmp_path: Path) -> None:
-    """C03: what is read back has the checksum of what was written."""
+def test_directory_in_use_is_refused_to_another_process_until_it_is_closed(tmp_path: Path) -> None:
+    """Two workers of one name would delete each other's rows; the second says so and leaves everything as it is."""
     spool = prepared(tmp_path / "spool")
-    sealed = spool.seal(1, iter([b"abc"]))
-    Path(sealed.path).write_bytes(b"abd")
+    batch = spool.open("b1")
+    piece = batch.append(b"rows")
+    command = [sys.executable, "-c", LOCK, str(tmp_path / "spool")]
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "is in use" in refused.stderr
+    with pytest.raises(SpoolError, match="is in use"):
+        prepared(tmp_path / "spool")
+    assert batch.read(piece) == b"rows"
+    batch.delete()
+    spool.close()
+    spool.close()
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+    prepared(tmp_path / "spool").close()
+
+
+def test_lock_of_a_process_that_was_killed_is_free(tmp_path: Path) -> None:
+    """The lock is the kernel's: it ends with the process, and needs no cleaning."""
+    code = LOCK + "\nimport os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "spool")], check=False)
+    assert (tmp_path / "spool" / ".log-partitioner-spool").exists()
+    prepared(tmp_path / "spool").close()
+
+
+def test_file_system_without_locks_is_refused_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some network file systems have none: a spool belongs on a local disk."""
+
+    def refuse(*_args: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(SpoolError, match="No locks available"):
+        prepared(tmp_path / "spool")
+
+
+@pytest.mark.parametrize("bit", [0, 77, 8 * 1000 - 1])
+def test_piece_with_one_bit_turned_is_never_taken_for_rows(tmp_path: Path, bit: int) -> None:
+    """What is read back has the checksum of what was written; the pieces around it are as they were."""
+    batch = prepared(tmp_path / "spool").open("b1")
+    pieces = [batch.append(bytes([n]) * 1000) for n in range(3)]
+    path = tmp_path / "spool" / "b1" / "rows"
+    data = bytearray(path.read_bytes())
+    data[1000 + bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
     with pytest.raises(SpoolError, match="not what was written"):
-        spool.load(sealed)
-    Path(sealed.path).write_bytes(b"ab")
-    with pytest.raises(SpoolError):
-        spool.load(sealed)
+        batch.read(pieces[1])
+    assert (batch.read(pieces[0]), batch.read(pieces[2])) == (b"\0" * 1000, b"\2" * 1000)
+    batch.delete()
 
 
-def _no_space(*_args: object, **_kwargs: object) -> None:
-    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+def test_object_that_changed_on_disk_is_never_uploaded(tmp_path: Path) -> None:
+    """C03: what is read back has the checksum of what was written."""
+    batch = prepared(tmp_path / "spool").open("b1")
+    file = batch.create(0)
+    file.write(b"abc")
+    sealed = file.finish()
+    for wrong in (b"abd", b"ab"):
+        Path(sealed.path).write_bytes(wrong)
+        with pytest.raises(SpoolError, match="not what was written"):
+            batch.load(sealed)
+
+
+def _refusing(code: int) -> Callable[..., None]:
+    def refuse(*_args: object, **_kwargs: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    return refuse
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EMFILE, errno.EACCES])
 def test_every_refusal_of_the_disk_is_a_discard(tmp_path: Path, code: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """No space, an error, too many files, no permission: the batch goes, the worker stays."""
     spool = prepared(tmp_path / "spool")
-    spool.append(1, b"x")
-    sealed = spool.seal(1, iter([b"abc"]))
+    batch = spool.open("b1")
+    piece = batch.append(b"x")
+    file = batch.create(0)
+    file.write(b"abc")
+    sealed = file.finish()
+    with monkeypatch.context() as patch:
+        for owner, name in ((Path, "open"), (Path, "mkdir"), (Path, "read_bytes"), (os, "pwrite"), (os, "pread")):
+            patch.setattr(owner, name, _refusing(code))
+        for operation in (
+            lambda: spool.open("b2"),
+            lambda: batch.append(b"x"),
+            lambda: batch.read(piece),
+            lambda: batch.create(2),
+            lambda: batch.load(sealed),
+        ):
+            with pytest.raises(SpoolError):
+                operation()
+    batch.delete()
+    assert spool.bytes_on_disk == 0
 
-    def refuse(*_args: object, **_kwargs: object) -> None:
-        raise OSError(code, os.strerror(code))
 
-    monkeypatch.setattr(Path, "open", refuse)
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    for operation in (
-        lambda: spool.append(1, b"x"),
-        lambda: spool.reader(1)(0, 1),
-        lambda: spool.seal(2, iter([b"x"])),
-        lambda: spool.load(sealed),
-    ):
+def test_piece_after_one_that_was_torn_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A write that ends in the middle is written over by the next; bytes that were asked for count until the end."""
+    spool = prepared(tmp_path / "spool")
+    batch = spool.open("b1")
+    first = batch.append(b"first")
+    write = os.pwrite
+
+    with monkeypatch.context() as patch:
+
+        def tear(file: int, data: bytes, at: int) -> int:
+            patch.setattr(os, "pwrite", _refusing(errno.ENOSPC))
+            return write(file, data[:3], at)
+
+        patch.setattr(os, "pwrite", tear)
         with pytest.raises(SpoolError):
-            operation()
+            batch.append(b"torn piece")
+    second = batch.append(b"second")
+    assert (batch.read(first), batch.read(second)) == (b"first", b"second")
+    batch.delete()
+    assert spool.bytes_on_disk == 0
 
 
-def test_files_that_cannot_be_deleted_are_tried_again_and_never_used_again(
+def test_write_that_takes_only_a_part_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """POSIX allows short writes, also where there is room."""
+    batch = prepared(tmp_path / "spool").open("b1")
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda file, data, at: write(file, bytes(data)[:3], at))
+    assert batch.read(batch.append(b"piece by piece")) == b"piece by piece"
+
+
+def test_object_that_does_not_fit_on_the_disk_is_an_error_when_it_is_finished(tmp_path: Path) -> None:
+    """What is buffered fails late; nothing is taken for a whole object then."""
+    batch = prepared(tmp_path / "spool").open("b1")
+    file = batch.create(0)
+    file.write(b"abc")
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, file._file.fileno())
+    os.close(full)
+    with pytest.raises(SpoolError):
+        file.finish()
+    batch.delete()
+
+
+def open_files() -> int:
+    """Count the files that this process has open."""
+    return len([*Path("/proc/self/fd").iterdir()])
+
+
+def test_files_of_a_batch_are_closed_when_it_is_deleted(tmp_path: Path) -> None:
+    """Finished or not: a worker that runs for months keeps no file open."""
+    before = open_files()
+    spool = prepared(tmp_path / "spool")
+    for number in range(5):
+        batch = spool.open(f"b{number}")
+        batch.append(b"x")
+        files = [batch.create(n) for n in range(3)]
+        files[0].write(b"abc")
+        files[0].finish()
+        files[1].write(b"never finished")
+        batch.delete()
+    assert open_files() == before + 1  # the lock
+    spool.close()
+    assert open_files() == before
+
+
+def written(spool: DiskSpool, batch_id: str, size: int) -> DiskBatch:
+    """Open a batch and write so many bytes."""
+    batch = spool.open(batch_id)
+    batch.append(b"x" * (size // 2))
+    batch.create(0).write(b"y" * (size - size // 2))
+    return batch
+
+
+def test_files_that_cannot_be_deleted_are_tried_again_with_every_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """C16: the flush is committed already: a cleanup that fails is logged, and hides nothing."""
     spool = prepared(tmp_path / "spool")
-    spool.seal(1, iter([b"abc"]))
     with monkeypatch.context() as patch, capture_logs() as logs:
-        patch.setattr(shutil, "rmtree", _no_space)
-        spool.clear()
+        patch.setattr(shutil, "rmtree", _refusing(errno.EACCES))
+        written(spool, "b1", 100).delete()
+        assert spool.bytes_on_disk == 100
+        other = written(spool, "b2", 10)
+        assert spool.bytes_on_disk == 110
+        with pytest.raises(SpoolError):
+            spool.open("b1")
     assert {one["event"] for one in logs} == {"spool_not_cleared"}
-    with pytest.raises(SpoolError):
-        spool.seal(1, iter([b"new"]))
-    spool.clear()
-    assert list((tmp_path / "spool" / "sealed").iterdir()) == []
+    other.delete()
+    assert spool.bytes_on_disk == 0
+    assert [path.name for path in (tmp_path / "spool").iterdir()] == [".log-partitioner-spool"]
+    spool.open("b1")
 
 
-def test_files_that_could_not_be_deleted_still_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spool_full_of_what_cannot_be_deleted_opens_no_batch_until_it_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """W9 bounds what is on the disk, not what we would like to be there."""
     spool = prepared(tmp_path / "spool", bytes_max=1000)
-    spool.append(1, b"x" * 900)
     with monkeypatch.context() as patch:
-        patch.setattr(shutil, "rmtree", _no_space)
-        spool.clear()
-    assert spool.bytes_on_disk == 900
-    with pytest.raises(SpoolError, match="W9"):
-        spool.append(2, b"x" * 200)
-    spool.clear()
-    assert spool.bytes_on_disk == 0
+        patch.setattr(shutil, "rmtree", _refusing(errno.EACCES))
+        written(spool, "b1", 900).delete()
+        second = spool.open("b2")
+        with pytest.raises(SpoolError, match="W9"):
+            second.append(b"x" * 200)
+        second.append(b"x" * 100)
+        second.delete()
+        for _ in range(2):
+            with pytest.raises(SpoolError, match="cannot be deleted"):
+                spool.open("b3")
+        assert spool.bytes_on_disk == 1000
+    spool.open("b3").append(b"x" * 1000)
+
+
+def test_leftovers_that_cannot_be_deleted_at_the_start_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are tried again with the first batch."""
+    first = prepared(tmp_path / "spool")
+    batch = written(first, "b1", 60)
+    batch._files[0].flush()
+    first.close()
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", _refusing(errno.EACCES))
+        second = prepared(tmp_path / "spool")
+    assert second.bytes_on_disk == 60
+    second.open("b2")
+    assert second.bytes_on_disk == 0
+    batch.delete()

@@ -11,6 +11,18 @@ import fastavro
 
 from service.core.projection import NAME_PROPERTY, TYPE_PROPERTY
 
+_HEADER = fastavro.parse_schema(
+    {
+        "type": "record",
+        "name": "header",
+        "fields": [
+            {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
+            {"name": "meta", "type": {"type": "map", "values": "bytes"}},
+            {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
+        ],
+    }
+)
+
 
 def read_rows(body: bytes) -> list[dict[str, Any]]:
     """Read an Avro container file of codec null."""
@@ -20,7 +32,7 @@ def read_rows(body: bytes) -> list[dict[str, Any]]:
 def read_container(body: bytes) -> tuple[str, list[dict[str, Any]]]:
     """Read an Avro container file of codec null, its schema parsed once: the schema's text, and the rows."""
     stream = io.BytesIO(body)
-    header: Any = fastavro.schemaless_reader(stream, fastavro.parse_schema(_HEADER), None)
+    header: Any = fastavro.schemaless_reader(stream, _HEADER, None)
     text = header["meta"]["avro.schema"].decode()
     schema = parsed(text)
     rows: list[Any] = []
@@ -34,27 +46,27 @@ def read_container(body: bytes) -> tuple[str, list[dict[str, Any]]]:
     return text, rows
 
 
-_HEADER = {
-    "type": "record",
-    "name": "header",
-    "fields": [
-        {"name": "magic", "type": {"type": "fixed", "name": "magic", "size": 4}},
-        {"name": "meta", "type": {"type": "map", "values": "bytes"}},
-        {"name": "sync", "type": {"type": "fixed", "name": "sync", "size": 16}},
-    ],
-}
-
-
 @lru_cache(maxsize=1000)
 def parsed(text: str) -> Any:
     """Parse a schema for fastavro, once."""
     return fastavro.parse_schema(json.loads(text), _force=True)
 
 
+@lru_cache(maxsize=1000)
+def loaded(text: str) -> Any:
+    """Load JSON text, once; not to be changed."""
+    return json.loads(text)
+
+
 def restored(row: dict[str, Any], text: str) -> Any:
     """Give the entry of a row as it was, but for nulls: names as in the source, JSON text parsed."""
+    return without_nulls(_restore(_entry_schema(text), row))
+
+
+@lru_cache(maxsize=1000)
+def _entry_schema(text: str) -> Any:
     schema = json.loads(text)
-    return without_nulls(_restore({**schema, "fields": schema["fields"][1:]}, row))
+    return {**schema, "fields": schema["fields"][1:]}
 
 
 def _restore(avro: Any, value: Any, mark: str | None = None) -> Any:

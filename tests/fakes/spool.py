@@ -4,76 +4,130 @@ from __future__ import annotations
 
 import hashlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
-from service.core.exchange import SealedFile
+from service.core.exchange import Piece, SealedFile
 from service.errors import SpoolError
 from tests.fakes.consumer import Point, no_point
 
 
 class FakeSpool:
-    """Fulfils `runtime.ports.Spool`; `refuses(operation)` tells whether the disk fails now."""
+    """Fulfils `runtime.ports.Spool`; `refuses(operation)` tells whether the disk fails now.
+
+    Operations are open, append, read, create, write, finish and load.
+    """
 
     def __init__(self, *, bytes_max: int = 2**40, point: Point = no_point) -> None:
         self.refuses: Callable[[str], bool] = lambda _operation: False
-        self.open: dict[int, bytearray] = {}
-        self.sealed: dict[str, bytes] = {}
-        self.clears = 0
-        self._bytes = 0
+        self.batches: dict[str, FakeBatchSpool] = {}
+        self.bytes_on_disk = 0
         self._bytes_max = bytes_max
         self._point = point
 
-    @property
-    def bytes_on_disk(self) -> int:
-        """Bytes of all files."""
-        return self._bytes
+    def open(self, batch_id: str) -> FakeBatchSpool:
+        """Make the directory of a batch."""
+        self.ask("open")
+        if batch_id in self.batches or self.bytes_on_disk >= self._bytes_max:
+            raise SpoolError(f"W9: {self.bytes_on_disk} bytes in the spool, and the directories {[*self.batches]}")
+        batch = self.batches[batch_id] = FakeBatchSpool(batch_id, self)
+        return batch
 
-    def append(self, number: int, data: bytes) -> None:
-        """Append, or fail in the middle as a full disk does."""
-        self._point("append")
-        self._take(len(data))
-        torn = self.refuses("append")
-        self.open.setdefault(number, bytearray()).extend(data[: len(data) // 2] if torn else data)
-        if torn:
-            raise SpoolError("append: no space left on device")
+    def ask(self, operation: str) -> None:
+        """Fail where the script says so."""
+        self._point(operation)
+        if self.refuses(operation):
+            raise SpoolError(f"{operation}: no space left on device")
 
-    def reader(self, number: int) -> Callable[[int, int], bytes]:
-        """Give a function that reads (start, length)."""
+    def take(self, size: int) -> None:
+        """Count bytes that are about to be written."""
+        if self.bytes_on_disk + size > self._bytes_max:
+            raise SpoolError(f"W9: {self.bytes_on_disk + size} bytes in the spool, the limit is {self._bytes_max}")
+        self.bytes_on_disk += size
 
-        def read(start: int, length: int) -> bytes:
-            data = bytes(self.open.get(number, b"")[start : start + length])
-            if len(data) != length or self.refuses("read"):
-                raise SpoolError(f"file {number} has {len(data)} bytes at {start}, not {length}")
-            return data
 
-        return read
+class FakeBatchSpool:
+    """The directory of one batch; fulfils `exchange.BatchSpool`."""
 
-    def seal(self, number: int, pieces: Iterator[bytes]) -> SealedFile:
-        """Write a finished file."""
-        self._point("seal")
-        name = f"{number}.avro"
-        if name in self.sealed or self.refuses("seal"):
-            raise SpoolError(f"seal of {name}: refused")
-        data = b"".join(pieces)
-        self._take(len(data))
-        self.sealed[name] = data
-        return SealedFile(name, len(data), hashlib.sha256(data).digest(), zlib.crc32(data))
+    def __init__(self, batch_id: str, spool: FakeSpool) -> None:
+        self.rows = bytearray()
+        self.objects: dict[str, FakeObject] = {}
+        self._batch_id = batch_id
+        self._spool = spool
+        self._bytes = 0
+
+    def append(self, data: bytes) -> Piece:
+        """Append a piece, or fail in the middle as a full disk does."""
+        self.take(len(data))
+        try:
+            self._spool.ask("append")
+        except SpoolError:
+            self.rows += data[: len(data) // 2]
+            raise
+        self.rows += data
+        return Piece(len(self.rows) - len(data), len(data), zlib.crc32(data))
+
+    def read(self, piece: Piece) -> bytes:
+        """Read a piece back."""
+        self._spool.ask("read")
+        data = bytes(self.rows[piece.start : piece.start + piece.length])
+        if len(data) != piece.length or zlib.crc32(data) != piece.crc32:
+            raise SpoolError(f"{piece.length} bytes at {piece.start} are not what was written")
+        return data
+
+    def create(self, number: int) -> FakeObject:
+        """Begin the object of this number."""
+        self._spool.ask("create")
+        name = f"{self._batch_id}/{number}.avro"
+        if name in self.objects:
+            raise SpoolError(f"{name} exists")
+        made = self.objects[name] = FakeObject(name, self, self._spool)
+        return made
 
     def load(self, sealed: SealedFile) -> bytes:
-        """Read a sealed file back."""
-        data = self.sealed.get(sealed.path)
-        if data is None or self.refuses("load") or len(data) != sealed.size or zlib.crc32(data) != sealed.crc32:
+        """Read a finished object."""
+        self._spool.ask("load")
+        found = self.objects.get(sealed.path)
+        data = bytes(found.data) if found else b""
+        if found is None or len(data) != sealed.size or zlib.crc32(data) != sealed.crc32:
             raise SpoolError(f"{sealed.path} is not what was written")
         return data
 
-    def clear(self) -> None:
-        """Delete everything."""
-        self.clears += 1
-        self.open.clear()
-        self.sealed.clear()
+    def delete(self) -> None:
+        """Delete everything of the batch."""
+        self._spool.batches.pop(self._batch_id, None)
+        self._spool.bytes_on_disk -= self._bytes
         self._bytes = 0
+        self.rows.clear()
+        self.objects.clear()
 
-    def _take(self, size: int) -> None:
+    def take(self, size: int) -> None:
+        """Count bytes that are about to be written."""
+        self._spool.take(size)
         self._bytes += size
-        if self._bytes > self._bytes_max:
-            raise SpoolError(f"W9: {self._bytes} bytes in the spool, the limit is {self._bytes_max}")
+
+
+class FakeObject:
+    """An object while it is written; fulfils `exchange.ObjectFile`."""
+
+    def __init__(self, name: str, batch: FakeBatchSpool, spool: FakeSpool) -> None:
+        self.data = bytearray()
+        self._name = name
+        self._batch = batch
+        self._spool = spool
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return len(self.data)
+
+    def write(self, data: bytes) -> None:
+        """Append."""
+        self._batch.take(len(data))
+        self._spool.ask("write")
+        self.data += data
+
+    def finish(self) -> SealedFile:
+        """Close it."""
+        self._spool.ask("finish")
+        data = bytes(self.data)
+        return SealedFile(self._name, len(data), hashlib.sha256(data).digest(), zlib.crc32(data))

@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -91,12 +91,12 @@ class Deployment:
             "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.dead_letters_topic,
             "LOGP_KAFKA__CONSUMER_PROPERTIES": json.dumps(CONSUMER_PROPERTIES),
             "LOGP_KAFKA__SESSION_TIMEOUT_S": "6",
-            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "90",
+            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "120",
             "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "10",
             "LOGP_FLUSH__INTERVAL_S": "2",
-            "LOGP_FLUSH__UPLOAD_DEADLINE_S": "15",
+            "LOGP_FLUSH__UPLOAD_DEADLINE_S": "40",
             "LOGP_FLUSH__COMMIT_BUDGET_S": "10",
-            "LOGP_FLUSH__REVOKE_BUDGET_S": "30",
+            "LOGP_FLUSH__REVOKE_BUDGET_S": "50",
             "LOGP_FLUSH__BACKOFF_MAX_S": "4",
             "LOGP_S3__BUCKET": self.bucket,
             "LOGP_S3__READ_TIMEOUT_S": "5",
@@ -113,11 +113,12 @@ class Deployment:
 
     # Workers.
 
-    def start(self, name: str, **settings: str) -> ServerProcess:
-        """Start a worker; a name may start again after its process has ended."""
+    def start(self, name: str, *, inside: Sequence[str] = (), **settings: str) -> ServerProcess:
+        """Start a worker, `inside` another command where given; a name may start again after its process has ended."""
         env = self.environment() | self._disturbed
         env |= {"LOGP_WORKER": name, "LOGP_SPOOL__DIRECTORY": str(self.root / "spool"), **settings}
-        process = ServerProcess(name, [sys.executable, "-m", "service", "run"], log=self.log_of(name), env=env)
+        command = [*inside, sys.executable, "-m", "service", "run"]
+        process = ServerProcess(name, command, log=self.log_of(name), env=env)
         self.workers[name] = process
         return process
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.cimpl import NewPartitions
 
-from deploy.local.s3_fault_rules import Action, Rule, slow_down
+from deploy.local.s3_fault_rules import Action, Rule, internal_error
 from deploy.local.s3_faults import S3FaultProxy
 from tests.integration.flow import some_records
 from tests.integration.harness import CONSUMER_PROPERTIES, Deployment
@@ -118,7 +118,7 @@ def test_revoked_while_paused_is_not_silent_when_it_comes_back(
         protocol=protocol,
         settings=QUICK,
     ) as deployment:
-        s3_faults.add(slow_down(times=ALWAYS, key=DATA))
+        s3_faults.add(internal_error(times=ALWAYS, key=DATA))
         written = kafka.produce(deployment.source, some_records(40, partitions=2))
         deployment.start("w1", LOGP_S3__ATTEMPTS="1")
         deployment.require_event("paused", "w1", seconds=2)  # the pauses after this one take 4 s
@@ -147,7 +147,7 @@ def test_partitions_taken_over_while_paused_are_read_afterwards(
         deployment.start("w1", LOGP_S3__ATTEMPTS="1")
         deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
         _wait_shares(deployment, {"w1": 3, "w2": 3})
-        s3_faults.add(slow_down(times=ALWAYS, key=DATA))
+        s3_faults.add(internal_error(times=ALWAYS, key=DATA))
         written = _write(deployment, 60)
         deployment.require_event("paused", "w1", times=2)
         deployment.workers["w2"].terminate()

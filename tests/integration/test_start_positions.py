@@ -4,8 +4,9 @@ import time
 from pathlib import Path
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicCollection, TopicPartition
 
+from service.core import offset_metadata
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
@@ -53,12 +54,23 @@ def test_end_reads_what_comes_afterwards(kafka: KafkaHelper, s3: S3Helper, names
         deployment.require_event("partitions_assigned", "w1")
         worker.kill()
         assert deployment.committed_offsets() == {0: 20, 1: 20}
+        _require_topic_id(deployment)
         written = kafka.produce(deployment.source, some_records(10, partitions=TWO, first=40))
         deployment.start("w1")
         deployment.wait_drained(written)
 
+        _require_topic_id(deployment)
         assert sum(flush.totals.records for flush in deployment.flush_records()) == 10
         deployment.require_clean()
+
+
+def _require_topic_id(deployment: Deployment) -> None:
+    """Each committed offset says of which topic it is: one of the same name made anew has another id."""
+    kafka, topic = deployment.kafka, deployment.source
+    described = kafka.admin.describe_topics(TopicCollection([topic]))[topic].result(20)
+    topic_id = str(described.topic_id).replace("+", "-").replace("/", "_")  # as Kafka's own tools write it
+    texts = kafka.committed_metadata(deployment.group, topic)
+    assert [offset_metadata.decode(text) for text in texts.values()] == [(topic_id, ())] * TWO
 
 
 def test_fail_ends_with_one_line(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:

@@ -99,7 +99,7 @@ def test_settings_that_contradict_are_all_named(kafka: KafkaHelper, s3: S3Helper
         env = deployment.environment(
             LOGP_KAFKA__REFERENCES_TOPIC=deployment.source,
             LOGP_KAFKA__CONSUMER_PROPERTIES='{"isolation.level": "read_uncommitted"}',
-            LOGP_FLUSH__COMMIT_BUDGET_S="50",
+            LOGP_FLUSH__COMMIT_BUDGET_S="60",
             LOGP_FLUHS__INTERVAL_S="1",
         )
         done = subprocess.run(
@@ -112,8 +112,8 @@ def test_settings_that_contradict_are_all_named(kafka: KafkaHelper, s3: S3Helper
     for part in (
         "the worker would consume its own output",
         "isolation.level may not be set",
-        "flush.commit_budget_s (50) must be under flush.revoke_budget_s (30)",
-        "flush.commit_budget_s (50) must not exceed kafka.transaction_timeout_s (10)",
+        "flush.commit_budget_s (60) must be under flush.revoke_budget_s (50)",
+        "flush.commit_budget_s (60) must not exceed kafka.transaction_timeout_s (10)",
         "LOGP_FLUHS__INTERVAL_S names no setting",
     ):
         assert sum(part in line for line in lines) == 1, (part, done.stderr)

@@ -106,7 +106,7 @@ class World:
         self._rules = (
             Rules()
             .with_bounds(
-                entries_max=self.random.choice((30, 120, 10**6)), fixed_bytes_max=self.random.choice((9_000, 10**9))
+                entries_max=self.random.choice((30, 120, 10**6)), fixed_bytes_max=self.random.choice((30_000, 10**9, 10**9))
             )
             .with_layout(self.random.choice(LAYOUTS))
             .with_memory(self.random.choice((1, 10_000, 10**9)))

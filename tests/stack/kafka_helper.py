@@ -116,6 +116,13 @@ class KafkaHelper:
 
     def committed_offsets(self, group: str, topic: str) -> dict[int, int]:
         """Return what the group has committed; a partition without a commit is absent."""
+        return {tp.partition: tp.offset for tp in self._committed(group, topic)}
+
+    def committed_metadata(self, group: str, topic: str) -> dict[int, str]:
+        """Return the metadata of what the group has committed."""
+        return {tp.partition: tp.metadata or "" for tp in self._committed(group, topic)}
+
+    def _committed(self, group: str, topic: str) -> list[KafkaTopicPartition]:
         # Not AdminClient.list_consumer_group_offsets: it crashed the process on brokers that had just started.
         asked = [KafkaTopicPartition(topic, partition) for partition in self.partitions(topic)]
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, **_IMPATIENT})
@@ -123,7 +130,7 @@ class KafkaHelper:
             found = consumer.committed(asked, timeout=_TIMEOUT_S)
         finally:
             consumer.close()
-        return {tp.partition: tp.offset for tp in found if tp.error is None and tp.offset >= 0}
+        return [tp for tp in found if tp.error is None and tp.offset >= 0]
 
     def wait_for(self, what: str, condition: Callable[[], bool], *, timeout_s: float = _TIMEOUT_S) -> None:
         """Ask again until the condition holds; fail with `what` if it never does."""

@@ -1,0 +1,123 @@
+"""A disk on its bad days: the worker pauses with polls, stays a member, and goes on by itself when there is room."""
+
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.integration.flow import some_records
+from tests.integration.harness import Deployment
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+QUICK = {"LOGP_FLUSH__INTERVAL_S": "0.5", "LOGP_KAFKA__SESSION_TIMEOUT_S": "4"}
+PARTITIONS = 6
+USERS = 600
+LONG_BYTES = 3_000
+_OWN_NAMESPACES = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+
+
+def _small_disk(directory: Path, *, kib: int) -> list[str]:
+    """Give the command that starts another with a disk of this size at a directory; it is gone with the process."""
+    directory.mkdir(parents=True)
+    script = f'mount -t tmpfs -o size={kib}k none "$0" && exec "$@"'
+    return [*_OWN_NAMESPACES, "sh", "-c", script, str(directory)]
+
+
+def _require_only_spool_errors(deployment: Deployment, name: str) -> None:
+    """The worker never lost its place, and gave batches up for its disk alone."""
+    assert deployment.count("partitions_lost", name) == 0
+    causes = {event["cause"] for event in deployment.events(name) if event["event"] == "batch_discarded"}
+    assert causes <= {"SpoolError", "RecordingFailed"}, causes
+
+
+def _many_users() -> Iterator[ToProduce]:
+    for number in range(USERS):
+        entry = {"user": f"user-{number}", "time": "2026-03-04T05:06:07Z", "n": number}
+        yield ToProduce(value=json.dumps(entry).encode(), partition=number % PARTITIONS)
+
+
+def test_spool_too_small_for_what_is_sealed(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+    """Entries of 60 bytes become objects of 1 KB: batches are halved until their objects fit, and all is committed."""
+    settings = QUICK | {
+        "LOGP_LAYOUT": "file",
+        "LOGP_SPOOL__CODEC": "null",
+        "LOGP_SPOOL__BYTES_MAX": "200000",
+        "LOGP_FLUSH__BYTES_MAX": "100000",
+    }
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=settings) as deployment:
+        written = kafka.produce(deployment.source, _many_users())
+        deployment.start("w1")
+        deployment.wait_drained(written)
+
+        (first, *_) = deployment.require_event("batch_discarded", "w1", cause="SpoolError")
+        assert "W9" in first["message"]
+        assert deployment.count("paused") == deployment.count("resumed") == deployment.count("batch_discarded")
+        assert deployment.count("partitions_assigned") == 1
+        _require_only_spool_errors(deployment, "w1")
+        assert deployment.stop_all() == {"w1": 0}
+        deployment.require_clean()
+
+
+def test_full_disk_is_waited_out(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+    """Nothing fits any more: another worker still gets its share, and the first goes on when there is room."""
+    spool = tmp_path / "small"
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=QUICK) as deployment:
+        worker = deployment.start("w1", inside=_small_disk(spool, kib=4096), LOGP_SPOOL__DIRECTORY=str(spool))
+        deployment.require_event("partitions_assigned", "w1")
+        filler = Path(f"/proc/{worker.pid}/root{spool}/filler")
+        _fill(filler)
+        written = kafka.produce(deployment.source, some_records(120, partitions=PARTITIONS))
+        deployment.require_event("paused", "w1", times=2)
+        deployment.start("w2")  # a rebalance needs the polls of w1
+        for name in ("w1", "w2"):
+            deployment.wait_metric(name, "owned_topic_partitions", PARTITIONS // 2)
+        deployment.require_event("flush_committed", "w2")
+        deployment.require_event("paused", "w1", times=deployment.count("paused", "w1") + 1)
+        assert deployment.get("w1", "/livez")[0] == 200
+        assert deployment.count("flush_committed", "w1") == 0
+        filler.unlink()
+        deployment.wait_drained(written)
+
+        deployment.require_event("flush_committed", "w1")
+        _require_only_spool_errors(deployment, "w1")
+        assert deployment.stop_all() == {"w1": 0, "w2": 0}
+        deployment.require_clean()
+
+
+def _fill(filler: Path) -> None:
+    """Write until the disk refuses."""
+    try:
+        with filler.open("wb", buffering=0) as file:
+            while file.write(bytes(4096)):
+                pass
+    except OSError:
+        return
+
+
+def _long_entries(count: int) -> Iterator[ToProduce]:
+    """Yield entries that no compression makes much smaller."""
+    choose = random.Random(3)
+    for number in range(count):
+        entry = {"user": f"user-{number % 4}", "time": "2026-03-04T05:06:07Z", "x": choose.randbytes(LONG_BYTES).hex()}
+        yield ToProduce(value=json.dumps(entry).encode(), partition=number % PARTITIONS)
+
+
+def test_disk_smaller_than_a_batch_makes_batches_smaller(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+) -> None:
+    """Rows leave memory until the disk refuses: flushed at once, or in smaller batches, none is lost."""
+    spool = tmp_path / "small"
+    settings = QUICK | {"LOGP_SPOOL__MEMORY_BYTES_MAX": "200000", "LOGP_FLUSH__INTERVAL_S": "2"}
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=settings) as deployment:
+        written = kafka.produce(deployment.source, _long_entries(800))
+        deployment.start("w1", inside=_small_disk(spool, kib=1024), LOGP_SPOOL__DIRECTORY=str(spool))
+        deployment.wait_drained(written)
+
+        assert deployment.require_event("spill_refused", "w1")
+        assert deployment.count("partitions_assigned") == 1
+        _require_only_spool_errors(deployment, "w1")
+        assert deployment.stop_all() == {"w1": 0}
+        deployment.require_clean()
