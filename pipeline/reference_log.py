@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 WEIGHED_AT_ONCE = 10_000
 """Offsets whose messages are weighed at once; all that stays of each is a `Weight`."""
 
-_EARLIEST = -2  # as Spark writes it
-
 Offsets = dict[int, int]
 """Next offset by partition of the references topic."""
 
@@ -90,10 +88,10 @@ class ReferenceLog:
     def slices_of(self, messages: DataFrame, starts: Offsets, stops: Offsets, bounds: Bounds) -> Iterator[Slice]:
         """Cut these messages, from `starts` to `stops`, into slices; each is read when it is asked for.
 
-        A partition that has no start yet begins at its beginning.
+        A partition that has no start yet begins at its first message: where the topic begins there, nobody has asked.
         """
         weights = [Weight(*row) for row in messages.mapInArrow(weigh, _WEIGHT).collect()]
-        reached = dict.fromkeys(stops, _EARLIEST) | starts
+        reached = begins_of(weights, stops) | starts
         for ends in cut(weights, stops, bounds):
             some = {number: end for number, end in ends.items() if end > reached[number]}
             found = [MessageAt.of(row) for row in self._frame(reached, some).collect()] if weights and some else []
@@ -112,6 +110,11 @@ class ReferenceLog:
             .load()
             .select("partition", "offset", "value")
         )
+
+
+def begins_of(weights: Iterable[Weight], stops: Offsets) -> Offsets:
+    """Give the offset of each partition's first message; where there is none, nothing is left to read."""
+    return stops | {one.partition: one.offset for one in sorted(weights, reverse=True)}
 
 
 def weigh(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -14,6 +14,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.pieces import projection_text
+from pipeline.rows import fingerprint_of
 from service.core.model import PartitionKey
 from service.core.reference import (
     Checksum,
@@ -50,14 +51,16 @@ _LOCATION = T.StructType(
 )
 _SOURCE = T.StructType([*_TP, *_longs("first_offset", "next_offset", "min_offset", "max_offset", "entries")])
 _ROOT = T.StructType([*_TP, *_longs("min_offset", "max_offset", "entries")])
-# `is_keyed`: the key of the message is its batch id. `header_bytes` are the object's, `start` and `length` the bytes of
-# the reference's blocks; `projection` is JSON text.
+# `is_keyed`: the key of the message is its batch id; `is_text_true`: the text of the schema in it, where there is one,
+# has the schema's fingerprint. `header_bytes` are the object's, `start` and `length` the bytes of the reference's
+# blocks; `projection` is JSON text.
 REFERENCE = T.StructType(
     [
         T.StructField("message_partition", T.IntegerType()),
         T.StructField("message_offset", T.LongType()),
         T.StructField("message_timestamp_ms", T.LongType()),
         T.StructField("is_keyed", T.BooleanType()),
+        T.StructField("is_text_true", T.BooleanType()),
         T.StructField("line", T.IntegerType()),
         *_strings("reference_id", "batch_id", "worker"),
         *_longs("generation"),
@@ -97,7 +100,9 @@ def _lines_of(message: Row) -> list[Row]:
         decoded, references = decode_message(value), decode_references(value)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return [at]
+    schema = decoded.schema
     at["is_keyed"] = message["key"] == decoded.batch_id.encode()
+    at["is_text_true"] = schema.text is None or fingerprint_of(schema.text) == schema.fingerprint
     header_bytes = decoded.object.header_bytes
     lines = [
         at | _row_of(one, number) | {"header_bytes": header_bytes, "start": line.start, "length": line.length}

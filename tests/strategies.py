@@ -1,18 +1,24 @@
-"""Hypothesis strategies for what flows through core: JSON values, entries, types of the lattice, records.
+"""Hypothesis strategies for what flows through core: JSON values, entries, types of the lattice; and how it is sealed.
 
 Names and bounds are few and small on purpose: fields have to meet, and limits have to be reached.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from service.core.entry_types import SchemaBounds
+from service.core.exchange import BatchSpool
+from service.core.json_text import JsonDecoder
 from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar, Type
+from service.core.pack_plan import Layout, LayoutRules
+from service.core.rows import Rows
 from service.core.schema_infer import INT64_MAX, INT64_MIN, LONG53_MAX
+from service.core.seal import SealedObject, SealRules, seal
 
 
 def times_as_many(factor: int) -> settings:
@@ -114,3 +120,35 @@ def _fitting(child: Type) -> st.SearchStrategy[Any]:
         Scalar.STRING: texts,
         Scalar.JSON: values(leaves=6),
     }[child]
+
+
+SCHEMA_BOUNDS = SchemaBounds(Limits(16, 500, 100), fields_max=1000, bytes_max=512 * 1024)
+
+
+def seal_rules(
+    *,
+    bounds: SchemaBounds = SCHEMA_BOUNDS,
+    layout: str = "auto",
+    packed_bytes_max: int = 2**20,
+    object_bytes_max: int = 2**26,
+    pack_bytes_max: int = 2**25,
+    **rules: Any,
+) -> SealRules:
+    """Give the rules of sealing, as a worker has them by default, but for the codec."""
+    layout_rules = LayoutRules(cast("Layout", layout), packed_bytes_max, object_bytes_max, pack_bytes_max)
+    usual = {"codec": "null", "block_bytes": 2**16, "group_bytes_max": 600_000, "decode": _decode_again}
+    return SealRules(bounds=bounds, layout=layout_rules, **{**usual, **rules})
+
+
+_decode_again = JsonDecoder(keep_inexact_text=True).decode_again
+
+
+def sealed_objects(
+    rows: Rows, spool: BatchSpool, rules: SealRules, *, is_one_record: bool = False
+) -> list[SealedObject]:
+    """Seal rows as one batch, and give its objects in the order in which they were finished."""
+    spans = dict.fromkeys(rows.tps, (0, 2**62))
+    steps = list(seal(rows, spool, spans, rules, batch_id="b1", is_one_record=is_one_record))
+    assert [step.rows for step in steps] == sorted(step.rows for step in steps), "rows are counted as they are written"
+    assert not steps or steps[-1].rows == len(rows)
+    return [step.finished for step in steps if step.finished is not None]

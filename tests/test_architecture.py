@@ -16,7 +16,10 @@ MODULES = sorted((ROOT / "service").rglob("*.py"))
 MODULE_LINES_MAX = 400
 FUNCTION_LINES_MAX = 70
 OWNERS = {
-    "confluent_kafka": {"adapters/kafka_committer", "adapters/kafka_consumer", "adapters/kafka_log", "audit/collect"},
+    "confluent_kafka": {
+        *("adapters/kafka_committer", "adapters/kafka_consumer", "adapters/kafka_log", "adapters/kafka_topic_ids"),
+        *("adapters/kafka_values", "audit/collect"),
+    },
     "boto3": {"adapters/object_store", "audit/collect"},
     "botocore": {"adapters/object_store", "audit/collect"},
     "prometheus_client": {"adapters/metrics"},

@@ -321,14 +321,19 @@ def stray_references(references: DataFrame, chosen: DataFrame, lines: DataFrame,
     )
 
 
-def wrong_keys(references: DataFrame) -> DataFrame:
-    """Find messages of references whose key is not their batch id: who reads by key misses them."""
-    text = F.format_string("the key of message %d/%d is not its batch id", *_MESSAGE_AT)
+def wrong_messages(references: DataFrame) -> DataFrame:
+    """Find messages of references whose key is not their batch id, and texts of schemas that are other schemas'."""
+    at = F.format_string("message %d/%d", *_MESSAGE_AT)
+    wrong = [
+        F.when(~F.col("is_keyed"), F.concat(at, F.lit(": its key is not its batch id"))),
+        F.when(~F.col("is_text_true"), F.concat(at, F.lit(": the text of its schema has another fingerprint"))),
+    ]
     return (
-        references.where(~F.col("is_keyed"))
+        references.where("not is_keyed or not is_text_true")
+        .withColumn("text", F.concat_ws("; ", *wrong))
         .groupBy(*_MESSAGE_AT)
-        .agg(*[F.first(name).alias(name) for name in ("batch_id", "worker")])
-        .select(F.lit(Kind.REFERENCE_WRONG).alias("kind"), "batch_id", "worker", text.alias("text"))
+        .agg(*[F.first(name).alias(name) for name in ("batch_id", "worker", "text")])
+        .select(F.lit(Kind.REFERENCE_WRONG).alias("kind"), "batch_id", "worker", "text")
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from pipeline import topics
-from pipeline.audit import accounts, backfills, collect, findings, object_bytes, scope, sides, stored
+from pipeline.audit import accounts, backfills, collect, findings, object_bytes, schemas, scope, sides, stored
 from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
 from pipeline.audit.kept import Kept
@@ -133,7 +133,8 @@ class Auditor:
             accounts.miscounted_entries(ground.complete(flushes), announced, reach),
             accounts.wrong_ranges(topics.sources_of(flushed), announced.lines),
             *object_bytes.wrong_bytes(announced.references, selected, short=ground.short, excused=counted.excused),
-            accounts.wrong_keys(selected),
+            accounts.wrong_messages(selected),
+            schemas.wrong_schemas(self._settings, announced, selected),
             accounts.other_groups(flushes, self._settings.worker.kafka.group_id),
             *counted.findings,
             *self._stray_references(announced, chosen, reach),

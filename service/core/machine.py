@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, assert_never
 
-from service.core.batch import Size
+from service.core.batch import Size, grown, shrunk
 from service.core.flush_policy import FlushReason
 from service.core.model import TopicPartition
 
@@ -289,8 +289,8 @@ def _dispatch(
                 return _flush(state, FlushReason.STOPPING, After(stop=True))
             return replace(state, phase=Phase.STOPPED), (Leave(),)
         case FlushCommitted():
-            state = replace(state, discards_in_row=0, size_max=_grown(state.size_max, rules.size_max))
-            return _go_on(state, rewind=NOTHING, before=())
+            size_max = grown(state.size_max, rules.size_max)
+            return _go_on(replace(state, discards_in_row=0, size_max=size_max), rewind=NOTHING, before=())
         case FlushDiscarded():
             return _when_discarded(state, event, rules)
         case RecordingFailed():
@@ -336,7 +336,7 @@ def _when_discarded(state: WorkerState, event: FlushDiscarded, rules: MachineRul
     failures = tuple(at_s for at_s in state.failures_at_s if event.at_s - at_s < FAILURES_WINDOW_S)
     if event.counts_as_failure:
         failures = (*failures, event.at_s)
-    state = replace(state, failures_at_s=failures, size_max=_shrunk(state.size_max, event.size))
+    state = replace(state, failures_at_s=failures, size_max=shrunk(state.size_max, event.size))
     if len(failures) >= FAILURES_MAX:
         return replace(state, phase=Phase.FAILED, after=After()), (Discard(), Leave())
     if state.after.stop:
@@ -353,23 +353,8 @@ def _when_recording_failed(state: WorkerState, event: RecordingFailed, rules: Ma
 
 
 def _backed_off(state: WorkerState, at_s: float, rules: MachineRules) -> tuple[WorkerState, Pause]:
-    backoff_s = min(rules.backoff_max_s, BACKOFF_FIRST_S * 2**state.discards_in_row)
-    discards = min(state.discards_in_row + 1, 16)
-    return replace(state, discards_in_row=discards, paused_until_s=at_s + backoff_s), Pause(backoff_s)
-
-
-def _shrunk(size_max: Size | None, discarded: Size) -> Size:
-    """Halve what was too large, down to one byte and one entry: then every record is a batch of its own."""
-    source_bytes, entries = discarded if size_max is None else map(min, size_max, discarded)
-    return Size(max(1, source_bytes // 2), max(1, entries // 2))
-
-
-def _grown(size_max: Size | None, full: Size) -> Size | None:
-    """Double after a commit; None again where a batch may be as large as the settings say."""
-    if size_max is None:
-        return None
-    grown = Size(2 * size_max.source_bytes, 2 * size_max.entries)
-    return None if grown.source_bytes >= full.source_bytes or grown.entries >= full.entries else grown
+    backoff_s, discards = min(rules.backoff_max_s, BACKOFF_FIRST_S * 2**state.discards_in_row), state.discards_in_row
+    return replace(state, discards_in_row=min(discards + 1, 16), paused_until_s=at_s + backoff_s), Pause(backoff_s)
 
 
 def _flush(state: WorkerState, reason: FlushReason, after: After) -> Step:

@@ -62,33 +62,35 @@ def _merge_records(
 ) -> RecordType:
     if left is right or left == right:
         return left
-    changed: dict[str, Type] = {}
     mine = left.by_name
-    is_wider = False
+    changed = {name: theirs for name, theirs in right.by_name.items() if name not in mine}
+    keys = len(mine) + len(changed)
+    if keys_max is not None and keys > keys_max:
+        raise IncompatibleError(f"more than {keys_max} keys")
     for name, theirs in right.by_name.items():
-        old = mine.get(name)
-        if old is None:
-            changed[name] = theirs
-            is_wider = True
-        else:
-            new = _merge(old, theirs, nested_max)
-            if new is not old:
+        if name not in changed:
+            new = _merge(mine[name], theirs, nested_max)
+            if new is not mine[name]:
                 changed[name] = new
     merged = RecordType({**mine, **changed}) if changed else left
-    if keys_max is not None and len(merged.by_name) > keys_max:
-        raise IncompatibleError(f"more than {keys_max} keys")
-    if is_wider:
-        _require_names(left, merged, reserved)
-    if len(merged.by_name) > len(right.by_name):
-        _require_names(right, merged, reserved)
+    if len(mine) < keys or len(right.by_name) < keys:
+        _require_names((left, right), merged, reserved)
     return merged
 
 
-def _require_names(own: RecordType, merged: RecordType, reserved: tuple[str, ...]) -> None:
+def _require_names(owns: tuple[RecordType, ...], merged: RecordType, reserved: tuple[str, ...]) -> None:
+    if len({*reserved, *map(_plain_name, merged.by_name)}) == len(reserved) + len(merged.by_name):
+        return  # each is its original's alone, in any company
     names = avro_names(merged.by_name, reserved=reserved)
-    for original, name in avro_names(own.by_name, reserved=reserved).items():
-        if names[original] != name:
-            raise IncompatibleError(f"{original!r} is {name} alone, {names[original]} beside others")
+    for own in owns:
+        for original, name in avro_names(own.by_name, reserved=reserved).items():
+            if names[original] != name:
+                raise IncompatibleError(f"{original!r} is {name} alone, {names[original]} beside others")
+
+
+def _plain_name(original: str) -> str:
+    """Give the Avro name that a field has where no other would have it; in lower case, as names are compared."""
+    return sanitise(original).lower()
 
 
 class Merging:
@@ -140,12 +142,12 @@ class Merging:
 
     def _are_free(self, originals: list[str]) -> bool:
         """Tell whether every name, these included, is its original's alone: then none changes in any company."""
-        names = {sanitise(original).lower() for original in originals}
+        names = set(map(_plain_name, originals))
         return self._names is not None and len(names) == len(originals) and self._names.isdisjoint(names)
 
     def _take(self, originals: Iterable[str]) -> None:
         for original in originals:
-            name = sanitise(original).lower()
+            name = _plain_name(original)
             if self._names is None or name in self._names:
                 self._names = None
                 return

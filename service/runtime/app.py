@@ -38,7 +38,7 @@ from service.runtime.runloop import LoopRules, Runloop
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
 
-ESTIMATE_SHARE = 0.7  # of the upload budget that a revoke leaves
+ESTIMATE_SHARE = 0.7  # of the time for uploads, or of what a revoke leaves of it
 FIXED_SHARE = 0.5  # of memory, for rows and PartitionKeys; the rest is for entries, which can leave it
 SPOOL_SHARE = 0.6  # of the spool: rows that left memory, and the objects that they become
 
@@ -248,7 +248,7 @@ def _flush_bounds(settings: Settings) -> FlushBounds:
         entries_max=flush.entries_max,
         fixed_bytes_max=round(FIXED_SHARE * spool.memory_bytes_max),
         spool_bytes_max=round(SPOOL_SHARE * spool.bytes_max),
-        estimate_max_s=ESTIMATE_SHARE * (flush.revoke_budget_s - flush.commit_budget_s),
+        estimate_max_s=ESTIMATE_SHARE * min(flush.upload_deadline_s, flush.revoke_budget_s - flush.commit_budget_s),
     )
 
 

@@ -93,7 +93,7 @@ class Recorder:
             memory_bytes=rows.memory_bytes + rows.fixed_bytes + batch.dead_letter_bytes,
             fixed_bytes=rows.fixed_bytes + batch.dead_letter_bytes,
             spool_bytes=self._spool.bytes_on_disk,
-            entries=len(rows),
+            entries=batch.entries,
             row_bytes=rows.text_bytes,
             partition_keys=len(rows.keys),
             dead_letters=len(batch.dead_letters),

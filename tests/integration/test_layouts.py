@@ -1,6 +1,7 @@
 """However PartitionKeys are laid out in objects, what readers find of them is the same."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from tests.stack.s3_helper import S3Helper
 USERS, RECORDS, PARTITIONS = 300, 700, 3
 HEAVY = "user-7"
 PACKED_BYTES_MAX = 20_000
-STAMP_MS = 1_772_600_000_000
+STAMP_MS = int(time.time() * 1000)  # or the broker deletes the records
 _SHAPES: tuple[dict[str, Any], ...] = (
     {"a": 1},
     {"a": None, "b": {}},
@@ -48,14 +49,19 @@ def _records() -> Iterator[ToProduce]:
         yield ToProduce(value=json.dumps(entries).encode(), partition=number % PARTITIONS, timestamp_ms=STAMP_MS)
 
 
-def test_layouts_give_the_same_entries(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+def test_layouts_give_the_same_entries(kafka: KafkaHelper, s3: S3Helper, tmp_path: Path) -> None:
     """Each layout has every entry as it went in, and the same schema of each PartitionKey; only objects differ."""
     rows: dict[str, Known] = {}
     schemas: dict[str, dict[tuple[str, str, int], str]] = {}
     for layout in ("file", "auto", "pack"):
         settings = {"LOGP_LAYOUT": layout, "LOGP_SPOOL__PACKED_BYTES_MAX": str(PACKED_BYTES_MAX)}
         with Deployment(
-            kafka=kafka, s3=s3, names=names, root=tmp_path / layout, partitions=PARTITIONS, settings=settings
+            kafka=kafka,
+            s3=s3,
+            names=Names(f"layout {layout}"),
+            root=tmp_path / layout,
+            partitions=PARTITIONS,
+            settings=settings,
         ) as deployment:
             written = run_through(deployment, _records())
             found = list(read_objects(deployment))

@@ -94,12 +94,17 @@ for directory in real_log_sets():
             SOURCES[file] = _real(found, user, time)
 
 
-@pytest.mark.parametrize("name", SOURCES)
+AS_FILES = ("made to conflict", "nginxplus_json_logs")
+CASES = [(name, "auto") for name in SOURCES] + [(name, "file") for name in AS_FILES if name in SOURCES]
+
+
+@pytest.mark.parametrize(("name", "layout"), CASES)
 def test_schemas_are_those_of_the_entries(
-    name: str, kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+    name: str, layout: str, kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
 ) -> None:
     """Schemas, counts and ranges of each reference are what its entries make them, and merge like the entries."""
     settings = {
+        "LOGP_LAYOUT": layout,
         "LOGP_USER__PATHS": '["user of the test", "user"]',
         "LOGP_TIME__PATHS": '["time of the test", "time", "ts"]',
         "LOGP_USER__MISSING": "name",

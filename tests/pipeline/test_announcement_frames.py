@@ -1,21 +1,27 @@
-"""What is announced, as frames: parts of flush records, bytes of objects, hours in them. No brokers and no objects."""
+"""What is announced, as frames: parts of flush records, bytes and schemas of objects, hours in them. No brokers."""
 
 from collections.abc import Iterable
+from pathlib import Path
 
 from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from pipeline.audit.accounts import other_groups, wrong_keys, wrong_totals
+from pipeline.audit.accounts import other_groups, wrong_messages, wrong_totals
 from pipeline.audit.findings import union
+from pipeline.audit.ground import Announced
 from pipeline.audit.object_bytes import wrong_bytes
 from pipeline.audit.result import Kind
+from pipeline.audit.schemas import wrong_schemas
 from pipeline.retire import objects_of
 from pipeline.topics import flush_records, reference_lines, references
 from service.core.flush_record import FlushedTopicPartition, FlushRecord, FlushTotals, encode_flush_record, split_parts
 from service.core.model import PartitionKey
 from service.core.reference import encode_message
+from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.pipeline.packs import Entry, Written, split_message, write_object
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
 
 
 def messages_of(spark: SparkSession, values: Iterable[bytes]) -> DataFrame:
@@ -121,8 +127,68 @@ def test_bytes_of_a_pack_are_those_of_one_reference_each(spark: SparkSession) ->
         ("p/pack/over-0.avro", Kind.REFERENCE_WRONG),
         ("p/pack/same-0.avro", Kind.REFERENCE_WRONG),
     ]
-    keys = union([wrong_keys(lines)]).collect()
+    keys = union([wrong_messages(lines)]).collect()
     assert sorted(row["batch_id"] for row in keys) == ["hole", "hole", "over", "same", "tail", "x"]
+
+
+def test_schemas_are_those_of_their_references(spark: SparkSession, s3: S3Helper, names: Names) -> None:
+    """A text or an object that is another's, and a field that no reference of the batch has; nothing of true ones.
+
+    Nothing of the fields of batches of which a reference is missing, and nothing of batches that were not chosen.
+    """
+    bucket = s3.create_bucket(names.bucket())
+    written = {name: pack_of_fields(name, bucket) for name in ("true", "text", "lacks", "short", "altered", "other")}
+    for name, one in written.items():
+        content = "{}" if name == "altered" else one.schema.text
+        s3.client.put_object(Bucket=bucket, Key=one.message.schema.object, Body=content.encode())
+    said = {name: one.message for name, one in written.items()}
+    said["text"] = replace(said["text"], schema=replace(said["text"].schema, text="{}"))
+    first, second = said["lacks"].references
+    said["lacks"] = replace(said["lacks"], references=(first, replace(second, schema=first.schema)))
+    for name in ("short", "other"):
+        said[name] = replace(said[name], references=said[name].references[:1])
+    every = references(messages_of(spark, map(encode_message, said.values()))).every
+    totals = [(name, (1 if name == "other" else 2,)) for name in written]
+    flushes = spark.createDataFrame(totals, "batch_id string, totals struct<references bigint>")
+    nothing = spark.createDataFrame([], flushes.schema)
+    runs = nothing.withColumns({"published": F.lit(0), "messages": F.lit(0)})
+    by_batch = every.groupBy("batch_id").agg(F.count("*").alias("references"))
+    announced = Announced(flushes, nothing, every, nothing, by_batch, nothing, runs, nothing, nothing, nothing)
+    selected = every.where("batch_id != 'other'").withColumn("is_keyed", F.lit(True))  # noqa: FBT003 - a value of SQL
+    settings = settings_of(pipeline_variables(Path()) | worker_variables(s3, bucket))
+    found = union([wrong_schemas(settings, announced, selected), wrong_messages(selected)]).collect()
+    altered = written["altered"].schema.fingerprint
+    assert {(row["kind"], row["object"], row["batch_id"], row["text"]) for row in found} == {
+        (Kind.OBJECT_ALTERED, f"p/_schemas/{altered}.avsc", None, f"its fingerprint is not {altered}"),
+        (
+            Kind.REFERENCE_WRONG,
+            "p/pack/lacks-0.avro",
+            "lacks",
+            "fields of packs that none of its references has: 'b'",
+        ),
+        (Kind.REFERENCE_WRONG, None, "text", "message 0/1: the text of its schema has another fingerprint"),
+    }
+
+
+def pack_of_fields(batch_id: str, bucket: str) -> Written:
+    """Write a pack of two users who have a field of their own each, and one of the batch."""
+    entries = [
+        Entry(PartitionKey(user, "2026-03-04", 5), {user: 1, f"of {batch_id}": 1}, at) for at, user in enumerate("ab")
+    ]
+    key = f"p/pack/{batch_id}-0.avro"
+    return write_object(entries, batch_id=batch_id, object_key=key, bucket=bucket, with_text=True)
+
+
+def worker_variables(s3: S3Helper, bucket: str) -> dict[str, str]:
+    """Give the worker's settings where there are no brokers."""
+    return {
+        "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "LOGP_KAFKA__SOURCE_TOPICS": '["none"]',
+        "LOGP_S3__ENDPOINT_URL": s3.endpoint.url,
+        "LOGP_S3__ACCESS_KEY": s3.endpoint.access_key,
+        "LOGP_S3__SECRET_KEY": s3.endpoint.secret_key,
+        "LOGP_S3__BUCKET": bucket,
+    }
 
 
 def test_an_object_is_judged_with_all_its_hours(spark: SparkSession) -> None:

@@ -1,7 +1,7 @@
 """Real logs through the whole path: every entry of every file comes out once, where it belongs, as it went in.
 
-In the worker's files and in the table. What is expected is in `real_log`; rows and dead letters are read by `readback`.
-Not collected where the data are absent (tests/conftest.py).
+In the worker's objects of each layout and in the table, and both audits say so. What is expected is in `real_log`; rows
+and dead letters are read by `readback`. Not collected where the data are absent (tests/conftest.py).
 """
 
 import time
@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pipeline.audit.auditor import Auditor, Options
+from pipeline.audit.result import ExitCode, Window
 from pipeline.jobs.materialize import Materialize
 from pipeline.table_rows import restore
 from tests.integration.harness import Deployment
@@ -22,36 +24,72 @@ from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
-AUDITED_BYTES_MAX = 10_000_000
+EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
+# The default takes all sets. Half of the entries of some are PartitionKeys: in files, each is an object.
+ENTRIES_MAX = {"pack": 40_000, "file": 5_000}
 
 
-@pytest.mark.parametrize("file", real_log_files(), ids=lambda file: f"{file.parent.name}/{file.name.partition('.')[0]}")
+def name_of(file: Path) -> str:
+    """The name under which `RULES` has a file."""
+    return file.name.partition(".")[0]
+
+
+def has_few(file: Path, layout: str) -> bool:
+    """Whether a file has few enough entries for a layout."""
+    return name_of(file) in RULES and RULES[name_of(file)].entries <= ENTRIES_MAX[layout]
+
+
+CASES = [
+    pytest.param(file, layout, id=f"{file.parent.name}/{name_of(file)}-{layout}")
+    for file in real_log_files()
+    for layout in ("auto", *ENTRIES_MAX)
+    if layout == "auto" or has_few(file, layout)
+]
+
+
+@pytest.mark.parametrize(("file", "layout"), CASES)
 def test_real_logs_come_out_as_they_went_in(
-    file: Path, kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, lake_of: Callable[..., Lake]
+    file: Path,
+    layout: str,
+    kafka: KafkaHelper,
+    s3: S3Helper,
+    names: Names,
+    tmp_path: Path,
+    lake_of: Callable[..., Lake],
 ) -> None:
     """Every entry is in one row of the right user, date and hour and in one of the table, or a dead letter.
 
-    Equal field by field; PyIceberg counts as many rows as Spark.
+    Equal field by field; both audits are clean, and PyIceberg counts as many rows as Spark.
     """
-    rules = RULES[file.name.partition(".")[0]]
+    rules = RULES[name_of(file)]
     lines = lines_of(file)
     assert not rules.entries or len(lines) == rules.entries
+    settings = rules.settings() | {"LOGP_LAYOUT": layout}
+    seconds: dict[str, float] = {}
     with Deployment(
-        kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=PARTITIONS, settings=rules.settings()
+        kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=PARTITIONS, settings=settings
     ) as deployment:
         began = time.monotonic()
+
+        def took(step: str) -> None:
+            seconds[step] = round(time.monotonic() - began - sum(seconds.values()), 1)
+
         in_files, in_table = RealLog(lines, rules), RealLog(lines, rules)
         written = run_through(deployment, in_files.records(), LOGP_SPOOL__BYTES_MAX=str(4 << 30))
-        worked = time.monotonic()
+        took("path")
         require_files(deployment, in_files, written)
-        if sum(map(len, lines)) <= AUDITED_BYTES_MAX:
-            deployment.require_clean()
-        compared = time.monotonic()
-        require_table(lake_of(deployment), deployment, in_table, written)
-        print(
-            f"{len(lines)} entries, {sum(map(len, lines)) / 1e6:.1f} MB, {in_files.references} references: "
-            f"path {worked - began:.1f} s, files {compared - worked:.1f} s, table {time.monotonic() - compared:.1f} s"
-        )
+        took("objects")
+        deployment.require_clean()
+        took("small audit")
+        lake = lake_of(deployment)
+        require_table(lake, deployment, in_table, written)
+        took("table")
+        options = Options(EVERYTHING, table=True, list_objects=True, verdicts=False, require_caught_up=True)
+        result = Auditor(lake.spark, lake.settings, options).run()
+        assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
+        took("audit")
+    size, objects = sum(map(len, lines)) / 1e6, result.counts.objects
+    print(f"{len(lines)} entries, {size:.1f} MB, {in_files.references} references, {objects} objects: {seconds}")
 
 
 def require_files(deployment: Deployment, log: RealLog, written: list[tuple[int, int]]) -> None:

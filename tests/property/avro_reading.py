@@ -1,6 +1,6 @@
 """The published schema read anew, from its JSON alone: what a reader outside the service would write.
 
-Shares nothing with `row_encoder`, `row_decoder` and `type_of`: names, marks and values are mapped here again.
+Shares nothing with `row_encoder` and `type_of`: names, marks and values are mapped here again.
 """
 
 from __future__ import annotations

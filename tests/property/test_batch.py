@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from service.core.batch import Ledger, Ledgers
-from service.core.model import TopicPartition
+from service.core.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
+from service.core.model import CommittedOffset, TopicPartition
+from tests.fakes.spool import FakeSpool
 
 TPS = [TopicPartition("app", number) for number in range(3)]
 tps = st.sampled_from(TPS)
@@ -42,7 +43,7 @@ class LedgersAgainstModel(RuleBasedStateMachine):
     def own(self, tp: TopicPartition) -> None:
         """Own at the committed offset, between batches."""
         if tp not in self.open:
-            self.ledgers.own(tp, self.broker[tp])
+            self.ledgers.own(tp, CommittedOffset(self.broker[tp]))
             self.open[tp] = Covered()
 
     @precondition(lambda self: self.ledgers.is_empty)
@@ -80,7 +81,7 @@ class LedgersAgainstModel(RuleBasedStateMachine):
     @rule()
     def commit(self) -> None:
         """W1, W2: what is committed is what was covered, and always goes forward."""
-        offsets = self.ledgers.next_offsets()
+        offsets = self.next_offsets()
         assert offsets == {tp: covered.offsets[-1] + 1 for tp, covered in self.open.items() if covered.offsets}
         assert all(offset > self.broker[tp] for tp, offset in offsets.items())
         self.broker |= offsets
@@ -93,17 +94,30 @@ class LedgersAgainstModel(RuleBasedStateMachine):
         """W6: after a discard nothing of the batch is left to commit; an unknown outcome may jump ahead."""
         committed_after_all = data.draw(st.booleans())
         if committed_after_all:
-            self.broker |= self.ledgers.next_offsets()
-        self.ledgers.forget()
+            self.broker |= self.next_offsets()
+        first = {tp: ledger.first_offset for tp, ledger in self.ledgers.by_tp.items()}
+        assert self.ledgers.forget() == {
+            tp: (first[tp], covered.offsets[-1] + 1) for tp, covered in self.open.items() if covered.offsets
+        }
         for tp in self.open:
-            self.ledgers.rewind(tp, self.broker[tp])
+            self.ledgers.rewind(tp, CommittedOffset(self.broker[tp]))
         self.open = {tp: Covered() for tp in self.open}
-        assert self.ledgers.next_offsets() == {}
+        assert self.next_offsets() == {}
+
+    def closed(self) -> ClosedBatch:
+        """Close a batch here."""
+        return Batch(Opening("b", 1, "member", 0.0, 0), FakeSpool().open("b")).close(self.ledgers.by_tp)
+
+    def next_offsets(self) -> dict[TopicPartition, int]:
+        """Give the offsets that a commit would commit now."""
+        return {tp: committed.offset for tp, committed in self.closed().next_offsets().items()}
 
     @invariant()
     def ledgers_are_as_the_model(self) -> None:
         """W1, W3: ranges start at the committed offset, and every entry is accounted for."""
-        self.ledgers.check()
+        closed = self.closed()
+        closed.check()
+        assert closed.records == sum(len(covered.offsets) for covered in self.open.values())
         assert self.ledgers.by_tp.keys() == self.open.keys()
         assert self.ledgers.is_empty == (not any(covered.offsets for covered in self.open.values()))
         for tp, covered in self.open.items():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from service.core import machine
+from service.core.batch import Size
 from service.core.flush_policy import FlushReason
 from service.core.machine import SUCCESSORS, Phase, WorkerState
 from service.core.model import TopicPartition
@@ -14,6 +15,8 @@ from tests.strategies import times_as_many
 
 TPS = [TopicPartition("app", number) for number in range(4)]
 BACKOFF_MAX_S = 8.0
+FULL = Size(1000, 64)
+RULES = machine.MachineRules(BACKOFF_MAX_S, FULL)
 FINAL = (Phase.STOPPED, Phase.FAILED)
 RARE = 11
 rarely = st.integers(0, 15)  # final states are quickly reached otherwise, and nothing happens in them
@@ -31,6 +34,8 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         self.group: Tps = frozenset()  # what the group says is ours
         self.owned: Tps = frozenset()  # what effects made ours
         self.batch_generation: int | None = None
+        self.size = Size(0, 0)
+        self.size_max: Size | None = None
         self.flushed: FlushReason | None = None
         self.pending: machine.Event | None = None  # the event that a flush holds up
         self.paused = False
@@ -69,12 +74,27 @@ class WorkerOfOneThread(RuleBasedStateMachine):
             assert machine.Rewind(self.owned) in effects
 
     @precondition(lambda self: self.state.phase is Phase.CONSUMING and not self.paused)
-    @rule()
-    def record(self) -> None:
-        """A record is taken: a batch opens in the generation of now, or goes on in its own."""
+    @rule(size=st.builds(Size, st.integers(0, 400), st.integers(0, 30)))
+    def record(self, size: Size) -> None:
+        """A record is taken: a batch opens in the generation of now, or goes on in its own; a full one is flushed."""
         if self.batch_generation is None:
             self.batch_generation = self.state.generation
+            self.size = Size(0, 0)
         assert self.batch_generation == self.state.generation, "a batch spans generations"
+        self.size = Size(*map(sum, zip(self.size, size, strict=True)))
+        bound = self.state.size_max or FULL
+        if any(held >= most for held, most in zip(self.size, bound, strict=True)):
+            self.feed(machine.FlushDue(FlushReason.SHRUNK, self.now_s))
+
+    @precondition(lambda self: self.state.phase is Phase.CONSUMING)
+    @rule()
+    def recording_failed(self) -> None:
+        """The disk refused: what was handed over is read again after a pause, and no batch becomes smaller."""
+        effects = self.feed(machine.RecordingFailed(self.now_s))
+        backoff_s = min(BACKOFF_MAX_S, 2.0**self.discards_in_row)
+        assert effects == (machine.Discard(), machine.Pause(backoff_s), machine.Rewind(self.owned))
+        assert not self.covers
+        self.discards_in_row += 1
 
     @precondition(lambda self: self.state.phase is Phase.CONSUMING and self.covers)
     @rule(reason=st.sampled_from([FlushReason.INTERVAL, FlushReason.BYTES, FlushReason.ESTIMATE]))
@@ -89,6 +109,10 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         assert self.batch_generation == self.state.generation, "W1: a batch is committed in another generation"
         self.batch_generation = None
         self.discards_in_row = 0
+        before = self.size_max
+        if before is not None:
+            grown = Size(before.source_bytes * 2, before.entries * 2)
+            self.size_max = grown if grown.source_bytes < FULL.source_bytes and grown.entries < FULL.entries else None
         self.outcome(machine.FlushCommitted(self.now_s))
 
     @precondition(lambda self: self.state.phase is Phase.FLUSHING)
@@ -99,7 +123,9 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         stops = self.state.after.stop
         self.failures = [at_s for at_s in self.failures if self.now_s - at_s < machine.FAILURES_WINDOW_S]
         self.failures += [self.now_s] if counts else []
-        effects = self.outcome(machine.FlushDiscarded(counts, self.now_s))
+        bound = self.size_max or self.size
+        self.size_max = Size(*(max(1, min(pair) // 2) for pair in zip(bound, self.size, strict=True)))
+        effects = self.outcome(machine.FlushDiscarded(counts, self.size, self.now_s))
         assert effects[0] == machine.Discard()
         assert not self.covers
         if len(self.failures) >= machine.FAILURES_MAX:
@@ -150,7 +176,7 @@ class WorkerOfOneThread(RuleBasedStateMachine):
     def feed(self, event: machine.Event) -> tuple[machine.Effect, ...]:
         """Advance by one event and perform the effects in order."""
         before = self.state
-        self.state, effects = machine.handle(before, event, backoff_max_s=BACKOFF_MAX_S)
+        self.state, effects = machine.handle(before, event, rules=RULES)
         assert self.state.phase in SUCCESSORS[before.phase]
         if before.phase in FINAL:
             assert self.state.phase is before.phase
@@ -221,6 +247,7 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         """What the machine thinks we own is what effects made of it, and nothing is open in a final state."""
         assert self.state.owned == self.owned
         machine.check(self.state)
+        assert self.state.size_max == self.size_max
         assert (self.flushed is not None) == (self.state.phase is Phase.FLUSHING)
         if self.state.phase in FINAL:
             assert not self.covers

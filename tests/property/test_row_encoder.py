@@ -1,4 +1,4 @@
-"""Rows as bytes: the walking and the compiled encoder, against each other, inference and fastavro."""
+"""Rows as bytes: the walking, the compiled and the exact encoder, against each other, inference and fastavro."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from hypothesis import strategies as st
 
 from service.core.avro_schema import row_schema
 from service.core.lattice import RecordType, join_records
-from service.core.model import RootLink, SourceRecord, TopicPartition
-from service.core.row_decoder import decode_entry
-from service.core.row_encoder import WALKED_ENTRIES, EntryEncoder, Misfit, compile_encoder, walk_entry
-from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_rest, encode_user, skip_meta
+from service.core.model import RootLink, TopicPartition
+from service.core.row_encoder import WALKED_ENTRIES, EntryEncoder, Misfit, compile_encoder, exact_encoder, walk_entry
+from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
 from service.core.schema_infer import TooDeepError, infer_entry
-from tests.property.avro_reading import canonical, entry_fields, to_datum
+from tests.property.avro_reading import entry_fields, to_datum
 from tests.strategies import LIMITS, entries_near, entry_types, texts, times_as_many
 
 META: dict[str, Any] = {
@@ -28,23 +27,25 @@ META_BYTES = encode_meta(
     user=encode_user("ann"),
     event_time_us=1_714_557_600_000_000,
     unique_id=encode_id(None),
-    origin=encode_origin(SourceRecord(TopicPartition("app", 3), 2**40, None, None, None, ())),
+    origin=encode_origin(TopicPartition("app", 3)),
+    offset=2**40,
     index=7,
-    rest=encode_rest(None, None),
+    timestamp_ms=-1,
+    root=encode_root(None),
 )
 types_and_entries = entry_types().flatmap(lambda kind: st.tuples(st.just(kind), entries_near(kind)))
-Outcome = tuple[str, bytes, int]
+Outcome = tuple[str, bytes]
 
 
 def outcome(encode: Any, entry: dict[str, Any]) -> Outcome:
     """Encode, and say what came of it."""
     out = bytearray(b"before")
     try:
-        mask = encode(entry, out)
+        encode(entry, out)
     except (Misfit, TooDeepError) as refused:
-        return type(refused).__name__, b"", 0
+        return type(refused).__name__, b""
     assert out.startswith(b"before")
-    return "encoded", bytes(out[6:]), mask
+    return "encoded", bytes(out[6:])
 
 
 def walked(kind: RecordType, entry: dict[str, Any]) -> Outcome:
@@ -55,7 +56,7 @@ def walked(kind: RecordType, entry: dict[str, Any]) -> Outcome:
 @times_as_many(4)
 @given(types_and_entries)
 def test_compiled_encoder_and_walking_one_agree_in_everything(drawn: tuple[RecordType, dict[str, Any]]) -> None:
-    """The compiled encoder writes the same bytes, gives the same mask and refuses the same entries."""
+    """The compiled encoder writes the same bytes and refuses the same entries."""
     kind, entry = drawn
     assert outcome(compile_encoder(kind, LIMITS), entry) == walked(kind, entry)
 
@@ -87,43 +88,20 @@ def test_encoded_row_is_what_fastavro_writes(drawn: tuple[RecordType, dict[str, 
     assert META_BYTES + encoded[1] == expected.getvalue()
 
 
-@given(types_and_entries)
-def test_null_mask_has_the_bits_of_fields_without_a_value(drawn: tuple[RecordType, dict[str, Any]]) -> None:
-    """Bit i says that the i-th field by name is null or absent."""
+@times_as_many(4)
+@given(types_and_entries, entry_types())
+def test_exact_encoder_writes_what_the_others_write(
+    drawn: tuple[RecordType, dict[str, Any]], other: RecordType
+) -> None:
+    """Under the entry's own type, and under any wider one that its object may have."""
     kind, entry = drawn
-    what, _, mask = walked(kind, entry)
-    if what == "encoded":
-        assert mask == sum(1 << n for n, name in enumerate(kind.by_name) if entry.get(name) is None)
-
-
-@given(types_and_entries)
-def test_decoded_row_is_equal_to_its_entry_and_encodes_the_same(drawn: tuple[RecordType, dict[str, Any]]) -> None:
-    """Decoding undoes encoding up to absent = null, and what was decoded gives the same bytes again."""
-    kind, entry = drawn
-    what, data, mask = walked(kind, entry)
-    if what != "encoded":
+    try:
+        own = infer_entry(entry, LIMITS)
+    except TooDeepError:
         return
-    decoded, at = decode_entry(kind, data, 0)
-    assert at == len(data)
-    assert walked(kind, decoded)[1:] == (data, mask) or _drops_nulls(entry)
-    again, _ = decode_entry(kind, walked(kind, decoded)[1], 0)
-    assert _plain(again) == _plain(decoded)
-
-
-def _plain(value: Any) -> Any:
-    """Parse what is kept as JSON text, to compare it by value."""
-    if isinstance(value, dict):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return bytes(value) if type(value).__name__ == "Raw" else canonical(value)
-
-
-def _drops_nulls(value: Any) -> bool:
-    """Whether a null inside an object may be left out by decoding, which shortens maps and JSON."""
-    if isinstance(value, dict):
-        return any(item is None or _drops_nulls(item) for item in value.values())
-    return isinstance(value, list) and any(map(_drops_nulls, value))
+    for beside in (own, kind, other):
+        written = join_records(beside, own, object_keys_max=LIMITS.object_keys_max)
+        assert outcome(exact_encoder(own, written, LIMITS), entry) == walked(written, entry)
 
 
 @given(types_and_entries)
@@ -140,28 +118,29 @@ def test_entry_encoder_goes_over_to_the_compiled_one_unnoticed(drawn: tuple[Reco
 @given(
     user=texts, time=st.integers(-(2**55), 2**55), unique_id=st.none() | texts, topic=texts,
     numbers=st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), st.integers(0, 2**31 - 1)),
-    timestamp=st.none() | st.integers(0, 2**50),
-    root=st.none() | st.builds(RootLink, texts, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1)),
+    timestamp=st.integers(-1, 2**50),
+    root=st.none() | st.builds(
+        RootLink, texts, st.integers(0, 2**31 - 1), st.integers(0, 2**63 - 1), st.none() | st.integers(0, 2**31 - 1)
+    ),
 )  # fmt: skip
-def test_meta_bytes_are_what_fastavro_reads_and_end_where_skipped(
-    user: str, time: int, unique_id: str | None, topic: str, numbers: tuple[int, int, int], timestamp: int | None,
+def test_meta_bytes_are_what_fastavro_reads(
+    user: str, time: int, unique_id: str | None, topic: str, numbers: tuple[int, int, int], timestamp: int,
     root: RootLink | None,
 ) -> None:  # fmt: skip
-    """`_meta` says who, when and where from, whatever these are; `skip_meta` finds its end."""
+    """`_meta` says who, when and where from, whatever these are."""
     partition, offset, index = numbers
-    record = SourceRecord(TopicPartition(topic, partition), offset, timestamp, None, None, ())
     data = encode_meta(
-        user=encode_user(user), event_time_us=time, unique_id=encode_id(unique_id), origin=encode_origin(record),
-        index=index, rest=encode_rest(timestamp, root),
+        user=encode_user(user), event_time_us=time, unique_id=encode_id(unique_id),
+        origin=encode_origin(TopicPartition(topic, partition)), offset=offset, index=index, timestamp_ms=timestamp,
+        root=encode_root(root),
     )  # fmt: skip
     schema = json.loads(row_schema(RecordType({})).text)["fields"][0]["type"]
     for field in schema["fields"]:
         if isinstance(field["type"], dict):
             del field["type"]["logicalType"]  # plain numbers, also outside datetime's years
-    expected = {
+    stream = io.BytesIO(data)
+    assert fastavro.schemaless_reader(stream, schema, None) == {
         "user": user, "event_time": time, "id": unique_id, "topic": topic, "partition": partition, "offset": offset,
-        "index": index, "timestamp": -1 if timestamp is None else timestamp,
-        "root": None if root is None else root._asdict(),
+        "index": index, "timestamp": timestamp, "root": None if root is None else root._asdict(),
     }  # fmt: skip
-    assert fastavro.schemaless_reader(io.BytesIO(data), schema, None) == expected
-    assert skip_meta(b"x" + data + b"y", 1) == 1 + len(data)
+    assert stream.read() == b""

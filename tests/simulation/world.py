@@ -33,7 +33,6 @@ WORKERS_MAX = 4
 NESTED_MAX = 3
 RECORDS_MAX = 1500
 TRACE_MAX = 120
-SEALED_ROWS = 0.05  # of them are places where other things happen
 FIELDS: dict[str, tuple[Any, ...]] = {
     "mix": (1, "one"), "wide": (5, 2**60), "nil": (None, True), "name.1": ("x", "y" * 300),
     "nested": ({}, {"a": 1}, {"a": "b", "c": [1.5]}), "list": ([], [1, None], ["z"]),
@@ -103,14 +102,11 @@ class World:
         self.broker.group = self.group
         self.processes: dict[str, Process] = {}
         self._parts = parts
-        self._rules = (
-            Rules()
-            .with_bounds(
-                entries_max=self.random.choice((30, 120, 10**6)), fixed_bytes_max=self.random.choice((30_000, 10**9, 10**9))
-            )
-            .with_layout(self.random.choice(LAYOUTS))
-            .with_memory(self.random.choice((1, 10_000, 10**9)))
+        random = self.random
+        self._rules = Rules().with_bounds(
+            entries_max=random.choice((30, 120, 10**6)), fixed_bytes_max=random.choice((30_000, 10**9, 10**9))
         )
+        self._rules = self._rules.with_layout(random.choice(LAYOUTS)).with_memory(random.choice((1, 10_000, 10**9)))
         self._boots = itertools.count(1)
         self._numbers = itertools.count(1)
         self._depth = 0
@@ -233,12 +229,10 @@ class World:
         return self.clock.now_s() < process.full_until_s or self.random.random() < self.swarm.spool
 
     def _decode(self, process: Process, text: bytes) -> Any:
-        """Decode a row while it is sealed; other things happen at some of them."""
+        """Decode a row while it is sealed."""
         if process.row_s:
             self.happened["slow sealing"] += 1
             self.elapse(process.row_s)
-        if self.random.random() < SEALED_ROWS:
-            self.point(process, "row")
         return SEAL_RULES.decode(text)
 
     def point(self, process: Process, name: str) -> None:

@@ -2,28 +2,42 @@
 
 import pytest
 
-from service.core.batch import Ledger, Ledgers
-from service.core.model import TopicPartition
+from service.core.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening, Size
+from service.core.dead_letter import DeadLetter, Reason
+from service.core.model import CommittedOffset, SourceRecord, TopicPartition
+from tests.fakes.spool import FakeSpool
 
 A, B = TopicPartition("app", 0), TopicPartition("app", 1)
+OPENING = Opening("b1", 3, "member", 10.0, 10_000)
+
+
+def opened() -> Batch:
+    """Open a batch."""
+    return Batch(OPENING, FakeSpool().open("b1"))
+
+
+def closed(ledgers: Ledgers) -> ClosedBatch:
+    """Close a batch that has covered what the ledgers say."""
+    return opened().close(ledgers.by_tp)
 
 
 def test_record_without_entries_is_covered_and_counted() -> None:
     """A batch is empty only when it covers no offset: a tombstone is covered, too."""
     ledgers = Ledgers()
-    ledgers.own(A, 5)
+    ledgers.own(A, CommittedOffset(5))
     assert ledgers.is_empty
     ledgers.by_tp[A].cover(7, timestamp_ms=None)
     assert not ledgers.is_empty
-    assert ledgers.next_offsets() == {A: 8}
+    assert closed(ledgers).next_offsets() == {A: CommittedOffset(8)}
+    assert closed(ledgers).records == 1
     assert (ledgers.by_tp[A].first_offset, ledgers.by_tp[A].min_offset, ledgers.by_tp[A].max_offset) == (5, 7, 7)
 
 
 def test_topic_partition_without_records_is_idle_since_its_first_empty_flush() -> None:
     """Idleness begins with the first commit without records and ends with the next record."""
     ledgers = Ledgers()
-    ledgers.own(A, 0)
-    ledgers.own(B, 0)
+    ledgers.own(A, CommittedOffset(0))
+    ledgers.own(B, CommittedOffset(0))
     ledgers.by_tp[A].cover(0, timestamp_ms=9)
     ledgers.committed(now_ms=1_000)
     assert (ledgers.by_tp[A].idle_since_ms, ledgers.by_tp[B].idle_since_ms) == (None, 1_000)
@@ -44,9 +58,9 @@ def test_largest_timestamp_is_kept_when_later_records_are_older() -> None:
 def test_topic_partition_owned_twice_is_refused_and_unknown_one_disowned_in_silence() -> None:
     """Owning twice is a bug of ours; a revoke of what is not owned happens (confluent-kafka-python issue 1551)."""
     ledgers = Ledgers()
-    ledgers.own(A, 0)
+    ledgers.own(A, CommittedOffset(0))
     with pytest.raises(AssertionError, match="owned already"):
-        ledgers.own(A, 0)
+        ledgers.own(A, CommittedOffset(0))
     ledgers.disown(B)
     assert ledgers.by_tp.keys() == {A}
 
@@ -54,10 +68,65 @@ def test_topic_partition_owned_twice_is_refused_and_unknown_one_disowned_in_sile
 def test_rewind_with_a_batch_open_is_refused() -> None:
     """W1: what is covered must be committed or forgotten before the position moves."""
     ledgers = Ledgers()
-    ledgers.own(A, 0)
+    ledgers.own(A, CommittedOffset(0))
     ledgers.by_tp[A].cover(0, timestamp_ms=None)
     with pytest.raises(AssertionError, match="batch open"):
-        ledgers.rewind(A, 0)
+        ledgers.rewind(A, CommittedOffset(0))
+
+
+def test_committed_offset_carries_the_leader_epoch_of_the_last_record() -> None:
+    """The broker checks it against the log; unknown stays unknown, and metadata is the committer's matter."""
+    ledgers = Ledgers()
+    ledgers.own(A, CommittedOffset(0, leader_epoch=4, metadata="old"))
+    ledgers.own(B, CommittedOffset(0, leader_epoch=4))
+    assert ledgers.by_tp[A].leader_epoch == 4
+    for leader_epoch in (5, 6):
+        ledgers.by_tp[A].cover(ledgers.by_tp[A].next_offset, timestamp_ms=None, leader_epoch=leader_epoch)
+    ledgers.by_tp[B].cover(0, timestamp_ms=None)
+    assert closed(ledgers).next_offsets() == {A: CommittedOffset(2, 6, ""), B: CommittedOffset(1, None, "")}
+
+
+def test_closed_batch_is_a_value_that_later_records_do_not_change() -> None:
+    """What is recorded after the close is of the next batch, and what is committed is what was closed."""
+    ledgers = Ledgers()
+    ledgers.own(B, CommittedOffset(7))
+    ledgers.own(A, CommittedOffset(5))
+    ledgers.by_tp[A].cover(5, timestamp_ms=9)
+    batch = opened()
+    record = SourceRecord(A, 5, 9, None, b"x", ())
+    batch.dead_letters.append(DeadLetter(record, Reason.MALFORMED, "", None))
+    batch.source_bytes, batch.records, batch.entries = 12, 1, 1
+    value = batch.close(ledgers.by_tp)
+    ledgers.by_tp[A].cover(6, timestamp_ms=None)
+    batch.dead_letters.clear()
+    assert (value.batch_id, value.opening, value.records, value.size) == ("b1", OPENING, 1, Size(12, 1))
+    assert value.spans == {A: (5, 6), B: (7, 7)}
+    assert list(value.ledgers) == [A, B]
+    assert value.next_offsets() == {A: CommittedOffset(6)}
+    assert [letter.record for letter in value.dead_letters] == [record]
+    assert (value.rows, value.spool) == (batch.rows, batch.spool)
+
+
+def test_check_of_a_closed_batch_looks_at_every_topic_partition() -> None:
+    """W3: an entry that is nowhere stops the flush."""
+    ledgers = Ledgers()
+    ledgers.own(A, CommittedOffset(0))
+    ledgers.own(B, CommittedOffset(0))
+    closed(ledgers).check()
+    ledgers.by_tp[B].entries = 1
+    with pytest.raises(AssertionError, match="W3: app-1"):
+        closed(ledgers).check()
+
+
+def test_forgotten_batch_tells_which_offsets_are_read_again() -> None:
+    """What giving up costs stands in the log; what had no records costs nothing."""
+    ledgers = Ledgers()
+    ledgers.own(A, CommittedOffset(5))
+    ledgers.own(B, CommittedOffset(7))
+    ledgers.by_tp[A].cover(8, timestamp_ms=None)
+    assert ledgers.forget() == {A: (5, 9)}
+    assert ledgers.forget() == {}
+    assert {tp: ledger.next_offset for tp, ledger in ledgers.by_tp.items()} == {A: 5, B: 7}
 
 
 def test_range_that_goes_backwards_is_noticed() -> None:

@@ -147,9 +147,39 @@ def test_envelope_gives_its_entries_and_what_is_around_them() -> None:
     assert decoded.envelope == {"user": "ann"}
 
 
+@pytest.mark.parametrize(
+    ("value", "field", "text"),
+    [
+        (b'{"n": 1}', None, b'{"n": 1}'),
+        (b'\n {"n": 1, "n": 2} ', None, b'\n {"n": 1, "n": 2} '),
+        (gzip.compress(b'{"n": 1}'), None, b'{"n": 1}'),
+        (b'{"n": %s}' % (b"7" * 5000), None, b'{"n": %s}' % (b"7" * 5000)),
+        (b'{"n": 1}', "entries", b'{"n": 1}'),
+        (b'{"n": %s}' % (b"7" * 5000), "entries", b'{"n": %s}' % (b"7" * 5000)),
+        (b'{"entries": [{"n": 1}]}', "entries", None),
+        (b'{"entries": [{"n": 1}], "n": %s}' % (b"7" * 5000), "entries", None),
+        (b'[{"n": 1}]', None, None),
+        (b"[]", None, None),
+        (b"", None, None),
+        (b"1", None, None),
+    ],
+)
+def test_text_of_a_record_that_is_one_entry_is_kept(value: bytes, field: str | None, text: bytes | None) -> None:
+    """Such a row needs no encoding: its text is there. What is around entries, or several of them, is no entry's."""
+    decoded = decode(value, field=field)
+    assert decoded.text == text
+    if text is not None:
+        assert [JsonDecoder(keep_inexact_text=False).decode_again(text)] == [entry for _, entry in decoded.entries]
+
+
+def test_text_of_a_line_is_no_text_of_the_record() -> None:
+    """A record of lines may hold more than one, and blank ones."""
+    assert decode(b'{"n": 1}', "ndjson").text is None
+
+
 def test_object_without_the_entries_field_is_an_entry_and_an_array_needs_no_envelope() -> None:
     """A topic may carry all forms at once."""
-    assert decode(b'{"n": 1}', field="entries") == Decoded([(0, {"n": 1})], None, [], 8)
+    assert decode(b'{"n": 1}', field="entries") == Decoded([(0, {"n": 1})], None, [], 8, b'{"n": 1}')
     assert decode(b'[{"n": 1}]', field="entries").entries == [(0, {"n": 1})]
 
 
@@ -240,7 +270,7 @@ def test_decompression_bomb_is_refused_within_the_memory_of_the_limit(compress: 
 def test_value_of_exactly_the_limit_passes_and_one_byte_more_does_not(compress: Any) -> None:
     """The limit is on the decompressed size, inclusive."""
     text = b'{"a": 1}'.ljust(MEGABYTE)
-    assert decode(text) == decode(compress(text)) == Decoded([(0, {"a": 1})], None, [], MEGABYTE)
+    assert decode(text) == decode(compress(text)) == Decoded([(0, {"a": 1})], None, [], MEGABYTE, text)
     assert reasons(decode(compress(text + b" "))) == [(None, Reason.RECORD_TOO_LARGE)]
 
 

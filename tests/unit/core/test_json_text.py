@@ -76,6 +76,29 @@ def test_number_that_a_double_holds_is_a_float_and_not_counted(text: bytes) -> N
     assert decoder.rounded == 0
 
 
+@pytest.mark.parametrize(
+    "text",
+    [b'{"a": 1, "a": 1.50}', b'{"a": %s}' % (b"7" * 5000), b'{"a": 1e400}', b'{"a": 0.12345678901234567890}',
+     b' {"a": -0.0, "b": 1e-400, "c": 18446744073709551616}', '{"é": "\u2028"}'.encode()],
+)  # fmt: skip
+@pytest.mark.parametrize("decoder", [ROUNDING, KEEPING])
+def test_text_that_was_decoded_before_decodes_to_the_same_again(decoder: JsonDecoder, text: bytes) -> None:
+    """Sealing reads what recording has read, whichever decoder had to; and what was encoded of it reads back, too."""
+    value = decoded(decoder, text)
+    again = decoder.decode_again(text)
+    assert {name: type(item) for name, item in again.items()} == {name: type(item) for name, item in value.items()}
+    assert msgspec.json.encode(again) == msgspec.json.encode(value)
+    assert msgspec.json.encode(decoder.decode_again(msgspec.json.encode(value))) == msgspec.json.encode(value)
+
+
+def test_number_that_is_rounded_again_is_not_counted_again() -> None:
+    """It is one number, however often a batch is sealed."""
+    decoder = JsonDecoder(keep_inexact_text=False)
+    assert decoder.decode_fast(b'{"a": 0.12345678901234567890}') == {"a": 0.12345678901234567890}
+    assert decoder.decode_again(b'{"a": 0.12345678901234567890}') == {"a": 0.12345678901234567890}
+    assert decoder.rounded == 1
+
+
 def test_last_of_duplicate_keys_wins_in_both_decoders() -> None:
     """Duplicate keys are legal JSON, and the last one is what every reader takes."""
     text = b'{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}'

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from service.core import machine
+from service.core.batch import Size
 from service.core.flush_policy import FlushReason
 from service.core.machine import (
     NOTHING,
@@ -23,9 +24,11 @@ from service.core.machine import (
     InvalidTransitionError,
     Leave,
     Lost,
+    MachineRules,
     Own,
     Pause,
     Phase,
+    RecordingFailed,
     Release,
     Resume,
     Revoked,
@@ -41,6 +44,8 @@ from service.core.model import TopicPartition
 A, B, C = (TopicPartition("app", number) for number in range(3))
 AB, ONLY_A, ONLY_C = frozenset({A, B}), frozenset({A}), frozenset({C})
 IDLE = WorkerState()
+SIZE = Size(1000, 100)
+RULES = MachineRules(backoff_max_s=30, size_max=SIZE)
 CONSUMING = WorkerState(Phase.CONSUMING, generation=3, owned=AB)
 
 
@@ -51,7 +56,7 @@ def flushing(**after: object) -> WorkerState:
 
 def step(state: WorkerState, event: Event) -> tuple[WorkerState, tuple[Effect, ...]]:
     """Handle one event."""
-    return handle(state, event, backoff_max_s=30)
+    return handle(state, event, rules=RULES)
 
 
 @pytest.mark.parametrize(
@@ -75,18 +80,20 @@ def step(state: WorkerState, event: Event) -> tuple[WorkerState, tuple[Effect, .
         (CONSUMING, StopRequested(True, 0), Phase.FLUSHING, AB, 3, (Flush(FlushReason.STOPPING),)),
         (CONSUMING, StopRequested(False, 0), Phase.STOPPED, AB, 3, (Leave(),)),
         (CONSUMING, Failed(0), Phase.FAILED, AB, 3, (Discard(),)),
+        (CONSUMING, RecordingFailed(0), Phase.CONSUMING, AB, 3, (Discard(), Pause(1), Rewind(AB))),
         (flushing(), FlushCommitted(0), Phase.CONSUMING, AB, 3, ()),
         (flushing(own=ONLY_C), FlushCommitted(0), Phase.CONSUMING, AB | ONLY_C, 4, (Own(ONLY_C),)),
         (flushing(release=ONLY_A), FlushCommitted(0), Phase.CONSUMING, frozenset({B}), 4, (Release(ONLY_A),)),
         (flushing(release=AB), FlushCommitted(0), Phase.IDLE, NOTHING, 4, (Release(AB),)),
         (flushing(stop=True), FlushCommitted(0), Phase.STOPPED, AB, 3, (Leave(),)),
-        (flushing(), FlushDiscarded(False, 0), Phase.CONSUMING, AB, 3, (Discard(), Pause(1), Rewind(AB))),
-        (flushing(own=ONLY_C), FlushDiscarded(False, 0), Phase.CONSUMING, AB | ONLY_C, 4,
+        (flushing(), FlushDiscarded(False, SIZE, 0), Phase.CONSUMING, AB, 3, (Discard(), Pause(1), Rewind(AB))),
+        (flushing(own=ONLY_C), FlushDiscarded(False, SIZE, 0), Phase.CONSUMING, AB | ONLY_C, 4,
          (Discard(), Pause(1), Rewind(AB), Own(ONLY_C))),
-        (flushing(release=ONLY_A), FlushDiscarded(False, 0), Phase.CONSUMING, frozenset({B}), 4,
+        (flushing(release=ONLY_A), FlushDiscarded(False, SIZE, 0), Phase.CONSUMING, frozenset({B}), 4,
          (Discard(), Pause(1), Rewind(frozenset({B})), Release(ONLY_A))),
-        (flushing(release=AB), FlushDiscarded(True, 0), Phase.IDLE, NOTHING, 4, (Discard(), Pause(1), Release(AB))),
-        (flushing(stop=True), FlushDiscarded(True, 0), Phase.STOPPED, AB, 3, (Discard(), Leave())),
+        (flushing(release=AB), FlushDiscarded(True, SIZE, 0), Phase.IDLE, NOTHING, 4,
+         (Discard(), Pause(1), Release(AB))),
+        (flushing(stop=True), FlushDiscarded(True, SIZE, 0), Phase.STOPPED, AB, 3, (Discard(), Leave())),
         (flushing(release=AB), Failed(0), Phase.FAILED, AB, 3, (Discard(),)),
     ],
 )  # fmt: skip
@@ -109,15 +116,16 @@ def test_event_in_a_state_leads_to_the_next_with_its_effects(
         (IDLE, FlushDue(FlushReason.BYTES, 0)),
         (IDLE, Assigned(AB, True, 0)),
         (IDLE, FlushCommitted(0)),
-        (IDLE, FlushDiscarded(True, 0)),
+        (IDLE, FlushDiscarded(True, SIZE, 0)),
         (CONSUMING, FlushCommitted(0)),
-        (CONSUMING, FlushDiscarded(False, 0)),
+        (CONSUMING, FlushDiscarded(False, SIZE, 0)),
         (flushing(), FlushDue(FlushReason.BYTES, 0)),
         (flushing(), Assigned(AB, False, 0)),
         (flushing(), Revoked(AB, False, 0)),
         (flushing(), Lost(AB, 0)),
         (flushing(), StopRequested(True, 0)),
         (flushing(), Tick(0)),
+        (flushing(), RecordingFailed(0)),
     ],
 )
 def test_event_that_cannot_happen_in_a_state_is_a_bug(state: WorkerState, event: Event) -> None:
@@ -131,7 +139,8 @@ def test_final_state_only_releases(phase: Phase) -> None:
     """W6: closing the consumer still revokes; nothing is flushed, owned or left again."""
     state = replace(CONSUMING, phase=phase)
     for event in (Assigned(ONLY_C, True, 0), StopRequested(True, 0), Tick(0), Failed(0), FlushCommitted(0),
-                  FlushDiscarded(True, 0), FlushDue(FlushReason.BYTES, 0), Revoked(ONLY_C, True, 0)):  # fmt: skip
+                  FlushDiscarded(True, SIZE, 0), FlushDue(FlushReason.BYTES, 0),
+                  RecordingFailed(0), Revoked(ONLY_C, True, 0)):  # fmt: skip
         assert step(state, event) == (state, ())
     new, effects = step(state, Revoked(ONLY_A, True, 0))
     assert (new.owned, effects) == (frozenset({B}), (Release(ONLY_A),))
@@ -143,24 +152,82 @@ def test_pauses_grow_with_discards_in_a_row_and_end_with_a_commit() -> None:
     state, pauses = CONSUMING, []
     for n in range(8):
         state, _ = step(state, FlushDue(FlushReason.BYTES, n))
-        state, effects = step(state, FlushDiscarded(False, n))
+        state, effects = step(state, FlushDiscarded(False, SIZE, n))
         pauses += [effect.seconds for effect in effects if isinstance(effect, Pause)]
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
     state, _ = step(state, FlushDue(FlushReason.BYTES, 9))
     state, _ = step(state, FlushCommitted(9))
     state, _ = step(state, FlushDue(FlushReason.BYTES, 10))
-    assert Pause(1) in step(state, FlushDiscarded(False, 10))[1]
+    assert Pause(1) in step(state, FlushDiscarded(False, SIZE, 10))[1]
 
 
 def test_pause_ends_at_the_first_tick_after_its_time() -> None:
     """Polling goes on meanwhile, also through a rebalance."""
-    state, _ = step(flushing(), FlushDiscarded(False, 100))
+    state, _ = step(flushing(), FlushDiscarded(False, SIZE, 100))
     assert state.paused_until_s == 101
     assert step(state, Tick(100.9)) == (state, ())
     state, _ = step(state, Revoked(AB, False, 100.9))
     state, effects = step(state, Tick(101))
     assert (state.paused_until_s, effects) == (None, (Resume(),))
     assert step(state, Tick(102)) == (state, ())
+
+
+def test_disk_that_refuses_is_asked_again_after_pauses_that_grow() -> None:
+    """It is no failure that ends the process, and makes no batch smaller: there is room again or there is not."""
+    state, pauses = CONSUMING, []
+    for n in range(20):
+        state, effects = step(state, RecordingFailed(n))
+        pauses += [effect.seconds for effect in effects if isinstance(effect, Pause)]
+    assert pauses == [1, 2, 4, 8, 16] + [30] * 15
+    assert (state.phase, state.size_max, state.failures_at_s) == (Phase.CONSUMING, None, ())
+
+
+def discarded(state: WorkerState, size: Size) -> WorkerState:
+    """Flush a batch of a size, in vain."""
+    state, _ = step(state, FlushDue(FlushReason.INTERVAL, 0))
+    return step(state, FlushDiscarded(False, size, 0))[0]
+
+
+def committed(state: WorkerState) -> WorkerState:
+    """Flush a batch."""
+    state, _ = step(state, FlushDue(FlushReason.INTERVAL, 0))
+    return step(state, FlushCommitted(0))[0]
+
+
+def test_batch_after_a_discard_is_half_as_large_down_to_one_record() -> None:
+    """Whatever was too slow: bytes and entries are halved again and again; each record is a batch of its own then."""
+    state, sizes = CONSUMING, []
+    for _ in range(11):
+        state = discarded(state, state.size_max or Size(1000, 100))
+        sizes.append(state.size_max)
+    assert sizes[:4] == [(500, 50), (250, 25), (125, 12), (62, 6)]
+    assert sizes[6:] == [(7, 1), (3, 1), (1, 1), (1, 1), (1, 1)]
+
+
+def test_batch_smaller_than_allowed_that_fails_halves_what_it_had() -> None:
+    """A batch of the interval is often far below its bound; the bound never grows by a discard."""
+    assert discarded(CONSUMING, Size(100, 10)).size_max == (50, 5)
+    small = discarded(CONSUMING, Size(100, 10))
+    assert discarded(small, Size(1000, 4)).size_max == (25, 2)
+    assert discarded(CONSUMING, Size(0, 0)).size_max == (1, 1)
+
+
+def test_commits_double_the_size_until_there_is_no_bound_any_more() -> None:
+    """It takes as many commits as it took discards, at most."""
+    state, sizes = replace(CONSUMING, size_max=Size(10, 1)), []
+    while state.size_max is not None:
+        sizes.append(state.size_max)
+        state = committed(state)
+    assert sizes == [(10, 1), (20, 2), (40, 4), (80, 8), (160, 16), (320, 32), (640, 64)]
+    assert committed(state).size_max is None
+
+
+def test_size_of_a_batch_survives_a_rebalance() -> None:
+    """What was too much before is too much after it."""
+    state = discarded(CONSUMING, Size(1000, 100))
+    for event in (Revoked(ONLY_A, False, 0), Assigned(ONLY_C, False, 0), Lost(AB, 0), Tick(1)):
+        state, _ = step(state, event)
+    assert state.size_max == (500, 50)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +245,7 @@ def test_three_failures_in_five_minutes_end_the_process(failures: list[tuple[boo
     state = CONSUMING
     for counts, at_s in failures:
         state, _ = step(state, FlushDue(FlushReason.INTERVAL, at_s))
-        state, effects = step(state, FlushDiscarded(counts, at_s))
+        state, effects = step(state, FlushDiscarded(counts, SIZE, at_s))
     assert state.phase is phase
     assert (Leave() in effects) == (phase is Phase.FAILED)
 

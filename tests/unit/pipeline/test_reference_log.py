@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from pipeline.reference_log import Bounds, Weight, cut, weigh
+from pipeline.reference_log import Bounds, Weight, begins_of, cut, weigh
 from service.core.model import PartitionKey
 from service.core.reference import encode_message
 from tests.pipeline.packs import KEY, Entry, write_object
@@ -43,6 +43,12 @@ def test_partitions_come_forward_together() -> None:
 def test_markers_alone_move_the_offsets() -> None:
     """No message, and yet something to be behind."""
     assert list(cut([], {0: 2}, BOUNDS)) == [{0: 2}]
+
+
+def test_a_partition_begins_at_its_first_message() -> None:
+    """Without one there is nothing before the end; no offset stands for another, since each may be committed."""
+    weights = [message(0, 9, 1), message(0, 5, 1), message(2, 0, 1)]
+    assert begins_of(weights, {0: 11, 1: 0, 2: 2}) == {0: 5, 1: 0, 2: 0}
 
 
 def test_a_message_weighs_its_lines_and_their_blocks() -> None:

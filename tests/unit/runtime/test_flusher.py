@@ -671,10 +671,11 @@ def test_flush_that_ends_for_another_reason_than_time_teaches_nothing_of_the_ste
     worker = holding(rig)
     load = FlushLoad(entries=1_000, row_bytes=10**5, partition_keys=100)
     before_s = worker.flusher.estimate_s(load)
-    for code in ("TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID") * 5:
+    batch = worker.recorder.close()
+    for number, code in enumerate(("TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID") * 5):
         worker.committer.script.append(code)
         with pytest.raises(CommitAbortedError):
-            flush(worker, batch=worker.recorder._batch.close(worker.recorder.positions))  # type: ignore[union-attr]
+            flush(worker, batch=batch._replace(spool=worker.spool.open(f"again-{number}")))
     assert worker.flusher.estimate_s(load) <= 1.5 * before_s
 
 

@@ -1,0 +1,77 @@
+"""The cache of shapes against inference: it never gives another type, whatever it has seen before (DESIGN 3.3)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.core import entry_types as module
+from service.core.entry_types import EntryTypes, SchemaBounds
+from service.core.lattice import Limits, RecordType
+from service.core.schema_infer import TooDeepError, TooManyFieldsError, fit_entry, infer_entry
+from tests.strategies import LIMITS, entries, entries_near, entry_types, times_as_many, values
+
+Entry = dict[str, Any]
+TIGHT = SchemaBounds(LIMITS, fields_max=8, bytes_max=900)
+WIDE = SchemaBounds(Limits(5, 4, 8), fields_max=1000, bytes_max=10**6)
+BOUNDS = pytest.mark.parametrize("bounds", [TIGHT, WIDE], ids=["tight", "wide"])
+Outcome = RecordType | type[Exception]
+
+# Entries of few shapes with any values, so that what is known of a shape is used.
+alike = st.lists(st.fixed_dictionaries({"a": values(leaves=5), "b": values(leaves=3)}), max_size=12)
+near = entry_types().flatmap(lambda kind: st.lists(entries_near(kind), max_size=12))
+some_entries = st.lists(entries(), max_size=8) | near | alike
+
+
+def known(types: EntryTypes, entry: Entry) -> Outcome:
+    """Ask the cache."""
+    try:
+        return types.of(entry)
+    except (TooDeepError, TooManyFieldsError) as refused:
+        return type(refused)
+
+
+def inferred(entry: Entry, bounds: SchemaBounds) -> Outcome:
+    """Infer from the entry alone."""
+    try:
+        found = infer_entry(entry, bounds.limits)
+        return fit_entry(found, fields_max=bounds.fields_max, bytes_max=bounds.bytes_max)
+    except (TooDeepError, TooManyFieldsError) as refused:
+        return type(refused)
+
+
+@BOUNDS
+@times_as_many(4)
+@given(some_entries)
+def test_type_of_any_entry_is_the_inferred_one(bounds: SchemaBounds, some: list[Entry]) -> None:
+    """Also of entries that are refused, and the second time; nested ones beyond depth, keys and integers included."""
+    types = EntryTypes(bounds)
+    for entry in (*some, *some):
+        assert known(types, entry) == inferred(entry, bounds)
+
+
+@BOUNDS
+@given(some=some_entries, bytes_max=st.integers(0, 5_000))
+def test_type_is_the_inferred_one_when_all_is_forgotten_on_the_way(
+    bounds: SchemaBounds, some: list[Entry], bytes_max: int
+) -> None:
+    """The cache is emptied in the middle of an entry, too."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "SHAPES_BYTES_MAX", bytes_max)
+        types = EntryTypes(bounds)
+        for entry in (*some, *some):
+            assert known(types, entry) == inferred(entry, bounds)
+            assert types._weight <= bytes_max or len(types._shapes) <= 1 + len(str(entry))
+
+
+@BOUNDS
+@given(some=some_entries)
+def test_equal_types_of_one_shape_are_one_object(bounds: SchemaBounds, some: list[Entry]) -> None:
+    """Rows are counted by the identity of their types."""
+    types = EntryTypes(bounds)
+    for entry in some:
+        first = known(types, entry)
+        assert known(types, {**entry}) is first
