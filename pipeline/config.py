@@ -129,7 +129,9 @@ class BackfillSettings(Section):
     tasks: PositiveInt | None = Field(
         None, description="Tasks that write files; by default as many as run at the same time."
     )
-    transaction_messages_max: PositiveInt = Field(1000, description="Messages, of references and of dead letters, in one transaction.")
+    transaction_messages_max: PositiveInt = Field(
+        1000, description="Messages, of references and of dead letters, in one transaction."
+    )
     transaction_bytes_max: PositiveInt = Field(
         32 * 1024 * 1024, description="Bytes of references and dead letters in one transaction, beyond the first."
     )

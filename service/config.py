@@ -247,7 +247,11 @@ class S3Settings(Section):
     upload_threads: int = Field(32, ge=1, le=256, description="Uploads under way at once.")
     connect_timeout_s: PositiveSeconds = Field(5, description="Seconds to connect.")
     read_timeout_s: PositiveSeconds = Field(20, description="Seconds without a byte of an answer.")
-    attempts: int = Field(5, ge=1, description="Attempts per object within the upload deadline; a store that says SlowDown is not counted.")
+    attempts: int = Field(
+        5,
+        ge=1,
+        description="Attempts per object within the upload deadline; a store that says SlowDown is not counted.",
+    )
     conditional: bool = Field(default=True, description="Send If-None-Match: * with every PUT.")
     checksum: Literal["sha256", "crc32"] = Field(
         "sha256", description="Checksum sent with every PUT, verified by the store."

@@ -39,10 +39,11 @@ _SCHEMA_BYTES = 64 * 1024
 def wrong_schemas(settings: JobSettings, announced: Announced, selected: DataFrame) -> DataFrame:
     """Find schemas whose object has other bytes, and fields of a batch's objects that none of its references has.
 
-    Of the batches of the `selected` references; nothing is said here of a schema that is not there, nor of the fields
-    of batches that are not known to be all there.
+    Of the schemas and batches of the `selected` references; nothing is said here of a schema that is not there, nor of
+    the fields of batches that are not known to be all there.
     """
-    references = announced.references.join(selected.select("batch_id").distinct(), on="batch_id", how="left_semi")
+    sharing = ["batch_id", *_SCHEMA[1:]]
+    references = announced.references.join(selected.select(*sharing).distinct(), on=sharing, how="left_semi")
     whole = _whole_batches(announced).withColumn("is_whole", F.lit(True))  # noqa: FBT003 - a value of SQL
     by_schema = (
         references.join(whole, on="batch_id", how="left")

@@ -89,10 +89,9 @@ class LineWriter:
                     table.popitem()
             self._end()
             line = self._line(part)
-        roots_max = ROOTS_MAX
-        while self._size + len(line) > self._bytes_max and roots_max:
-            line = self._line(part, with_nulls=False, roots_max=roots_max)
-            roots_max //= 2
+        for roots_max in (ROOTS_MAX, ROOTS_MAX // 10, 0):  # by topics of a hostile header, too
+            if self._size + len(line) > self._bytes_max:
+                line = self._line(part, with_nulls=False, roots_max=roots_max)
         self._lines += b"," + line if self._count else line
         self._count += 1
         self._size += len(line) + 1

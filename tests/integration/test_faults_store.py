@@ -163,6 +163,7 @@ def test_slow_store_at_a_revoke_releases_when_the_budget_is_spent(
         "LOGP_FLUSH__UPLOAD_DEADLINE_S": "8",
         "LOGP_FLUSH__REVOKE_BUDGET_S": "4",
         "LOGP_FLUSH__COMMIT_BUDGET_S": "2",
+        "LOGP_S3__READ_TIMEOUT_S": "3",
     }
     with Deployment(
         kafka=kafka,
@@ -175,7 +176,7 @@ def test_slow_store_at_a_revoke_releases_when_the_budget_is_spent(
     ) as deployment:
         s3_faults.add(Rule(Action.STALL, "PUT", DATA, times=ALWAYS))
         written = _write(deployment)
-        deployment.start("w1", LOGP_FLUSH__INTERVAL_S="600", LOGP_S3__READ_TIMEOUT_S="3")
+        deployment.start("w1", LOGP_FLUSH__INTERVAL_S="600")
         deployment.wait_metric("w1", "batch_entries", 144)
         deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)
 

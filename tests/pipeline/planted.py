@@ -344,7 +344,10 @@ def state_a_root(world: Delivered) -> list[Expected]:
 def state_another_schema(world: Delivered) -> list[Expected]:
     one = world.take()
     world.put(one, schema=replace(one.schema, fingerprint="0" * 64))
-    return [Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one))]
+    return [
+        Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one)),
+        Expected(Kind.OBJECT_ALTERED, (one.schema.object,), reach_of(one)),
+    ]
 
 
 def state_another_checksum(world: Delivered) -> list[Expected]:

@@ -149,14 +149,6 @@ class ForgetsUnknownOutcomes(Controller):
         self.rewinds = set()
 
 
-class RecordsPastAFailedFlush(Runloop):
-    """Flushes what a large record does not fit beside, and records it whatever became of that flush."""
-
-    def _has_room(self, record: SourceRecord) -> bool:
-        super()._has_room(record)
-        return True
-
-
 class SharesItsLedgers(Recorder):
     """Closes a batch without copying its ledgers, and goes on with them before the flush has ended."""
 

@@ -34,7 +34,7 @@ NESTED_MAX = 3
 RECORDS_MAX = 1500
 TRACE_MAX = 120
 FIELDS: dict[str, tuple[Any, ...]] = {
-    "mix": (1, "one"), "wide": (5, 2**60), "nil": (None, True), "name.1": ("x", "y" * 300),
+    "mix": (1, "one"), "wide": (5, 2**60), "nil": (None, True), "name.1": ("x", "y" * 3_000),
     "nested": ({}, {"a": 1}, {"a": "b", "c": [1.5]}), "list": ([], [1, None], ["z"]),
 }  # fmt: skip
 PUT_FAULTS = (
@@ -45,6 +45,8 @@ OUTCOMES = (
     Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT, Outcome.NOT_ABORTED,
 )  # fmt: skip
 LAYOUTS: tuple[Layout, ...] = ("auto", "pack", "file")
+DISK = {"append", "read", "create", "write", "finish", "load"}
+DISK_SHARE = 0.1  # of these places are used, or they would be most of all
 PUT_S = (0.0, 0.0, 0.02, 0.3, 3.0)
 ROW_S = (0.0, 0.0, 0.01, 0.3)
 # A worker may end itself for these reasons; a restart is the remedy, and it is given one.
@@ -243,6 +245,8 @@ class World:
         if name == "put" and process.put_s:
             self.happened["slow store"] += 1
             self.elapse(process.put_s)
+        if name in DISK and self.random.random() > DISK_SHARE:
+            return
         self._tick()
         dice = self.random.random()
         swarm = self.swarm
