@@ -7,7 +7,6 @@ lost becomes a 412 on the next try although our own write won: then the object i
 from __future__ import annotations
 
 import base64
-import io
 import random
 import time
 from collections.abc import Mapping
@@ -27,9 +26,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _SHA256_METADATA = "lp-sha256"
-# Bytes are sent in one go, within the time-out of a single write: a slow store needs longer for a large object. What is
-# read from a file is sent in pieces, each with a time-out of its own.
-_PIECEWISE_BYTES = 64 * 1024
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
 _TAKEN = 412
@@ -120,7 +116,7 @@ class S3Store:
         arguments: dict[str, Any] = {
             "Bucket": self._settings.bucket,
             "Key": key,
-            "Body": io.BytesIO(body) if len(body) > _PIECEWISE_BYTES else body,
+            "Body": body,
             "Metadata": {**metadata, _SHA256_METADATA: sha256.hex()},
         }
         if self._settings.conditional:

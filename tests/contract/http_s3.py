@@ -9,6 +9,7 @@ import base64
 import hashlib
 import socket
 import threading
+import time
 import zlib
 from collections import deque
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
 
 OK = 200
+_PACE_BYTES = 16 * 1024
 CUT_BEFORE, CUT_AFTER, NO_ETAG = "cut before storing", "cut after storing", "an answer without ETag"
 Fault = tuple[int, str] | str
 """(status, S3 error code), or one of the three above."""
@@ -30,6 +32,7 @@ class HttpS3:
     objects: dict[str, tuple[bytes, dict[str, str]]] = field(default_factory=dict)
     faults: deque[Fault] = field(default_factory=deque)
     head_status: int = 200
+    bytes_per_s: float | None = None
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
@@ -64,7 +67,7 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         self.store.requests.append(("PUT", key))
         self.store.headers.append(headers)
-        body = self.rfile.read(int(headers["content-length"]))
+        body = self._body(int(headers["content-length"]))
         fault = self.store.faults.popleft() if self.store.faults else None
         if isinstance(fault, tuple):
             self._error(*fault)
@@ -81,6 +84,16 @@ class _Handler(BaseHTTPRequestHandler):
                 self._cut()
             else:
                 self._answer(OK, {} if fault == NO_ETAG else {"ETag": _etag(body)})
+
+    def _body(self, length: int) -> bytes:
+        if self.store.bytes_per_s is None:
+            return self.rfile.read(length)
+        body = bytearray()
+        begin = time.monotonic()
+        while len(body) < length and (piece := self.rfile.read(min(_PACE_BYTES, length - len(body)))):
+            body += piece
+            time.sleep(max(0.0, begin + len(body) / self.store.bytes_per_s - time.monotonic()))
+        return bytes(body)
 
     def _cut(self) -> None:
         self.close_connection = True
@@ -104,10 +117,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serve() -> Iterator[HttpS3]:
-    """Serve on a free port."""
-    store = HttpS3()
+def serve(*, bytes_per_s: float | None = None) -> Iterator[HttpS3]:
+    """Serve on a free port; a slow server buffers little, so that a client feels its pace."""
+    store = HttpS3(bytes_per_s=bytes_per_s)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"store": store}))
+    if bytes_per_s is not None:
+        server.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _PACE_BYTES)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

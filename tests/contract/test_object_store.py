@@ -210,6 +210,15 @@ def test_body_is_sent_as_it_is(place: Place, server: HttpS3) -> None:
     assert server.headers[0]["content-length"] == "4"
 
 
+def test_object_larger_than_a_slow_store_takes_within_a_time_out_arrives() -> None:
+    """Sent in pieces (botocore reads bytes like a file), each with a time-out of its own: the deadline is what bounds the whole."""
+    clock = FakeClock()
+    with serve(bytes_per_s=2_000_000) as slow:
+        place = Place(S3Store(settings(slow, connect_timeout_s=1, attempts=1)), "logs", clock, slow.read)
+        place.put("large.avro", bytes(8 * 2**20))
+        assert len(slow.read(place.key("large.avro")) or b"") == 8 * 2**20
+
+
 @pytest.mark.parametrize(("status", "refused"), [(404, True), (403, False), (500, False), (200, False)])
 def test_check_at_the_start_refuses_a_bucket_that_is_not_there(server: HttpS3, status: int, *, refused: bool) -> None:
     """A missing bucket is a wrong setting; who may not look may still write; a store that is down comes back."""

@@ -18,7 +18,7 @@ from fastavro.validation import validate
 
 from service.core.dead_letter import parse_headers
 from service.core.flush_record import FlushRecord, decode_flush_record, merge_parts
-from service.core.model import TopicPartition
+from service.core.model import PartitionKey, TopicPartition
 from service.core.projection import NAME_PROPERTY, null_counts, project
 from service.core.reference import Reference, decode_references
 from tests.fakes.broker import Committed, FakeBroker
@@ -226,7 +226,8 @@ def _check_row(
     if not isinstance(source, dict) or restored(row, text) != without_nulls(source):
         raise InvariantError(f"I5: {where}: {row} is not {source} of {entry_id}")
     moment = datetime.fromisoformat(source["time"])
-    if (source["user"], moment.strftime("%Y-%m-%d"), moment.hour) != key or meta["user"] != key.user:
+    belongs = PartitionKey(source["user"], moment.strftime("%Y-%m-%d"), moment.hour)
+    if key != belongs or meta["user"] != belongs.user:
         raise InvariantError(f"I5: {where}: an entry of {source['user']} at {moment} is not of {key}")
     if not reference.event_time_min_us <= int(moment.timestamp() * 1_000_000) <= reference.event_time_max_us:
         raise InvariantError(f"I5: {where}: {moment} is not between the reference's event times")

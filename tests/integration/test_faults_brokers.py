@@ -7,6 +7,7 @@ import io
 import time
 from collections import defaultdict
 from collections.abc import Iterator
+from operator import itemgetter
 from pathlib import Path
 
 import fastavro
@@ -26,7 +27,7 @@ SETTINGS = {
     "LOGP_KAFKA__CLIENT_PROPERTIES": '{"reconnect.backoff.max.ms": "1000"}',
 }
 SILENT_S = 10.0
-PARTITIONS = 6
+Place = tuple[int, int]  # offset and index of an entry
 
 
 @pytest.fixture
@@ -72,21 +73,25 @@ def _victim(deployment: Deployment, role: str) -> int:
 
 
 def _require_order(deployment: Deployment) -> None:
-    """Offsets of a TopicPartition rise flush by flush, row by row in a file, and reference by reference of a key."""
+    """Offsets of a TopicPartition rise flush by flush, row by row in a file, and reference by reference of a key.
+
+    The references of one batch stand in order; between batches their source ranges tell it.
+    """
     reached: dict[tuple[str, int], int] = defaultdict(int)
     for flush in deployment.flush_records():
         for one in flush.topic_partitions:
             assert one.first_offset == reached[one.topic, one.partition]
             reached[one.topic, one.partition] = one.next_offset
-    last: dict[tuple[object, int], tuple[int, int]] = {}
+    found: dict[tuple[object, int], list[tuple[int, list[Place]]]] = defaultdict(list)
     for reference in deployment.references():
-        key = reference.partition_key
         data = deployment.s3.read(deployment.bucket, reference.location.object)
-        for row in fastavro.reader(io.BytesIO(data)):
-            meta = row["_meta"]
-            now = (meta["offset"], meta["index"])
-            assert now > last.get((key, meta["partition"]), (-1, -1)), (reference.reference_id, meta)
-            last[key, meta["partition"]] = now
+        metas = [row["_meta"] for row in fastavro.reader(io.BytesIO(data))]
+        for source in reference.sources:
+            places = [(meta["offset"], meta["index"]) for meta in metas if meta["partition"] == source.partition]
+            found[reference.partition_key, source.partition].append((source.first_offset, places))
+    for key, parts in found.items():
+        in_order = [place for _, places in sorted(parts, key=itemgetter(0)) for place in places]
+        assert in_order == sorted(set(in_order)), key
 
 
 def test_brokers_killed_one_after_the_other(kafka_cluster: KafkaCluster, deployment: Deployment) -> None:

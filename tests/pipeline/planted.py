@@ -344,7 +344,9 @@ def state_a_root(world: Delivered) -> list[Expected]:
 def state_another_schema(world: Delivered) -> list[Expected]:
     one = world.take()
     world.put(one, schema=replace(one.schema, fingerprint="0" * 64))
+    with_text = [Expected(Kind.REFERENCE_WRONG, (one.batch_id,), reach_of(one))] if one.schema.text else []
     return [
+        *with_text,
         Expected(Kind.REFERENCE_WRONG, (one.reference_id,), reach_of(one)),
         Expected(Kind.OBJECT_ALTERED, (one.schema.object,), reach_of(one)),
     ]

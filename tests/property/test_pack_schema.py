@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.core.avro_schema import META, row_schema, schema_of
 from service.core.lattice import ArrayType, MapType, RecordType, Scalar, Type, join_records
-from service.core.pack_schema import IncompatibleError, merge_entries, projection_of
+from service.core.pack_schema import IncompatibleError, Merging, merge_entries, projection_of
 from service.core.projection import project
 from service.core.row_encoder import Misfit, walk_entry
 from service.core.schema_infer import TooDeepError
@@ -92,6 +92,20 @@ def test_merged_type_is_the_join_and_holds_both(two: list[RecordType]) -> None:
     assert both == join_records(a, b, object_keys_max=KEYS_MAX)
     assert merged(both, a) is both
     assert merged(both, b) is both
+
+
+@times_as_many(4)
+@given(st.integers(2, 6).flatmap(neighbours), st.sampled_from([3, 6, 100]), st.sampled_from([500, 1_500, 10**6]))
+def test_merge_that_grows_is_the_merge_of_pairs(some: list[RecordType], fields_max: int, bytes_max: int) -> None:
+    """It takes and refuses the same types, one after the other, and is as it was after a refusal."""
+    merging, both = Merging(some[0], reserved=(META,), keys_max=KEYS_MAX), some[0]
+    for own in some[1:]:
+        wider = merged(both, own)
+        fits = wider is not None and wider.fields <= fields_max and wider.size <= bytes_max
+        assert merging.add(own, fields_max=fields_max, bytes_max=bytes_max) == fits
+        both = wider if fits and wider is not None else both
+        assert merging.entry_type == both
+    assert merging.entry_type is merging.entry_type
 
 
 @times_as_many(2)

@@ -20,7 +20,7 @@ from tests.fakes.worker import Parts
 from tests.simulation import mutants
 from tests.simulation.conftest import Run
 from tests.simulation.swarm import Style, Swarm
-from tests.unit.runtime import test_controller, test_runloop, test_start_positions
+from tests.unit.runtime import test_controller, test_liveness, test_start_positions
 
 SEEDS_MAX = 100
 EVERYTHING = Swarm(at_zombie=0.006, members=0.08, outcome=0.2, old_library=1.0, store_refused=0.0)
@@ -127,7 +127,7 @@ def _settle_before_init(controller: Controller) -> None:
             Runloop,
             "_has_room",
             _record_past_a_failed_flush,
-            lambda: test_runloop.test_large_record_is_read_again_where_the_flush_before_it_fails(Outcome.UNKNOWN_OPEN),
+            lambda: test_liveness.test_large_record_is_read_again_where_the_flush_before_it_fails(Outcome.UNKNOWN_OPEN),
             id="record-past-a-failed-flush",
         ),
     ],

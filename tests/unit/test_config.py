@@ -17,7 +17,7 @@ from service.adapters.kafka_options import (
     consumer_options,
     producer_options,
 )
-from service.config import Settings
+from service.config import ABORT_S, ANSWER_MARGIN_S, POLL_MARGIN_S, Settings
 from service.config_checks import load
 from service.errors import SettingsError
 from service.kafka_properties import REFUSED, SECRET
@@ -196,7 +196,6 @@ def test_settings_cannot_be_changed() -> None:
 
 # Rules between settings: an accepting and a rejecting case each.
 
-SLOW = {"max_poll_interval_s": 400}
 RULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
     ("or the group takes the partitions away",
      {"flush": {"revoke_budget_s": 195}}, {"flush": {"revoke_budget_s": 196}}),
@@ -271,6 +270,40 @@ def test_session_timeout_of_the_consumer_protocol_is_the_brokers() -> None:
 def test_every_default_that_a_rule_names_is_accepted() -> None:
     """The defaults break no rule."""
     assert problems() == []
+
+
+@pytest.mark.parametrize(
+    ("change", "needed", "longest"),
+    [({"revoke_budget_s": 196}, 301, 196), ({"upload_deadline_s": 200}, 335, 230)],
+)
+def test_sum_of_what_one_callback_may_take_names_its_parts(change: dict[str, int], needed: int, longest: int) -> None:
+    """W10: flush, another's transaction and answers share the time until the next poll; the sentence adds them up."""
+    (problem,) = problems(flush=change)
+    assert problem.startswith(
+        f"kafka.max_poll_interval_s (300) must be at least {needed}: the longest flush ({longest}: "
+    )
+    for part in ("flush.revoke_budget_s", "flush.upload_deadline_s + flush.commit_budget_s",
+                 "kafka.transaction_timeout_s (60)", "45 for answers"):  # fmt: skip
+        assert part in problem
+    assert needed == longest + 60 + 45
+
+
+def test_longest_flush_fits_beside_what_follows_it() -> None:
+    """What follows a flush is kept of the time until the next poll: an abort, another's transaction, answers."""
+    settings = load()
+    budget_s = settings.kafka.max_poll_interval_s - POLL_MARGIN_S - settings.settle_s
+    assert settings.settle_s == ABORT_S + settings.kafka.transaction_timeout_s + ANSWER_MARGIN_S
+    assert budget_s >= settings.flush.upload_deadline_s + settings.flush.commit_budget_s
+    assert budget_s >= settings.flush.revoke_budget_s
+
+
+@pytest.mark.parametrize("layout", ["auto", "pack", "file"])
+def test_layout_is_one_of_three_and_auto_by_itself(layout: str) -> None:
+    """Another word is refused, with those there are."""
+    assert load().layout == "auto"
+    assert load(layout=layout).layout == layout
+    with pytest.raises(SettingsError, match=r"layout.*'auto', 'pack' or 'file'"):
+        load(layout="hive")
 
 
 # Properties of librdkafka that settings may not touch.

@@ -15,6 +15,7 @@ from service.core.flush_policy import FlushReason
 from service.core.machine import Phase
 from service.errors import CommitAbortedError, StopError, TooManyFailuresError
 from service.runtime.controller import TOPIC_IDS_AGAIN_S, TOPIC_IDS_S
+from service.runtime.flusher import FlushSummary
 from tests.fakes.committer import Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.records import P0, P1, P2
@@ -509,9 +510,9 @@ def test_flush_gets_what_the_steps_after_it_do_not_need() -> None:
     deadlines: list[float] = []
     flush = worker.flusher.flush
 
-    def remember(*args: Any, deadline: Deadline) -> Any:
+    def remember(batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> FlushSummary:
         deadlines.append(deadline.remaining_s())
-        return flush(*args, deadline=deadline)
+        return flush(batch, reason, deadline=deadline)
 
     worker.flusher.flush = remember  # type: ignore[method-assign]
     worker.controller.consume_returned()

@@ -11,7 +11,7 @@ from service.core.batch import ClosedBatch
 from service.core.dead_letter import parse_headers
 from service.core.deadline import Deadline
 from service.core.exchange import Membership
-from service.core.flush_policy import FlushLoad, FlushReason
+from service.core.flush_policy import FlushReason
 from service.errors import (
     CommitAbortedError,
     CommitUnknownError,
@@ -25,10 +25,11 @@ from service.runtime.flusher import FlushSummary
 from tests.fakes.check import flush_records, references
 from tests.fakes.committer import Outcome
 from tests.fakes.group import ConsumerGroup
+from tests.fakes.pace import paced_decode
 from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.rig import COOPERATIVE, KIP848, Rig
 from tests.fakes.store import PutFault
-from tests.fakes.worker import DEAD_LETTERS, FLUSH_RULES, REFERENCES, SEAL_RULES, FakeWorker, Rules
+from tests.fakes.worker import DEAD_LETTERS, FLUSH_RULES, REFERENCES, FakeWorker, Rules
 
 
 def holding(rig: Rig, *, records: int = 3, rules: Rules | None = None) -> FakeWorker:
@@ -568,150 +569,3 @@ def test_two_records_are_packed_under_no_layout_of_files() -> None:
     rig.fill(P0, 1, "bob")
     rig.turn_until(lambda: worker.recorder.load().entries == 2)
     assert flush(worker, reason="bytes").objects == 2
-
-
-# What is learnt.
-
-
-def paced_decode(rig: Rig, seconds: float) -> Any:
-    """Give a decoder of rows that takes so long for each while they are sealed."""
-
-    def decode(text: bytes) -> Any:
-        rig.pass_time(seconds)
-        return SEAL_RULES.decode(text)
-
-    return decode
-
-
-def pace_store(rig: Rig, worker: FakeWorker, seconds: float) -> None:
-    """Make each PUT take so long."""
-    worker.store._point = lambda name: rig.pass_time(seconds if name == "put" else 0.0)
-
-
-def pace_commits(rig: Rig, worker: FakeWorker, messages_per_s: float) -> None:
-    """Make a transaction take so long for each message; what is not done at the deadline is aborted."""
-    commit = worker.committer.commit
-
-    def paced(messages: Any, offsets: Any, membership: Any, *, deadline: Deadline) -> None:
-        seconds = len(messages) / messages_per_s
-        if seconds > deadline.remaining_s():
-            worker.committer.script.append("_TIMED_OUT")
-        rig.pass_time(min(seconds, deadline.remaining_s()))
-        commit(messages, offsets, membership, deadline=deadline)
-
-    worker.committer.commit = paced  # type: ignore[method-assign]
-
-
-def backlog(rig: Rig, users: int) -> None:
-    """Append an entry of each of so many users and work until all are committed."""
-    end = rig.broker.logs[P0].end + users
-    for number in range(users):
-        rig.fill(P0, 1, f"user-{number}")
-    rig.turn_until(lambda: rig.committed()[P0] == end, turns=3_000)
-
-
-def discards(worker: FakeWorker) -> float:
-    """Count the batches that came to nothing."""
-    return worker.metrics.total("batches_discarded")
-
-
-@pytest.mark.parametrize(("users", "seconds"), [(6_000, 0.019), (1_200, 0.05), (1_200, 0.08), (1_200, 0.5), (300, 2.0)])
-def test_store_in_proportion_to_objects_makes_flushes_smaller_and_one_is_discarded_at_most(
-    users: int, seconds: float
-) -> None:
-    """6,000 users, a file each: in the first slice a store at 53 PUT/s was the end of all commits."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
-    pace_store(rig, worker, seconds)
-    backlog(rig, users)
-    assert discards(worker) <= 1
-    rig.check()
-
-
-def test_store_that_gets_slower_again_costs_one_more_batch_at_most() -> None:
-    """50 PUT/s, then 12, then 2: after each change one batch at most is given up."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
-    for number, seconds in enumerate((0.02, 0.08, 0.5), 1):
-        pace_store(rig, worker, seconds)
-        backlog(rig, 1_000)
-        assert discards(worker) <= number
-    rig.check()
-
-
-@pytest.mark.parametrize("messages_per_s", [200, 40, 20, 7])
-def test_commit_in_proportion_to_messages_makes_flushes_smaller_and_one_is_discarded_at_most(
-    messages_per_s: float,
-) -> None:
-    """The transaction has a budget of its own, and how far it came when that was spent is not known."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
-    pace_commits(rig, worker, messages_per_s)
-    backlog(rig, 1_400)
-    assert discards(worker) <= 1
-    rig.check()
-
-
-@pytest.mark.parametrize("layout", ["file", "pack", "auto"])
-@pytest.mark.parametrize("seconds", [0.1, 1.0])
-def test_sealing_in_proportion_to_rows_makes_flushes_smaller_and_one_is_discarded_at_most(
-    layout: Any, seconds: float
-) -> None:
-    """A worker held to a fraction of a core seals as slowly in every layout."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout(layout).with_seal(decode=paced_decode(rig, seconds)))
-    backlog(rig, 800)
-    assert discards(worker) <= 1
-    rig.check()
-
-
-def test_flush_that_ends_for_another_reason_than_time_teaches_nothing_of_the_step() -> None:
-    """A broker that refuses, a disk that is full: neither makes the next estimate a long one."""
-    rig = Rig()
-    worker = holding(rig)
-    load = FlushLoad(entries=1_000, row_bytes=10**5, partition_keys=100)
-    before_s = worker.flusher.estimate_s(load)
-    batch = worker.recorder.close()
-    for number, code in enumerate(("TRANSACTION_ABORTABLE", "UNKNOWN_MEMBER_ID") * 5):
-        worker.committer.script.append(code)
-        with pytest.raises(CommitAbortedError):
-            flush(worker, batch=batch._replace(spool=worker.spool.open(f"again-{number}")))
-    assert worker.flusher.estimate_s(load) <= 1.5 * before_s
-
-
-def test_process_that_was_stopped_learns_no_more_than_its_deadline() -> None:
-    """Ten minutes of SIGSTOP inside an upload are not ten minutes of uploading."""
-    rig = Rig()
-    worker = holding(rig)
-    worker.store.slow_s = 600.0
-    worker.store.script.append(PutFault.SLOW)
-    with pytest.raises(UploadError):
-        flush(worker)
-    assert worker.flusher.cost.upload <= 90 / (5e-3 * 0.05)
-
-
-def test_store_that_was_down_for_long_is_used_in_full_soon_after() -> None:
-    """Batches grow and estimates fall by commits: no hour of small flushes follows an hour without a store."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
-    for number in range(1_500):
-        rig.fill(P0, 1, f"user-{number}")
-    put, is_down = worker.store.put, True
-
-    def fail(*args: Any, **kwargs: Any) -> Any:
-        if is_down:
-            rig.pass_time(2.0)
-            raise UploadError("503", object_key="")
-        rig.pass_time(0.01)
-        return put(*args, **kwargs)
-
-    worker.store.put = fail  # type: ignore[method-assign]
-    for _ in range(60):
-        rig.pass_time(30.0)
-        worker.step()
-    assert discards(worker) > 20
-    is_down = False
-    started_s = rig.clock.now_s()
-    rig.turn_until(lambda: rig.committed()[P0] == 1_500, turns=3_000)
-    assert rig.clock.now_s() - started_s < 180.0
-    rig.check()

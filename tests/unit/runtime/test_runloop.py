@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -10,14 +9,16 @@ from structlog.testing import capture_logs
 
 from service.core.deadline import Deadline
 from service.core.flush_policy import FlushReason
+from service.core.lattice import RecordType
 from service.core.model import CommittedOffset
 from service.errors import SourceError, StopError
-from tests.fakes.check import flush_records, references
+from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
+from tests.fakes.pace import long_records
 from tests.fakes.records import P0, P1, P2, entry, value_of
 from tests.fakes.rig import COOPERATIVE, EAGER, KIP848, STYLES, Rig
 from tests.fakes.store import PutFault
-from tests.fakes.worker import CONTROL_RULES, FakeWorker, Rules
+from tests.fakes.worker import FakeWorker, Rules
 
 FAULTS = [Outcome.COMMITTED, "TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN]
 
@@ -139,13 +140,6 @@ def test_finding_8_failed_flush_in_the_middle_of_one_consume_rewinds_everything_
     committed = {tp: offset or 0 for tp, offset in rig.committed().items()}
     assert worker.consumer.positions == committed
     rig.drain()
-
-
-def long_records(rig: Rig, records: int, text_bytes: int = 5_000) -> None:
-    """Append records whose entries are more than what is kept of each row in memory."""
-    for number in range(records):
-        value = value_of(entry("ann", n=number, text="x" * text_bytes))
-        rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
 
 
 def test_disk_that_refuses_a_spill_flushes_at_once_and_loses_nothing() -> None:
@@ -272,12 +266,12 @@ def test_error_while_recording_is_never_committed_by_closing() -> None:
     rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
     infer, calls = worker.recorder._types.of, []
 
-    def infer_once(one: dict[str, Any]) -> Any:
+    def infer_once(one: dict[str, Any]) -> RecordType:
         calls.append(one)
         assert len(calls) == 1, "a bug of ours, between two entries"
         return infer(one)
 
-    worker.recorder._types.of = infer_once  # type: ignore[method-assign]
+    worker.recorder._types.of = infer_once  # type: ignore[method-assign,assignment]
     with pytest.raises(AssertionError, match="a bug of ours"):
         worker.step()
     worker.close()
@@ -500,98 +494,6 @@ def test_load_is_looked_at_before_a_batch_is_much_beyond_a_limit(weight: int) ->
     sizes = [one.totals.entries for one in flush_records(rig.broker) if one.reason == "entries"]
     assert len(sizes) >= 2
     assert all(limit <= size < 1.26 * limit + weight for size in sizes)
-
-
-# Progress under any load.
-
-
-def pace_store(rig: Rig, worker: FakeWorker, seconds: float) -> None:
-    """Make each PUT take so long."""
-    worker.store._point = lambda name: rig.pass_time(seconds if name == "put" else 0.0)
-
-
-def test_flushes_that_leave_too_little_time_for_another_make_a_poll_first() -> None:
-    """Between two polls is never more than the poll budget; what was handed over beyond is read again."""
-    rig = Rig(tps=(P0, P1))
-    worker = rig.owning(rules=Rules().with_layout("file").with_bounds(entries_max=20))
-    pace_store(rig, worker, 3.5)
-    for number in range(60):
-        rig.fill(P0, 1, f"user-{number}")
-        rig.fill(P1, 1, f"user-{number}")
-    polled_s: list[float] = []
-    worker.consumer._point = lambda name: polled_s.append(rig.clock.now_s()) if name == "consume" else None
-    rig.drain()
-    assert worker.metrics.total("batches_discarded") == 0
-    assert worker.metrics.total("records_refused", cause="rewound") > 0
-    assert max(after - before for before, after in pairwise(polled_s)) <= CONTROL_RULES.poll_budget_s
-
-
-def test_large_record_does_not_join_a_batch_that_it_would_make_too_large() -> None:
-    """It is a batch of its own; what was open before is flushed without it."""
-    rig = Rig(tps=(P0,))
-    rig.owning(rules=Rules().with_bounds(bytes_max=100_000))
-    long_records(rig, 5)
-    long_records(rig, 1, text_bytes=90_000)
-    long_records(rig, 1, text_bytes=200_000)
-    long_records(rig, 1)
-    rig.drain()
-    assert [one.totals.records for one in flush_records(rig.broker)] == [5, 1, 1, 1]
-
-
-@pytest.mark.parametrize("outcome", ["TRANSACTION_ABORTABLE", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN])
-def test_large_record_is_read_again_where_the_flush_before_it_fails(outcome: Outcome | str) -> None:
-    """It is not taken for the first one of the next batch: what was discarded comes before it."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_bounds(bytes_max=100_000))
-    long_records(rig, 5)
-    long_records(rig, 1, text_bytes=90_000)
-    worker.committer.script.append(outcome)
-    rig.drain()
-
-
-@pytest.mark.parametrize("layout", ["file", "auto", "pack"])
-def test_record_that_alone_passes_every_limit_is_committed_packed(layout: Any) -> None:
-    """Batches are halved down to one record, and that one goes alone; those beside it are not held up."""
-    rig = Rig(tps=(P0,))
-    rules = Rules().with_layout(layout).with_bounds(bytes_max=1_000, entries_max=10)
-    worker = rig.owning(rules=rules)
-    pace_store(rig, worker, 2.0)
-    rig.fill(P0, 20)
-    heavy = value_of(*(entry(f"user-{number}") for number in range(500)))
-    rig.broker.logs[P0].append(heavy, timestamp_ms=rig.clock.wall_ms())
-    rig.broker.logs[P0].append(None, timestamp_ms=rig.clock.wall_ms())
-    rig.fill(P0, 20)
-    rig.drain()
-    of_heavy = {one.location.object for one in references(rig.broker) if one.partition_key.user.startswith("user-")}
-    assert len(of_heavy) == 1
-    assert all("/pack/" in key for key in of_heavy)
-    assert worker.metrics.total("batches_discarded") <= 1
-
-
-def test_record_that_no_limit_names_but_no_deadline_allows_is_committed_packed() -> None:
-    """Its 300 files would take ten minutes: what is learnt and the halving leave it alone in a batch."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout("file"))
-    pace_store(rig, worker, 2.0)
-    heavy = value_of(*(entry(f"user-{number}") for number in range(300)))
-    for _ in range(3):
-        rig.broker.logs[P0].append(None, timestamp_ms=rig.clock.wall_ms())
-        rig.broker.logs[P0].append(heavy, timestamp_ms=rig.clock.wall_ms())
-    rig.drain()
-    assert worker.metrics.total("batches_discarded") <= 2
-    assert len({one.location.object for one in references(rig.broker)}) == 3
-
-
-@pytest.mark.parametrize("layout", ["file", "auto", "pack"])
-def test_disk_with_room_for_little_makes_small_batches_and_goes_on(layout: Any) -> None:
-    """W9: rows and the objects that they become fit together, or the batch is halved until they do."""
-    rig = Rig(tps=(P0,))
-    worker = rig.owning(rules=Rules().with_layout(layout).with_memory(1).with_bounds(spool_bytes_max=60_000))
-    worker.spool._bytes_max = 100_000
-    long_records(rig, 60)
-    rig.drain()
-    assert worker.metrics.total("flushes", outcome="committed") >= 4
-    assert worker.metrics.total("batches_discarded") <= 4
 
 
 def test_lag_of_what_is_no_longer_owned_is_no_longer_reported() -> None:
