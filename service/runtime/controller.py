@@ -194,6 +194,9 @@ class Controller:
         except DiscardError as error:
             self._log.warning("not_settled", message=str(error))
             return
+        if self._deadline.remaining_s() < self._rules.settle_s / 2:  # the process was stopped: it may be out by now
+            self._log.warning("not_settled", message="too little time before the next poll")
+            return
         self.rewinds = set()
         committed = self._consumer.committed(tps, deadline=self._deadline)
         for tp in sorted(tps):

@@ -211,7 +211,7 @@ def test_body_is_sent_as_it_is(place: Place, server: HttpS3) -> None:
 
 
 def test_object_larger_than_a_slow_store_takes_within_a_time_out_arrives() -> None:
-    """Sent in pieces (botocore reads bytes like a file), each with a time-out of its own: the deadline is what bounds the whole."""
+    """It is sent in pieces, each with a time-out of its own: botocore reads bytes like a file."""
     clock = FakeClock()
     with serve(bytes_per_s=2_000_000) as slow:
         place = Place(S3Store(settings(slow, connect_timeout_s=1, attempts=1)), "logs", clock, slow.read)

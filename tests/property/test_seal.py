@@ -278,7 +278,7 @@ def _check_types(rows: list[Row], one: SealedObject, reference: Reference, heade
 
 
 @pytest.mark.parametrize("bounds", bounds_of)
-@times_as_many(3)
+@times_as_many(2)
 @given(todo=actions, drawn=rules_of, is_one_record=st.booleans())
 def test_rows_come_out_of_their_objects_as_they_went_in(
     bounds: str,

@@ -17,6 +17,7 @@ from tests.strategies import seal_rules, sealed_objects
 A, B = TopicPartition("app", 0), TopicPartition("app", 1)
 ENTRY = RecordType({"a": Scalar.LONG53})
 HOUR_US = 1_714_557_600_000_000
+ROWS = 1_500
 
 
 def record(tp: TopicPartition, offset: int, timestamp_ms: int | None = 5) -> SourceRecord:
@@ -223,7 +224,7 @@ USERS = pytest.mark.parametrize(
 def test_rows_take_no_more_memory_than_they_say(user: str) -> None:
     """Columns, texts, PartitionKeys and what is noted: the bound on memory is one of real bytes."""
     rows = Rows()
-    taken = measured(lambda number: add(rows, number, user), 5_000)
+    taken = measured(lambda number: add(rows, number, user), ROWS)
     assert 0.2 * (rows.memory_bytes + rows.fixed_bytes) < taken <= rows.memory_bytes + rows.fixed_bytes
 
 
@@ -250,10 +251,10 @@ def test_sealing_takes_no_more_memory_than_the_rows_have_said(user: str, layout:
 
     def make(number: int) -> None:
         add(rows, number, user)
-        if number == 4_999:
+        if number == ROWS - 1:
             kept.extend(sealed_objects(rows, spool, rules))
 
-    taken = measured(make, 5_000)
+    taken = measured(make, ROWS)
     of_objects = 800 * len(kept) if layout == "file" else 200_000  # beside lines
     assert taken <= rows.memory_bytes + rows.fixed_bytes + of_objects
-    assert sum(one.entries for one in kept) == 5_000
+    assert sum(one.entries for one in kept) == ROWS

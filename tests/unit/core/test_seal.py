@@ -3,6 +3,7 @@
 import io
 import json
 import time
+from itertools import pairwise
 from typing import Any
 
 import fastavro
@@ -107,6 +108,18 @@ def test_pack_never_has_more_than_its_bytes() -> None:
     assert len(sizes) > 5
     assert all(size > 39_000 for size in sizes[:-1]), "and is as full as it can be"
     assert sum(one.references for one in objects) == 600
+
+
+@pytest.mark.parametrize("limit", range(1_700, 1_800, 7))
+def test_pack_ends_before_the_block_that_would_pass_its_bytes(limit: int) -> None:
+    """To the byte: the block that did not fit is in the next one, whose header is as long."""
+    rows = rows_of(*[(f"user-{n}", 10, {"a": "x" * (n % 7)}) for n in range(30)])
+    objects = sealed_objects(rows, opened(), seal_rules(pack_bytes_max=limit))
+    assert len(objects) > 1
+    for one, following in pairwise(objects):
+        lines = [line for group in following.groups for line in json.loads(bytes(group.lines))]
+        first_block_bytes = lines[0][8]
+        assert one.file.size <= limit < one.file.size + first_block_bytes
 
 
 def test_partition_key_that_no_pack_has_room_for_is_a_pack_alone() -> None:

@@ -532,3 +532,21 @@ def test_producer_that_is_not_ready_in_time_ends_an_assignment_and_not_a_turn() 
     assert isinstance(worker.controller.error, CommitAbortedError)
     with pytest.raises(StopError, match="callback failed"):
         worker.controller.consume_returned()
+
+
+def test_settle_that_comes_too_late_polls_first() -> None:
+    """A process that was stopped for minutes may not wait for another's transaction any more; nor does it end."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.store.script.append(PutFault.NOT_STORED)
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    rig.pass_time(250.0)
+    asked: list[str] = []
+    worker.consumer._point = asked.append
+    worker.controller.settle()
+    assert "committed" not in asked
+    assert worker.controller.rewinds == {P0, P1}
+    worker.controller.consume_returned()
+    worker.controller.settle()
+    assert asked == ["committed", "seek", "seek"]
+    assert not worker.controller.rewinds
