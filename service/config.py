@@ -246,7 +246,9 @@ class S3Settings(Section):
     secret_key: SecretStr | None = Field(None, description="Secret key.")
     upload_threads: int = Field(32, ge=1, le=256, description="Uploads under way at once.")
     connect_timeout_s: PositiveSeconds = Field(5, description="Seconds to connect.")
-    read_timeout_s: PositiveSeconds = Field(20, description="Seconds without a byte of an answer.")
+    read_timeout_s: PositiveSeconds = Field(
+        60, description="Seconds without an answer once a body is sent; what is buffered on the way counts as sent."
+    )
     attempts: int = Field(
         5,
         ge=1,
