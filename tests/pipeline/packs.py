@@ -193,7 +193,7 @@ def _value(kind: Type, value: Any) -> Any:
     if value is None:
         return None
     if kind is Scalar.JSON:
-        return json.dumps(value)
+        return msgspec.json.encode(value).decode()
     if isinstance(kind, RecordType):
         return _record(kind, value)
     if isinstance(kind, ArrayType):

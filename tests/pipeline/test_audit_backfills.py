@@ -135,7 +135,7 @@ def faulty(
         if reference_id(said.batch_id, said.first_number) == lost.reference_id:
             said = replace(said, first_number=said.first_number + 1, references=said.references[1:])
         if said.references:
-            kafka.produce(references, [ToProduce(value=encode_message(said))])
+            kafka.produce(references, [ToProduce(key=said.batch_id.encode(), value=encode_message(said))])
     backfills = kafka.create_topic(names.topic("backfills-faulty"), partitions=1)
     records = [decode_backfill_record(message.value()) for message in kafka.read_committed(hole.backfills_topic)]
     for record in records:

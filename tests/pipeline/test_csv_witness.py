@@ -73,7 +73,7 @@ def records() -> Iterator[ToProduce]:
 @pytest.fixture(scope="module")
 def deployment(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """One worker's run, which both witnesses speak about."""
-    settings = {"LOGP_ID__PATHS": '["id"]'}
+    settings = {"LOGP_ID__PATHS": '["id"]', "LOGP_LAYOUT": "file"}  # rows are taken out of objects, each alone
     root = tmp_path_factory.mktemp("witness")
     with Deployment(
         kafka=kafka, s3=s3, names=Names("witness"), root=root, partitions=PARTITIONS, settings=settings

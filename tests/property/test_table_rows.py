@@ -10,14 +10,16 @@ from hypothesis import strategies as st
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.columns import FIXED_FIELDS, admit, plan_of, project, union_of
+from pipeline.columns import FIXED_FIELDS, admit, project
+from pipeline.objects import Content
+from pipeline.pieces import pieces_of
 from pipeline.rows import RowGatherer
 from pipeline.table_rows import restore
 from service.audit.equal import canonical
 from service.audit.json_text import parse_rounding
 from service.core.avro_schema import META
 from tests import strategies
-from tests.unit.pipeline.test_rows import file_of
+from tests.unit.pipeline.test_rows import columns_of, file_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,14 +35,16 @@ Entry = dict[str, Any]
 def test_entries_come_back(files: list[list[Entry]], columns_max: int, bytes_per_batch: int) -> None:
     """Each file alone decides what its values become; the table's room only decides where they stand."""
     written = [file_of(entries) for entries in files]
-    wanted = union_of(plan_of(reference.schema.text or "").columns for _, reference in written)
+    wanted = columns_of(written)
     fixed = T.StructType(FIXED_FIELDS)
     table = admit(fixed, wanted, weights={}, columns_max=columns_max)
     schema = to_arrow_schema(project(table, T.StructType([*FIXED_FIELDS, *wanted])))
     gatherer = RowGatherer(schema, rows_per_batch=3, bytes_per_batch=bytes_per_batch)
     batches: list[pa.RecordBatch] = []
-    for content, reference in written:
-        batches += gatherer.add_file(content, reference)
+    for one in written:
+        for piece in pieces_of(one.references):
+            content = Content(tuple((at, one.content[at : at + length]) for at, length in piece.spans))
+            batches += gatherer.add_piece(piece, content)
     if not gatherer.is_empty:
         batches.append(gatherer.take())
     rows = [row for batch in batches for row in batch.to_pylist()]
