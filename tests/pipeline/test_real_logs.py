@@ -25,8 +25,8 @@ from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
 EVERYTHING = Window(from_ms=None, until_ms=None, padding_s=600)
-# The default takes all sets. Half of the entries of some are PartitionKeys: in files, each is an object.
-ENTRIES_MAX = {"pack": 40_000, "file": 5_000}
+# The default takes all sets. In files each PartitionKey is an object: of some sets, every other entry is one.
+ENTRIES_MAX = {"pack": 40_000, "file": 10_000}
 
 
 def name_of(file: Path) -> str:
