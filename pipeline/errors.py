@@ -7,7 +7,7 @@ PipelineError
     ArchiveError       an older system's CSV is not there, or a file of it is not what settings say
     IncomparableError  two results that do not speak of the same
     RangeError         a range that a backfill may not take
-    TableError         the table is of another version or of another references topic, has no room for a column
+    TableError         the table is of another version or of another references topic, or others have changed it
     OvertakenError     another driver has committed in our place: this one stops
 """
 
@@ -47,7 +47,7 @@ class RangeError(PipelineError):
 
 
 class TableError(PipelineError):
-    """The table is not one that this job may write to."""
+    """The table is not one that this job may write to, or rely on."""
 
 
 class OvertakenError(PipelineError):

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 Asked = TypeVar("Asked")
 Given = TypeVar("Given")
 
-_NOT_FOUND = ("404", "NoSuchKey", "NotFound")
-_NOT_THERE = (*_NOT_FOUND, "NoSuchVersion")
+_NOT_THERE = ("404", "NoSuchKey", "NotFound", "NoSuchVersion")
 _SHA256_METADATA = "lp-sha256"
 _TAKEN, _CONFLICT = 412, 409
 _CONFLICTS_MAX = 5
@@ -93,6 +92,8 @@ class Objects:
     def read(self, piece: Piece) -> Content:
         """Read what the references of a piece point to, and their header: at most two requests.
 
+        Of an object with versions that is the one that they name, whatever was put over it since, or deleted.
+
         Raises:
             ObjectError: it is not there, is not the object that was referenced, or S3 does not answer.
         """
@@ -100,7 +101,8 @@ class Objects:
 
     def _span(self, piece: Piece, start: int, length: int) -> bytes:
         span = None if (start, length) == (0, piece.size) else start
-        return self._get(piece.bucket, piece.object, etag=piece.etag, size=length, start=span)
+        address = piece.bucket, piece.object, piece.version_id
+        return self._get(address, etag=piece.etag, size=length, start=span)
 
     def read_text(self, bucket: str, key: str) -> str:
         """Read a whole object of text.
@@ -108,7 +110,7 @@ class Objects:
         Raises:
             ObjectError: it is not there, or S3 does not answer.
         """
-        return self._get(bucket, key).decode()
+        return self._get((bucket, key, None)).decode()
 
     def read_ahead(self, pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Content]]:
         """Read many, in their order, ahead of what was taken; see `ahead`.
@@ -128,10 +130,9 @@ class Objects:
         Raises:
             ObjectError: S3 refuses or does not answer.
         """
-        bucket, key, version = address
-        versioned = {} if version is None else {"VersionId": version}
+        bucket, key, _ = address
         try:
-            return self._take({"Bucket": bucket, "Key": key, **versioned})
+            return self._take(_asked(address))
         except ClientError as error:
             if error.response.get("Error", {}).get("Code", "") in _NOT_THERE:
                 return None
@@ -223,6 +224,9 @@ class Objects:
     def delete(self, addresses: Iterable[Address]) -> None:
         """Delete objects; one that is not there is deleted already. Blocks until S3 has said so of all.
 
+        Of one with a version that version goes for good, and no other. Without, a bucket that keeps versions only
+        hides it behind a delete marker.
+
         Raises:
             ObjectError: S3 refuses one again and again, or does not answer; some of the others may be deleted.
         """
@@ -263,8 +267,9 @@ class Objects:
         raise AssertionError("the last attempt returns or raises")
 
     def _get(
-        self, bucket: str, key: str, *, etag: str | None = None, size: int | None = None, start: int | None = None
+        self, address: Address, *, etag: str | None = None, size: int | None = None, start: int | None = None
     ) -> bytes:
+        bucket, key, _ = address
         conditions: dict[str, str] = {}
         if etag is not None:
             conditions["IfMatch"] = etag
@@ -272,10 +277,10 @@ class Objects:
             conditions["Range"] = f"bytes={start}-{start + size - 1}"
         name = f"s3://{bucket}/{key}"
         try:
-            content = self._take({"Bucket": bucket, "Key": key, **conditions}).data
+            content = self._take(_asked(address) | conditions).data
         except ClientError as error:
             code = error.response.get("Error", {}).get("Code", "")
-            if code in _NOT_FOUND:
+            if code in _NOT_THERE:
                 raise ObjectError(f"{name} is referenced and not there") from error
             if code in ("412", "PreconditionFailed"):
                 raise ObjectError(f"{name} is not the object that was referenced: its etag is not {etag}") from error
@@ -285,6 +290,11 @@ class Objects:
         if size is not None and len(content) != size:
             raise ObjectError(f"{name} gave {len(content)} bytes where its reference says {size}")
         return content
+
+
+def _asked(address: Address) -> dict[str, str]:
+    bucket, key, version_id = address
+    return {"Bucket": bucket, "Key": key} | ({} if version_id is None else {"VersionId": version_id})
 
 
 @lru_cache(maxsize=4)

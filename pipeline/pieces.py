@@ -42,10 +42,14 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """References into one object that are read together; `projections` are JSON texts."""
+    """References into one object that are read together; `projections` are JSON texts.
+
+    `version_id` is the version of the object that they name; None where they name none: then it is the newest.
+    """
 
     bucket: str
     object: str
+    version_id: str | None
     etag: str | None
     size: int
     fingerprint: str
@@ -96,7 +100,7 @@ def pieces_of(references: Iterable[Reference], *, bytes_max: int = _PIECE_BYTES_
     by_object: dict[tuple[object, ...], list[Reference]] = {}
     for one in references:
         place = one.location
-        key = (place.bucket, place.object, place.etag, place.size, one.schema.fingerprint)
+        key = (place.bucket, place.object, place.version_id, place.etag, place.size, one.schema.fingerprint)
         by_object.setdefault(key, []).append(one)
     return [_piece(some) for group in by_object.values() for some in _cut(sorted(group, key=_begin), bytes_max)]
 
@@ -146,6 +150,7 @@ def _piece(references: list[Reference]) -> Piece:
     return Piece(
         bucket=location.bucket,
         object=location.object,
+        version_id=location.version_id,
         etag=location.etag,
         size=location.size,
         fingerprint=references[0].schema.fingerprint,

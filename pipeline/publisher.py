@@ -40,7 +40,7 @@ class Publisher:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings.kafka
-        self._transactional_id = transactional_id(settings)
+        self._transactional_id = settings.backfill_transactional_id
         self._ready: Producer | None = None
         self._log = structlog.get_logger("publisher")
 
@@ -143,11 +143,6 @@ class Publisher:
             "batch.size": kafka.message_bytes_max,
             "message.max.bytes": max(_MESSAGE_MAX_BYTES, kafka.message_bytes_max),
         }
-
-
-def transactional_id(settings: Settings) -> str:
-    """Name all backfills of a group; a worker's id has a dot behind the group."""
-    return f"{settings.transactional_id_prefix}.{settings.kafka.group_id}/backfill"
 
 
 def _failure(error: BaseException) -> BrokerError | OvertakenError:

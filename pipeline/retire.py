@@ -1,10 +1,11 @@
 """Raw objects past their retention: recorded as retired in a table, then deleted; only what is in the table (DESIGN 8).
 
-    references topic -> objects with every hour in them -> may they go (retention.py)? -> recorded -> deleted
+    references topic -> objects with every hour in them -> may they go (retention.py)?
+        -> compared with the table, value by value (table_check.py) -> recorded -> deleted
 
 An object goes when all that it holds may: a pack stays for the last of its hours. Nothing is listed. An object is
 recorded in a commit before it is deleted: a driver that is killed in between leaves objects that the next run judges
-again, and deletes.
+and compares like any other, and deletes, or whose record it withdraws.
 """
 
 from __future__ import annotations
@@ -16,24 +17,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import structlog
-from pyspark import StorageLevel
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.activity.tables import StateTable
+from pipeline.audit.kept import Kept
 from pipeline.audit.verdicts import read_passed
-from pipeline.columns import REFERENCE
+from pipeline.branches import load_table
+from pipeline.changes import change_by_others
+from pipeline.errors import TableError
 from pipeline.kafka import partition_ends
 from pipeline.objects import Objects
 from pipeline.retention import Grounds, Place, RawObject, refusal_of
 from pipeline.retired import RetiredObjects
 from pipeline.session import CATALOG
+from pipeline.table_check import OBJECT, Outcome, compare_with_table
 from pipeline.topics import read_messages, reference_lines
-from service.core.avro_schema import META
 from service.core.model import TopicPartition
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
     from pipeline.config import JobSettings
     from pipeline.objects import Address
@@ -43,8 +46,9 @@ _THREADS = 1
 _PLACE = ("message_partition", "message_offset", "date", "hour")
 _ABOUT = ("size", "etag", "checksum", "announced_at", "is_whole", "places")
 _RECORDED = ["bucket", "object", "version_id", *_ABOUT]
-_OBJECT = ["bucket", "object"]
+_OBJECT = list(OBJECT)
 _REFUSAL = pa.field("refusal", pa.string())
+_SHOWN = 3
 
 
 class Retired(NamedTuple):
@@ -72,20 +76,34 @@ class Retirement:
         self._log = structlog.get_logger("retire")
 
     def run(self, *, run_id: str) -> Retired:
-        """Record what may go, then delete what is recorded and may still go; blocks until S3 has deleted it.
+        """Compare what may go with the table, record what is in it, delete that; blocks until S3 has deleted it.
 
         Raises:
-            PipelineError: brokers or S3 do not answer; what is recorded by then the next run deletes.
+            TableError: the table has not what objects hold, which stay, or others changed it meanwhile; the rest is
+                deleted all the same in the first case, nothing in the second.
+            PipelineError: brokers or S3 do not answer; what is recorded by then the next run compares again.
         """
         self._retired.ensure()
         position = self._table.position()
-        grounds = self._grounds(position)
-        self._record(grounds, position, run_id=run_id)
-        return self._delete(grounds)
+        with Kept() as kept:
+            references = kept.keep(self._references())
+            chosen = kept.keep(self._choose(references, self._grounds(position), kept))
+            if chosen.isEmpty():
+                return Retired()
+            said = references.join(chosen.select(*_OBJECT), on=_OBJECT, how="left_semi")
+            outcomes = compare_with_table(self._spark, self._settings, kept.keep(said))
+            compared = kept.keep_apart(chosen.join(outcomes, on=_OBJECT, how="inner"))
+            self._require_unchanged(position)
+            return self._retire(compared, position, run_id=run_id)
 
     def _grounds(self, position: Position) -> Grounds:
         settings = self._settings.pipeline
-        passed = read_passed(self._spark, name=settings.audit.verdicts_table, references_topic=self._topic)
+        passed = read_passed(
+            self._spark,
+            name=settings.audit.verdicts_table,
+            references_topic=self._topic,
+            table_id=position.table_id,
+        )
         readers = [position.offsets]
         counted = settings.activity.hours_table
         if self._spark.catalog.tableExists(f"{CATALOG}.{counted}"):
@@ -96,28 +114,22 @@ class Retirement:
             passed={(one.date, one.hour): one.table_offsets for one in passed},
         )
 
-    def _record(self, grounds: Grounds, position: Position, *, run_id: str) -> None:
-        """Outline: all objects of the topic -> those not recorded yet -> judged -> those the table has every row of."""
-        known = self._retired.read()
-        assert known is not None, "it was created"
-        references = self._references().persist(StorageLevel.DISK_ONLY)
-        fresh = objects_of(references).join(known.select(*_OBJECT), on=_OBJECT, how="left_anti")
-        judged = _judged(fresh, grounds).persist(StorageLevel.DISK_ONLY)
-        try:
-            refused = {
-                row["refusal"]: row["n"] for row in judged.groupBy("refusal").agg(F.count("*").alias("n")).collect()
-            }
-            may_go = refused.pop(None, 0)
-            if may_go:
-                oldest = judged.where(F.col("refusal").isNull()).orderBy("announced_at", *_OBJECT)
-                chosen = oldest.limit(self._settings.pipeline.compact.retired_max).persist(StorageLevel.DISK_ONLY)
-                whole = self._whole(chosen, references, position)
-                self._retired.record(whole.select(*_RECORDED), run_id=run_id, at_ms=_now_ms())
-                chosen.unpersist()
-            self._log.info("objects_judged", may_go=may_go, refused=refused)
-        finally:
-            judged.unpersist()
-            references.unpersist()
+    def _choose(self, references: DataFrame, grounds: Grounds, kept: Kept) -> DataFrame:
+        """Outline: all objects of the topic -> without those deleted -> judged -> so many, those recorded first."""
+        recorded = self._retired.pin().rows
+        assert recorded is not None, "it was created"
+        known = recorded.groupBy(*_OBJECT).agg(F.bool_or(F.col("deleted_at").isNotNull()).alias("is_deleted"))
+        every = objects_of(references).join(known, on=_OBJECT, how="left")
+        marked = every.where("is_deleted IS NULL OR NOT is_deleted").withColumn(
+            "is_recorded", F.col("is_deleted").isNotNull()
+        )
+        judged = kept.keep(_judged(marked, grounds))
+        counts = judged.groupBy("refusal").agg(F.count("*").alias("n")).collect()
+        refused = {row["refusal"]: row["n"] for row in counts}
+        self._log.info("objects_judged", may_go=refused.pop(None, 0), refused=refused)
+        may_go = judged.where(F.col("refusal").isNull()).drop("refusal", "is_deleted")
+        in_order = may_go.orderBy(F.col("is_recorded").desc(), "announced_at", *_OBJECT)
+        return in_order.limit(self._settings.pipeline.compact.retired_max)
 
     def _references(self) -> DataFrame:
         """Give every line of the topic, with the object that it is of."""
@@ -126,68 +138,81 @@ class Retirement:
         lines = reference_lines(read_messages(self._spark, self._settings.worker.kafka, ranges))
         of_location = [F.col(f"location.{name}").alias(name) for name in (*_OBJECT, "version_id", "size", "etag")]
         checksum = F.concat_ws(":", "location.checksum.algorithm", "location.checksum.value").alias("checksum")
-        return lines.where(F.col("reference_id").isNotNull()).select("*", *of_location, checksum).drop("location")
+        return lines.where(F.col("reference_id").isNotNull()).select("*", *of_location, checksum)
 
-    def _whole(self, objects: DataFrame, references: DataFrame, position: Position) -> DataFrame:
-        """Leave out objects of which the table has not as many rows as their references say: a last look."""
-        said = references.join(objects.select(*_OBJECT), on=_OBJECT, how="left_semi")
-        times = said.agg(F.min("event_time_min_us").alias("first"), F.max("event_time_max_us").alias("last")).first()
-        assert times is not None, "an aggregate has one row"
-        first, last = (F.timestamp_micros(F.lit(times[name])) for name in ("first", "last"))
-        rows = (
-            self._spark.read.option("versionAsOf", str(position.snapshot_id))
-            .table(self._table.name)
-            .where(F.col(f"{META}.event_time").between(first, last))
-            .groupBy(F.col(REFERENCE).alias("reference_id"))
-            .agg(F.count("*").alias("rows"))
-        )
-        lacking = (
-            said.groupBy(*_OBJECT, "reference_id")
-            .agg(F.max("entries").alias("entries"))
-            .join(rows, on="reference_id", how="left")
-            .where(~F.col("entries").eqNullSafe(F.coalesce("rows", F.lit(0))))
-            .select(*_OBJECT)
-            .distinct()
-            .persist(StorageLevel.DISK_ONLY)
-        )
-        count = lacking.count()
-        if count:
-            self._log.warning("rows_lacking", objects=count, table=self._table.name)
-        return objects.join(lacking, on=_OBJECT, how="left_anti")
+    def _retire(self, compared: DataFrame, position: Position, *, run_id: str) -> Retired:
+        """Outline: withdraw what is recorded and not in the table -> record the rest -> look once more -> delete."""
+        rows = compared.select("bucket", "object", "version_id", "size", "is_recorded", "outcome", "text").collect()
+        others = [row for row in rows if row["outcome"] == Outcome.OTHER]
+        self._retired.withdraw([_address(row) for row in others if row["is_recorded"]])
+        fresh = compared.where((F.col("outcome") == Outcome.SAME) & ~F.col("is_recorded"))
+        if any(row["outcome"] == Outcome.SAME and not row["is_recorded"] for row in rows):
+            self._retired.record(fresh.select(*_RECORDED), run_id=run_id, at_ms=_now_ms())
+        self._require_unchanged(position)
+        # What is recorded and gone a run has deleted that was stopped before it could say so.
+        going = [row for row in rows if row["outcome"] == Outcome.SAME or (_is_gone(row) and row["is_recorded"])]
+        done = self._delete(going)
+        absent = sum(_is_gone(row) and not row["is_recorded"] for row in rows)
+        self._log.info("objects_retired", **done._asdict(), differing=len(others), absent=absent)
+        if others:
+            shown = "; ".join(f"s3://{row['bucket']}/{row['object']}: {row['text']}" for row in others[:_SHOWN])
+            raise TableError(
+                f"{len(others)} raw objects stay though an audit has passed them, since {self._table.name} has other "
+                f"rows now, or they are altered: {shown}. An audit with --table names the entries"
+            )
+        return done
 
-    def _delete(self, grounds: Grounds) -> Retired:
-        recorded = self._retired.read()
-        assert recorded is not None, "it was created"
-        pending = _judged(recorded.where(F.col("deleted_at").isNull()), grounds).where(F.col("refusal").isNull())
-        rows = pending.select("bucket", "object", "version_id", "size").collect()
-        if not rows:
-            return Retired()
-        addresses = [(row["bucket"], row["object"], row["version_id"]) for row in rows]
+    def _require_unchanged(self, position: Position) -> None:
+        """Make sure that nobody but this pipeline has changed the table since: by its metadata, one request.
+
+        Raises:
+            TableError: it says what was done.
+        """
+        change = change_by_others(load_table(self._spark, self._table.name), position)
+        if change is not None:
+            raise TableError(
+                f"{self._table.name} was changed while raw objects were compared with it: {change}; no object was "
+                "deleted, the next run compares again"
+            )
+
+    def _delete(self, rows: list[Row]) -> Retired:
+        addresses = [_address(row) for row in rows]
         self._delete_objects(addresses)
         self._retired.mark_deleted(addresses, at_ms=_now_ms())
-        done = Retired(len(rows), sum(row["size"] for row in rows))
-        self._log.info("objects_retired", **done._asdict())
-        return done
+        return Retired(len(rows), sum(row["size"] for row in rows))
 
     def _delete_objects(self, addresses: list[Address]) -> None:
         self._objects.delete(addresses)
 
 
 def objects_of(references: DataFrame) -> DataFrame:
-    """Give the objects of references: who has announced which hours of theirs, and whether every byte is someone's."""
+    """Give the objects of references: who has announced which hours of theirs, and whether every byte is someone's.
+
+    Of a key that references name as several objects (versions, say) nobody can tell: it is not whole.
+    """
     blocks = F.array_sort(F.collect_list(F.struct("start", (F.col("start") + F.col("length")).alias("end"))))
     are_dated = F.count("message_timestamp_ms") == F.count("*")
     found = references.groupBy(*_OBJECT).agg(
         *[F.max(name).alias(name) for name in ("version_id", "size", "etag", "checksum")],
         F.when(are_dated, F.timestamp_millis(F.max("message_timestamp_ms"))).alias("announced_at"),
         blocks.alias("blocks"),
+        F.size(F.collect_set(F.struct("version_id", "size", "etag", "checksum"))).alias("objects"),
         F.min("header_bytes").alias("header_bytes"),
         F.collect_set(F.struct(*[F.col(name).alias(name.removeprefix("message_")) for name in _PLACE])).alias("places"),
     )
     reached = F.expr(
         "aggregate(blocks, header_bytes, (at, one) -> if(one.start <= at, greatest(at, one.end), at))"
     )  # a hole is never passed: what comes behind it begins later still
-    return found.withColumn("is_whole", reached >= F.col("size")).drop("blocks", "header_bytes")
+    is_whole = (reached >= F.col("size")) & (F.col("objects") == 1)
+    return found.withColumn("is_whole", is_whole).drop("blocks", "header_bytes", "objects")
+
+
+def _address(row: Row) -> Address:
+    return row["bucket"], row["object"], row["version_id"]
+
+
+def _is_gone(row: Row) -> bool:
+    return bool(row["outcome"] == Outcome.GONE)
 
 
 def _judged(objects: DataFrame, grounds: Grounds) -> DataFrame:

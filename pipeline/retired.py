@@ -2,6 +2,9 @@
 
 Compaction writes it. The audit and backfill read it: the entries of a retired object are those that the table has under
 the ids of its references, all of which are retired with it.
+
+A frame of a table sees what is newest when it runs, so two of them, or one that runs twice, may see two states. Who
+reads pins one: what is asked of it first and what is joined with it later are then of the same.
 """
 
 from __future__ import annotations
@@ -10,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pipeline.branches import load_table
 from pipeline.session import CATALOG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -61,35 +65,61 @@ class RetiredObjects:
             .append()
         )
 
-    def mark_deleted(self, addresses: Iterable[Address], *, at_ms: int) -> None:
+    def mark_deleted(self, addresses: Collection[Address], *, at_ms: int) -> None:
         """Say that these objects are deleted, in one commit."""
-        view = "deleted_objects"
-        deleted = self._spark.createDataFrame(list(addresses), "bucket string, object string, version_id string")
-        deleted.dropDuplicates(["bucket", "object"]).createOrReplaceTempView(view)
+        self._change(addresses, f"UPDATE SET deleted_at = timestamp_millis({at_ms}L)")
+
+    def withdraw(self, addresses: Collection[Address]) -> None:
+        """Forget that these objects, which are not deleted, were to go: their bytes count again; in one commit."""
+        self._change(addresses, "DELETE")
+
+    def _change(self, addresses: Collection[Address], what: str) -> None:
+        if not addresses:
+            return
+        view = "changed_objects"
+        changed = self._spark.createDataFrame(list(addresses), "bucket string, object string, version_id string")
+        changed.dropDuplicates(["bucket", "object"]).createOrReplaceTempView(view)
         self._spark.sql(
             f"MERGE INTO {self.name} AS old USING {view} AS new "
             "ON old.deleted_at IS NULL AND old.bucket = new.bucket AND old.object = new.object "
-            f"WHEN MATCHED THEN UPDATE SET deleted_at = timestamp_millis({at_ms}L)"
+            f"WHEN MATCHED THEN {what}"
         )
 
-    def read(self) -> DataFrame | None:
-        """Give all of them; None where nothing was ever retired."""
+    def pin(self) -> RetiredSnapshot:
+        """Give those that are recorded now; blocks to count them."""
         if not self._spark.catalog.tableExists(self.name):
-            return None
-        return self._spark.table(self.name).where(F.col("references_topic") == self._topic)
+            return RetiredSnapshot(None, (0, 0))
+        head = load_table(self._spark, self.name).currentSnapshot()
+        if head is None:
+            return RetiredSnapshot(self._spark.table(self.name).where("false"), (0, 0))
+        every = self._spark.read.option("versionAsOf", str(head.snapshotId())).table(self.name)
+        theirs = every.where(F.col("references_topic") == self._topic)
+        hashes = F.xxhash64("bucket", "object").cast("decimal(38, 0)")
+        sums = theirs.agg(F.count("*"), F.coalesce(F.sum(hashes), F.lit(0))).first()
+        assert sums is not None, "an aggregate has one row"
+        return RetiredSnapshot(theirs, (sums[0], int(sums[1])))
+
+
+class RetiredSnapshot:
+    """Retired objects as they were recorded at one moment. `rows` is None where none ever were."""
+
+    def __init__(self, rows: DataFrame | None, sums: tuple[int, int]) -> None:
+        self.rows = rows
+        self._sums = sums
+
+    def has_same_objects(self, other: RetiredSnapshot) -> bool:
+        """Tell whether both name the same objects, deleted or not, by their number and the sum of their hashes.
+
+        Objects are recorded before they are deleted: between two that do, nobody has deleted others.
+        """
+        return self._sums == other._sums
 
     def mark(self, references: DataFrame) -> DataFrame:
         """Say by `retired` of each reference (`reference_rows.REFERENCE`) whether its object is."""
-        recorded = self.read()
-        if recorded is None:
+        if self.rows is None:
             return references.withColumn("retired", F.lit(False))  # noqa: FBT003 - a value of SQL
         names = {name: f"retired_{name}" for name in ("bucket", "object")}
-        known = recorded.select(*[F.col(name).alias(other) for name, other in names.items()]).distinct()
+        known = self.rows.select(*[F.col(name).alias(other) for name, other in names.items()]).distinct()
         is_it = [F.col(f"location.{name}") == F.col(other) for name, other in names.items()]
         marked = references.join(known, on=is_it, how="left")
         return marked.withColumn("retired", F.col("retired_object").isNotNull()).drop(*names.values())
-
-    def count(self) -> int:
-        """Count them. Objects are recorded before they are deleted: while the count stays, nobody deletes others."""
-        recorded = self.read()
-        return 0 if recorded is None else recorded.count()

@@ -44,10 +44,16 @@ Offsets = dict[int, int]
 
 
 class Position(NamedTuple):
-    """What the table holds: up to which offsets, as of which snapshot (None: it is empty)."""
+    """What the table holds: up to which offsets, as of which snapshot (None: it is empty).
+
+    `table_id` tells it from one that was made anew under its name, `schema_id` its columns when it was asked; None
+    where no table was.
+    """
 
     offsets: Offsets
     snapshot_id: int | None
+    table_id: str | None = None
+    schema_id: int | None = None
 
 
 class Table:
@@ -162,12 +168,14 @@ class Table:
                 .option(f"snapshot-property.{SUMMARY_ENTRIES}", entries)
                 .append()
             )
-            commit_id = self._branch.move_table(base=head)
+            assert head.snapshot_id is not None, "`ensure` has made one"
+            commit_id = self._branch.move_table(base=head.snapshot_id)
             if commit_id is not None:
-                return Position(offsets, commit_id)  # as of this commit: what others add at once is not ours
+                # As of this commit: what others add at once is not ours.
+                return head._replace(offsets=offsets, snapshot_id=commit_id)
         raise TableError(f"{self.name} was changed by others during each of {_ATTEMPTS} attempts to append to it")
 
-    def _take_head(self, base: Position) -> int:
+    def _take_head(self, base: Position) -> Position:
         """Put the driver's branch where the table is, which must still hold what `base` says."""
         position = self.position()
         if position.offsets != base.offsets:
@@ -177,7 +185,7 @@ class Table:
             )
         assert position.snapshot_id is not None, "`ensure` has made one"
         self._branch.begin_at(position.snapshot_id)
-        return position.snapshot_id
+        return position
 
     def drop_branch(self) -> None:
         """Forget the driver's branch."""
@@ -194,13 +202,14 @@ def position_of(table: Any) -> Position:
     """Read the position of Iceberg's own table; see `Table.position`."""
     head = table.currentSnapshot()
     snapshot_id = None if head is None else head.snapshotId()
+    as_of = Position({}, snapshot_id, str(table.uuid()), table.schema().schemaId())
     carried = None
     for snapshot in ancestors(table):
         text = snapshot.summary().get(SUMMARY_OFFSETS)
         if text is not None:
-            return Position(parse_offsets(text), snapshot_id)
+            return as_of._replace(offsets=parse_offsets(text))
         carried = carried or snapshot.summary().get(SUMMARY_CARRIED)
-    return Position(parse_offsets(carried or "{}"), snapshot_id)
+    return as_of._replace(offsets=parse_offsets(carried or "{}"))
 
 
 def ancestors(table: Any) -> Iterator[Any]:

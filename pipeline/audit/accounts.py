@@ -182,7 +182,8 @@ def miscounted_entries(flushes: DataFrame, announced: Announced, spans: DataFram
     Nothing is said of files where the number of references differs, nor of dead letters where some are missing: that is
     a finding already, or made good by a backfill. Messages that come again count once.
     """
-    named = announced.dead.where(F.col("index").isNotNull()).select("batch_id", *_TP, "offset", "index", "reason")
+    letter = [*_TP, "offset", "reason", "first_index"]
+    named = announced.dead.where(F.col("index").isNotNull()).select("batch_id", "index", *letter)
     said = (
         flushes.withColumn("nth", F.row_number().over(Window.partitionBy("batch_id").orderBy(*_MESSAGE_AT)))
         .where(F.col("nth") == 1)
@@ -191,7 +192,7 @@ def miscounted_entries(flushes: DataFrame, announced: Announced, spans: DataFram
         .join(
             named.groupBy("batch_id").agg(
                 F.countDistinct(*_TP, "offset", "index").alias("c_dead"),
-                F.countDistinct(*_TP, "offset", "reason").alias("c_letters"),
+                F.countDistinct(*letter).alias("c_letters"),
             ),
             on="batch_id",
             how="left",

@@ -18,7 +18,7 @@ from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
 from pipeline.audit.kept import Kept
 from pipeline.audit.result import Counts, Ids, Kind, Result
-from pipeline.audit.retired import ReferenceReader, find_position
+from pipeline.audit.retired import ReferenceReader, doubt_columns, find_position
 from pipeline.audit.verdicts import write_verdicts
 from pipeline.audit.windows import reach_last
 from pipeline.errors import TableError
@@ -285,6 +285,7 @@ class Auditor:
         position = find_position(self._spark, self._settings)
         if position is None:
             raise TableError(f"there is no table {self._settings.pipeline.table.name}")
+        self._doubts += doubt_columns(self._spark, self._settings, position)
         return position
 
     def _read_table(self, position: Position | None, ground: Ground, reach: DataFrame) -> DataFrame | None:
@@ -333,7 +334,7 @@ class Auditor:
             name=self._audit.verdicts_table,
             references_topic=self._settings.worker.kafka.references_topic,
             references_offsets=references_offsets,
-            table_offsets=None if position is None else position.offsets,
+            position=position,
             started_at_ms=self._started_at_ms,
             window=self._options.window,
             run_id=self._run_id,

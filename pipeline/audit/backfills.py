@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pipeline.audit.ground import Announced, Ground
 
 _TP = ["topic", "partition"]
+_LETTER = [*_TP, "offset", "reason", "first_index"]
 _RECORD = "run record"
 _REFERENCES, _MESSAGES, _LETTERS, _FILES, _DEAD = "references", "messages", "letters", "files", "dead"
 _OF_RUN = {_REFERENCES: "references", _MESSAGES: "reference_messages", _LETTERS: "dead_letter_records"}
@@ -180,7 +181,7 @@ def _sums(announced: Announced, ids: list[str]) -> dict[str, Sums]:
     parts: list[tuple[DataFrame, Sequence[Column | str], str, Column]] = [
         (own, _nowhere(), _REFERENCES, F.lit(1)),
         (own.select("batch_id", "message_partition", "message_offset").distinct(), _nowhere(), _MESSAGES, F.lit(1)),
-        (letters.select("batch_id", *_TP, "offset", "reason").distinct(), _nowhere(), _LETTERS, F.lit(1)),
+        (letters.select("batch_id", *_LETTER).distinct(), _nowhere(), _LETTERS, F.lit(1)),
         (sources_of(own), _TP, _FILES, F.col("entries")),
         (letters, _TP, _DEAD, F.lit(1)),
     ]

@@ -90,6 +90,8 @@ def _place(name: str) -> Column:
     return F.coalesce(F.col(f"s.{name}"), F.when(F.col("s").isNull(), F.get("f", F.lit(0))[name])).alias(name)
 
 
+_TIMESTAMP_MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z; a row has none that is later
+_TIMESTAMP_OF_SOURCE = f"if(s.timestamp_ms <= {_TIMESTAMP_MS_MAX}, s.timestamp_ms, -1)"
 _NAMED = "coalesce(s.living, false)"
 _MUST_BE_DEAD = "(s is not null and not s.living)"
 _MAY_BE_DEAD = "(s is not null and s.reasons != '')"
@@ -124,7 +126,7 @@ def _findings(*, has_table: bool) -> str:
             "concat('in _meta: event time ', coalesce(cast(r.event_time_us as string), 'none'), ', id ', "
             "coalesce(r.id, 'none'), ', timestamp ', "
             "coalesce(r.timestamp_ms, -1), ', root ', coalesce(r.root, 'none'), '; in the source: ', s.event_time_us, "
-            "', ', coalesce(s.id, 'none'), ', ', coalesce(s.timestamp_ms, -1), ', ', coalesce(s.root, 'none'))",
+            f"', ', coalesce(s.id, 'none'), ', ', {_TIMESTAMP_OF_SOURCE}, ', ', coalesce(s.root, 'none'))",
         ),
         _each_row(Kind.ALTERED, f"{_NAMED} and not r.digest <=> s.digest", "'values are not those of the source'"),
         # dead letters
@@ -185,16 +187,17 @@ def _findings(*, has_table: bool) -> str:
 def _same_meta(row: str) -> str:
     return (
         f"{row}.event_time_us <=> s.event_time_us and {row}.id <=> s.id and {row}.root <=> s.root "
-        f"and coalesce({row}.timestamp_ms, -1) = coalesce(s.timestamp_ms, -1)"
+        f"and coalesce({row}.timestamp_ms, -1) = {_TIMESTAMP_OF_SOURCE}"
     )
 
 
 def _same_row(row: str, other: str) -> str:
     user = f"{other}.user" if other == "s" else f"{other}.meta_user"
+    timestamp_ms = _TIMESTAMP_OF_SOURCE if other == "s" else f"coalesce({other}.timestamp_ms, -1)"
     return (
         f"{row}.digest <=> {other}.digest and {row}.user <=> {user} and {row}.event_time_us <=> {other}.event_time_us "
         f"and {row}.id <=> {other}.id and {row}.root <=> {other}.root "
-        f"and coalesce({row}.timestamp_ms, -1) = coalesce({other}.timestamp_ms, -1)"
+        f"and coalesce({row}.timestamp_ms, -1) = {timestamp_ms}"
     )
 
 

@@ -20,7 +20,7 @@ from service.audit.equal import canonical, digest
 from service.audit.judge import Judge, record_digest, value_digest
 from service.audit.published_schema import META
 from service.core.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
-from service.core.model import SourceRecord, TopicPartition
+from service.core.model import HEADERS_UNREADABLE, SourceRecord, TopicPartition, are_unreadable
 
 if TYPE_CHECKING:
     from service.audit.json_text import Parse
@@ -104,6 +104,7 @@ def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]
         "batch_id": says.batch_id,
         "object": says.object_key,
         "all_of_it": says.indexes is None,
+        "first_index": says.indexes[0] if says.indexes else -1,
     }
     value, key, own = value_digest(message["value"]), message["key"], headers[:begin]
     problem: Row = {}
@@ -151,13 +152,16 @@ def list_objects(batches: Batches, *, settings: Settings, schema: pa.Schema) -> 
 
 def record_of(message: Row) -> SourceRecord:
     """Make a message as Spark reads it a record."""
+    headers = _headers_of(message)
+    is_fine = not are_unreadable(headers)
     return SourceRecord(
         tp=TopicPartition(message["topic"], message["partition"]),
         offset=message["offset"],
         timestamp_ms=message["timestamp_ms"],
         key=message["key"],
         value=message["value"],
-        headers=_headers_of(message),
+        headers=headers if is_fine else (),
+        unreadable=None if is_fine else HEADERS_UNREADABLE,
     )
 
 

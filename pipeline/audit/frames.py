@@ -60,10 +60,12 @@ ROWS = _struct(
     unread=T.BooleanType(),
     retired=T.BooleanType(),
 )
-# One row per entry that a dead letter names; or, with a `kind`, one per finding about a dead letter.
+# One row per entry that a dead letter names; or, with a `kind`, one per finding about a dead letter. Of one record and
+# reason there may be several, each with some of the indexes: the first one tells them apart.
 DEAD = _struct(
     **_KEY,
     all_of_it=T.BooleanType(),
+    first_index=T.IntegerType(),
     reason=T.StringType(),
     batch_id=T.StringType(),
     object=T.StringType(),

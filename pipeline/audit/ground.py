@@ -117,7 +117,7 @@ def _short_batches(announced: Announced) -> DataFrame:
     letters = (
         announced.dead.where(F.col("batch_id").isNotNull())
         .groupBy("batch_id")
-        .agg(F.countDistinct("topic", "partition", "offset", "reason").alias("letters"))
+        .agg(F.countDistinct("topic", "partition", "offset", "reason", "first_index").alias("letters"))
     )
     return (
         announced.flushes.join(announced.by_batch, on="batch_id", how="left")

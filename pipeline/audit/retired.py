@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 from pyspark.sql import functions as F
 
 from pipeline.audit import sides
+from pipeline.branches import load_table
+from pipeline.changes import columns_lost
 from pipeline.retired import RetiredObjects
+from pipeline.session import CATALOG
 from pipeline.table import Table
 from pipeline.topics import sources_of
 
@@ -25,6 +28,7 @@ if TYPE_CHECKING:
     from pipeline.table import Position
 
 _ATTEMPTS = 3
+_SHOWN = 5
 _TP = ["topic", "partition"]
 _RANGES = ("first_offset", "next_offset", "min_offset", "max_offset")
 
@@ -59,28 +63,33 @@ class ReferenceReader:
         `position` is the table's where it is audited, too.
         """
         for _ in range(_ATTEMPTS):
-            count = self._retired.count()
-            marked = self._keep(self._retired.mark(chosen))
-            rows = self._keep(self._rows(marked, position, spans, reach))
-            if self._retired.count() == count:
-                return Read(marked, rows, [])
+            pinned = self._retired.pin()
+            marked = self._keep(pinned.mark(chosen))
+            made, doubts = self._rows(marked, position, spans, reach)
+            rows = self._keep(made)
+            if pinned.has_same_objects(self._retired.pin()):
+                return Read(marked, rows, doubts)
         return Read(marked, rows, ["objects were being retired while the audit was reading: audit again"])
 
-    def _rows(self, marked: DataFrame, position: Position | None, spans: list[Span], reach: DataFrame) -> DataFrame:
+    def _rows(
+        self, marked: DataFrame, position: Position | None, spans: list[Span], reach: DataFrame
+    ) -> tuple[DataFrame, list[str]]:
         there, retired = marked.where(~F.col("retired")), marked.where("retired")
         rows = sides.read_files(self._spark, self._settings, there, position)
         if retired.isEmpty():
-            return rows
+            return rows, []
+        doubts: list[str] = []
         if position is None:
             position = find_position(self._spark, self._settings)
+            doubts = doubt_columns(self._spark, self._settings, position)
         of_table = None
         if position is not None:
             of_table = sides.rows_of_table(self._spark, self._settings, position, spans, reach)
-        return rows.unionByName(sides.read_retired(self._settings, retired, of_table, position))
+        return rows.unionByName(sides.read_retired(self._settings, retired, of_table, position)), doubts
 
     def notes(self, counts: dict[str, int], listed: DataFrame | None) -> list[str]:
         """Say what of the window is retired, and which retired objects are there: by the record if none are listed."""
-        recorded = self._retired.read()
+        recorded = self._retired.pin().rows
         if recorded is None:
             return []
         notes = []
@@ -102,6 +111,21 @@ def find_position(spark: SparkSession, settings: JobSettings) -> Position | None
     topic = settings.worker.kafka.references_topic
     table = Table(spark, settings.pipeline.table, topic=topic, branch="audit")
     return table.position() if spark.catalog.tableExists(table.name) else None
+
+
+def doubt_columns(spark: SparkSession, settings: JobSettings, position: Position | None) -> list[str]:
+    """Say which columns of the table went after the snapshot that is read, which still shows their values.
+
+    Whoever reads the table has them no more. With its next commit the audit reads without them, too.
+    """
+    if position is None:
+        return []
+    name = f"{CATALOG}.{settings.pipeline.table.name}"
+    table = load_table(spark, name)
+    snapshot = table.snapshot(position.snapshot_id)
+    lost = [] if snapshot is None else columns_lost(table, snapshot.schemaId())
+    shown = ", ".join(lost[:_SHOWN])
+    return [f"{len(lost)} columns of {name} are gone since its newest commit: {shown}"] if lost else []
 
 
 def _near(references: DataFrame, reach: DataFrame) -> DataFrame:

@@ -106,7 +106,7 @@ def read_table(
     spark: SparkSession, settings: JobSettings, position: Position, spans: list[Span], reach: DataFrame
 ) -> DataFrame:
     """Read the entries of the table as of this snapshot: `frames.TABLE`."""
-    return _entries_of(rows_of_table(spark, settings, position, spans, reach), settings)
+    return entries_of(rows_of_table(spark, settings, position, spans, reach), settings)
 
 
 def read_retired(
@@ -132,7 +132,7 @@ def read_retired(
     about = references.where("taken").select("reference_id", "user", "date", "hour", "taken", "entries")
     theirs = rows.join(about.select(F.col("reference_id").alias(REFERENCE)), on=REFERENCE, how="left_semi")
     counted = theirs.groupBy(F.col(REFERENCE).alias("reference_id")).agg(F.count("*").alias("n"))
-    found = _entries_of(theirs, settings).withColumnRenamed("user", "meta_user")
+    found = entries_of(theirs, settings).withColumnRenamed("user", "meta_user")
     found = found.join(about, on="reference_id", how="inner")
     lacking = about.join(counted, on="reference_id", how="left").where(F.coalesce("n", F.lit(0)) < F.col("entries"))
     of_retired = {"retired": F.lit(True)}  # noqa: FBT003 - a value of SQL
@@ -170,7 +170,8 @@ def rows_of_table(
     return rows.where(is_near).join(spans_of_it, on=is_within, how="left_semi")
 
 
-def _entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
+def entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
+    """Restore the entries of rows of the table: `frames.TABLE`."""
     meta = [F.col(f"{META}.{field}").alias(field) for field in ("topic", "partition", "offset", "index", "user", "id")]
     root = F.col(f"{META}.root")
     meta += [

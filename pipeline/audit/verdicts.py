@@ -1,9 +1,11 @@
 """The verdict of each date and hour, kept in a small table beside that of the entries (DESIGN 8).
 
 Compaction reads the newest verdict of an hour here. Only hours that were audited whole are written, and those with
-findings: so the newest line of an hour speaks of all its references below `references_offsets`. `table_offsets` is up
-to which of them the table had taken when it was audited, too; null where it was not, and in lines from before there was
-this column.
+findings: so the newest line of an hour speaks of all its references below `references_offsets`.
+
+An audit with the table says which one, too: `table_id`, which differs from that of a table made anew, and the snapshot
+and schema that it read; `table_offsets` is up to which references the table had taken then. All four are null where the
+table was not audited, and in lines from before there were these columns.
 """
 
 from __future__ import annotations
@@ -21,22 +23,28 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
     from pipeline.audit.result import Window
+    from pipeline.table import Position
 
-_TABLE_OFFSETS = "table_offsets"
+_TABLE_COLUMNS = {
+    "table_offsets": "map<int, bigint>",
+    "table_id": "string",
+    "table_snapshot": "bigint",
+    "table_schema": "int",
+}
 _COLUMNS = (
     "date string, hour int, verdict string, is_whole boolean, expected bigint, found bigint, "
     "findings map<string, bigint>, references_topic string, references_offsets map<int, bigint>, "
     "audited_at timestamp, window_from timestamp, window_until timestamp, run_id string, "
-    f"{_TABLE_OFFSETS} map<int, bigint>"
+    + ", ".join(f"{name} {kind}" for name, kind in _TABLE_COLUMNS.items())
 )
-_NEWEST = "max_by(struct(verdict, is_whole, references_offsets, table_offsets), audited_at)"
+_VERDICT = ("verdict", "is_whole", "references_offsets", "table_offsets")
 
 
 class Passed(NamedTuple):
     """A date and hour (of the partition zone) whose newest verdict is clean, and of the whole hour.
 
     `offsets` are those of the references topic that the verdict covers. `table_offsets` are those up to which the
-    newest audit that included the table has found the table the same as the source; none where it was not clean.
+    newest audit that included the table asked for has found it the same as the source; none where it was not clean.
     """
 
     date: str
@@ -52,14 +60,14 @@ def write_verdicts(
     name: str,
     references_topic: str,
     references_offsets: dict[int, int],
-    table_offsets: dict[int, int] | None,
+    position: Position | None,
     started_at_ms: int,
     window: Window,
     run_id: str,
 ) -> None:
     """Append the verdicts of one run in one commit; makes the table where it is not there.
 
-    `table_offsets` are None where the table was not audited.
+    `position` is None where the table was not audited.
     """
     table = f"{CATALOG}.{name}"
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")
@@ -68,8 +76,10 @@ def write_verdicts(
         "TBLPROPERTIES ('format-version' = '2', 'write.metadata.delete-after-commit.enabled' = 'true', "
         "'write.metadata.previous-versions-max' = '20')"
     )
-    if _TABLE_OFFSETS not in spark.table(table).columns:  # made by an older version
-        spark.sql(f"ALTER TABLE {table} ADD COLUMN {_TABLE_OFFSETS} map<int, bigint>")
+    present = spark.table(table).columns
+    lacking = ", ".join(f"{name} {kind}" for name, kind in _TABLE_COLUMNS.items() if name not in present)
+    if lacking:  # made by an older version
+        spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({lacking})")
     found = F.col("in_files") + F.col("in_dead_letters")
     (
         hours.where(F.col("is_whole") | (F.col("verdict") == "findings"))
@@ -87,7 +97,7 @@ def write_verdicts(
             F.timestamp_millis(F.lit(window.from_ms).cast("bigint")).alias("window_from"),
             F.timestamp_millis(F.lit(window.until_ms).cast("bigint")).alias("window_until"),
             F.lit(run_id).alias("run_id"),
-            _map(table_offsets).alias(_TABLE_OFFSETS),
+            *_of_table(position),
         )
         .coalesce(1)
         .sortWithinPartitions("date", "hour")
@@ -96,17 +106,30 @@ def write_verdicts(
     )
 
 
-def read_passed(spark: SparkSession, *, name: str, references_topic: str) -> list[Passed]:
-    """Read which hours have passed; none where there is no such table yet."""
+def _of_table(position: Position | None) -> list[Column]:
+    values: dict[str, Column] = {}
+    if position is not None:
+        values = {
+            "table_offsets": _map(position.offsets),
+            "table_id": F.lit(position.table_id),
+            "table_snapshot": F.lit(position.snapshot_id),
+            "table_schema": F.lit(position.schema_id),
+        }
+    return [values.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _TABLE_COLUMNS.items()]
+
+
+def read_passed(spark: SparkSession, *, name: str, references_topic: str, table_id: str | None = None) -> list[Passed]:
+    """Read which hours have passed, in files and in the table with this id; none where there are no verdicts yet."""
     table = f"{CATALOG}.{name}"
     if not spark.catalog.tableExists(table):
         return []
     verdicts = spark.table(table).where(F.col("references_topic") == references_topic)
-    if _TABLE_OFFSETS not in verdicts.columns:
-        verdicts = verdicts.withColumn(_TABLE_OFFSETS, _map(None))
+    absent = {name: F.lit(None).cast(kind) for name, kind in _TABLE_COLUMNS.items() if name not in verdicts.columns}
+    verdicts = verdicts.withColumns(absent)
+    of_it = F.when(F.col("table_id") == F.lit(table_id), F.col("audited_at"))
+    verdict = F.struct(*_VERDICT)
     newest = verdicts.groupBy("date", "hour").agg(
-        F.expr(_NEWEST).alias("newest"),
-        F.expr(f"{_NEWEST} FILTER (WHERE {_TABLE_OFFSETS} IS NOT NULL)").alias("with_table"),
+        F.max_by(verdict, "audited_at").alias("newest"), F.max_by(verdict, of_it).alias("with_table")
     )
     clean = newest.where((F.col("newest.verdict") == Verdict.CLEAN) & F.col("newest.is_whole"))
     return [
@@ -119,12 +142,10 @@ def _in_table(verdict: Row | None) -> dict[int, int]:
     """Give up to where both the verdict and the table had come."""
     if verdict is None or verdict["verdict"] != Verdict.CLEAN or not verdict["is_whole"]:
         return {}
-    taken = verdict[_TABLE_OFFSETS]
+    taken = verdict["table_offsets"]
     return {n: min(offset, taken.get(n, 0)) for n, offset in verdict["references_offsets"].items()}
 
 
-def _map(offsets: Mapping[int, int] | None) -> Column:
-    if offsets is None:
-        return F.lit(None).cast("map<int, bigint>")
+def _map(offsets: Mapping[int, int]) -> Column:
     parts = [part for pair in sorted(offsets.items()) for part in map(F.lit, pair)]
     return F.create_map(*parts).cast("map<int, bigint>")

@@ -25,7 +25,6 @@ from pipeline.kafka import Brokers, spark_options
 from pipeline.objects import Objects
 from pipeline.pieces import pieces_of
 from pipeline.reference_rows import REFERENCE, reference_of
-from pipeline.retired import RetiredObjects
 from pipeline.rows import Container
 from pipeline.topics import references
 from service.core.avro_schema import META
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.config import JobSettings
+    from pipeline.retired import RetiredSnapshot
     from service.config import KafkaSettings, S3Settings
     from service.core.reference import Reference
 
@@ -84,11 +84,18 @@ def settled_ends(settings: KafkaSettings, topic: str, *, may_lack_beginning: boo
 
 
 def held_by_references(
-    spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges, threads: int
+    spark: SparkSession,
+    settings: JobSettings,
+    *,
+    ends: dict[int, int],
+    ranges: Ranges,
+    retired: RetiredSnapshot,
+    threads: int,
 ) -> DataFrame:
     """Give the entries within the ranges that committed references hold: columns of a place.
 
-    They stand in objects; of objects that are retired, in the table.
+    They stand in objects; of objects that are `retired`, in the table. An object that retires later is gone when it is
+    read, which is an error, or is read: it is never held by nobody.
 
     Raises:
         RangeError: the table does not have what was in a retired object, or a message of references cannot be read.
@@ -99,7 +106,7 @@ def held_by_references(
     found = references(messages, keep=lambda frame: frame.persist(StorageLevel.DISK_ONLY))
     if (unread := found.unreadable.select("message_partition", "message_offset").first()) is not None:
         raise RangeError(f"message {unread[0]}/{unread[1]} of {topic} is none of references that this code knows")
-    wanted = RetiredObjects(spark, settings).mark(intersecting(spark, found.every, ranges))
+    wanted = retired.mark(intersecting(spark, found.every, ranges))
     in_objects = (
         wanted.where(~F.col("retired"))
         .select(*REFERENCE.names)
@@ -109,8 +116,8 @@ def held_by_references(
     held = in_objects.mapInArrow(
         partial(_places_in_objects, ranges=ranges, s3=settings.worker.s3, threads=threads), _PLACE
     )
-    retired = wanted.where("retired")
-    return held if retired.isEmpty() else held.unionByName(places_of_retired(spark, settings, retired, ranges))
+    without = wanted.where("retired")
+    return held if without.isEmpty() else held.unionByName(places_of_retired(spark, settings, without, ranges))
 
 
 def held_by_dead_letters(

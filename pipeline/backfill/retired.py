@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from pipeline.branches import load_table
 from pipeline.columns import REFERENCE
 from pipeline.errors import RangeError
 from pipeline.session import CATALOG
+from pipeline.table import position_of
 from service.core.avro_schema import META
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ _RANGE = "topic string, partition int, start bigint, stop bigint"
 def places_of_retired(spark: SparkSession, settings: JobSettings, references: DataFrame, ranges: Ranges) -> DataFrame:
     """Give the entries within the ranges of references whose objects are retired: columns of a place.
 
-    Blocks to make sure that the table has them all.
+    Blocks to make sure that the table has them all; they are read from the snapshot that has been asked.
 
     Raises:
         RangeError: it lacks some, so that nobody can tell what was held.
@@ -33,8 +35,11 @@ def places_of_retired(spark: SparkSession, settings: JobSettings, references: Da
     name = f"{CATALOG}.{settings.pipeline.table.name}"
     if not spark.catalog.tableExists(name):
         raise RangeError(f"objects of this range are retired, and there is no table {name} to tell what they held")
-    rows = spark.table(name).select(
-        F.col(REFERENCE).alias("reference_id"), *[F.col(f"{META}.{field}").alias(field) for field in _PLACE]
+    snapshot_id = position_of(load_table(spark, name)).snapshot_id
+    rows = (
+        spark.read.option("versionAsOf", str(snapshot_id))
+        .table(name)
+        .select(F.col(REFERENCE).alias("reference_id"), *[F.col(f"{META}.{field}").alias(field) for field in _PLACE])
     )
     counted = rows.groupBy("reference_id").agg(F.count("*").alias("rows"))
     lacking = (

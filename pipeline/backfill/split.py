@@ -18,9 +18,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pipeline.backfill.held import WHOLE
 from service.core.announcements import dead_letters_of
 from service.core.dead_letter import Reason
-from service.core.decode import Bad, RecordDecoder
+from service.core.decode import Bad, RecordDecoder, refused
 from service.core.entry_types import EntryTypes
-from service.core.model import PartitionKey, SourceRecord, TopicPartition
+from service.core.model import HEADERS_UNREADABLE, PartitionKey, SourceRecord, TopicPartition, are_unreadable
 from service.core.partition_key import Placed, Placer, Unplaceable
 from service.core.schema_infer import TooDeepError, TooManyFieldsError
 from service.rules import json_decoder, key_rules, record_decoder, schema_bounds
@@ -103,7 +103,7 @@ def split(row: dict[str, Any], rules: Rules) -> Iterator[dict[str, Any]]:
     if WHOLE in held:
         return
     record = record_of(row)
-    decoded = rules.decoder.decode(record.value)
+    decoded = rules.decoder.decode(record.value) if record.unreadable is None else refused(record)
     bad = [one for one in decoded.bad if one.number not in held and not (one.number is None and held)]
     by_key: dict[PartitionKey, list[int]] = {}
     for index, entry in decoded.entries:
@@ -139,11 +139,14 @@ def _place(
 def record_of(row: dict[str, Any]) -> SourceRecord:
     """Give the source record of a row with the columns of RECORD."""
     timestamp_ms = row["timestamp_ms"]
+    headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
+    is_fine = not are_unreadable(headers)
     return SourceRecord(
         tp=TopicPartition(row["topic"], row["partition"]),
         offset=row["offset"],
         timestamp_ms=timestamp_ms if timestamp_ms is not None and timestamp_ms >= 0 else None,
         key=row["key"],
         value=row["value"],
-        headers=tuple((header["key"], header["value"]) for header in row["headers"] or ()),
+        headers=headers if is_fine else (),
+        unreadable=None if is_fine else HEADERS_UNREADABLE,
     )

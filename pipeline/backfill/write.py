@@ -33,16 +33,18 @@ from pipeline.objects import Objects
 from service.core.announcements import (
     Speaker,
     Uploaded,
+    check_references,
     dead_letter_message,
-    is_oversized,
+    inline_bytes,
     key_of,
     object_metadata,
     reference_messages,
-    stored_letter,
+    rows_in,
 )
 from service.core.avro_schema import RowSchema
 from service.core.chain import root_of
 from service.core.dead_letter import DeadLetter, Reason
+from service.core.fitting import split_letter, stored_apart, stored_object
 from service.core.model import PartitionKey
 from service.core.object_key import schema_key
 from service.core.partition_key import Placed
@@ -190,18 +192,21 @@ class Writer:
         sealing = seal(rows, spool, self._spans, self._seal_rules, batch_id=run.batch_id, is_one_record=False)
         finished = (one._replace(number=next(self._numbers)) for _, one in sealing if one is not None)
         uploaded = list(self._pool.map(partial(self._upload, spool), finished))  # submits while `finished` goes on
-        written = sum(one.sealed.entries for one in uploaded)
+        written = rows_in(one.sealed for one in uploaded).total()
         assert written == len(rows), f"W3: {written} entries are in objects, {len(rows)} should be"
         first, self._next_line = self._next_line, self._next_line + sum(one.sealed.references for one in uploaded)
-        for message in reference_messages(
-            uploaded,
-            self._speaker,
-            batch_id=run.batch_id,
-            generation=GENERATION,
-            at_ms=run.started_at_ms,
-            first_number=first,
-        ):
-            yield Announced.of(message)
+        messages = list(
+            reference_messages(
+                uploaded,
+                self._speaker,
+                batch_id=run.batch_id,
+                generation=GENERATION,
+                at_ms=run.started_at_ms,
+                first_number=first,
+            )
+        )
+        check_references((one.sealed for one in uploaded), messages)
+        yield from map(Announced.of, messages)
 
     def _upload(self, spool: MemorySpool, sealed: SealedObject) -> Uploaded:
         s3, schema = self._settings.s3, sealed.schema
@@ -222,22 +227,29 @@ class Writer:
     def _is_inline(self, schema: RowSchema) -> bool:
         """Tell whether messages carry the schema: a task does not know how many there will be, so by setting only."""
         settings = self._settings
-        return settings.record_schema.inline == "inline" and len(schema.text) <= inline_text_max(settings)
+        return settings.record_schema.inline == "inline" and inline_bytes(schema.text) <= inline_text_max(settings)
 
     def _bury_all(self, pieces: Iterable[Row]) -> Iterator[Announced]:
         """Make dead letters, some at once; pieces carry whole records, which memory has room for a few of."""
         pieces = iter(pieces)
         while some := list(islice(pieces, self._threads)):
-            yield from self._pool.map(self._bury, some, self._numbers)
+            for letters in self._pool.map(self._bury, some):
+                yield from letters
 
-    def _bury(self, piece: Row, number: int) -> Announced:
-        s3, limit, batch_id = self._settings.s3, self._settings.kafka.message_bytes_max, self._run.batch_id
+    def _bury(self, piece: Row) -> list[Announced]:
+        """Make the dead letters of a piece: several where its indexes are too many for one."""
         indexes = None if piece["indexes"] is None else tuple(piece["indexes"])
         letter = DeadLetter(record_of(piece), Reason(piece["reason"]), piece["message"], indexes)
+        letters = split_letter(letter, message_bytes_max=self._settings.kafka.message_bytes_max)
+        return [self._letter(one) for one in letters]
+
+    def _letter(self, letter: DeadLetter) -> Announced:
+        s3, batch_id = self._settings.s3, self._run.batch_id
         object_key = None
-        if is_oversized(letter, message_bytes_max=limit):
-            object_key, body = stored_letter(
-                letter.record, prefix=s3.prefix, batch_id=self._attempt, number=number, message_bytes_max=limit
+        apart = stored_apart(letter, message_bytes_max=self._settings.kafka.message_bytes_max)
+        if apart is not None:
+            object_key, body = stored_object(
+                letter.record, apart, prefix=s3.prefix, batch_id=self._attempt, number=next(self._numbers)
             )
             self._objects.create(s3.bucket, object_key, body, {"lp-batch-id": batch_id})
         return Announced.of(dead_letter_message(letter, self._speaker, batch_id=batch_id, object_key=object_key))

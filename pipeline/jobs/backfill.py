@@ -11,6 +11,7 @@ import re
 import secrets
 import sys
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
@@ -22,19 +23,22 @@ from pipeline.backfill.publish import Publication, Published
 from pipeline.backfill.ranges import Ranges, Wanted, format_offsets, parse_offsets, parse_time, resolve
 from pipeline.backfill.split import pieces_of
 from pipeline.backfill.write import written
-from pipeline.errors import PipelineError, RangeError
+from pipeline.errors import OvertakenError, PipelineError, RangeError
 from pipeline.objects import Objects
 from pipeline.progress import Progress
 from pipeline.publisher import Publisher
+from pipeline.retired import RetiredObjects
 from pipeline.session import open_session
 from pipeline.topics import last_offsets
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.config import JobSettings
+    from pipeline.retired import RetiredSnapshot
     from service.core.model import TopicPartition
 
 
@@ -131,10 +135,13 @@ class Backfill:
         Raises:
             PipelineError: the range is refused, or cannot be read.
         """
-        pieces = self._pieces(self._begin(wanted))
-        entries = F.when(F.col("indexes").isNull(), 1).otherwise(F.size("indexes"))
-        by_place = pieces.groupBy("user", "date", "hour", "reason").agg(F.sum(entries).alias("entries"))
-        sums = by_place.groupBy("reason").agg(F.sum("entries").alias("entries"), F.count("*").alias("places")).collect()
+        run = self._begin(wanted)
+        with self._retired() as retired:
+            pieces = self._pieces(run, retired)
+            entries = F.when(F.col("indexes").isNull(), 1).otherwise(F.size("indexes"))
+            by_place = pieces.groupBy("user", "date", "hour", "reason").agg(F.sum(entries).alias("entries"))
+            by_reason = by_place.groupBy("reason")
+            sums = by_reason.agg(F.sum("entries").alias("entries"), F.count("*").alias("places")).collect()
         files = [row for row in sums if row["reason"] is None]
         dead = {row["reason"]: row["entries"] for row in sums if row["reason"] is not None}
         return Summary(sum(row["entries"] for row in files), sum(row["places"] for row in files), dead)
@@ -164,27 +171,55 @@ class Backfill:
             dead_letter_ends=settled_ends(kafka, kafka.dead_letters_topic, may_lack_beginning=forgotten),
         )
 
-    def _pieces(self, run: Run) -> DataFrame:
+    @contextmanager
+    def _retired(self) -> Iterator[RetiredSnapshot]:
+        """Fix which objects are retired for the block; at its end refuse what came of it where that has changed.
+
+        An object that is retired meanwhile may be gone when it is read: that error is told as what it is, too.
+
+        Raises:
+            OvertakenError: objects were retired, or a retirement was withdrawn.
+        """
+        objects = RetiredObjects(self._session(), self._settings)
+        fixed = objects.pin()
+        try:
+            yield fixed
+        except Exception as error:
+            self._require_same(objects, fixed, cause=error)
+            raise
+        self._require_same(objects, fixed)
+
+    def _require_same(self, objects: RetiredObjects, fixed: RetiredSnapshot, *, cause: Exception | None = None) -> None:
+        if not fixed.has_same_objects(objects.pin()):
+            raise OvertakenError(
+                f"raw objects were retired while run {self.run_id} looked what is held: nothing is published; "
+                "the same run again looks anew"
+            ) from cause
+
+    def _pieces(self, run: Run, retired: RetiredSnapshot) -> DataFrame:
         """Outline: source records of the range, joined with the indexes held of each -> what is left of them."""
         worker, spark, ranges = self._worker, self._session(), run.ranges
         threads = self._backfill.download_threads
-        in_files = held_by_references(spark, self._settings, ends=run.reference_ends, ranges=ranges, threads=threads)
+        in_files = held_by_references(
+            spark, self._settings, ends=run.reference_ends, ranges=ranges, retired=retired, threads=threads
+        )
         dead = held_by_dead_letters(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges)
         records = read_topics(spark, worker.kafka, _spans(ranges))
         return pieces_of(records, by_record(in_files.unionByName(dead)), worker)
 
     def _prepare(self, run: Run) -> Outbox:
         """Write all objects, then the outbox."""
-        parts = self._write(run)
+        with self._retired() as retired:
+            parts = self._write(run, retired)
         outbox = self._write_outbox(run, parts)
         self._log.info("outbox_written", messages=outbox.messages, parts=len(outbox.parts))
         return outbox
 
-    def _write(self, run: Run) -> list[tuple[str, int, str]]:
+    def _write(self, run: Run, retired: RetiredSnapshot) -> list[tuple[str, int, str]]:
         tasks = self._backfill.tasks or self._session().sparkContext.defaultParallelism
         with Progress(self._session(), "backfill") as progress:
             progress.step("files")
-            parts = written(self._pieces(run), run, self._worker, self._backfill, tasks=tasks)
+            parts = written(self._pieces(run, retired), run, self._worker, self._backfill, tasks=tasks)
             return [(row["key"], row["messages"], row["sha256"]) for row in parts.collect()]
 
     def _write_outbox(self, run: Run, parts: list[tuple[str, int, str]]) -> Outbox:

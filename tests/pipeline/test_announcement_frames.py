@@ -192,17 +192,22 @@ def worker_variables(s3: S3Helper, bucket: str) -> dict[str, str]:
 
 
 def test_an_object_is_judged_with_all_its_hours(spark: SparkSession) -> None:
-    """By each message that names it; not whole where the topic has lost a line."""
-    true, short = pack_of("ok", 4), pack_of("short", 4)
+    """By each message that names it; not whole where the topic has lost a line, or messages name two versions of it."""
+    true, short, two = pack_of("ok", 4), pack_of("short", 4), pack_of("two", 4)
     values = [
         *map(encode_message, split_message(true.message, lines_max=3)),
         encode_message(replace(short.message, references=short.message.references[1:])),
+        *[encode_message(replace(two.message, object=replace(two.message.object, version_id=one))) for one in "12"],
     ]
     names = ["bucket", "object", "version_id", "size", "etag"]
     lines = reference_lines(messages_of(spark, values))
     lines = lines.select("*", *[F.col(f"location.{name}") for name in names], F.lit("c").alias("checksum"))
     found = {row["object"]: row for row in objects_of(lines).collect()}
     places = {name: sorted((one["offset"], one["hour"]) for one in row["places"]) for name, row in found.items()}
-    assert places == {"p/pack/ok-0.avro": [(0, 5), (0, 6), (1, 6)], "p/pack/short-0.avro": [(2, 5), (2, 6)]}
-    assert [found[name]["is_whole"] for name in sorted(found)] == [True, False]
+    assert places == {
+        "p/pack/ok-0.avro": [(0, 5), (0, 6), (1, 6)],
+        "p/pack/short-0.avro": [(2, 5), (2, 6)],
+        "p/pack/two-0.avro": [(3, 5), (3, 6), (4, 5), (4, 6)],
+    }
+    assert [found[name]["is_whole"] for name in sorted(found)] == [True, False, False]
     assert found["p/pack/ok-0.avro"]["size"] == len(true.content)

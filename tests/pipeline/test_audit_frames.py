@@ -146,7 +146,7 @@ class Flushes:
             self._references.append((f"{batch}-{nth}", batch, "w", 1, "u", "2026-03-04", 5, [source]))
         for nth, count in enumerate(buried):
             place = {"topic": "t", "partition": 0, "offset": first + nth, "reason": "no_user", "batch_id": batch}
-            self._dead += [place | {"index": index} for index in range(count)]
+            self._dead += [place | {"index": index, "first_index": 0} for index in range(count)]
 
     def repeat(self) -> None:
         """Let the last flush record come again, and all dead letters."""

@@ -17,6 +17,7 @@ from pipeline.jobs.materialize import Materialize
 from pipeline.jobs.user_activity import UserActivity
 from pipeline.kafka import partition_ends
 from pipeline.retire import Retired
+from pipeline.retired import RetiredObjects
 from service.audit.equal import canonical
 from service.core.model import TopicPartition
 from tests.pipeline import minutes, planted
@@ -120,7 +121,8 @@ def held(lake: Lake, world: World) -> None:
     topic = deployment.references_topic
     ends = {number: end.next for number, end in partition_ends(lake.settings.worker.kafka, topic).items()}
     ranges = {TopicPartition(deployment.source, 0): range(5, 20), TopicPartition(deployment.source, 2): range(3)}
-    found = held_by_references(lake.spark, lake.settings, ends=ends, ranges=ranges, threads=2)
+    pinned = RetiredObjects(lake.spark, lake.settings).pin()
+    found = held_by_references(lake.spark, lake.settings, ends=ends, ranges=ranges, retired=pinned, threads=2)
     places = sorted((row["partition"], row["offset"], row["index"]) for row in found.collect())
     within = [place for place in expected if place[1] in ranges.get(TopicPartition(deployment.source, place[0]), ())]
     assert places == sorted(within)

@@ -6,7 +6,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,26 +17,33 @@ from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.result import ExitCode, Kind, Result, Window
 from pipeline.audit.retired import ReferenceReader
 from pipeline.audit.scope import Span
+from pipeline.audit.verdicts import read_passed
 from pipeline.backfill.ranges import Wanted
+from pipeline.errors import ObjectError, TableError
 from pipeline.jobs.backfill import Backfill
 from pipeline.jobs.compact import Compact
 from pipeline.jobs.materialize import Materialize
 from pipeline.kafka import partition_ends
-from pipeline.retire import Retired
+from pipeline.retire import Retired, Retirement
 from pipeline.retired import RetiredObjects
 from pipeline.rows import read_rows
+from pipeline.table import Table
 from pipeline.topics import read_messages, references
 from service.audit.equal import canonical
 from service.core.model import TopicPartition
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
+from tests.pipeline.backfill_driver import MEETING
 from tests.pipeline.conftest import Lake
+from tests.pipeline.others import by_others
 from tests.pipeline.readback import Places, read_table
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
 DRIVER = str(Path(__file__).parent / "retire_driver.py")
+BACKFILL_DRIVER = str(Path(__file__).parent / "backfill_driver.py")
+OVERTAKEN = 2
 POINT = "between record and delete"
 HOURS = 2
 NOW_S = int(time.time()) // 3600 * 3600
@@ -104,7 +111,8 @@ def world(kafka: KafkaHelper, s3: S3Helper, tmp_path: Path, lake_of: Callable[..
         kafka=kafka, s3=s3, names=Names("retire"), root=tmp_path, partitions=3, settings=settings
     ) as deployment:
         expected = deliver(deployment, entries(0, 120))
-        lake = lake_of(deployment, **RETIRES)
+        runs = kafka.create_topic(Names("retire").topic("backfills"))
+        lake = lake_of(deployment, **RETIRES, LOGP_KAFKA__BACKFILLS_TOPIC=runs)
         Materialize(lake.spark, lake.settings).run(continuous=False)
         assert Compact(lake.spark, lake.settings).run().retired == Retired()
         lake.spark.sql(OLD_VERDICTS.format(topic=deployment.references_topic, table=lake.table))
@@ -169,6 +177,122 @@ def test_objects_go_when_the_table_has_passed(world: World, lake_of: Callable[..
     ) | {gone: "its reference's object is retired, and the table does not have it"}
 
 
+def stop_after_the_record(lake: Lake) -> None:
+    """Retire, and stop between record and delete, as a run that is killed there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Retirement, "_delete_objects", _stop)
+        with pytest.raises(ObjectError, match="stopped"):
+            Compact(lake.spark, lake.settings).run()
+
+
+def _stop(*_: object) -> None:
+    raise ObjectError("stopped")
+
+
+def object_of(deployment: Deployment, number: int) -> str:
+    """Name the object that holds the entry of this number."""
+    s3, bucket = deployment.s3, deployment.bucket
+    by_object = {key: read_rows(s3.read(bucket, key), key)[0] for key in objects_of(deployment)}
+    (found,) = [key for key, rows in by_object.items() if any(row["n"] == number for row in rows)]
+    return found
+
+
+@pytest.mark.timeout(600)
+def test_what_a_killed_run_has_recorded_is_compared_again(world: World) -> None:
+    """Recorded by a run that was stopped there; then somebody updates one row and deletes another: their objects stay.
+
+    Their record is withdrawn, so that their bytes count again; everything else goes. An audit names both, and from then
+    on nothing is left to be said by compaction.
+    """
+    deployment, lake, _ = world
+    before = objects_of(deployment)
+    stop_after_the_record(lake)
+    assert {row.object for row in lake.spark.table("lake.logs.retired").collect()} == before
+    by_others(lake.spark, lake.table, f"UPDATE {lake.table} SET s.t__array_string = array('other') WHERE n__long = 7")
+    lake.spark.sql(f"DELETE FROM {lake.table} WHERE n__long = 9")
+    kept = {object_of(deployment, 7), object_of(deployment, 9)}
+    assert len(kept) < len(before)
+    with pytest.raises(TableError, match=rf"{len(kept)} raw objects stay .* table logs.entries has other rows than it"):
+        Compact(lake.spark, lake.settings).run()
+    assert objects_of(deployment) == kept
+    rows = lake.spark.table("lake.logs.retired").collect()
+    assert ({row.object for row in rows}, [row for row in rows if row.deleted_at is None]) == (before - kept, [])
+
+    result = audited(lake, table=True)
+    assert {one.kind: one.count for one in result.findings} == {Kind.TABLE_ALTERED: 1, Kind.TABLE_MISSING: 1}
+    assert Compact(lake.spark, lake.settings).run().retired == Retired()
+    assert objects_of(deployment) == kept
+
+
+@pytest.mark.timeout(600)
+def test_nothing_goes_where_others_change_the_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An update between comparison and deletion, though it changes no value; then a column that is dropped.
+
+    A dropped column makes no snapshot: counts agree, and so does whatever is read as of one. A verdict names the table
+    that it is of, as well: for another one it says nothing.
+    """
+    deployment, lake, expected = world
+    before = objects_of(deployment)
+    topic = deployment.references_topic
+    position = Table(lake.spark, lake.settings.pipeline.table, topic=topic, branch="none").position()
+    (verdict,) = lake.spark.sql(
+        "SELECT DISTINCT table_id, table_snapshot, table_schema FROM lake.logs.verdicts WHERE run_id <> 'old'"
+    ).collect()
+    assert tuple(verdict) == (position.table_id, position.snapshot_id, position.schema_id)
+    for table_id, count in ((position.table_id, HOURS), ("another", 0)):
+        passed = read_passed(lake.spark, name="logs.verdicts", references_topic=topic, table_id=table_id)
+        assert sum(bool(one.table_offsets) for one in passed) == count
+
+    record = RetiredObjects.record
+
+    def record_and_update(self: RetiredObjects, *arguments: Any, **named: Any) -> None:
+        record(self, *arguments, **named)
+        by_others(lake.spark, lake.table, f"UPDATE {lake.table} SET n__long = n__long WHERE n__long = 7")
+
+    monkeypatch.setattr(RetiredObjects, "record", record_and_update)
+    with pytest.raises(TableError, match=r"while raw objects were compared with it: snapshot \d+ \(overwrite\)"):
+        Compact(lake.spark, lake.settings).run()
+    recorded = lake.spark.table("lake.logs.retired")
+    assert (objects_of(deployment), recorded.where("deleted_at IS NULL").count()) == (before, len(before))
+
+    lake.spark.sql(f"ALTER TABLE {lake.table} DROP COLUMN n__long")
+    assert lake.spark.table(lake.table).count() == len(expected)
+    result = audited(lake, table=True, verdicts=False)
+    assert (result.exit_code, result.could_not_tell) == (
+        ExitCode.COULD_NOT_TELL,
+        ["1 columns of lake.logs.entries are gone since its newest commit: n__long"],
+    )
+    with pytest.raises(TableError, match=f"{len(before)} raw objects stay"):
+        Compact(lake.spark, lake.settings).run()
+    assert (objects_of(deployment), recorded.count()) == (before, 0)
+
+
+@pytest.mark.parametrize("retired", ["recorded", "deleted"])
+@pytest.mark.timeout(600)
+def test_backfill_beside_retirement_publishes_nothing_twice(retired: str, world: World) -> None:
+    """Objects retire after a backfill has looked which are: it stops, and the same run publishes nothing later.
+
+    Whether they are deleted by then, or only recorded.
+    """
+    deployment, lake, expected = world
+    announced = deployment.references()
+    arguments = ("--from", "1970-01-01", "--run-id", "meeting")
+    driver = lake.start("meeting", MEETING, *arguments, program=(BACKFILL_DRIVER,))
+    driver.wait_for_line(f"stopped at {MEETING}", timeout_s=240)
+    if retired == "deleted":
+        there = objects_of(deployment)
+        assert Compact(lake.spark, lake.settings).run().retired.objects == len(there)
+    else:
+        stop_after_the_record(lake)
+    os.killpg(driver.pid, signal.SIGCONT)
+    driver.wait(grace_s=240)
+    told = "raw objects were retired while run meeting looked" in driver.last_lines()
+    assert (driver.exit_code, told) == (OVERTAKEN, True), driver.last_lines()
+    assert deployment.references() == announced
+    assert Backfill(lake.settings, "meeting", spark=lake.spark).run(Wanted(from_ms=0)).messages == 0
+    assert (deployment.references(), read_table(lake)) == (announced, expected)
+
+
 def require_unread_without_table(deployment: Deployment, lake_of: Callable[..., Lake]) -> None:
     """Where there is no table to ask, of entries of retired objects it cannot be told whether they are there."""
     other = lake_of(deployment, **RETIRES, PIPELINE_TABLE__NAME="logs.other")
@@ -177,7 +301,7 @@ def require_unread_without_table(deployment: Deployment, lake_of: Callable[..., 
     ranges = {TopicPartition(topic, number): (end.first, end.next) for number, end in ends.items()}
     messages = read_messages(other.spark, other.settings.worker.kafka, ranges)
     spans = [Span(TopicPartition(deployment.source, n), 0, 40, 40, 0, 40, 0, 40, 40) for n in range(3)]
-    marked = RetiredObjects(other.spark, other.settings).mark(references(messages).every)
+    marked = RetiredObjects(other.spark, other.settings).pin().mark(references(messages).every)
     retired = marked.where("retired").drop("retired")
     reach = sides.reach_of(other.spark, spans, {})
     reader = ReferenceReader(other.spark, other.settings, lambda frame: frame.localCheckpoint())

@@ -11,10 +11,12 @@ import pytest
 from msgspec.structs import replace
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import types as T
 
 from pipeline.activity.stages import HOUR_KEY, HOURS
 from pipeline.activity.tables import StateTable
-from pipeline.branches import Branch
+from pipeline.branches import Branch, load_table
+from pipeline.changes import change_by_others
 from pipeline.columns import FIXED_FIELDS, META_TYPE
 from pipeline.config import JobSettings
 from pipeline.errors import OvertakenError
@@ -23,6 +25,7 @@ from pipeline.table import SUMMARY_CARRIED, Position, Table, format_offsets
 from pipeline.upkeep import Upkeep
 from service.core.reference import Reference
 from tests.pipeline.conftest import pipeline_variables, settings_of
+from tests.pipeline.others import by_others
 from tests.pipeline.packs import KEY, Entry, write_object
 
 TOPIC = "references"
@@ -30,6 +33,7 @@ SCHEMA = f"_meta {META_TYPE.simpleString()}, _reference string, _rest string"
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
 LATER_MS = 4_000_000_000_000
 WAIT_S = 60.0
+STRUCT = T.StructField("s", T.StructType([T.StructField("m__long", T.LongType())]))
 
 
 @pytest.fixture
@@ -251,3 +255,88 @@ def test_states_of_other_dates_are_not_read(session: SparkSession) -> None:
     found = states.read(states.head(), dates=["2026-03-05"])
     assert [row.date for row in found.collect()] == ["2026-03-05"]
     assert re.search(r"IcebergScan\(.*filters=[^)]*date (=|IN)", found._jdf.queryExecution().toString())
+
+
+def with_struct(table_of: Callable[[str], Table]) -> Table:
+    """Make the table, where it is not there, with a struct in it."""
+    table = table_of("one")
+    table.widen(T.StructType([STRUCT]), weights={})
+    return table
+
+
+def timed(session: SparkSession, name: str) -> DataFrame:
+    """Give a row of the reference with this name, in the first hour that there is."""
+    meta = "named_struct('user', 'u', 'event_time', timestamp_seconds(0)) AS _meta"
+    return session.sql(f"SELECT {meta}, '{name}' AS _reference")
+
+
+def looked_at(session: SparkSession, table: Table) -> Position:
+    """Append twice, and give the position then, as its jobs read it."""
+    for offset, name in ((1, "a"), (2, "b")):
+        table.append(timed(session, name), base=table.position(), offsets={0: offset}, entries=1)
+    return table.position()
+
+
+def test_its_own_jobs_change_nothing(session: SparkSession, table_of: Callable[[str], Table]) -> None:
+    """An append, a rewrite, a column more, a branch, expiry of what was before."""
+    table = with_struct(table_of)
+    since = looked_at(session, table)
+    upkeep = Upkeep(session, table.name)
+    table.append(timed(session, "c"), base=since, offsets={0: 3}, entries=1)
+    assert upkeep.rewrite([one.hour for one in upkeep.file_hours()], position=table.position()) == (3, 1)
+    table.widen(T.StructType([T.StructField("n__long", T.LongType()), STRUCT]), weights={})
+    Branch(session, table.name, "other").begin_at(since.snapshot_id or 0)
+    upkeep.expire(before_ms=0)
+    assert change_by_others(load_table(session, table.name), since) is None
+
+
+@pytest.mark.parametrize(
+    ("statement", "told"),
+    [
+        (
+            "UPDATE {table} SET _rest = '{{}}' WHERE _reference = 'a'",
+            r"snapshot \d+ \(overwrite\) is by none of its jobs",
+        ),
+        ("DELETE FROM {table} WHERE _reference = 'a'", r"snapshot \d+ \((delete|overwrite)\) is by none of its jobs"),
+        ("INSERT INTO {table} SELECT * FROM {table}", r"snapshot \d+ \(append\) is by none of its jobs"),
+        (
+            "CALL lake.system.rewrite_data_files(table => '{name}', options => map('rewrite-all', 'true'))",
+            r"snapshot \d+ \(replace\) is by none of its jobs",
+        ),
+        ("CALL lake.system.rollback_to_snapshot('{name}', {before})", r"it does not come from snapshot \d+ any more"),
+        ("ALTER TABLE {table} DROP COLUMN s.m__long", r"columns s\.m__long are gone"),
+        ("ALTER TABLE {table} RENAME COLUMN _rest TO rest", r"columns _rest are gone"),
+        ("DROP TABLE {table}", r"it was made anew"),
+    ],
+)
+def test_what_others_do_is_told(
+    statement: str, told: str, session: SparkSession, table_of: Callable[[str], Table]
+) -> None:
+    """Rows updated, deleted, added, rewritten, rolled back; columns dropped or renamed; another table of that name.
+
+    An append of its own on top of it hides nothing.
+    """
+    table = with_struct(table_of)
+    since = looked_at(session, table)
+    before = load_table(session, table.name).currentSnapshot().parentId()
+    by_others(
+        session,
+        table.name,
+        statement.format(table=table.name, name=table.name.removeprefix("lake."), before=before),
+    )
+    if not statement.startswith(("ALTER", "CALL lake.system.rollback")):
+        table = with_struct(table_of)
+        table.append(timed(session, "c"), base=table.position(), offsets={0: 9}, entries=1)
+    change = change_by_others(load_table(session, table.name), since)
+    assert re.fullmatch(told, change or "")
+
+
+def test_a_snapshot_shows_columns_that_were_dropped_since(
+    session: SparkSession, table_of: Callable[[str], Table]
+) -> None:
+    """Which is why what is about to be relied on is read from the table as it is, not as of a snapshot."""
+    table = table_of("one")
+    snapshot_id = looked_at(session, table).snapshot_id
+    session.sql(f"ALTER TABLE {table.name} DROP COLUMN _rest")
+    as_of = session.read.option("versionAsOf", str(snapshot_id)).table(table.name)
+    assert ("_rest" in as_of.columns, "_rest" in session.table(table.name).columns) == (True, False)

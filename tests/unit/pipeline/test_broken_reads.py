@@ -14,7 +14,7 @@ from service.core.model import PartitionKey
 
 BODY = b"0123456789"
 PART = Part("r", PartitionKey("u", "2026-03-04", 5), 1, ((0, len(BODY)),), 0)
-WHOLE = Piece("data", "o", None, len(BODY), "", ("null",), (PART,))
+WHOLE = Piece("data", "o", None, None, len(BODY), "", ("null",), (PART,))
 
 
 class _Breaking(BaseHTTPRequestHandler):
