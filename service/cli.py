@@ -1,7 +1,7 @@
-"""The console command: run | check-config | config-schema | audit. Says what to do in one line on errors.
+"""The console command: run | check-config | config-schema | audit | offsets. Says what to do in one line on errors.
 
-Exit codes: 0 done; 1 the worker failed, or the audit found something; 2 settings or arguments are wrong, or the
-audit could not tell.
+Exit codes: 0 done; 1 the worker failed, the audit found something, or offsets were not set; 2 settings or arguments
+are wrong, or the audit could not tell.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import traceback
 from collections.abc import Sequence
 
-from service import config_checks
+from service import config_checks, offsets, privacy
 from service.audit import run as audit
 from service.config import Settings
 from service.errors import LogPartitionerError, SettingsError
@@ -29,7 +28,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write("".join(f"settings: {problem}\n" for problem in error.problems))
         return REFUSED
     except LogPartitionerError as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        sys.stderr.write(privacy.describe(error) + "\n")
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - Python would write its text, in which input may stand
+        sys.stderr.write(privacy.trace(error))
         return FAILED
     return code
 
@@ -46,23 +48,35 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("audit", help="compare the source with what was committed, entry by entry")
     audit.add_arguments(command)
     command.set_defaults(command=_audit)
+    command = commands.add_parser("offsets", help="set committed offsets, where a worker refuses to start at them")
+    offsets.add_arguments(command)
+    command.set_defaults(command=_offsets)
     return parser
 
 
 def _run(_options: argparse.Namespace) -> int:
     from service.runtime.app import run  # noqa: PLC0415 - the other commands need no Kafka client
 
-    run(config_checks.load())
+    settings = config_checks.load()
+    privacy.hide(settings.secrets)
+    run(settings)
     return 0
 
 
 def _audit(options: argparse.Namespace) -> int:
     settings = config_checks.load()
+    privacy.hide(settings.secrets)
     try:
         return audit.main(options, settings)
-    except Exception:  # noqa: BLE001 - an audit that fell over has told nothing; exit code 1 would say that it had
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001 - an audit that fell over has told nothing; exit code 1 would say that it had
+        sys.stderr.write(privacy.trace(error))
         return REFUSED
+
+
+def _offsets(options: argparse.Namespace) -> int:
+    settings = config_checks.load()
+    privacy.hide(settings.secrets)
+    return offsets.main(options, settings)
 
 
 def _check_config(_options: argparse.Namespace) -> int:

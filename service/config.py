@@ -15,6 +15,7 @@ from pydantic_settings import SettingsConfigDict
 
 from service.config_sources import SourcedSettings
 from service.core.pack_plan import Layout
+from service.core.partition_key import encode_user
 
 PREFIX = "LOGP_"
 ABORT_S = 10.0  # for an abort, after a flush that came to nothing
@@ -45,7 +46,7 @@ class KafkaSettings(Section):
     """Brokers, topics, the consumer group, and what librdkafka is told beyond that."""
 
     bootstrap_servers: str = Field(description="Brokers to start from, host:port, separated by commas.")
-    group_id: str = Field("log-partitioner", min_length=1, description="Consumer group of all workers.")
+    group_id: str = Field("log-partitioner", min_length=1, max_length=255, description="Consumer group of all workers.")
     group_protocol: Literal["classic", "consumer"] = Field(
         "classic", description="Group protocol: classic, or consumer (KIP-848, brokers from 4.0)."
     )
@@ -63,6 +64,17 @@ class KafkaSettings(Section):
     bootstrap: Literal["beginning", "end", "fail"] = Field(
         "beginning", description="Where to start on a TopicPartition without a committed offset."
     )
+    accept_unknown_history: bool = Field(
+        default=False,
+        description="Start where kafka.bootstrap says also where the flush records cannot be read, which tell whether a "
+        "TopicPartition without a committed offset is new or has lost it: what was flushed before is published twice.",
+    )
+    on_unreadable: Literal["stop", "hold", "dead-letter"] = Field(
+        "stop",
+        description="What to do where the client library cannot read a record batch, also not when it is fetched "
+        "again three times: stop; hold its TopicPartition and go on with the others; or put a dead letter in its "
+        "place that names the offsets, and go on behind them.",
+    )
     session_timeout_s: PositiveSeconds = Field(
         30, description="Seconds without heartbeat until a worker is replaced (classic)."
     )
@@ -74,7 +86,7 @@ class KafkaSettings(Section):
     )
     message_bytes_max: int = Field(
         900_000,
-        ge=20_000,
+        ge=100_000,
         description="Bytes of a message to references, flushes or dead letters; at most their max.message.bytes.",
     )
     consume_records_max: PositiveInt = Field(2000, description="Records taken from the client library in one call.")
@@ -238,8 +250,8 @@ class SpoolSettings(Section):
 class S3Settings(Section):
     """Where objects go."""
 
-    bucket: str = Field(min_length=1, description="Bucket of objects and schemas.")
-    prefix: str = Field("logs", description="Key prefix of everything this service writes.")
+    bucket: str = Field(min_length=1, max_length=255, description="Bucket of objects and schemas.")
+    prefix: str = Field("logs", max_length=512, description="Key prefix of everything this service writes.")
     endpoint_url: str | None = Field(None, description="Endpoint of an S3 that is not AWS.")
     region: str = Field("us-east-1", description="Region.")
     access_key: SecretStr | None = Field(None, description="Access key; without one boto3 looks where it always does.")
@@ -285,10 +297,11 @@ class Settings(SourcedSettings):
     worker: str = Field(
         default_factory=socket.gethostname,
         min_length=1,
+        max_length=255,
         description="Name of this worker, unique among live ones; the pod's name.",
     )
     transactional_id_prefix: str = Field(
-        "log-partitioner", min_length=1, description="Prefix of the transactional id, for ACLs."
+        "log-partitioner", min_length=1, max_length=255, description="Prefix of the transactional id, for ACLs."
     )
     layout: Layout = Field(
         "auto",
@@ -314,6 +327,20 @@ class Settings(SourcedSettings):
         return ABORT_S + self.kafka.transaction_timeout_s + ANSWER_MARGIN_S
 
     @property
+    def secrets(self) -> list[str]:
+        """Every value that must not be shown."""
+        found = [self.s3.access_key, self.s3.secret_key, *self.kafka.secret_properties.values()]
+        return [secret.get_secret_value() for secret in found if secret is not None]
+
+    @property
     def transactional_id(self) -> str:
-        """The id that fences an earlier process of the same worker; unique per live process."""
-        return f"{self.transactional_id_prefix}.{self.kafka.group_id}.{self.worker}"
+        """The id that fences an earlier process of the same worker; unique per live process.
+
+        Injective, since neither of the two behind the prefix keeps a dot; a long one is cut, with a hash.
+        """
+        return f"{self.transactional_id_prefix}.{encode_user(self.kafka.group_id)}.{encode_user(self.worker)}"
+
+    @property
+    def backfill_transactional_id(self) -> str:
+        """The one id of all backfills of a group; no worker's, which has no slash behind the prefix."""
+        return f"{self.transactional_id_prefix}.{encode_user(self.kafka.group_id)}/backfill"

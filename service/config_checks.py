@@ -14,7 +14,7 @@ from service.config import POLL_MARGIN_S, Settings
 from service.config_sources import read_settings
 from service.core.locate import compile_path
 from service.errors import SettingsError
-from service.kafka_properties import SECRET, refused
+from service.kafka_properties import is_secret, refused
 
 BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
 
@@ -141,8 +141,10 @@ def _properties(settings: Settings) -> Iterator[str]:
             why = refused(name, value)
             if why is not None:
                 yield f"kafka.{place}: {name} may not be set: {why}"
-            if name in SECRET and properties is not secrets:
+            if is_secret(name) and properties is not secrets:
                 yield f"kafka.{place}: {name} belongs in kafka.secret_properties: this place is shown by check-config"
+            elif "@" in urlsplit(value).netloc and properties is not secrets:
+                yield f"kafka.{place}: {name} has a user in its address, and is shown: it belongs in kafka.secret_properties"
     for role, own in (("consumer", kafka.consumer_properties), ("producer", kafka.producer_properties)):
         together = {**kafka.client_properties, **own, **secrets}
         in_the_clear = "ssl" not in together.get("security.protocol", "").lower()

@@ -9,10 +9,12 @@
         FencedError            the producer is dead for good: another one has our id, or its transaction timed out
         MembershipError        the group metadata does not prove membership; nothing was sent to the broker
         CommitUnknownError     the outcome is unknown; a new producer and the committed offsets tell
+      HistoryUnknownError      flush records cannot be read (runtime.start_positions refuses to start, or accepts it)
       KeyTakenError            an object key is taken by something not provably ours (runtime.uploader takes another)
       StopError                the process ends with a non-zero code (cli catches)
-        StartPositionError     no committed offset and no policy, or an offset out of range
+        StartPositionError     a committed offset is missing, out of range, or of another topic of that name
         SourceError            the source topic, the group or the permissions do not allow to go on
+        LeavingError           asked to leave while it waited for an answer: the process ends in order (app catches)
         StoreRefusedError      the object store refuses us: no such bucket, no permission
         TooManyFailuresError   unknown outcomes or fatal errors came too often
 
@@ -80,6 +82,10 @@ class CommitUnknownError(DiscardError):
         self.code = code
 
 
+class HistoryUnknownError(LogPartitionerError):
+    """What the group has flushed before is not known: flush records cannot be read, or not in time."""
+
+
 class KeyTakenError(LogPartitionerError):
     """The key is taken by something that is not provably ours: use another key."""
 
@@ -89,11 +95,15 @@ class StopError(LogPartitionerError):
 
 
 class StartPositionError(StopError):
-    """A TopicPartition has no committed offset and no policy, or its offset is out of range."""
+    """A committed offset is missing where no policy helps, was lost, is out of range, or is of another topic."""
 
 
 class SourceError(StopError):
     """The source topic, the group or a permission does not allow to go on."""
+
+
+class LeavingError(StopError):
+    """The process was asked to leave, and what it waits for does not come: it ends in order, with nothing half done."""
 
 
 class StoreRefusedError(StopError):

@@ -1,6 +1,7 @@
-"""librdkafka properties that settings may not pass through, and those that are secrets.
+"""librdkafka properties that settings may not pass through, and those that are secrets, under every name they have.
 
-Owns the list; `service.config_checks` says it to the user, `service.adapters.kafka_options` leaves out what is on it.
+Owns the lists, and a test asks the library what it makes of each name that it knows. `service.config_checks` says what
+is on them to the user, `service.adapters.kafka_options` leaves out what is refused.
 """
 
 from __future__ import annotations
@@ -40,10 +41,17 @@ REFUSED: Mapping[str, str] = {
     "allow.auto.create.topics": "a topic that is missing is an error, not a new topic",
     "check.crcs": "records are checked",
     "enable.partition.eof": "the lag is measured by it",
+    "group.instance.id": "one value for all workers: each would put out the one before it; members are dynamic",
+    "plugin.library.paths": "a plugin may change every property and see every record",
+    "delivery.report.only.error": "every acknowledgement is counted before a commit",
+    "default.topic.config": "write its properties by their own names, so that they are judged",
     "ssl.endpoint.identification.algorithm": "set it to https or leave it: certificates are for a host",
     "enable.ssl.certificate.verification": "certificates are verified",
 }
-# Properties that are secrets: they belong where they are not shown.
+_OF_TESTS = "test."
+# librdkafka takes off this prefix where a property of a topic follows: topic.auto.offset.reset is auto.offset.reset.
+_TOPIC = "topic."
+# Properties that the library itself never shows; they belong where they are not shown.
 SECRET = frozenset(
     {
         "sasl.password",
@@ -51,11 +59,14 @@ SECRET = frozenset(
         "ssl.key.pem",
         "ssl.keystore.password",
         "sasl.oauthbearer.client.secret",
+        "sasl.oauthbearer.client.credentials.client.secret",
         "sasl.oauthbearer.config",
         "sasl.oauthbearer.assertion.private.key.passphrase",
         "sasl.oauthbearer.assertion.private.key.pem",
     }
 )
+_OF_SECRETS = ("password", "passwd", "passphrase", "secret", "key.pem", "jaas", "credential")
+_PUBLIC = frozenset({"sasl.oauthbearer.client.credentials.client.id"})
 _HARMLESS_VALUES = {
     ("ssl.endpoint.identification.algorithm", "https"),
     ("enable.ssl.certificate.verification", "true"),
@@ -63,7 +74,15 @@ _HARMLESS_VALUES = {
 
 
 def refused(name: str, value: str) -> str | None:
-    """Tell why a passed-through property is refused; None where it is not."""
+    """Return why a passed-through property is refused, as the library reads its name; None where it is not."""
     if (name, value) in _HARMLESS_VALUES:
         return None
-    return REFUSED.get(name)
+    if name.startswith(_OF_TESTS):
+        return "brokers of the library's own tests would stand in for yours"
+    return REFUSED.get(name.removeprefix(_TOPIC))
+
+
+def is_secret(name: str) -> bool:
+    """Return whether a property is a secret, or is named like one: a slip in a name must not show its value."""
+    plain = name.strip().lower()
+    return plain not in _PUBLIC and (plain in SECRET or any(word in plain for word in _OF_SECRETS))

@@ -18,7 +18,7 @@ from service.core.pack_plan import LayoutRules
 from service.core.partition_key import KeyRules
 from service.core.seal import SealRules
 
-MESSAGE_HEAD_BYTES = 8192  # of a message of references, beside its lines, lists and schema text
+MESSAGE_HEAD_BYTES = 16_000  # of a message of references, with the longest names, beside lines, lists and schema text
 
 
 def json_decoder(settings: Settings) -> JsonDecoder:
@@ -46,12 +46,15 @@ def schema_bounds(settings: Settings) -> SchemaBounds:
 def seal_rules(settings: Settings) -> SealRules:
     """Turn settings into the rules of writing objects; entries are decoded again as they were recorded."""
     spool = settings.spool
+    lines_max = settings.kafka.message_bytes_max - inline_text_max(settings) - MESSAGE_HEAD_BYTES
     return SealRules(
         bounds=schema_bounds(settings),
-        layout=LayoutRules(settings.layout, spool.packed_bytes_max, spool.object_bytes_max, spool.pack_bytes_max),
+        layout=LayoutRules(
+            settings.layout, spool.packed_bytes_max, spool.object_bytes_max, spool.pack_bytes_max, lines_max
+        ),
         codec=spool.codec,
         block_bytes=spool.block_bytes,
-        group_bytes_max=settings.kafka.message_bytes_max - inline_text_max(settings) - MESSAGE_HEAD_BYTES,
+        group_bytes_max=lines_max,
         decode=json_decoder(settings).decode_again,
     )
 

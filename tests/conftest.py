@@ -3,12 +3,13 @@
 A file `test_real_*.py` is about real log data and is not collected where there are none.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
 import structlog
 
+from tests import canaries
 from tests.stack.providers import kafka_provider, s3_provider
 from tests.stack.real_logs import real_log_sets
 
@@ -23,6 +24,22 @@ def _logs_as_they_were() -> Iterator[None]:
     """Forget what a test's command has configured: it writes to that test's standard error, which is closed then."""
     yield
     structlog.reset_defaults()
+
+
+def pytest_configure() -> None:
+    """Look at everything that is logged."""
+    canaries.watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Fail a test that shows a user or a secret (I11)."""
+    report = yield
+    output = "\n".join(text for title, text in report.sections if title.endswith(f" {report.when}"))
+    told = canaries.found_in(output) or canaries.found_in(canaries.logged())
+    if told is not None and report.passed:
+        report.outcome, report.longrepr = "failed", f"I11: a user or a secret stands in the output: {told}"
+    return report
 
 
 @pytest.hookimpl(trylast=True)

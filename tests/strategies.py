@@ -132,10 +132,12 @@ def seal_rules(
     packed_bytes_max: int = 2**20,
     object_bytes_max: int = 2**26,
     pack_bytes_max: int = 2**25,
+    line_bytes_max: int = 600_000,
     **rules: Any,
 ) -> SealRules:
     """Give the rules of sealing, as a worker has them by default, but for the codec."""
-    layout_rules = LayoutRules(cast("Layout", layout), packed_bytes_max, object_bytes_max, pack_bytes_max)
+    sizes = packed_bytes_max, object_bytes_max, pack_bytes_max, line_bytes_max
+    layout_rules = LayoutRules(cast("Layout", layout), *sizes)
     usual = {"codec": "null", "block_bytes": 2**16, "group_bytes_max": 600_000, "decode": _decode_again}
     return SealRules(bounds=bounds, layout=layout_rules, **{**usual, **rules})
 

@@ -18,6 +18,7 @@ FUNCTION_LINES_MAX = 70
 OWNERS = {
     "confluent_kafka": {
         *("adapters/kafka_committer", "adapters/kafka_consumer", "adapters/kafka_log", "adapters/kafka_topic_ids"),
+        *("adapters/kafka_errors", "adapters/kafka_flush_records", "adapters/kafka_offsets", "adapters/kafka_search"),
         *("adapters/kafka_values", "audit/collect"),
     },
     "boto3": {"adapters/object_store", "audit/collect"},

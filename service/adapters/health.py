@@ -1,4 +1,4 @@
-"""One HTTP port: /livez (the loop moves), /readyz (a member of the group, not draining), /metrics."""
+"""One HTTP port: /livez (the loop moves), /readyz (a member of the group that its brokers answer), /metrics."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ class Answer(NamedTuple):
 class Health:
     """What the probes look at: written by the loop thread, read by the server's; single assignments only."""
 
-    def __init__(self, clock: Clock, *, live_max_s: float) -> None:
+    def __init__(self, clock: Clock, *, live_max_s: float, trouble: Callable[[], str | None] = lambda: None) -> None:
+        """Make it; `trouble` says in a sentence why the brokers do not answer, and is asked by the server's threads."""
         self._clock = clock
+        self._trouble = trouble
         self._live_max_s = live_max_s
         self._beat_at_s = clock.now_s()
         self.is_member = False
@@ -40,7 +42,9 @@ class Health:
         """Whether the worker takes part."""
         if self.is_draining:
             return Answer(well=False, text="draining")
-        return Answer(self.is_member, "member of the group" if self.is_member else "not a member of the group yet")
+        trouble = self._trouble()
+        text = "member of the group" if self.is_member else "not a member of the group yet"
+        return Answer(self.is_member and trouble is None, text if trouble is None else f"{text}: {trouble}")
 
 
 class HealthServer:

@@ -6,14 +6,15 @@ hit the next transaction of the same epoch, unseen by us; InitProducerId raises 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from service.adapters.kafka_log import client_logger, describe
+from service.adapters.kafka_log import Brokers, describe, make_client
 from service.adapters.kafka_values import position
 from service.core.deadline import Deadline
 from service.core.exchange import Clock, Membership, Message
@@ -22,15 +23,22 @@ from service.errors import (
     CommitAbortedError,
     CommitUnknownError,
     FencedError,
+    LeavingError,
     MembershipError,
     SourceError,
     StopError,
 )
+from service.patience import Patience
 
 TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - librdkafka's own codes begin with an underscore
-_INIT_TRY_S = 10.0
+_INIT_TRY_S = 0.5  # the library goes on where the last call ended; in between its lines are read, and a stop is seen
 _ABORT_S = 10.0  # after the deadline; where `send_offsets` has used them up, the next init aborts
 _COMMIT_TRY_S = 1.0
+_FLUSH_TRY_S = 0.5
+_ABANDONED = "ABANDONED"
+# Of offsets that are sent at once: the coordinator writes them as one record batch, which its topic must take [M].
+_OFFSETS_BYTES_MAX = 500_000
+_OFFSET_BYTES = 400  # of one, with the group's name, beside topic and metadata
 _HOPELESS = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -44,10 +52,23 @@ _NOT_AUTHORISED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHO
 class KafkaCommitter:
     """Commits messages and offsets together; used by the loop thread only."""
 
-    def __init__(self, options: Mapping[str, Any], *, init_budget_s: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        *,
+        init_budget_s: float,
+        clock: Clock,
+        brokers: Brokers | None = None,
+        patience: Patience | None = None,
+        patience_of_flush: Patience | None = None,
+    ) -> None:
+        """Make a committer; `patience` ends with a wish to leave, that of a flush with the wish to abandon it."""
         self._options = options
         self._init_budget_s = init_budget_s
         self._clock = clock
+        self._brokers = brokers or Brokers(clock.now_s)
+        self._patience = patience or Patience()
+        self._patience_of_flush = patience_of_flush or Patience()
         self._ready: confluent_kafka.Producer | None = None
         self._log = structlog.get_logger("committer")
 
@@ -62,30 +83,39 @@ class KafkaCommitter:
         Raises:
             CommitAbortedError: not ready by the deadline; nothing was asked for.
             StopError: refused, or without a deadline not ready within the committer's own budget.
+            LeavingError: asked to leave meanwhile.
         """
+        self._prepare(deadline, self._patience)
+
+    def _prepare(self, deadline: Deadline | None, patience: Patience) -> None:
         if self._ready is not None:
             return
+        begun_s = self._brokers.now_s()
         until = Deadline.after(self._init_budget_s, self._clock.now_s) if deadline is None else deadline
-        logger, handler = client_logger("producer")
-        producer = confluent_kafka.Producer({**self._options, "error_cb": handler.on_error}, logger=logger)
+        producer = make_client(confluent_kafka.Producer, "producer", self._options, self._brokers)
         while True:
             try:
                 producer.init_transactions(min(_INIT_TRY_S, max(0.1, until.remaining_s())))
                 break
             except KafkaException as error:
+                producer.poll(0)  # what the library says of the brokers
+                self._brokers.waited(str(self._options.get("bootstrap.servers", "")), begun_s)
                 problem = error.args[0]
-                what = f"no producer for transactions: {problem.name()}: {problem.str()}"
+                what = f"no producer for transactions: {problem.name()}: {self._brokers.trouble() or problem.str()}"
                 is_refused = problem.code() in _HOPELESS or problem.fatal()
                 if is_refused or (deadline is None and until.has_passed()):
                     raise StopError(what) from error
                 if until.has_passed():
                     raise CommitAbortedError(what, code=problem.name()) from error
-                self._log.warning("init_transactions_repeated", **describe(problem))
+                patience.require()
+                if problem.code() != TIMED_OUT and (times := self._brokers.pace.times(problem.code())):
+                    self._log.warning("init_transactions_repeated", **describe(problem), times=times)
+        self._brokers.answered()
         self._ready = producer
 
     def commit(
         self,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
         offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         *,
@@ -105,7 +135,7 @@ class KafkaCommitter:
         if not membership.is_proof:
             raise MembershipError(f"generation {membership.generation}, member id {membership.member_id!r}")
         assert offsets, "W1: a transaction without offsets would announce data nobody accounts for"
-        self.prepare(deadline=deadline)
+        self._prepare(deadline, self._patience_of_flush)
         producer, self._ready = self._ready, None  # never used again, whatever happens
         assert producer is not None, "prepare makes a producer ready"
         self._fill(producer, messages, offsets, membership, deadline)
@@ -114,7 +144,7 @@ class KafkaCommitter:
     def _fill(
         self,
         producer: confluent_kafka.Producer,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
         offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         deadline: Deadline,
@@ -122,12 +152,21 @@ class KafkaCommitter:
         deliveries = _Deliveries()
         try:
             producer.begin_transaction()
+            sent = 0
             for message in messages:
                 self._produce(producer, message, deliveries, deadline)
-            producer.flush(max(0.1, deadline.remaining_s()))
-            deliveries.require(len(messages))
-            positions = [position(tp, committed) for tp, committed in offsets.items()]
-            producer.send_offsets_to_transaction(positions, membership.raw, max(0.1, deadline.remaining_s()))
+                sent += 1
+            while producer.flush(max(0.1, deadline.at_most(_FLUSH_TRY_S).remaining_s())) and not deadline.has_passed():
+                self._patience_of_flush.require()
+            deliveries.require(sent)
+            for some in _at_once(offsets):
+                left_s = max(0.1, deadline.remaining_s())
+                send = partial(producer.send_offsets_to_transaction, some, membership.raw, left_s)
+                self._patience_of_flush.ask(send)
+        except (
+            LeavingError
+        ) as error:  # nobody waits for an abort either: the next init or the broker's time-out does it
+            raise CommitAbortedError("the flush is abandoned", code=_ABANDONED) from error
         except (KafkaException, BufferError, SystemError) as error:
             raise self._aborted(producer, error, deadline) from error
 
@@ -150,6 +189,7 @@ class KafkaCommitter:
             except BufferError:
                 if deadline.has_passed():
                     raise
+                self._patience_of_flush.require()
                 producer.poll(0.1)
             else:
                 producer.poll(0)
@@ -163,7 +203,10 @@ class KafkaCommitter:
         """
         while True:
             try:
-                producer.commit_transaction(max(_COMMIT_TRY_S, deadline.remaining_s()))
+                left_s = max(_COMMIT_TRY_S, deadline.remaining_s())
+                self._patience_of_flush.ask(partial(producer.commit_transaction, left_s))
+            except LeavingError as error:
+                raise CommitUnknownError("the flush is abandoned while it commits", code=_ABANDONED) from error
             except (KafkaException, SystemError) as error:
                 problem = _problem_of(error)
                 if problem is None:
@@ -186,8 +229,8 @@ class KafkaCommitter:
             return FencedError(problem.str(), code=problem.name())
         until = Deadline(deadline.at_s + _ABORT_S, deadline.now_s).at_most(_ABORT_S)
         try:
-            producer.abort_transaction(max(0.1, until.remaining_s()))
-        except (KafkaException, SystemError) as failure:
+            self._patience_of_flush.ask(partial(producer.abort_transaction, max(0.1, until.remaining_s())))
+        except (KafkaException, SystemError, LeavingError) as failure:
             why = _problem_of(failure)
             self._log.warning("abort_failed", **(describe(why) if why else {"message": str(failure)}))
         if problem is None:
@@ -210,6 +253,20 @@ class KafkaCommitter:
     def close(self) -> None:
         """Let the producer go. Not `Producer.close`: that would wait for an abort; the next init does it as well."""
         self._ready = None
+
+
+def _at_once(offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[list[confluent_kafka.TopicPartition]]:
+    """Cut offsets into as many as are sent at once."""
+    some: list[confluent_kafka.TopicPartition] = []
+    size = 0
+    for tp, committed in offsets.items():
+        weight = _OFFSET_BYTES + len(tp.topic) + len(committed.metadata.encode())
+        if some and size + weight > _OFFSETS_BYTES_MAX:
+            yield some
+            some, size = [], 0
+        some.append(position(tp, committed))
+        size += weight
+    yield some
 
 
 def _problem_of(error: BaseException) -> KafkaError | None:

@@ -1,20 +1,25 @@
 """The group member: the only user of `confluent_kafka.Consumer`. Fulfils `runtime.ports.Consumer`.
 
 Assignments are made with explicit offsets, inside the callback, so that a start position is never left to a reset.
+Where the library reports what it could not read, it goes on behind it: nothing of that TopicPartition is handed over
+any more until it is sought.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from operator import methodcaller
 from typing import Any
 
 import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from service.adapters.kafka_log import client_logger
-from service.adapters.kafka_topic_ids import ask_topic_ids
+from service.adapters.kafka_errors import require_in_range, require_that_it_mends
+from service.adapters.kafka_log import Brokers, make_client
+from service.adapters.kafka_search import Search
+from service.adapters.kafka_topic_ids import TopicIds
 from service.adapters.kafka_values import (
     committed_offset,
     parse_group_metadata,
@@ -23,36 +28,35 @@ from service.adapters.kafka_values import (
     topic_partitions,
 )
 from service.core.deadline import Deadline
-from service.core.exchange import Membership, RebalanceListener
-from service.core.model import CommittedOffset, SourceRecord, TopicPartition
-from service.errors import SourceError, StartPositionError
+from service.core.exchange import FetchFailure, Membership, RebalanceListener
+from service.core.model import HEADERS_UNREADABLE, CommittedOffset, SourceRecord, TopicPartition, are_unreadable
+from service.errors import SourceError
+from service.patience import Patience
 
 _ANSWER_MIN_S = 0.1
 _ASK_AGAIN_S = 0.1
-_COMMIT_S = 10.0  # what is not committed by then was refused
-_TOPIC_IDS_S, _UNTOLD_S = 10.0, 60.0
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
-
-# Errors of a TopicPartition or the group that no waiting mends; the rest librdkafka retries by itself.
-_OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION}  # noqa: SLF001
-_HOPELESS = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.SASL_AUTHENTICATION_FAILED,
-    KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL,
-    KafkaError.UNSUPPORTED_VERSION,
-    KafkaError._AUTHENTICATION,  # noqa: SLF001
-}  # _MAX_POLL_EXCEEDED is not among them: on_lost follows, and the loop goes on
+# Called from C: for a name that is not UTF-8 the binding returns a list with a hole in it, an exception set beside it,
+# which Python code compiled for the call does not look at [M].
+_headers_of = methodcaller("headers")
 
 
 class KafkaConsumer:
     """A member of the consumer group; used by the loop thread only."""
 
-    def __init__(self, options: Mapping[str, Any], topics: Iterable[str], *, incremental: bool) -> None:
+    def __init__(
+        self,
+        options: Mapping[str, Any],
+        topics: Iterable[str],
+        *,
+        incremental: bool,
+        brokers: Brokers | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self._options = options
-        self._consumer = _make(options)
+        self._brokers = brokers or Brokers()
+        self._patience = patience or Patience()
+        self._consumer = make_client(confluent_kafka.Consumer, "consumer", options, self._brokers)
         self._stranger: confluent_kafka.Consumer | None = None
         self._topics = list(topics)
         self._incremental = incremental
@@ -60,28 +64,41 @@ class KafkaConsumer:
         self._paused_tps: set[TopicPartition] = set()
         self._tps: dict[tuple[str, int], TopicPartition] = {}
         self._reached: dict[TopicPartition, int] = {}
-        self._untold: dict[str, float] = {}
+        self._failures: dict[TopicPartition, FetchFailure] = {}
+        self._unchecked: dict[TopicPartition, CommittedOffset] = {}
+        self._topic_ids = TopicIds(options, self._patience)
         self._log = structlog.get_logger("consumer")
 
     def subscribe(self, listener: RebalanceListener) -> None:
         """Join the group; all three callbacks are set, or lost ones would come as revoked."""
 
         def on_assign(consumer: Any, assigned: list[confluent_kafka.TopicPartition]) -> None:
+            if assigned:
+                self._ask_by_stranger()
             starts = listener.on_assigned(topic_partitions(assigned))
             self._assign(consumer, starts)
 
-        self._consumer.subscribe(
-            self._topics,
-            on_assign=on_assign,
-            on_revoke=lambda _consumer, revoked: listener.on_revoked(topic_partitions(revoked)),
-            on_lost=lambda _consumer, lost: listener.on_lost(topic_partitions(lost)),
-        )
+        def on_revoke(_consumer: Any, revoked: list[confluent_kafka.TopicPartition]) -> None:
+            listener.on_revoked(topic_partitions(revoked))
+            self._forget(topic_partitions(revoked))
+
+        def on_lost(_consumer: Any, lost: list[confluent_kafka.TopicPartition]) -> None:
+            listener.on_lost(topic_partitions(lost))
+            self._forget(topic_partitions(lost))
+
+        self._consumer.subscribe(self._topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
+
+    def _forget(self, tps: Iterable[TopicPartition]) -> None:
+        for tp in tps:
+            self._reached.pop(tp, None)
+            self._failures.pop(tp, None)
+            self._unchecked.pop(tp, None)
 
     def _assign(self, consumer: Any, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Assign each at its offset.
+        """Assign each at its offset; where its leader epoch is known, `consume` seeks there before it hands over any.
 
-        The library compares the leader epoch with the log's at the next change of the leader; at once it does so only
-        where it does not know the leader yet, which it does by then [M]. `seek` compares at once.
+        Of an assignment the library compares the epoch with the log's at the next change of the leader only, unless it
+        does not know the leader yet, which it does by then [M]. `seek` compares at once.
         """
         self._close_stranger()
         positions = [position(tp, start) for tp, start in starts.items()]
@@ -91,8 +108,8 @@ class KafkaConsumer:
             consumer.assign(positions)
         if not positions:
             return
-        for tp in starts:
-            self._reached.pop(tp, None)
+        self._forget(starts)
+        self._unchecked |= {tp: start for tp, start in starts.items() if start.leader_epoch is not None}
         # librdkafka keeps a partition paused over loss and a new assignment (issues 1849, 5113): paused while owned,
         # lost, everything resumed, assigned again - and it would be silent for ever.
         if self._paused:
@@ -106,23 +123,47 @@ class KafkaConsumer:
         """Take records; runs rebalance callbacks.
 
         Raises:
-            StartPositionError: an offset is out of range.
+            StartPositionError: an offset is out of range, or the log was rewritten below it.
             SourceError: a fatal error, or one that no waiting mends.
         """
         try:
             messages = self._consumer.consume(records_max, timeout_s)
         except KafkaException as error:
             raise SourceError(f"consuming failed: {error.args[0].str()}") from error
+        if messages:
+            self._brokers.answered()
         records = []
         for message in messages:
             problem = message.error()
             if problem is None:
-                records.append(self._record(message))
+                record = self._record(message)
+                if record.tp not in self._failures and record.tp not in self._unchecked:
+                    records.append(record)
             elif problem.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
                 self._note_end(message)
             else:
                 self._judge(problem, message)
+        if self._unchecked:
+            self._check_starts()
         return records
+
+    def _check_starts(self) -> None:
+        """Seek what was just assigned, so that its leader epoch is compared; what cannot be sought yet waits."""
+        for tp, start in list(self._unchecked.items()):
+            try:
+                self._consumer.seek(position(tp, start))
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError._STATE:  # noqa: SLF001
+                    raise SourceError(f"{tp} cannot be sought to {start.offset}: {error.args[0].str()}") from error
+            else:
+                self._sought(tp)
+
+    def _sought(self, tp: TopicPartition) -> None:
+        """Take records of it again: what comes now is of the new position, and a lag again."""
+        if tp in self._failures and not self._paused:
+            self._consumer.resume([confluent_kafka.TopicPartition(*tp)])
+            self._paused_tps.discard(tp)
+        self._forget([tp])
 
     def _record(self, message: confluent_kafka.Message) -> SourceRecord:
         place: Any = (message.topic(), message.partition())
@@ -131,7 +172,14 @@ class KafkaConsumer:
             tp = self._tps[place] = TopicPartition(*place)
         kind, timestamp_ms = message.timestamp()
         offset: Any = message.offset()
-        headers: Any = message.headers()
+        unreadable = None
+        try:
+            headers: Any = _headers_of(message)
+            is_fine = not headers or not are_unreadable(headers)
+        except SystemError:
+            is_fine = False
+        if not is_fine:
+            headers, unreadable = (), HEADERS_UNREADABLE
         return SourceRecord(
             tp,
             offset,
@@ -140,6 +188,7 @@ class KafkaConsumer:
             message.value(),
             tuple(headers or ()),
             message.leader_epoch(),
+            unreadable,
         )
 
     def _note_end(self, message: confluent_kafka.Message) -> None:
@@ -148,15 +197,47 @@ class KafkaConsumer:
         self._reached[TopicPartition(*place)] = offset
 
     def _judge(self, error: KafkaError, message: confluent_kafka.Message) -> None:
-        where = f"{message.topic()}-{message.partition()}" if message.topic() else "the group"
-        if error.code() in _OUT_OF_RANGE:
-            raise StartPositionError(
-                f"the committed offset of {where} is out of range: {error.str()}. Records between the committed "
-                "offset and the start of the log are gone, or the topic was recreated; set the group's offsets by hand"
-            )
-        if error.fatal() or error.code() in _HOPELESS:
-            raise SourceError(f"{where}: {error.name()}: {error.str()}")
-        self._log.warning("consumer_error", where=where, code=error.name(), message=error.str())
+        """Stop on what no waiting mends; keep and pause a TopicPartition of which something could not be read.
+
+        An error of a fetch has an offset; one without is of a commit, of the group, or of an offset that was asked for.
+        What follows a failure of the same TopicPartition follows from it, an offset out of range too.
+        """
+        place: Any = (message.topic(), message.partition())
+        offset: Any = message.offset()
+        tp = None if place[0] is None else TopicPartition(*place)
+        where = "the group" if tp is None else str(tp)
+        require_that_it_mends(error, where)
+        if tp is None or tp not in self._failures:
+            require_in_range(error, where, topic=message.topic())
+            if tp is None or offset is None or offset < 0:
+                self._log.warning("consumer_error", where=where, code=error.name(), message=error.str())
+                return
+            self._failures[tp] = FetchFailure(offset, error.name(), error.str())
+            self._consumer.pause([confluent_kafka.TopicPartition(*tp)])  # or it would be fetched again without a pause
+            self._paused_tps.add(tp)
+
+    def failures(self) -> Mapping[TopicPartition, FetchFailure]:
+        """Give what could not be read; such a TopicPartition is paused until it is sought."""
+        return self._failures
+
+    def fetch_again(self, tp: TopicPartition, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Assign one that has failed anew; without cooperation only all can be, so `starts` is of all that is owned.
+
+        It cannot be sought: behind a broken batch the library may have read garbage as a batch, and have gone to an
+        offset that the log does not have [M].
+        """
+        if self._incremental:
+            self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
+            starts = {tp: starts[tp]}
+        self._assign(self._consumer, starts)
+
+    def readable_from(self, tp: TopicPartition, offset: int, *, deadline: Deadline) -> int | None:
+        """Find the first offset from this one on that can be read, or the end; outside callbacks.
+
+        Gives None where that cannot be told by the deadline.
+        """
+        search = Search(self._options, tp, deadline)
+        return self._patience.ask(lambda: search.readable_from(offset))
 
     def committed(
         self, tps: Iterable[TopicPartition], *, deadline: Deadline
@@ -170,7 +251,8 @@ class KafkaConsumer:
         if not asked:  # the library would wait for an answer that does not come while it is being closed
             return {}
         try:
-            answers = self._consumer.committed(asked, timeout=_left_s(deadline))
+            ask = (self._stranger or self._consumer).committed
+            answers = self._patience.ask(lambda: ask(asked, timeout=_left_s(deadline)))
         except KafkaException as error:
             raise SourceError(f"no committed offsets: {error.args[0].str()}") from error
         for answer in answers:
@@ -181,17 +263,15 @@ class KafkaConsumer:
     def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
         """Ask for all TopicPartitions of a topic; by a client of its own, since this is asked inside a callback.
 
-        There `list_topics` takes away what the binding needs at the next callback of the same client, be it a line of
-        its log: the process aborts (CallState_get: Assertion `cs != NULL' failed).
-
         Raises:
             SourceError: no answer in time, or no such topic.
         """
-        self._stranger = self._stranger or _make(self._options)
+        ask = self._ask_by_stranger().list_topics
         try:
-            found = self._stranger.list_topics(topic, timeout=_left_s(deadline)).topics[topic]
+            answer = self._patience.ask(lambda: ask(topic, timeout=_left_s(deadline)))
         except KafkaException as error:
             raise SourceError(f"no metadata of topic {topic}: {error.args[0].str()}") from error
+        found = answer.topics[topic]
         if found.error is not None:
             raise SourceError(f"topic {topic}: {found.error.str()}")
         return [TopicPartition(topic, number) for number in sorted(found.partitions)]
@@ -202,50 +282,32 @@ class KafkaConsumer:
         Raises:
             SourceError: no answer in time.
         """
-        client = self._stranger or self._consumer
+        ask, asked = (self._stranger or self._consumer).get_watermark_offsets, confluent_kafka.TopicPartition(*tp)
         try:
-            asked = confluent_kafka.TopicPartition(*tp)
-            first, end = client.get_watermark_offsets(asked, timeout=_left_s(deadline))
+            first, end = self._patience.ask(lambda: ask(asked, timeout=_left_s(deadline)))
         except (KafkaException, TypeError) as error:
             raise SourceError(f"no watermarks of {tp}: {error}") from error
         return first, end
 
-    def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
-        """Return Kafka's ids of topics, outside callbacks only; blocks for up to 10 s, since nothing depends on them.
-
-        One that is not told is left out, logged once, and asked for again after a minute at the earliest.
-        """
-        now_s = deadline.now_s()
-        asked = [topic for topic in topics if self._untold.get(topic, now_s) <= now_s]
-        found, untold = ask_topic_ids(self._options, asked, timeout_s=_left_s(deadline.at_most(_TOPIC_IDS_S)))
-        for topic, cause in untold.items():
-            if topic not in self._untold:
-                self._log.warning("topic_id_unknown", topic=topic, cause=cause)
-            self._untold[topic] = now_s + _UNTOLD_S
-        return found
-
-    def commit_start(self, offsets: Mapping[TopicPartition, CommittedOffset], *, deadline: Deadline) -> None:
-        """Commit start positions, outside any transaction, as the current member.
-
-        Asked without waiting, then read back: a commit that waits has no time-out, for a broker that is silent it took
-        more than three minutes [M]; and inside a callback nothing else tells what became of it.
+    def offset_at(self, tp: TopicPartition, at_ms: int, *, deadline: Deadline) -> int | None:
+        """Ask for the first offset of this time or later, by Kafka's timestamps; None where none is.
 
         Raises:
-            SourceError: the broker refused, or would not: into an empty group it takes a commit from nobody.
+            SourceError: no answer in time.
         """
-        if not self.membership().is_proof:
-            raise SourceError("start positions are not committed: no longer a member of the group")
-        positions = [position(tp, start) for tp, start in offsets.items()]
+        ask = (self._stranger or self._consumer).offsets_for_times
         try:
-            self._consumer.commit(offsets=positions, asynchronous=True)
+            asked = [confluent_kafka.TopicPartition(*tp, at_ms)]
+            (found,) = self._patience.ask(lambda: ask(asked, timeout=_left_s(deadline)))
         except KafkaException as error:
-            raise SourceError(f"start positions are not committed: {error.args[0].str()}") from error
-        until = deadline.at_most(_COMMIT_S)
-        while (found := self.committed(offsets, deadline=deadline)) != offsets:
-            if until.has_passed():
-                different = sorted(tp for tp, start in offsets.items() if found[tp] != start)
-                raise SourceError(f"start positions are not committed: of {different[0]} the broker has not taken it")
-            time.sleep(_ASK_AGAIN_S)
+            raise SourceError(f"no offset of {tp} by time: {error.args[0].str()}") from error
+        if found.error is not None:
+            raise SourceError(f"no offset of {tp} by time: {found.error.str()}")
+        return found.offset if found.offset >= 0 else None
+
+    def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
+        """Return Kafka's ids of topics, outside callbacks only; blocks for up to 10 s: nothing depends on them."""
+        return self._topic_ids.ask(topics, deadline=deadline)
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset; librdkafka drops what it had fetched before.
@@ -266,7 +328,7 @@ class KafkaConsumer:
                     raise SourceError(f"{tp} cannot be sought to {start.offset}: {problem.str()}") from error
                 time.sleep(_ASK_AGAIN_S)
             else:
-                self._reached.pop(tp, None)  # what comes again is a lag again
+                self._sought(tp)
                 return
 
     def pause(self) -> None:
@@ -281,13 +343,14 @@ class KafkaConsumer:
         """Take records again."""
         if self._paused:
             self._paused = False
-            assigned = self._consumer.assignment()
+            assigned = [one for one in self._consumer.assignment() if topic_partition(one) not in self._failures]
             self._consumer.resume(assigned)
             self._paused_tps -= topic_partitions(assigned)  # the others when they are assigned again
 
     def membership(self) -> Membership:
         """Give the current group metadata, read from the bytes that librdkafka passes on."""
-        return parse_group_metadata(self._consumer.consumer_group_metadata())
+        found = parse_group_metadata(self._consumer.consumer_group_metadata())
+        return found._replace(outlives_fencing=self._options.get("group.protocol") == "consumer")
 
     def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Give the ends as last fetched; the next offset where everything up to the end has been handed over.
@@ -302,19 +365,31 @@ class KafkaConsumer:
         return found
 
     def close(self) -> None:
-        """Leave the group; runs the callbacks."""
-        self._close_stranger()
+        """Leave the group; runs the callbacks, in a helper thread while this one stands still.
+
+        The broker is told at once. Raises LeavingError where the library goes on to wait for it: up to 5 s for one that
+        says nothing, and longer for what was asked before [M]; it ends with the process.
+        """
+        self._patience.to_leave().ask(self._close_both)
+
+    def _close_both(self) -> None:
         self._consumer.close()
+        self._close_stranger()
+
+    def _ask_by_stranger(self) -> confluent_kafka.Consumer:
+        """Have a client for what is asked inside a callback, until the assignment is made.
+
+        There `list_topics` of the same client aborts the process at its next callback, be it a line of its log
+        (CallState_get: Assertion `cs != NULL' failed); `committed` never returns in a thread of `Patience.ask` [M].
+        """
+        if self._stranger is None:
+            self._stranger = make_client(confluent_kafka.Consumer, "consumer", self._options, self._brokers)
+        return self._stranger
 
     def _close_stranger(self) -> None:
         stranger, self._stranger = self._stranger, None
         if stranger is not None:
             stranger.close()
-
-
-def _make(options: Mapping[str, Any]) -> confluent_kafka.Consumer:
-    logger, handler = client_logger("consumer")
-    return confluent_kafka.Consumer({**options, "error_cb": handler.on_error}, logger=logger)
 
 
 def _left_s(deadline: Deadline) -> float:

@@ -1,39 +1,206 @@
-"""librdkafka's own lines and errors, through the logger of the service."""
+"""librdkafka's own lines and errors, through the logger of the service; and what they say about the brokers.
+
+The library repeats itself some thirty times a second while a broker does not answer, in two ways. One line is written
+for each address and reason, and again at a growing distance; the same holds for every other line that comes again.
+"""
 
 from __future__ import annotations
 
 import logging
-from typing import Any
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
 
 import structlog
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 
+from service.errors import StopError
+
+C = TypeVar("C")
+
+AGAIN_FIRST_S, AGAIN_MAX_S = 5.0, 300.0
+SILENT_S = 4.0  # without an answer or an error, after which that is said
+TROUBLE_S = 30.0  # after which an address that is reported no more is none; the library tries again every 10 s at least
+_KINDS_MAX = 200
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
+_NUMBERS = re.compile(r"\d+")
+_FAILURE = re.compile(
+    r"(?P<address>[\w.\-]+:\d+|\[[0-9a-f:]+\]:\d+)(?:/\w+)?: "
+    r"(?P<text>.+?)(?: \(after \d+ms in state (?P<state>\w+).*)?$"
+)
+# What a text means; the first that fits. "Invalid response size" is what an HTTP or TLS answer looks like.
+_CLOSES = "closes the connection: not a Kafka broker, or another security.protocol"
+_REASONS = tuple(
+    (re.compile(pattern, re.IGNORECASE), reason)
+    for pattern, reason in (
+        ("failed to resolve", "unknown host"),
+        ("timed out|timeout", "no answer"),
+        ("sasl|authentication fail", "SASL refused"),
+        ("ssl|certificate|tls", "TLS failed"),
+        ("connection refused", "connection refused"),
+        ("invalid response size|apiversion", "not a Kafka broker, or not by this security.protocol"),
+        ("disconnected|reset by peer|closed", _CLOSES),
+        ("no route|unreachable", "no route"),
+    )
+)
+_OF_BROKERS = {
+    KafkaError._TRANSPORT,  # noqa: SLF001 - librdkafka's own codes begin with an underscore
+    KafkaError._RESOLVE,  # noqa: SLF001
+    KafkaError._SSL,  # noqa: SLF001
+    KafkaError._AUTHENTICATION,  # noqa: SLF001
+    KafkaError._BAD_MSG,  # noqa: SLF001
+    KafkaError._TIMED_OUT,  # noqa: SLF001
+}
+
+
+class _Kind:
+    """One thing that is said again and again."""
+
+    def __init__(self, now_s: float) -> None:
+        self.due_s, self.distance_s, self.unsaid = now_s, AGAIN_FIRST_S, 0
+
+
+class Pace:
+    """Decides whether to say something again: at once, then at distances that double."""
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._kinds: dict[object, _Kind] = {}
+
+    def times(self, what: object) -> int:
+        """Return how often it has happened since it was last said, this time included; 0 where it is not due."""
+        now_s = self._now_s()
+        kind = self._kinds.setdefault(what, _Kind(now_s))
+        kind.unsaid += 1
+        if now_s < kind.due_s:
+            return 0
+        times, kind.unsaid = kind.unsaid, 0
+        kind.due_s = now_s + kind.distance_s
+        kind.distance_s = min(AGAIN_MAX_S, 2 * kind.distance_s)
+        while len(self._kinds) > _KINDS_MAX:
+            del self._kinds[next(iter(self._kinds))]
+        return times
+
+
+class Trouble(NamedTuple):
+    """What was last reported of a broker."""
+
+    address: str
+    reason: str
+    cause: str
+    since_s: float
+    seen_s: float
+
+
+class Brokers:
+    """What the clients of this process report of the brokers; written by the loop thread, read by the probes' too."""
+
+    def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
+        self.now_s = now_s
+        self.pace = Pace(now_s)
+        self._trouble: Trouble | None = None
+        self._answered = False
+        self._log = structlog.get_logger("brokers")
+
+    def failed(self, address: str, reason: str, cause: str) -> None:
+        """Take note that a broker does not answer as it should; says so, where that is due."""
+        now_s, before = self.now_s(), self._trouble
+        is_same = before is not None and (before.address, before.reason) == (address, reason)
+        since_s = before.since_s if is_same and before is not None else now_s
+        self._trouble = Trouble(address, reason, cause, since_s, now_s)
+        if times := self.pace.times((address, reason)):
+            self._log.warning("broker_unreachable", address=address, reason=reason, cause=cause, times=times)
+
+    def all_down(self) -> None:
+        """Take note that none is left."""
+        self._answered = False
+
+    def answered(self) -> None:
+        """Take note that the cluster does what it is asked for."""
+        self._trouble, self._answered = None, True
+
+    def trouble(self) -> str | None:
+        """Return which broker fails, and how, in one sentence; None where none does, or others answer."""
+        trouble, now_s = self._trouble, self.now_s()
+        if trouble is None or self._answered or now_s - trouble.seen_s > TROUBLE_S:
+            return None
+        since = f"for {now_s - trouble.since_s:.0f} s"
+        return f"broker {trouble.address}: {trouble.reason}, {since} ({trouble.cause})"
+
+    def waited(self, addresses: str, since_s: float) -> None:
+        """Say that nothing has answered, where there was neither answer nor error for SILENT_S."""
+        silent_s = self.now_s() - max(since_s, self._trouble.seen_s if self._trouble is not None else since_s)
+        if silent_s >= SILENT_S:
+            self._answered = False
+            cause = "it takes the connection and says nothing, or packets to it are dropped"
+            trouble = self._trouble
+            self.failed(addresses, "no answer", cause)
+            if trouble is None or trouble.reason != "no answer":
+                assert self._trouble is not None, "it was noted"
+                self._trouble = self._trouble._replace(since_s=since_s)
 
 
 class ClientLog(logging.Handler):
     """A stdlib handler that hands each line of the client library on; called from its polling thread only."""
 
-    def __init__(self, client: str) -> None:
+    def __init__(self, client: str, brokers: Brokers) -> None:
         super().__init__()
         self._log = structlog.get_logger("librdkafka").bind(client=client)
+        self._brokers = brokers
+        self._client = client
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one line."""
-        level = record.levelname.lower()
-        self._log.log(_LEVELS.get(level, logging.WARNING), "client_log", line=record.getMessage())
+        """Write one line, unless it is about a broker, or repeats one that was written a moment ago."""
+        line, level = record.getMessage(), record.levelname.lower()
+        if line.startswith("FAIL") and self._is_of_broker(line.partition("]: ")[2]):
+            return
+        if times := self._brokers.pace.times((self._client, _NUMBERS.sub("#", line))):
+            self._log.log(_LEVELS.get(level, logging.WARNING), "client_log", line=line, times=times)
 
     def on_error(self, error: KafkaError) -> None:
         """Write what the client library reports beside its calls; fatal errors come back from the calls."""
-        self._log.warning("client_error", code=error.name(), fatal=error.fatal(), message=error.str())
+        if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
+            self._brokers.all_down()
+            return
+        if error.code() in _OF_BROKERS and not error.fatal() and self._is_of_broker(error.str()):
+            return
+        if times := self._brokers.pace.times((self._client, error.code(), _NUMBERS.sub("#", error.str()))):
+            text = {"code": error.name(), "fatal": error.fatal(), "message": error.str()}
+            self._log.warning("client_error", **text, times=times)
+
+    def _is_of_broker(self, text: str) -> bool:
+        """Take note of a connection that failed; one that ends after it was in use is none: brokers close idle ones."""
+        found = _FAILURE.search(text)
+        if found is None:
+            return False
+        cause = found["text"]
+        reason = next((reason for pattern, reason in _REASONS if pattern.search(cause)), "fails")
+        if found["state"] != "UP" or reason != _CLOSES:
+            self._brokers.failed(found["address"], reason, cause)
+        return True
 
 
-def client_logger(client: str) -> tuple[logging.Logger, ClientLog]:
-    """Make a logger to pass to a client, and its handler."""
-    handler = ClientLog(client)
+def client_logger(client: str, brokers: Brokers | None = None) -> tuple[logging.Logger, ClientLog]:
+    """Make a logger to pass to a client, and its handler; clients of one cluster share `brokers`."""
+    handler = ClientLog(client, brokers or Brokers())
     logger = logging.Logger(f"librdkafka.{client}", logging.DEBUG)  # noqa: LOG001 - not in the tree of loggers: nobody else handles it
     logger.addHandler(handler)
     return logger, handler
+
+
+def make_client(kind: Callable[..., C], name: str, options: Mapping[str, Any], brokers: Brokers) -> C:
+    """Make a client of the library that logs and reports here.
+
+    Raises:
+        StopError: the library refuses a setting; its word may name the value.
+    """
+    logger, handler = client_logger(name, brokers)
+    try:
+        return kind({**options, "error_cb": handler.on_error}, logger=logger)
+    except (KafkaException, TypeError, ValueError) as error:
+        text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        raise StopError(f"the client library refuses its settings: {text}") from error
 
 
 def describe(error: KafkaError) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from service.config import KafkaSettings
 from service.kafka_properties import refused
 
 _MESSAGE_MAX_BYTES = 1_000_000  # librdkafka's default
+_QUEUE_MAX_KBYTES = 65_536  # copies of messages in memory; librdkafka's default is a GiB
 PINNED_PRODUCER: dict[str, Any] = {
     "enable.idempotence": True,
     "acks": "all",
@@ -60,6 +61,7 @@ def producer_options(kafka: KafkaSettings, *, worker: str, transactional_id: str
     sizes = {  # a broker refuses a batch, not a message, that is larger than max.message.bytes
         "batch.size": kafka.message_bytes_max,
         "message.max.bytes": max(_MESSAGE_MAX_BYTES, kafka.message_bytes_max),
+        "queue.buffering.max.kbytes": max(_QUEUE_MAX_KBYTES, 2 * kafka.message_bytes_max // 1024),
     }
     options: dict[str, Any] = {**sizes, **PINNED_PRODUCER, **_passed_through(kafka, kafka.producer_properties)}
     return options | {

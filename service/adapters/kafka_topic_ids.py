@@ -5,12 +5,47 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import structlog
 from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from service.adapters.kafka_log import client_logger
+from service.core.deadline import Deadline
+from service.patience import Patience
+
+_ANSWER_S = 0.1, 10.0
+_UNTOLD_S = 60.0
+_GONE = "UNKNOWN_TOPIC_OR_PART"
 
 _AS_KAFKA_WRITES = str.maketrans("+/", "-_")  # its tools write ids in the alphabet for URLs, librdkafka does not
+
+
+class TopicIds:
+    """Asks for ids of topics; used by the loop thread only."""
+
+    def __init__(self, options: Mapping[str, Any], patience: Patience) -> None:
+        self._options = options
+        self._patience = patience
+        self._untold: dict[str, float] = {}
+        self._log = structlog.get_logger("consumer")
+
+    def ask(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
+        """Return what is told within 10 s; the rest is logged once, and asked for again after a minute at the earliest.
+
+        A topic that is not there is asked for each time: it may be on its way to be made anew.
+
+        Raises:
+            LeavingError: asked to leave meanwhile.
+        """
+        now_s, (least_s, most_s) = deadline.now_s(), _ANSWER_S
+        asked = [topic for topic in topics if self._untold.get(topic, now_s) <= now_s]
+        timeout_s = max(least_s, deadline.at_most(most_s).remaining_s())
+        found, untold = self._patience.ask(lambda: ask_topic_ids(self._options, asked, timeout_s=timeout_s))
+        for topic, cause in untold.items():
+            if topic not in self._untold:
+                self._log.warning("topic_id_unknown", topic=topic, cause=cause)
+            self._untold[topic] = now_s + (0.0 if cause == _GONE else _UNTOLD_S)
+        return found
 
 
 def ask_topic_ids(

@@ -2,6 +2,7 @@
 
 Every event carries `ts` (wall time), `mono` (monotonic seconds), `worker`, `pid`, `boot` and `seq`, which counts the
 lines of one boot in the order in which they are written: a reader of all pods' logs sees what is lost (TESTING 3.5).
+A line is veiled as it is written (`service.privacy`), whoever has made it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from typing import TextIO
 
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
+
+from service.privacy import trace, veiled
 
 _TEXT_MAX = 256
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -32,7 +35,7 @@ def configure(*, level: str, style: str, worker: str, boot: str, stream: TextIO 
             structlog.processors.add_log_level,
             _identify(worker, boot),
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
-            structlog.processors.format_exc_info,
+            _trace,
             _cut,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
@@ -65,7 +68,7 @@ class NumberedLines:
                 plain = {name: value if isinstance(value, str | int) else repr(value) for name, value in event.items()}
                 line = self._render(self, "msg", plain)
             assert isinstance(line, str), "both renderers give text"
-            self._out.write(line + "\n")
+            self._out.write(veiled(line) + "\n")
             self._out.flush()
 
     debug = info = warning = error = critical = exception = log = msg
@@ -81,6 +84,15 @@ def _identify(worker: str, boot: str) -> Processor:
         return event
 
     return add
+
+
+def _trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Say where an exception came from, without a text that may hold input."""
+    error = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if error is True else error
+    if isinstance(error, BaseException):
+        event["exception"] = trace(error)
+    return event
 
 
 def _cut(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

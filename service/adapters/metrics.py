@@ -28,6 +28,7 @@ _COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
     "commits_repeated": ("Transactions repeated with fresh group metadata.", ()),
     "rewinds": ("TopicPartitions sought back to their committed offset.", ()),
     "rebalances": ("Changes of assignment by kind: assigned, revoked, lost.", ("kind",)),
+    "fetch_failures": ("Fetches of which something could not be read, by the client library's error.", ("code",)),
     "offset_gaps": ("Jumps in offsets; legal where the hole holds no data record.", ()),
 }
 _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -39,6 +40,7 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "partition_keys": ("PartitionKeys in the open batch.", ()),
     "batch_entries": ("Entries in the open batch.", ()),
     "owned_topic_partitions": ("TopicPartitions owned.", ()),
+    "held_topic_partitions": ("TopicPartitions that are not read on, since a record batch cannot be read.", ()),
     "state": ("1 for the state the worker is in.", ("state",)),
     "info": ("1; its labels say which worker this is.", ("worker", "boot", "version")),
 }

@@ -2,25 +2,40 @@
 
 Every PUT is conditional (`If-None-Match: *`) and carries a checksum that the store verifies. A PUT whose answer was
 lost becomes a 412 on the next try although our own write won: then the object is compared with ours.
+
+A request ends with its deadline, however slowly its answer trickles: `_Leash` shuts its connection, since the time-outs
+of botocore begin anew with every byte. A key is logged with its user hashed, and botocore's texts, in which the whole
+address stands, are not logged at all.
 """
 
 from __future__ import annotations
 
 import base64
 import random
+import socket
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import structlog
+from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnectionPool
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, ParamValidationError
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    HTTPClientError,
+    ParamValidationError,
+    ReadTimeoutError,
+)
 
 from service.config import S3Settings
 from service.core.deadline import Deadline
 from service.core.exchange import StoredObject
 from service.errors import KeyTakenError, StoreRefusedError, UploadError
+from service.privacy import veiled
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -28,6 +43,8 @@ if TYPE_CHECKING:
 _SHA256_METADATA = "lp-sha256"
 _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
+_TRY_S = 0.2  # less is not worth another attempt
+_LEASH_S = 0.5
 _TAKEN = 412
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _CLIENT_ERRORS = range(400, 500)
@@ -47,6 +64,7 @@ class S3Store:
     def __init__(self, settings: S3Settings, *, client: S3Client | None = None) -> None:
         self._settings = settings
         self._client = client or make_client(settings)
+        self._leash = _Leash(self._client)
         self._log = structlog.get_logger("object_store")
 
     def check(self) -> None:
@@ -56,15 +74,16 @@ class S3Store:
             StoreRefusedError: there is no such bucket, or nobody may write to it.
         """
         try:
-            self._client.head_bucket(Bucket=self._settings.bucket)
+            with self._leash.until(self._answer_s):
+                self._client.head_bucket(Bucket=self._settings.bucket)
         except ClientError as error:
             if _status(error) == _NOT_FOUND:
                 raise StoreRefusedError(f"no bucket {self._settings.bucket}") from error
             self._log.warning("bucket_not_checked", status=_status(error), code=_code(error))
         except ParamValidationError as error:
             raise StoreRefusedError(f"bucket {self._settings.bucket}: {error}") from error
-        except BotoCoreError as error:
-            self._log.warning("bucket_not_checked", message=str(error))
+        except (BotoCoreError, HTTPClientError) as error:
+            self._log.warning("bucket_not_checked", message=_what(error))
 
     def put(
         self,
@@ -85,11 +104,12 @@ class S3Store:
         """
         problem = "its turn came after the deadline"
         attempt = failures = 0
-        while failures < self._settings.attempts and not deadline.has_passed():
+        while not deadline.has_passed():
             is_throttled = False
             try:
                 arguments = self._arguments(key, body, sha256=sha256, crc32=crc32, metadata=metadata)
-                answer = self._client.put_object(**arguments)
+                with self._leash.until(deadline.remaining_s()):
+                    answer = self._client.put_object(**arguments)
                 if answer.get("ETag"):
                     return StoredObject(key, answer["ETag"], answer.get("VersionId"))
                 problem = "an answer without ETag"
@@ -100,15 +120,18 @@ class S3Store:
                 problem = f"{_status(error)} {_code(error)}"
                 is_throttled = _status(error) in _THROTTLED_STATUS or _code(error) in _THROTTLED_CODES
             except ParamValidationError as error:  # not sent: a bucket's name that is none
-                raise StoreRefusedError(f"{key}: {error}") from error
+                raise StoreRefusedError(f"bucket {self._settings.bucket}: {_what(error)}") from error
             except (BotoCoreError, HTTPClientError) as error:
-                problem = f"{type(error).__name__}: {error}"
+                problem = _what(error)
             attempt += 1
             failures += not is_throttled  # throttled means slower, never stuck: the deadline is the bound
+            pause_s = min(_backoff_s(attempt - 1), deadline.remaining_s() / 2)
+            if failures >= self._settings.attempts or deadline.remaining_s() < _TRY_S:
+                break  # nothing follows: neither say that it is repeated, nor wait for it
             if not is_throttled or attempt == 1:
-                self._log.warning("upload_repeated", key=key, attempt=attempt, problem=problem[:300])
-            time.sleep(min(_backoff_s(attempt - 1), deadline.remaining_s()))
-        raise UploadError(f"{key}: {problem}", object_key=key)
+                self._log.warning("upload_repeated", key=veiled(key), attempt=attempt, problem=problem)
+            time.sleep(pause_s)
+        raise UploadError(f"{veiled(key)}: {problem}", object_key=key)
 
     def _arguments(
         self, key: str, body: bytes, *, sha256: bytes, crc32: int, metadata: Mapping[str, str]
@@ -133,20 +156,25 @@ class S3Store:
         None where it is another, or where we may not look: that needs read permission (DESIGN 3.4).
         """
         try:
-            found = self._client.head_object(Bucket=self._settings.bucket, Key=key)
-        except (BotoCoreError, ClientError) as error:
-            self._log.warning("object_not_compared", key=key, message=str(error))
+            with self._leash.until(self._answer_s):
+                found = self._client.head_object(Bucket=self._settings.bucket, Key=key)
+        except (BotoCoreError, HTTPClientError, ClientError) as error:
+            self._log.warning("object_not_compared", key=veiled(key), message=_what(error))
             return None
         if found["ContentLength"] != size or found["Metadata"].get(_SHA256_METADATA) != sha256.hex():
-            self._log.warning("key_taken", key=key)
+            self._log.warning("key_taken", key=veiled(key))
             return None
-        self._log.info("upload_confirmed", key=key)
+        self._log.info("upload_confirmed", key=veiled(key))
         return StoredObject(key, found["ETag"], found.get("VersionId"))
 
     def _refuse_hopeless(self, error: ClientError) -> None:
         status, code = _status(error), _code(error)
         if status in _CLIENT_ERRORS and status not in _RETRIABLE_STATUS and code not in _RETRIABLE_CODES:
-            raise StoreRefusedError(f"bucket {self._settings.bucket}: {status} {code}: {error}") from error
+            raise StoreRefusedError(f"bucket {self._settings.bucket}: {_what(error)}") from error
+
+    @property
+    def _answer_s(self) -> float:
+        return self._settings.connect_timeout_s + self._settings.read_timeout_s
 
 
 def make_client(settings: S3Settings) -> S3Client:
@@ -170,6 +198,84 @@ def make_client(settings: S3Settings) -> S3Client:
     )
 
 
+class _Leash:
+    """Shuts the connections of requests whose time is over, so that no thread is held by an answer that trickles.
+
+    Safe to use from many threads; its own runs while there are requests.
+    """
+
+    def __init__(self, client: S3Client) -> None:
+        self._changed = threading.Condition()
+        self._ends: dict[int, float] = {}
+        self._connections: dict[int, AWSHTTPConnection] = {}
+        self._watch: threading.Thread | None = None
+        self._hold(client)
+
+    def _hold(self, client: S3Client) -> None:
+        """Have every connection of a client tell which thread uses it; urllib3 chooses the class by scheme."""
+        pools: dict[str, Any] = {"http": AWSHTTPConnectionPool, "https": AWSHTTPSConnectionPool}
+        manager = client._endpoint.http_session._manager  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
+        manager.pool_classes_by_scheme = {
+            scheme: type(pool.__name__, (pool,), {"ConnectionCls": _telling(pool.ConnectionCls, self)})
+            for scheme, pool in pools.items()
+        }
+
+    @contextmanager
+    def until(self, seconds: float) -> Iterator[None]:
+        """Let this thread's requests run for so long, and not longer."""
+        me = threading.get_ident()
+        with self._changed:
+            self._ends[me] = time.monotonic() + seconds
+            self._changed.notify()
+            if self._watch is None:
+                self._watch = threading.Thread(target=self._run, name="upload-leash", daemon=True)
+                self._watch.start()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._connections.pop(me, None)
+                is_shut = self._ends.pop(me) <= 0
+        if is_shut:  # a cut answer may look like a whole one: HTTP's headers end where the connection does
+            raise ReadTimeoutError(endpoint_url="")
+
+    def note(self, connection: AWSHTTPConnection) -> None:
+        """Remember which connection this thread uses."""
+        with self._changed:
+            self._connections[threading.get_ident()] = connection
+
+    def _run(self) -> None:
+        with self._changed:
+            while self._changed.wait(_LEASH_S) or self._ends:
+                now_s = time.monotonic()
+                for thread in [thread for thread, end_s in self._ends.items() if end_s <= now_s]:
+                    self._ends[thread] = 0
+                    _shut(self._connections.get(thread))
+            self._watch = None
+
+
+def _telling(kind: Any, leash: _Leash) -> type[Any]:
+    """Return a class of connections that tell the leash which thread is about to use them."""
+
+    class Telling(kind):  # type: ignore[misc]  # botocore has no types
+        def connect(self) -> None:
+            leash.note(self)
+            super().connect()
+
+        def request(self, *arguments: Any, **named: Any) -> Any:
+            leash.note(self)
+            return super().request(*arguments, **named)
+
+    return Telling
+
+
+def _shut(connection: AWSHTTPConnection | None) -> None:
+    """Make whoever reads or writes there go on with an error."""
+    if connection is not None and connection.sock is not None:
+        with suppress(OSError):  # it is closed already
+            socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
+
+
 def _backoff_s(attempt: int) -> float:
     """Double, with full jitter, as AWS recommends."""
     return random.uniform(0, min(_BACKOFF_MAX_S, _BACKOFF_FIRST_S * 2**attempt))  # noqa: S311 - jitter is no secret
@@ -181,3 +287,13 @@ def _status(error: ClientError) -> int:
 
 def _code(error: ClientError) -> str:
     return str(error.response.get("Error", {}).get("Code", ""))
+
+
+def _what(error: Exception) -> str:
+    """Return what may be said of an error: status and code, or class and the system's word; texts name the key."""
+    if isinstance(error, ClientError):
+        return f"{_status(error)} {_code(error)}"
+    cause: BaseException | None = error
+    while cause is not None and not (isinstance(cause, OSError) and cause.strerror):
+        cause = cause.__cause__ or cause.__context__
+    return type(error).__name__ + (f": {cause.strerror}" if isinstance(cause, OSError) else "")

@@ -12,7 +12,7 @@ import msgspec
 
 from service.audit.findings import Findings, Kind
 from service.audit.judge import value_digest
-from service.core.dead_letter import HEADER_REASON, DeadLetterHeaders, parse_headers
+from service.core.dead_letter import HEADER_REASON, DeadLetterHeaders, Reason, parse_headers
 from service.core.flush_record import BackfillRecord, FlushRecord, decode_flush_record, merge_parts
 from service.core.model import Headers, SourceRecord, TopicPartition
 from service.core.reference import (
@@ -146,6 +146,14 @@ class Announced:
         self.dead_letters = [one for one in self.dead_letters if one.says.batch_id not in batch_ids]
         for batch_id in batch_ids:
             del self.reference_messages[batch_id]
+
+    def put_away(self) -> dict[TopicPartition, list[tuple[int, int]]]:
+        """Give the [first, end) offsets for which one dead letter stands each, since nothing of them can be read."""
+        found: dict[TopicPartition, list[tuple[int, int]]] = {}
+        for letter in self.dead_letters:
+            if letter.says.reason == Reason.UNREADABLE and letter.says.end_offset is not None:
+                found.setdefault(letter.tp, []).append((letter.says.offset, letter.says.end_offset))
+        return found
 
     def sums(self) -> dict[str, BatchSums]:
         """Add up references and dead letters by batch id."""

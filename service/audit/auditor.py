@@ -31,6 +31,7 @@ from service.audit.reconcile import account, check_order, first_records
 from service.audit.report import Report
 from service.audit.schemas import check_schema_object
 from service.audit.source_table import SourceTable
+from service.core.model import SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from service.audit.rows import AlteredRow
     from service.config import Settings
     from service.core.flush_record import BackfillRecord
-    from service.core.model import SourceRecord, TopicPartition
+    from service.core.model import TopicPartition
     from service.core.reference import Reference, SchemaLocation
 
 EXAMPLES = 5
@@ -67,6 +68,9 @@ class Topics(Protocol):
 
     def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Give the group's committed offsets."""
+
+    def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
+        """Whether any record of [first, end) can be read."""
 
     def read(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of [first, next) ranges, each TopicPartition in offset order."""
@@ -174,7 +178,7 @@ class Audit:
                 self._findings.doubt(f"{tp}: flush records begin at {begin}, the source only at {low}")
             ranges[tp] = (low, end if self._options.require_caught_up else min(reached or 0, end))
         beyond = 0
-        for count, record in enumerate(self._topics.read(ranges), 1):
+        for count, record in enumerate(self._records(ranges), 1):
             if record.offset >= (committed[record.tp] or 0):
                 beyond += 1
             else:
@@ -182,6 +186,17 @@ class Audit:
             self._show(f"source: {count:,} records")
         if beyond:
             self._findings.doubt(f"{beyond:,} records of the source are not committed yet")
+
+    def _records(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+        """Yield what the source holds; where nobody can read, what the dead letter of these offsets stands for."""
+        for tp, gaps in self._announced.put_away().items():
+            for first, end in sorted(gaps):
+                begin, stop = ranges.get(tp, (0, 0))
+                if begin <= first < end <= stop and not self._topics.can_read(tp, first, end):
+                    yield from self._topics.read({tp: (begin, first)})
+                    yield SourceRecord(tp, first, None, None, None, (), unreadable="-", end_offset=end)
+                    ranges[tp] = (end, stop)
+        yield from self._topics.read(ranges)
 
     def _check_objects(self, *, are_whole: bool) -> tuple[ObjectAudit, dict[str, int]]:
         announced, findings = self._announced, self._findings

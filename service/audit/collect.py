@@ -6,6 +6,7 @@ The only user of confluent_kafka and boto3 in the audit. `KafkaTopics` is for on
 from __future__ import annotations
 
 import time
+from operator import methodcaller
 from typing import TYPE_CHECKING
 
 import boto3
@@ -15,7 +16,7 @@ import confluent_kafka
 
 from service.audit.fetch import ObjectMissingError, StoredObject
 from service.audit.findings import CouldNotTellError
-from service.core.model import Headers, SourceRecord, TopicPartition
+from service.core.model import HEADERS_UNREADABLE, Headers, SourceRecord, TopicPartition, are_unreadable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 REQUEST_TIMEOUT_S = 30.0
 SILENCE_MAX_S = 60.0
 _MESSAGES_AT_ONCE = 5000
+_LOOKS = 32
 _GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
 
 
@@ -34,21 +36,21 @@ class KafkaTopics:
     """Reads topics by offset, read_committed."""
 
     def __init__(self, settings: KafkaSettings) -> None:
-        self._consumer = confluent_kafka.Consumer(
-            {
-                **settings.client_properties,
-                **settings.consumer_properties,
-                **{name: secret.get_secret_value() for name, secret in settings.secret_properties.items()},
-                "bootstrap.servers": settings.bootstrap_servers,
-                "group.id": settings.group_id,  # to ask for its committed offsets; it is never joined
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "fetch.queue.backoff.ms": 20,
-            }
-        )
+        self._options: dict[str, str | bool | int] = {
+            **settings.client_properties,
+            **settings.consumer_properties,
+            **{name: secret.get_secret_value() for name, secret in settings.secret_properties.items()},
+            "bootstrap.servers": settings.bootstrap_servers,
+            "group.id": settings.group_id,  # to ask for its committed offsets; it is never joined
+            "isolation.level": "read_committed",
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            "check.crcs": True,
+            "fetch.queue.backoff.ms": 20,
+        }
+        self._consumer = confluent_kafka.Consumer(self._options)
 
     def close(self) -> None:
         """Let go of the brokers."""
@@ -92,6 +94,28 @@ class KafkaTopics:
                 raise CouldNotTellError(f"committed offset of {one.topic}-{one.partition}: {one.error}")
         return {TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found}
 
+    def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
+        """Whether any record of [first, end) can be read, looked for from up to 32 of its offsets.
+
+        Raises:
+            CouldNotTellError: silence.
+        """
+        return any(self._can_read_from(tp, offset, end) for offset in range(first, end, 1 + (end - first) // _LOOKS))
+
+    def _can_read_from(self, tp: TopicPartition, first: int, end: int) -> bool:
+        """Look by a client of its own: another one may still hold what it fetched from elsewhere."""
+        consumer = confluent_kafka.Consumer(self._options)
+        try:
+            consumer.assign([_kafka(tp, first)])
+            begun_at = time.monotonic()
+            while time.monotonic() - begun_at < SILENCE_MAX_S:
+                for message in consumer.consume(1, timeout=0.2):
+                    error, offset = message.error(), message.offset()
+                    return error is None and offset is not None and offset < end
+        finally:
+            consumer.close()
+        raise CouldNotTellError(f"no message for {SILENCE_MAX_S:.0f} s, {tp} cannot be read from {first}")
+
     def read(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of these [first, next) ranges, each TopicPartition in offset order.
 
@@ -107,11 +131,14 @@ class KafkaTopics:
             if not messages and time.monotonic() - heard_at > SILENCE_MAX_S:
                 raise CouldNotTellError(f"no message for {SILENCE_MAX_S:.0f} s, {min(waiting)} not read to its end")
             for message in messages:
-                record = _record(message)
                 tp = _tp(message)
-                if record is not None and tp in waiting and record.offset < waiting[tp]:
+                if tp not in waiting:
+                    continue
+                is_behind = (message.offset() or 0) >= waiting[tp]
+                record = None if is_behind else _record(message)
+                if record is not None:
                     yield record
-                if tp in waiting and (record is None or record.offset + 1 >= waiting[tp]):
+                if record is None or record.offset + 1 >= waiting[tp]:
                     # The end of the TopicPartition, also where control records stand before it.
                     del waiting[tp]
                     self._consumer.pause([_kafka(tp)])
@@ -185,20 +212,30 @@ def _record(message: confluent_kafka.Message) -> SourceRecord | None:
     kind, timestamp = message.timestamp()
     offset = message.offset()
     assert offset is not None, "a message without error has an offset"
+    headers = _headers(message)
     return SourceRecord(
         tp=_tp(message),
         offset=offset,
         timestamp_ms=None if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else timestamp,
         key=_bytes(message.key()),
         value=_bytes(message.value()),
-        headers=_headers(message),
+        headers=headers or (),
+        unreadable=HEADERS_UNREADABLE if headers is None else None,
     )
 
 
-def _headers(message: confluent_kafka.Message) -> Headers:
-    headers = message.headers() or ()
+def _headers(message: confluent_kafka.Message) -> Headers | None:
+    """Give the headers; None where the name of one is not UTF-8, or was not for somebody who has passed it on.
+
+    Called from C, or the binding's exception for such a name would come out of a later call (see the worker's adapter).
+    """
+    try:
+        headers = methodcaller("headers")(message) or ()
+    except SystemError:
+        return None
     pairs = headers.items() if isinstance(headers, dict) else headers
-    return tuple((name, _bytes(value)) for name, value in pairs)
+    found = tuple((name, _bytes(value)) for name, value in pairs)
+    return None if are_unreadable(found) else found
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

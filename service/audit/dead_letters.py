@@ -37,7 +37,7 @@ class DeadLetterAudit:
         self._findings = findings
         self._read_stored = read_stored
         self._backfills = backfills
-        self._seen: set[tuple[str, int, int, str]] = set()
+        self._seen: set[tuple[str, int, int, str, int]] = set()
 
     def check(self, letter: SeenDeadLetter) -> None:
         """Check one dead letter and mark its entries as accounted for."""
@@ -53,9 +53,9 @@ class DeadLetterAudit:
                 Kind.UNEXPECTED, f"dead letter of {where}: no such record in the source", count=letter.entries
             )
             return
-        identity = (says.topic, says.partition, says.offset, says.reason)
+        identity = (says.topic, says.partition, says.offset, says.reason, says.indexes[0] if says.indexes else -1)
         if identity in self._seen:
-            self._findings.add(Kind.DEAD_LETTER, f"{where}: more than one of this record and reason")
+            self._findings.add(Kind.DEAD_LETTER, f"{where}: more than one of this record, reason and first index")
         self._seen.add(identity)
         self._check_payload(letter, record, where)
         self._check_entries(letter, record, columns, where)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from service.config import Settings
 
 NO_TIMESTAMP = -1
+TIMESTAMP_MAX_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z; a row has none that is later
 
 
 class Living(NamedTuple):
@@ -68,7 +69,10 @@ class Judge:
         return self._decoder.parse
 
     def judge(self, record: SourceRecord) -> JudgedRecord:
-        """Say what must become of each entry of a record."""
+        """Say what must become of each entry of a record; one that could not be read is dead as a whole."""
+        if record.unreadable is not None:
+            reason = Reason.UNREADABLE_HEADERS if record.end_offset is None else Reason.UNREADABLE
+            return JudgedRecord([JudgedEntry(None, frozenset({reason}))], is_whole=True)
         decoded = self._decoder.decode(record.value)
         around = Surroundings(record, decoded.envelope, self.parse)
         root = root_of(around, self._chain_header) if record.headers else None
@@ -98,7 +102,7 @@ class Judge:
             key=PartitionKey(user, *place),
             event_time_us=time_us,
             id=self._id.id_of(entry, around),
-            timestamp_ms=NO_TIMESTAMP if timestamp_ms is None else timestamp_ms,
+            timestamp_ms=NO_TIMESTAMP if timestamp_ms is None or timestamp_ms > TIMESTAMP_MAX_MS else timestamp_ms,
             root=root,
             digest=digest(canonical(entry)),
             type=kind,

@@ -5,23 +5,19 @@ Values in, messages out; `runtime.flusher` decides when, and so does the backfil
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple, cast
 
 from service.core.batch import ClosedBatch, Ledger
-from service.core.dead_letter import (
-    RECORD_SUFFIX,
-    DeadLetter,
-    Reason,
-    StoredRecord,
-    encode_stored_record,
-    headers_of,
-)
+from service.core.dead_letter import DeadLetter, Reason, headers_of
 from service.core.decode import Bad
 from service.core.exchange import Message, StoredObject
+from service.core.fitting import holds_record, message_bytes
 from service.core.flush_policy import FlushReason
 from service.core.flush_record import (
+    PART_NUMBERS_BYTES,
     BackfillRecord,
     FlushedTopicPartition,
     FlushRecord,
@@ -31,7 +27,7 @@ from service.core.flush_record import (
     split_parts,
 )
 from service.core.model import SourceRecord, TopicPartition
-from service.core.object_key import data_key, dead_letter_key, pack_key, stored_record_key
+from service.core.object_key import data_key, pack_key
 from service.core.reference import (
     CONTENT_TYPE,
     Checksum,
@@ -39,6 +35,7 @@ from service.core.reference import (
     ObjectPlace,
     ReferenceMessage,
     SchemaLocation,
+    count_lines,
     encode_message,
     reference_id,
 )
@@ -47,8 +44,6 @@ from service.core.seal import SealedObject
 REFERENCES_TYPE = "log-partitioner.references.v1"
 FLUSH_TYPE = "log-partitioner.flush.v1"
 BACKFILL_TYPE = "log-partitioner.backfill.v1"
-DEAD_LETTER_HEADERS_BYTES = 4096  # room for ours, see core.dead_letter, but for the indexes
-INDEX_BYTES = 6  # of one among 100,000, with its comma
 
 
 class Speaker(NamedTuple):
@@ -104,6 +99,34 @@ def reference_messages(
             headers = _cloud_event(REFERENCES_TYPE, reference_id(batch_id, number), speaker, at_ms)
             yield Message(speaker.references_topic, batch_id.encode(), encode_message(message), headers)
             number += group.references
+
+
+def rows_in(objects: Iterable[SealedObject]) -> Counter[TopicPartition]:
+    """Count the rows of finished objects by TopicPartition."""
+    rows: Counter[TopicPartition] = Counter()
+    for one in objects:
+        for tp, count in one.sources:
+            rows[tp] += count
+    return rows
+
+
+def check_references(objects: Iterable[SealedObject], messages: Iterable[Message]) -> None:
+    """Assert W3: the messages have all lines of the objects, and these name as many entries as there are rows."""
+    objects = list(objects)
+    lines = sum(one.references for one in objects)
+    found = sum(count_lines(message.value or b"") for message in messages)
+    assert found == lines, f"W3: {found} references are in messages, {lines} should be"
+    rows, named = rows_in(objects), Counter[TopicPartition]()
+    for group in (group for one in objects for group in one.groups):
+        for source, entries in zip(group.sources, group.entries, strict=True):
+            named[TopicPartition(source.topic, source.partition)] += entries
+    wrong = sorted(tp for tp in rows.keys() | named.keys() if rows[tp] != named[tp])
+    assert not wrong, f"W3: {wrong[0]}: {named[wrong[0]]} entries are in references, {rows[wrong[0]]} should be"
+
+
+def inline_bytes(text: str) -> int:
+    """Return how many bytes the text of a schema takes within a message."""
+    return len(encode_message(text))
 
 
 def _place_of(uploaded: Uploaded, bucket: str) -> ObjectPlace:
@@ -191,9 +214,14 @@ def flush_messages(
     flush_record: FlushRecord, speaker: Speaker, *, message_bytes_max: int, at_ms: int
 ) -> Iterator[Message]:
     """Wrap a flush record, in as many parts as its topic needs; the key is the worker."""
-    for part in split_parts(flush_record, bytes_max=message_bytes_max):
-        headers = _cloud_event(FLUSH_TYPE, f"{part.batch_id}/{part.part}", speaker, at_ms)
-        yield Message(speaker.flushes_topic, speaker.worker.encode(), encode_flush_record(part), headers)
+    around = _flush_message(flush_record, speaker, b"", at_ms)
+    for part in split_parts(flush_record, bytes_max=message_bytes_max - message_bytes(around) - PART_NUMBERS_BYTES):
+        yield _flush_message(part, speaker, encode_flush_record(part), at_ms)
+
+
+def _flush_message(part: FlushRecord, speaker: Speaker, value: bytes, at_ms: int) -> Message:
+    headers = _cloud_event(FLUSH_TYPE, f"{part.batch_id}/{part.part}", speaker, at_ms)
+    return Message(speaker.flushes_topic, speaker.worker.encode(), value, headers)
 
 
 def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter]:
@@ -208,24 +236,6 @@ def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter
     return letters
 
 
-def is_oversized(letter: DeadLetter, *, message_bytes_max: int) -> bool:
-    """Tell whether a dead letter does not fit into its topic, so that its record has to be an object."""
-    return letter.record.size + INDEX_BYTES * letter.entries > message_bytes_max - DEAD_LETTER_HEADERS_BYTES
-
-
-def stored_letter(
-    record: SourceRecord, *, prefix: str, batch_id: str, number: int, message_bytes_max: int
-) -> tuple[str, bytes]:
-    """Give key and body of the object of an oversized dead letter.
-
-    It holds the value; where key and headers alone are too large, the whole record.
-    """
-    if record._replace(value=None).size <= message_bytes_max // 2:
-        return dead_letter_key(prefix, batch_id=batch_id, number=number), record.value or b""
-    body = encode_stored_record(StoredRecord(record.key, record.value, list(record.headers)))
-    return stored_record_key(prefix, batch_id=batch_id, number=number), body
-
-
 def backfill_message(record: BackfillRecord, topic: str, speaker: Speaker, *, at_ms: int) -> Message:
     """Wrap a backfill's record; the key is the batch id, so that a compacted topic keeps the last one of each."""
     headers = _cloud_event(BACKFILL_TYPE, f"{record.batch_id}/{record.published}", speaker, at_ms)
@@ -234,7 +244,7 @@ def backfill_message(record: BackfillRecord, topic: str, speaker: Speaker, *, at
 
 def dead_letter_message(letter: DeadLetter, speaker: Speaker, *, batch_id: str, object_key: str | None) -> Message:
     """Wrap a dead letter: key, value and headers of the record untouched, but for what is stored apart."""
-    if object_key is not None and object_key.endswith(RECORD_SUFFIX):
+    if object_key is not None and holds_record(object_key):
         letter = letter._replace(record=letter.record._replace(key=None, headers=()))
     headers = headers_of(letter, batch_id=batch_id, object_key=object_key)
     value = letter.record.value if object_key is None else None

@@ -6,13 +6,14 @@ never the client's position, says what is committed (TESTING 0.5). `ClosedBatch`
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from service.core.dead_letter import DeadLetter
-from service.core.exchange import BatchSpool
+from service.core.exchange import BatchSpool, Membership
 from service.core.model import CommittedOffset, TopicPartition
 from service.core.rows import Rows
 
@@ -22,33 +23,40 @@ class Ledger:
     """One owned TopicPartition in the open batch.
 
     `first_offset` is the committed position the batch started from; `next_offset` the first not yet covered.
+    `min_offset` and `max_offset` are of the first and the last record that it covers.
     """
 
     first_offset: int
     next_offset: int
     leader_epoch: int | None = None
     min_offset: int | None = None
+    max_offset: int | None = None
     timestamp_max_ms: int | None = None
     idle_since_ms: int | None = None
     records: int = 0
     entries: int = 0
-    entries_in_files: int = 0
     dead_letters: int = 0
     discarded_replays: int = 0
 
-    @property
-    def max_offset(self) -> int | None:
-        """The last offset that was really read."""
-        return None if self.min_offset is None else self.next_offset - 1
+    def cover(
+        self,
+        offset: int,
+        *,
+        timestamp_ms: int | None,
+        leader_epoch: int | None = None,
+        end_offset: int | None = None,
+    ) -> None:
+        """Cover a record: its entries are all in rows, dead letters or discarded (W2).
 
-    def cover(self, offset: int, *, timestamp_ms: int | None, leader_epoch: int | None = None) -> None:
-        """Cover a record: its entries are all in rows, dead letters or discarded (W2)."""
+        With `end_offset` it stands for all offsets up to there.
+        """
         assert offset >= self.next_offset, f"W2: offset {offset} is below next_offset {self.next_offset}"
-        self.next_offset = offset + 1
+        self.next_offset = offset + 1 if end_offset is None else end_offset
         self.leader_epoch = leader_epoch
         self.idle_since_ms = None
         if self.min_offset is None:
             self.min_offset = offset
+        self.max_offset = offset
         self.records += 1
         if timestamp_ms is not None and (self.timestamp_max_ms is None or timestamp_ms > self.timestamp_max_ms):
             self.timestamp_max_ms = timestamp_ms
@@ -58,23 +66,27 @@ class Ledger:
         if not self.records and self.idle_since_ms is None:
             self.idle_since_ms = now_ms
         self.first_offset = self.next_offset
-        self.min_offset = None
+        self.min_offset = self.max_offset = None
         self.timestamp_max_ms = None
-        self.records = self.entries = self.entries_in_files = self.dead_letters = self.discarded_replays = 0
+        self.records = self.entries = self.dead_letters = self.discarded_replays = 0
 
-    def check(self, tp: TopicPartition) -> None:
-        """Assert the conservation law (W3) and the order of offsets (W1)."""
+    def check(self, tp: TopicPartition, *, in_files: int, dead: int) -> None:
+        """Assert the order of offsets (W1) and the conservation law (W3), by what was counted elsewhere.
+
+        `in_files` are the rows in finished objects, `dead` the entries that its dead letters name.
+        """
         assert self.first_offset <= self.next_offset, f"W1: {tp}: {self.first_offset} > {self.next_offset}"
-        accounted = self.entries_in_files + self.dead_letters + self.discarded_replays
-        assert self.entries == accounted, f"W3: {tp}: {self.entries} entries, {accounted} accounted for"
+        assert self.dead_letters == dead, f"W3: {tp}: {dead} entries in dead letters, {self.dead_letters} should be"
+        in_objects = self.entries - dead - self.discarded_replays
+        assert in_files == in_objects, f"W3: {tp}: {in_files} entries are in objects, {in_objects} should be"
 
 
 class Opening(NamedTuple):
-    """What is known of a batch when it is opened; `generation` and `member_id` are those of that moment."""
+    """What is known of a batch when it is opened; `generation` is ours, `membership` the group's, of that moment."""
 
     batch_id: str
     generation: int
-    member_id: str
+    membership: Membership
     opened_at_s: float
     opened_at_ms: int
 
@@ -158,10 +170,15 @@ class ClosedBatch(NamedTuple):
             if ledger.next_offset > ledger.first_offset
         }
 
-    def check(self) -> None:
-        """Assert W1 and W3 for all."""
+    def check(self, in_files: Mapping[TopicPartition, int]) -> None:
+        """Assert W1 and W3 for all; `in_files` are the rows that were counted as they were written into objects."""
+        dead: Counter[TopicPartition] = Counter()
+        for letter in self.dead_letters:
+            dead[letter.record.tp] += letter.entries
+        strange = (in_files.keys() | dead.keys()) - self.ledgers.keys()
+        assert not strange, f"W3: entries of {sorted(strange)}, which the batch does not cover"
         for tp, ledger in self.ledgers.items():
-            ledger.check(tp)
+            ledger.check(tp, in_files=in_files.get(tp, 0), dead=dead[tp])
 
 
 class Ledgers:

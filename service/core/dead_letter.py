@@ -1,7 +1,7 @@
 """The dead letter: a source record, untouched, and why some of its entries are in no file (DESIGN 3.7).
 
 Owns the reason codes and the headers; `headers_of` and `parse_headers` are a pair. One dead letter per record
-and reason.
+and reason, or several with some of its indexes each (`service.core.fitting`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ HEADER_MESSAGE = "lp-message"
 HEADER_TOPIC = "lp-topic"
 HEADER_PARTITION = "lp-partition"
 HEADER_OFFSET = "lp-offset"
+HEADER_END_OFFSET = "lp-end-offset"
 HEADER_TIMESTAMP = "lp-timestamp-ms"
 HEADER_INDEXES = "lp-indexes"
 HEADER_BATCH = "lp-batch-id"
@@ -28,6 +29,9 @@ HEADER_OBJECT = "lp-object"
 MESSAGE_CHARS_MAX = 256
 
 RECORD_SUFFIX = ".record.json"
+
+# What one takes in memory beside keys, values and texts, in bytes, measured (tests/unit/core/test_dead_letter.py).
+_LETTER_BYTES, _HEADER_BYTES, _INDEX_BYTES, _CHAR_BYTES = 600, 200, 50, 4
 
 
 class Reason(StrEnum):
@@ -44,6 +48,8 @@ class Reason(StrEnum):
     TOO_MANY_FIELDS = "too_many_fields"
     NO_USER = "no_user"
     NO_EVENT_TIME = "no_event_time"
+    UNREADABLE_HEADERS = "unreadable_headers"
+    UNREADABLE = "unreadable"
 
 
 class DeadLetter(NamedTuple):
@@ -62,9 +68,20 @@ class DeadLetter(NamedTuple):
         """How many entries this dead letter accounts for in the conservation law."""
         return 1 if self.indexes is None else len(self.indexes)
 
+    @property
+    def memory_bytes(self) -> int:
+        """The most bytes that this dead letter takes in memory, with its record."""
+        record = self.record
+        headers = sum(_HEADER_BYTES + _CHAR_BYTES * len(name) + len(value or b"") for name, value in record.headers)
+        texts = len(record.key or b"") + len(record.value or b"") + _CHAR_BYTES * len(self.message)
+        return _LETTER_BYTES + headers + texts + _INDEX_BYTES * len(self.indexes or ())
+
 
 class DeadLetterHeaders(NamedTuple):
-    """What a reader learns from a dead letter's headers; `object_key` is set where the record is stored apart."""
+    """What a reader learns from a dead letter's headers; `object_key` is set where the record is stored apart.
+
+    `end_offset` is set where it stands for all offsets from `offset` up to there, of which nothing could be read.
+    """
 
     reason: str
     message: str
@@ -74,6 +91,7 @@ class DeadLetterHeaders(NamedTuple):
     indexes: tuple[int, ...] | None
     batch_id: str
     object_key: str | None
+    end_offset: int | None = None
 
 
 class StoredRecord(msgspec.Struct, frozen=True):
@@ -102,6 +120,8 @@ def headers_of(letter: DeadLetter, *, batch_id: str, object_key: str | None = No
     ]
     if record.timestamp_ms is not None:
         ours.append((HEADER_TIMESTAMP, str(record.timestamp_ms)))
+    if record.end_offset is not None:
+        ours.append((HEADER_END_OFFSET, str(record.end_offset)))
     if object_key is not None:
         ours.append((HEADER_OBJECT, object_key))
     return [*record.headers, *((name, text.encode("utf-8", "replace")) for name, text in ours)]
@@ -130,4 +150,5 @@ def parse_headers(headers: Headers | Iterable[tuple[str, bytes | None]]) -> Dead
         indexes=None if indexes == ALL else tuple(int(index) for index in indexes.split(",")),
         batch_id=found[HEADER_BATCH].decode(),
         object_key=found[HEADER_OBJECT].decode() if HEADER_OBJECT in found else None,
+        end_offset=int(found[HEADER_END_OFFSET]) if HEADER_END_OFFSET in found else None,
     )

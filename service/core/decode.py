@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from service.core.dead_letter import Reason
 from service.core.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError, split_array, split_object
+from service.core.model import SourceRecord
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -70,6 +71,12 @@ class Decoded(NamedTuple):
     bad: list[Bad]
     size: int
     text: bytes | None = None
+
+
+def refused(record: SourceRecord) -> Decoded:
+    """Return a record of which something could not be read: it is bad as a whole."""
+    reason = Reason.UNREADABLE_HEADERS if record.end_offset is None else Reason.UNREADABLE
+    return Decoded([], None, [Bad(None, reason, record.unreadable or "")], len(record.value or b""))
 
 
 class _Refused(NamedTuple):

@@ -24,11 +24,15 @@ class Clock(Protocol):
 
 
 class Membership(NamedTuple):
-    """What the broker fences by; `raw` is passed back to the client library as it is."""
+    """What the broker fences by; `raw` is passed back to the client library as it is.
+
+    `outlives_fencing`: a member that was put out comes back under the same id (KIP-848), so that the id proves nothing.
+    """
 
     generation: int
     member_id: str
     raw: object
+    outlives_fencing: bool = False
 
     @property
     def is_proof(self) -> bool:
@@ -37,6 +41,14 @@ class Membership(NamedTuple):
         Members count from 1; a KIP-848 member that was put out has epoch 0 until it is in again.
         """
         return self.generation > 0 and self.member_id != ""
+
+
+class FetchFailure(NamedTuple):
+    """What the client library could not read: the offset that it names, the error's name, and its text."""
+
+    offset: int
+    code: str
+    message: str
 
 
 class Message(NamedTuple):

@@ -56,10 +56,14 @@ class FlushLoad(NamedTuple):
     row_bytes: int = 0
     partition_keys: int = 0
     dead_letters: int = 0
+    dead_letter_bytes: int = 0
 
 
 class FlushWork(NamedTuple):
-    """What a flush has to do: entries and bytes to seal, objects and bytes to upload, lines to announce."""
+    """What a flush has to do: entries and bytes to seal, objects and bytes to upload, lines to announce.
+
+    `messages` are these lines, the dead letters, and the KiB of the latter.
+    """
 
     entries: int
     row_bytes: int

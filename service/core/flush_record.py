@@ -52,9 +52,9 @@ class FlushTotals(msgspec.Struct, frozen=True, kw_only=True):
 class FlushRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Announces one flush: which offsets it covers and what became of their entries.
 
-    One too large for its topic comes in `parts`, each with some of the TopicPartitions and everything else alike; all
-    parts of a batch together are the flush record (`merge_parts`). `topic_ids` are Kafka's ids of the source topics, as
-    far as they are known.
+    One too large for its topic comes in `parts`, each with some of the TopicPartitions and everything else alike but
+    for `topic_ids`; all parts of a batch together are the flush record (`merge_parts`). `topic_ids` are Kafka's ids of
+    the source topics of these TopicPartitions, as far as they are known.
     """
 
     format_version: int = FORMAT_VERSION
@@ -152,20 +152,31 @@ def split_parts(record: FlushRecord, *, bytes_max: int) -> list[FlushRecord]:
 
     A part has one TopicPartition at least, also where that alone is more.
     """
-    head_bytes = len(encode_flush_record(msgspec.structs.replace(record, topic_partitions=()))) + PART_NUMBERS_BYTES
-    parts: list[list[FlushedTopicPartition]] = [[]]
-    size = head_bytes
+    if len(encode_flush_record(record)) <= bytes_max:
+        return [record]
+    head = msgspec.structs.replace(record, topic_partitions=(), topic_ids={})
+    size = head_bytes = len(encode_flush_record(head)) + PART_NUMBERS_BYTES
+    lines: list[FlushedTopicPartition] = []
+    ids: dict[str, str] = {}
+    parts = [(lines, ids)]
     for line in record.topic_partitions:
+        known = {} if line.topic in ids else _id_of(line.topic, record)
         line_bytes = len(encode_flush_record(line)) + 1
-        if parts[-1] and size + line_bytes > bytes_max:
-            parts.append([])
+        if lines and size + line_bytes + len(encode_flush_record(known)) > bytes_max:
+            lines, ids, known = [], {}, _id_of(line.topic, record)
+            parts.append((lines, ids))
             size = head_bytes
-        parts[-1].append(line)
-        size += line_bytes
+        lines.append(line)
+        ids.update(known)
+        size += line_bytes + len(encode_flush_record(known))
     return [
-        msgspec.structs.replace(record, part=part, parts=len(parts), topic_partitions=tuple(lines))
-        for part, lines in enumerate(parts, 1)
+        msgspec.structs.replace(record, part=part, parts=len(parts), topic_partitions=tuple(some), topic_ids=ids)
+        for part, (some, ids) in enumerate(parts, 1)
     ]
+
+
+def _id_of(topic: str, record: FlushRecord) -> dict[str, str]:
+    return {topic: record.topic_ids[topic]} if topic in record.topic_ids else {}
 
 
 def merge_parts(parts: Iterable[FlushRecord]) -> tuple[list[FlushRecord], list[str]]:
@@ -187,8 +198,11 @@ def merge_parts(parts: Iterable[FlushRecord]) -> tuple[list[FlushRecord], list[s
         if numbers != [(number, len(some)) for number in range(1, len(some) + 1)]:
             of = ", ".join(f"{part} of {parts}" for part, parts in numbers)
             problems.append(f"batch {batch_id}: its flush record has the parts {of}")
-        first, *others = (msgspec.structs.replace(part, part=1, parts=1, topic_partitions=()) for part in some)
-        if any(other != first for other in others):
+        ids = {topic: topic_id for part in some for topic, topic_id in part.topic_ids.items()}
+        first, *others = (
+            msgspec.structs.replace(part, part=1, parts=1, topic_partitions=(), topic_ids=ids) for part in some
+        )
+        if any(other != first for other in others) or any(not part.topic_ids.items() <= ids.items() for part in some):
             problems.append(f"batch {batch_id}: the parts of its flush record differ in what they share")
         lines = tuple(line for part in some for line in part.topic_partitions)
         whole.append(msgspec.structs.replace(first, topic_partitions=lines))

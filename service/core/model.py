@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
+HEADERS_UNREADABLE = "the name of a header is not UTF-8"
+_REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what others, such as Java's client, make of such a name
 
 
 class TopicPartition(NamedTuple):
@@ -24,7 +26,9 @@ class SourceRecord(NamedTuple):
     """One Kafka message of the source, as it left the client library.
 
     `timestamp_ms` is Kafka's, or None where the record carries none; `leader_epoch` that of the leader which took the
-    record, or None where the client library does not know it.
+    record, or None where the client library does not know it. `unreadable` says why no entry can be taken from it:
+    of its headers a name is not UTF-8 and they are left out, or, with an `end_offset`, it stands for all offsets from
+    `offset` up to there, of which nothing could be read.
     """
 
     tp: TopicPartition
@@ -34,12 +38,19 @@ class SourceRecord(NamedTuple):
     value: bytes | None
     headers: Headers
     leader_epoch: int | None = None
+    unreadable: str | None = None
+    end_offset: int | None = None
 
     @property
     def size(self) -> int:
         """Bytes of key, value and headers."""
         headers = sum(len(name) + len(value or b"") for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers
+
+
+def are_unreadable(headers: Headers) -> bool:
+    """Whether a name stands there that others make of one that is not UTF-8: for all readers the two are the same."""
+    return any(_REPLACEMENT in name for name, _ in headers)
 
 
 class PartitionKey(NamedTuple):

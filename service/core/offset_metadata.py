@@ -2,7 +2,8 @@
 
 Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17],"raw-4":[9,2]}}`. `topic_id` is
 Kafka's id of the topic as its tools print it, or null where it is not known. `roots` has the highest root offset of
-each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last.
+each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last. `began` stands
+in start positions under `kafka.bootstrap = end` only: `[1772600767000, 4]`, when, and with how many partitions.
 """
 
 from __future__ import annotations
@@ -21,9 +22,17 @@ BYTES_MAX = 4095
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
+class Began(NamedTuple):
+    """When a group began at the end of a topic, in wall-clock milliseconds, and how many partitions it had then."""
+
+    at_ms: int
+    partitions: int
+
+
 class _Form(msgspec.Struct):
     v: int
     topic_id: str | None = None
+    began: Began | None = None
     roots: dict[str, Annotated[list[_Number], msgspec.Meta(min_length=1, max_length=2)]] = {}
 
 
@@ -42,11 +51,15 @@ class OffsetMetadata(NamedTuple):
 
     topic_id: str | None = None
     roots: tuple[RootLink, ...] = ()
+    began: Began | None = None
 
 
-def encode(topic_id: str | None, roots: Sequence[RootLink] = ()) -> Encoded:
+def encode(topic_id: str | None, roots: Sequence[RootLink] = (), *, began: Began | None = None) -> Encoded:
     """Write metadata; `roots` begin with the least recently used one, which is the first to be dropped."""
-    head = b'{"v":%d,"topic_id":%s,"roots":{' % (VERSION, msgspec.json.encode(topic_id))
+    head = b'{"v":%d,"topic_id":%s,' % (VERSION, msgspec.json.encode(topic_id))
+    if began is not None:
+        head += b'"began":%s,' % msgspec.json.encode(began)
+    head += b'"roots":{'
     room = BYTES_MAX - len(head) - len(b"}}") + len(b",")  # the last root needs no comma
     kept: list[bytes] = []
     for root in reversed(roots):
@@ -67,7 +80,7 @@ def decode(text: str) -> OffsetMetadata:
         roots = tuple(_root(name, place) for name, place in form.roots.items())
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return OffsetMetadata()
-    return OffsetMetadata(form.topic_id, roots) if form.v == VERSION else OffsetMetadata()
+    return OffsetMetadata(form.topic_id, roots, form.began) if form.v == VERSION else OffsetMetadata()
 
 
 def _root(name: str, place: list[int]) -> RootLink:

@@ -17,6 +17,7 @@ from service.core.avro_schema import META
 from service.core.entry_types import SchemaBounds
 from service.core.lattice import RecordType, Type, field_size, join
 from service.core.pack_schema import Merging
+from service.core.reference_lines import SOURCE_BYTES
 from service.core.rows import Rows
 
 Layout = Literal["auto", "pack", "file"]
@@ -26,6 +27,9 @@ FEW_PARTS = 8  # so many PartitionKeys stay files under `auto`
 HOUR_PARTS_MIN = 100  # so many make a pack of an hour's own
 META_BYTES = 128  # of a row beside its text, with an ordinary topic and user
 KNOWN_TYPES_MAX = 16  # of one PartitionKey; what more make is hardly met again
+LINE_HEAD_BYTES = 25_600  # a user of the most characters, each escaped to six bytes, and some numbers
+LINE_SOURCE_BYTES = 60  # the four numbers of one TopicPartition
+PROJECTED_SHARE = 0.75  # a projection has less than a third of a schema's estimated bytes: a quarter of a line
 GROUPS_MAX = 64  # packs with a schema of their own; what fits none of them is an object of its own
 
 
@@ -33,12 +37,14 @@ class LayoutRules(NamedTuple):
     """How objects are cut; sizes in bytes of entries as JSON text, `pack_bytes_max` in bytes of the object.
 
     PartitionKeys with more than `packed_bytes_max` keep an object of their own; `object_bytes_max` cuts that.
+    A line of a reference message has room for `line_bytes_max`: what has too many TopicPartitions for one is cut, too.
     """
 
     layout: Layout
     packed_bytes_max: int
     object_bytes_max: int
     pack_bytes_max: int
+    line_bytes_max: int
 
 
 class Part(NamedTuple):
@@ -70,12 +76,13 @@ def plan_objects(rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one
     order = rows.in_order()
     groups = _Groups(bounds)
     layout: Layout = "auto" if is_one_record and rules.layout == "file" else rules.layout
-    parts = list(_cut(rows, order, bounds, rules.object_bytes_max))
+    parts = list(_cut(rows, order, bounds, rules))
     parts_of_key = Counter(part.key for part in parts)
     if layout == "file" or (layout == "auto" and len(parts_of_key) <= FEW_PARTS):
         return Plan(order, parts, [])
     for at, part in enumerate(parts):  # in place: there may be a million
-        if part.size <= rules.packed_bytes_max and parts_of_key[part.key] == 1:
+        is_describable = part.entry_type.size <= PROJECTED_SHARE * rules.line_bytes_max
+        if part.size <= rules.packed_bytes_max and is_describable and parts_of_key[part.key] == 1:
             parts[at] = part._replace(group=groups.assign(part.entry_type))
     counts = Counter((part.group, _hour(rows, part)) for part in parts)
     busy = {place: place[1] for place, count in counts.items() if place[0] is not None and count >= HOUR_PARTS_MIN}
@@ -90,21 +97,35 @@ def _hour(rows: Rows, part: Part) -> Hour:
     return key.date, key.hour
 
 
-def _cut(rows: Rows, order: Sequence[int], bounds: SchemaBounds, object_bytes_max: int) -> Iterator[Part]:
+def _sources_max(rows: Rows, line_bytes_max: int) -> int:
+    """Return of how many TopicPartitions the rows of one line may be, beside the user and the exact schema."""
+    longest = max((len(tp.topic) for tp in rows.tps), default=0)
+    room = line_bytes_max * 3 // 4 - LINE_HEAD_BYTES
+    return max(1, room // (SOURCE_BYTES + longest + LINE_SOURCE_BYTES))
+
+
+def _cut(rows: Rows, order: Sequence[int], bounds: SchemaBounds, rules: LayoutRules) -> Iterator[Part]:
     joined = _Joined(rows.types, bounds)
-    key_of, type_of, sizes = rows.key_of, rows.type_of, rows.text_sizes
+    key_of, type_of, sizes, tp_of = rows.key_of, rows.type_of, rows.text_sizes, rows.tp_of
+    object_bytes_max, sources_max = rules.object_bytes_max, _sources_max(rows, rules.line_bytes_max)
+    has_many_sources = len(rows.tps) > sources_max
     begin, end = 0, len(order)
     while begin < end:
         key = key_of[order[begin]]
         joined.begin(type_of[order[begin]])
         size, first, at = 0, begin, begin
+        sources: set[int] = set()
         while at < end and key_of[row := order[at]] == key:
             weight = sizes[row] + META_BYTES
             size += weight
-            if (size > object_bytes_max and at > first) or not joined.add(type_of[row]):
+            is_full = size > object_bytes_max and at > first
+            if has_many_sources:
+                sources.add(tp_of[row])
+                is_full = is_full or len(sources) > sources_max
+            if is_full or not joined.add(type_of[row]):
                 yield Part(key, first, at, size - weight, joined.entry_type(), None, None)
                 joined.begin(type_of[row])
-                size, first = weight, at
+                size, first, sources = weight, at, {tp_of[row]}
             at += 1
         yield Part(key, first, at, size, joined.entry_type(), None, None)
         begin = at

@@ -5,6 +5,7 @@ Owns what lines share and how it is numbered; `service.core.announcements` puts 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -18,7 +19,8 @@ from service.core.reference import CoveredRange, RootRange
 
 CACHED_FIELDS_MAX = 200_000
 ROOTS_MAX = 1000  # of one reference; more are cut, and the line says so
-_SHARED_BYTES = 200  # of one TopicPartition, hour or number beside its text
+SOURCE_BYTES = 120  # of one TopicPartition beside its topic
+_HOUR_BYTES = 20
 
 Spans = Mapping[TopicPartition, tuple[int, int]]
 """[first_offset, next_offset) of the batch by TopicPartition."""
@@ -44,9 +46,13 @@ class Described(NamedTuple):
 
 
 class LineGroup(NamedTuple):
-    """So many lines that go into one message, as its list of them, and the lists that they point into."""
+    """So many lines that go into one message, as its list of them, and the lists that they point into.
+
+    `entries` are those that the lines name, of each of the sources.
+    """
 
     sources: tuple[CoveredRange, ...]
+    entries: tuple[int, ...]
     event_time_us: int
     hours: tuple[tuple[str, int], ...]
     schemas: tuple[msgspec.Raw, ...]
@@ -71,6 +77,7 @@ class LineWriter:
         self._size = 0
         self._event_time_us: int | None = None
         self._sources: dict[TopicPartition, int] = {}
+        self._entries: Counter[TopicPartition] = Counter()
         self._hours: dict[tuple[str, int], int] = {}
         self._schemas: dict[bytes, int] = {}
         self._count = 0
@@ -93,6 +100,8 @@ class LineWriter:
             if self._size + len(line) > self._bytes_max:
                 line = self._line(part, with_nulls=False, roots_max=roots_max)
         self._lines += b"," + line if self._count else line
+        for tp, (_, _, entries) in part.sources.items():
+            self._entries[tp] += entries
         self._count += 1
         self._size += len(line) + 1
 
@@ -107,7 +116,9 @@ class LineWriter:
         schemas = tuple(map(msgspec.Raw, self._schemas))
         lines = msgspec.Raw(b"[%b]" % bytes(self._lines))
         hours = tuple(self._hours)
-        self._groups.append(LineGroup(covered, self._event_time_us or 0, hours, schemas, self._count, lines))
+        entries = tuple(self._entries[tp] for tp in self._sources)
+        group = LineGroup(covered, entries, self._event_time_us or 0, hours, schemas, self._count, lines)
+        self._groups.append(group)
         self._begin()
 
     def _line(self, part: Described, *, with_nulls: bool = True, roots_max: int = ROOTS_MAX) -> bytes:
@@ -141,7 +152,7 @@ class LineWriter:
         number = self._hours.get(hour)
         if number is None:
             number = self._hours[hour] = len(self._hours)
-            self._size += _SHARED_BYTES
+            self._size += _HOUR_BYTES
         return number
 
     def _schema(self, entry_type: RecordType) -> int:
@@ -160,7 +171,7 @@ class LineWriter:
             number = self._sources.get(tp)
             if number is None:
                 number = self._sources[tp] = len(self._sources)
-                self._size += _SHARED_BYTES + len(tp.topic)
+                self._size += SOURCE_BYTES + len(tp.topic)
             found += (number, low - self._spans[tp][0], high - low, entries)
         return found
 

@@ -6,6 +6,15 @@ from service.core.avro_binary import encode_long, encode_string
 from service.core.model import RootLink, TopicPartition
 
 _NULL, _PRESENT = b"\0", b"\2"
+NO_TIMESTAMP_MS = -1
+TIMESTAMP_MS_MAX = 253_402_300_799_999  # the end of the year 9999: what is later is no date for Avro's readers [M]
+
+
+def readable_timestamp(timestamp_ms: int | None) -> int:
+    """Return Kafka's timestamp of a record as a row holds it: -1 where there is none, or none that readers read."""
+    if timestamp_ms is None or timestamp_ms > TIMESTAMP_MS_MAX:
+        return NO_TIMESTAMP_MS
+    return timestamp_ms
 
 
 def encode_user(user: str) -> bytes:

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from service.core.exchange import Piece
 from service.core.lattice import RecordType
 from service.core.model import PartitionKey, RootLink, SourceRecord, TopicPartition
+from service.core.row_meta import readable_timestamp
 
-NO_TIMESTAMP_MS = -1
 PIECE_BYTES = 1024 * 1024
 # What is in memory beside the texts, in bytes, measured with some room (tests/unit/core/test_rows.py).
 ROW_BYTES = 100
@@ -94,7 +94,7 @@ class Rows:
         self.offsets.append(record.offset)
         self.indexes.append(index)
         self.event_times_us.append(event_time_us)
-        self.timestamps_ms.append(NO_TIMESTAMP_MS if record.timestamp_ms is None else record.timestamp_ms)
+        self.timestamps_ms.append(readable_timestamp(record.timestamp_ms))
         size = len(text)
         self.text_sizes.append(size)
         self._texts.append(text)
@@ -127,7 +127,7 @@ class Rows:
             self.fixed_bytes += ROW_BYTES + len(unique_id)
         if root is not None:
             self.roots[number] = root
-            self.fixed_bytes += 2 * ROW_BYTES
+            self.fixed_bytes += 4 * ROW_BYTES + CHAR_BYTES * len(root.topic) // 4
 
     def in_order(self, first: int = 0) -> array[int]:
         """Give the numbers of the rows from `first` on as they are sealed: by date, hour, PartitionKey, arrival."""

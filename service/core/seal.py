@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from service.core import container
@@ -18,7 +18,7 @@ from service.core.container import SYNC_BYTES, Codec
 from service.core.entry_types import SchemaBounds
 from service.core.exchange import BatchSpool, ObjectFile, SealedFile
 from service.core.lattice import RecordType
-from service.core.model import PartitionKey
+from service.core.model import PartitionKey, TopicPartition
 from service.core.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
 from service.core.reference_lines import Described, LineGroup, LineWriter, Spans, nulls_of, root_place, widen
 from service.core.row_encoder import WALKED_ENTRIES, EncodeEntry, entry_encoder, exact_encoder
@@ -43,6 +43,7 @@ class SealedObject(NamedTuple):
     """A finished object: its number in the batch, its schema, what it holds and the lines that announce it.
 
     `key` is the PartitionKey of an object of its own; a pack has none, and an `hour` where it is one hour's.
+    `sources` are how many of its rows are of which TopicPartition, counted as they were written.
     """
 
     number: int
@@ -52,9 +53,14 @@ class SealedObject(NamedTuple):
     schema: RowSchema
     key: PartitionKey | None
     hour: Hour | None
-    entries: int
+    sources: tuple[tuple[TopicPartition, int], ...]
     references: int
     groups: list[LineGroup]
+
+    @property
+    def entries(self) -> int:
+        """How many rows it holds."""
+        return sum(rows for _, rows in self.sources)
 
 
 class Step(NamedTuple):
@@ -62,6 +68,10 @@ class Step(NamedTuple):
 
     rows: int
     finished: SealedObject | None
+
+
+_Block = tuple[bytes, list[int]]
+"""A block of an object, and the number of the TopicPartition of each row in it; one for every entry or two."""
 
 
 class _Writing:
@@ -76,11 +86,18 @@ class _Writing:
         self.schema = schema
         self.header_bytes = file.size
         self.lines = lines
-        self.entries = 0
+        self.rows_of: Counter[int] = Counter()  # by number of their TopicPartition
         self.encoders: dict[int, EncodeEntry] = {}
 
-    def finish(self, key: PartitionKey | None, hour: Hour | None) -> SealedObject:
-        """Close the object."""
+    def write(self, blocks: Iterable[_Block]) -> None:
+        """Append blocks and count what is in them."""
+        for data, tps in blocks:
+            self.file.write(data)
+            for number in tps:  # `update` costs more for the one or two that most blocks have
+                self.rows_of[number] += 1
+
+    def finish(self, key: PartitionKey | None, hour: Hour | None, tps: Sequence[TopicPartition]) -> SealedObject:
+        """Close the object; `tps` are the TopicPartitions by number."""
         return SealedObject(
             number=self.number,
             file=self.file.finish(),
@@ -89,7 +106,7 @@ class _Writing:
             schema=self.schema,
             key=key,
             hour=hour,
-            entries=self.entries,
+            sources=tuple((tps[number], rows) for number, rows in self.rows_of.items()),
             references=self.lines.lines,
             groups=self.lines.groups(),
         )
@@ -145,12 +162,12 @@ class Sealing:
 
     def _finish(self, hour: Hour | None) -> list[SealedObject]:
         places = [place for place in self._open if place[1] == hour]
-        return [self._open.pop(place).finish(None, hour) for place in places]
+        return [self._open.pop(place).finish(None, hour, self._rows.tps) for place in places]
 
     def _own(self, part: Part) -> SealedObject:
         writing = self._begin(part.entry_type)
         self._write(part, writing, self._blocks(part, writing))
-        return writing.finish(self._rows.keys[part.key], None)
+        return writing.finish(self._rows.keys[part.key], None, self._rows.tps)
 
     def _packed(self, part: Part, group: int) -> SealedObject | None:
         """Write into the pack of the group; gives the one before where that has no more room."""
@@ -159,9 +176,9 @@ class Sealing:
         if writing is None:
             writing = self._open[place] = self._begin(merged)
         blocks = list(self._blocks(part, writing))
-        size = writing.file.size + sum(map(len, blocks))
-        if writing.entries and size > self._rules.layout.pack_bytes_max:
-            full = writing.finish(None, part.hour)
+        size = writing.file.size + sum(len(data) for data, _ in blocks)
+        if writing.rows_of and size > self._rules.layout.pack_bytes_max:
+            full = writing.finish(None, part.hour, self._rows.tps)
             writing = self._open[place] = self._begin(merged)
         self._write(part, writing, blocks)
         return full
@@ -177,31 +194,29 @@ class Sealing:
             number, file, entry_type, schema, LineWriter(entry_type, self._spans, bytes_max=rules.group_bytes_max)
         )
 
-    def _write(self, part: Part, writing: _Writing, blocks: Iterable[bytes]) -> None:
+    def _write(self, part: Part, writing: _Writing, blocks: Iterable[_Block]) -> None:
         """Write the blocks of one part, and its line."""
         file = writing.file
         start = file.size
-        for block in blocks:
-            file.write(block)
-        writing.entries += part.end - part.begin
+        writing.write(blocks)
         writing.lines.add(self._describe(part, self._rows.keys[part.key], start, file.size - start))
 
-    def _blocks(self, part: Part, writing: _Writing) -> Iterator[bytes]:
+    def _blocks(self, part: Part, writing: _Writing) -> Iterator[_Block]:
         """Make the blocks of one part; those of one batch fit into every object of the same schema."""
         rows, rules = self._rows, self._rules
         user = encode_user(rows.keys[part.key].user)
         out = bytearray()
-        waiting = 0
+        waiting: list[int] = []
         for at in range(part.begin, part.end):
             row = self._plan.order[at]
             number = rows.type_of[row]
             encode = writing.encoders.get(number) or self._encoder(number, writing)
             out += self._meta(row, user)
             encode(rules.decode(next(self._texts)), out)
-            waiting += 1
+            waiting.append(rows.tp_of[row])
             if len(out) >= rules.block_bytes or at + 1 == part.end:
-                yield container.block(waiting, out, compress=self._compress, sync=self._sync)
-                out, waiting = bytearray(), 0
+                yield container.block(len(waiting), out, compress=self._compress, sync=self._sync), waiting
+                out, waiting = bytearray(), []
 
     def _encoder(self, number: int, writing: _Writing) -> EncodeEntry:
         """Choose the encoder of rows of one type in one object: what many rows have is worth compiling for."""

@@ -17,6 +17,8 @@ from service.adapters.clock import SystemClock
 from service.adapters.health import Health, HealthServer
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_consumer import KafkaConsumer
+from service.adapters.kafka_flush_records import KafkaFlushRecords
+from service.adapters.kafka_log import Brokers
 from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.metrics import PrometheusMetrics
 from service.adapters.object_store import S3Store
@@ -29,12 +31,16 @@ from service.core.flush_policy import FlushBounds
 from service.core.json_text import JsonDecoder
 from service.core.machine import MachineRules, Phase
 from service.core.partition_key import Placer, encode_user
-from service.errors import SpoolError, StopError
+from service.errors import LeavingError, LogPartitionerError, SpoolError, StopError
+from service.patience import Patience
+from service.privacy import describe
 from service.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
+from service.runtime.refetch import Refetcher
 from service.runtime.runloop import LoopRules, Runloop
+from service.runtime.start_positions import StartPositions, StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
 
@@ -54,7 +60,10 @@ def run(settings: Settings) -> None:
     stop = StopFlag()
     stop.install()
     with ExitStack() as cleanup:
-        Worker(settings, boot, stop, cleanup).run()
+        try:
+            Worker(settings, boot, stop, cleanup).run()
+        except LeavingError as error:
+            structlog.get_logger("worker").info("worker_left", message=str(error))
 
 
 class Worker:
@@ -67,7 +76,9 @@ class Worker:
         self._log = structlog.get_logger("worker")
         self.clock = SystemClock()
         self.metrics = PrometheusMetrics()
-        self.health = Health(self.clock, live_max_s=settings.http.live_max_s)
+        self._brokers = Brokers()
+        self._patience = Patience(lambda: stop.requested)
+        self.health = Health(self.clock, live_max_s=settings.http.live_max_s, trouble=self._brokers.trouble)
         server = HealthServer(settings.http.host, settings.http.port, health=self.health, exposition=self._exposition)
         server.start()
         cleanup.callback(server.close)
@@ -90,15 +101,28 @@ class Worker:
         self.metrics.set("info", 1, worker=self._settings.worker, boot=self._boot, version=_version())
         try:
             self.loop.run()
+        except LeavingError:
+            raise
         except StopError as error:
             self._log.error("worker_failed", cause=type(error).__name__, message=str(error))
             raise
+        except BaseException as error:
+            self._log.error("worker_failed", cause=type(error).__name__, message=describe(error), exc_info=error)
+            raise
         finally:
             self.health.is_draining = True
+            self._leave()
+        self._log.info("worker_stopped", flush_outcome=self.controller.state.phase.value)
+
+    def _leave(self) -> None:
+        """Leave the group, whatever else fails: others wait for what is owned here."""
+        try:
             if self.controller.state.phase is not Phase.STOPPED:
                 self.controller.fail()
+        except (LogPartitionerError, AssertionError, OSError) as error:  # what was wrong before is raised, not this
+            self._log.warning("not_discarded", message=describe(error))
+        finally:
             self._consumer.close()
-        self._log.info("worker_stopped", flush_outcome=self.controller.state.phase.value)
 
     def _build(self, cleanup: ExitStack) -> None:
         settings, clock = self._settings, self.clock
@@ -111,20 +135,12 @@ class Worker:
             raise StopError(f"no spool: {error}") from error
         cleanup.callback(spool.close)
         store = S3Store(settings.s3)
-        store.check()
+        self._patience.ask(store.check)
         decoder = json_decoder(settings)
         recorder = Recorder(_recorder_rules(settings, decoder), spool)
         uploader = Uploader(store, threads=settings.s3.upload_threads)
         cleanup.callback(uploader.close)
-        self._consumer = KafkaConsumer(
-            consumer_options(settings.kafka, worker=settings.worker),
-            settings.kafka.source_topics,
-            incremental=settings.kafka.group_protocol == "consumer"
-            or settings.kafka.assignment_strategy == "cooperative-sticky",
-        )
-        options = producer_options(settings.kafka, worker=settings.worker, transactional_id=settings.transactional_id)
-        # init_transactions waits for the broker to end what an earlier producer left open (TESTING T7).
-        committer = KafkaCommitter(options, init_budget_s=2 * settings.kafka.transaction_timeout_s, clock=clock)
+        committer = self._connect()
         cleanup.callback(committer.close)
         topic_ids: dict[str, str] = {}
         flusher = Flusher(
@@ -144,10 +160,17 @@ class Worker:
             flusher=flusher,
             consumer=self._consumer,
             committer=committer,
-            topic_ids=topic_ids,
+            start_positions=self._start_positions(committer, topic_ids),
             clock=clock,
             metrics=self.metrics,
             new_batch_id=batch_ids(self._boot),
+        )
+        refetcher = Refetcher(
+            policy=settings.kafka.on_unreadable,
+            recorder=recorder,
+            consumer=self._consumer,
+            clock=clock,
+            metrics=self.metrics,
         )
         self.loop = Runloop(
             rules=LoopRules(_flush_bounds(settings), settings.kafka.consume_records_max),
@@ -155,13 +178,49 @@ class Worker:
             recorder=recorder,
             flusher=flusher,
             consumer=self._consumer,
-            committer=committer,
+            refetcher=refetcher,
             clock=clock,
             metrics=self.metrics,
             stop=self._stop,
             beat=self._beat,
         )
         self._json = decoder
+
+    def _connect(self) -> KafkaCommitter:
+        """Make the consumer and the committer."""
+        settings = self._settings
+        self._consumer = KafkaConsumer(
+            consumer_options(settings.kafka, worker=settings.worker),
+            settings.kafka.source_topics,
+            incremental=settings.kafka.group_protocol == "consumer"
+            or settings.kafka.assignment_strategy == "cooperative-sticky",
+            brokers=self._brokers,
+            patience=self._patience,
+        )
+        options = producer_options(settings.kafka, worker=settings.worker, transactional_id=settings.transactional_id)
+        # init_transactions waits for the broker to end what an earlier producer left open (TESTING T7).
+        return KafkaCommitter(
+            options,
+            init_budget_s=2 * settings.kafka.transaction_timeout_s,
+            clock=self.clock,
+            brokers=self._brokers,
+            patience=self._patience,
+            patience_of_flush=Patience(lambda: self._stop.abandoned),
+        )
+
+    def _start_positions(self, committer: KafkaCommitter, topic_ids: dict[str, str]) -> StartPositions:
+        kafka = self._settings.kafka
+        options = consumer_options(kafka, worker=self._settings.worker)
+        return StartPositions(
+            rules=StartRules(kafka.bootstrap, kafka.accept_unknown_history, kafka.source_topics),
+            consumer=self._consumer,
+            committer=committer,
+            flush_records=KafkaFlushRecords(
+                options, kafka.flushes_topic, group_id=kafka.group_id, patience=self._patience
+            ),
+            topic_ids=topic_ids,
+            clock=self.clock,
+        )
 
     def _beat(self) -> None:
         """Tell the probes that the loop turned, and what it is."""
@@ -235,8 +294,6 @@ def _control_rules(settings: Settings) -> ControlRules:
         flush_budget_s=flush.upload_deadline_s + flush.commit_budget_s,
         revoke_budget_s=flush.revoke_budget_s,
         machine=MachineRules(flush.backoff_max_s, Size(flush.bytes_max, flush.entries_max)),
-        bootstrap=settings.kafka.bootstrap,
-        topics=settings.kafka.source_topics,
     )
 
 

@@ -27,17 +27,16 @@ from service.errors import (
     StopError,
     TooManyFailuresError,
 )
+from service.privacy import describe
 from service.runtime.flusher import Flusher, FlushSummary
+from service.runtime.member_proof import MemberProof
 from service.runtime.ports import Committer, Consumer, Metrics
 from service.runtime.recorder import Recorder
-from service.runtime.start_positions import Bootstrap, start_positions
-
-TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a flush can do without
-TOPIC_IDS_AGAIN_S = 60.0
+from service.runtime.start_positions import StartPositions
 
 
 class ControlRules(NamedTuple):
-    """Budgets in seconds, the policy for a first start, and the size that a batch may always have.
+    """Budgets in seconds, and the size that a batch may always have.
 
     `poll_budget_s` bounds everything between two polls, a callback as well as what the loop does: it is the time after
     which the group takes the partitions away, less a margin. `settle_s` of it are left to what follows a flush: an
@@ -49,8 +48,6 @@ class ControlRules(NamedTuple):
     flush_budget_s: float
     revoke_budget_s: float
     machine: machine.MachineRules
-    bootstrap: Bootstrap
-    topics: tuple[str, ...]
 
 
 class Controller:
@@ -64,7 +61,7 @@ class Controller:
         flusher: Flusher,
         consumer: Consumer,
         committer: Committer,
-        topic_ids: dict[str, str],
+        start_positions: StartPositions,
         clock: Clock,
         metrics: Metrics,
         new_batch_id: Callable[[], str],
@@ -77,7 +74,8 @@ class Controller:
         self._flusher = flusher
         self._consumer = consumer
         self._committer = committer
-        self._topic_ids = topic_ids
+        self._member_proof = MemberProof(consumer, recorder)
+        self._start_positions = start_positions
         self._clock = clock
         self._metrics = metrics
         self._new_batch_id = new_batch_id
@@ -87,7 +85,6 @@ class Controller:
         self._closed: ClosedBatch | None = None
         self._deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
         self._is_late = False
-        self._topic_ids_due_s = clock.now_s()
         self._log = structlog.get_logger("controller")
 
     # Callbacks: from inside Consumer.consume and Consumer.close.
@@ -120,6 +117,10 @@ class Controller:
 
     # From the loop.
 
+    def begin(self) -> None:
+        """Make a producer ready before any committed offset is read: that ends what an earlier process left open."""
+        self._committer.prepare()
+
     def prepare(self) -> None:
         """Make the next flush's producer ready, outside any callback, within what is left until the next poll.
 
@@ -129,11 +130,6 @@ class Controller:
         """
         if not self._committer.is_ready:
             self._committer.prepare(deadline=self._deadline)
-        missing = [topic for topic in self._rules.topics if topic not in self._topic_ids]
-        if missing and self._clock.now_s() >= self._topic_ids_due_s:  # not every broker tells them
-            deadline = self._deadline.at_most(TOPIC_IDS_S)
-            self._topic_ids.update(self._consumer.topic_ids(missing, deadline=deadline))
-            self._topic_ids_due_s = self._clock.now_s() + TOPIC_IDS_AGAIN_S
 
     def open_batch(self) -> bool:
         """Open a batch before its first record; it carries the generation and the member id of now.
@@ -144,10 +140,14 @@ class Controller:
         if self._is_late:
             self.rewinds |= self.state.owned
             return False
+        membership = self._member_proof.membership(deadline=self._deadline)
+        if membership is None:
+            self.rewinds |= self.state.owned
+            return False
         opening = Opening(
             batch_id=self._new_batch_id(),
             generation=self.state.generation,
-            member_id=self._consumer.membership().member_id,
+            membership=membership,
             opened_at_s=self._clock.now_s(),
             opened_at_ms=self._clock.wall_ms(),
         )
@@ -160,7 +160,12 @@ class Controller:
         return True
 
     def flush_due(self, reason: FlushReason) -> None:
-        """Flush the open batch."""
+        """Flush the open batch.
+
+        Raises:
+            StopError: the batch may hold records of two topics of one name, or the store refuses us.
+        """
+        self._start_positions.watch(deadline=self._deadline)
         self.handle(machine.FlushDue(reason, self._clock.now_s()))
 
     def stop(self) -> None:
@@ -197,7 +202,7 @@ class Controller:
         if self._deadline.remaining_s() < self._rules.settle_s / 2:  # the process was stopped: it may be out by now
             self._log.warning("not_settled", message="too little time before the next poll")
             return
-        self.rewinds = set()
+        self.rewinds = set(self._start_positions.unproven)  # refused, and rewound, until they are
         committed = self._consumer.committed(tps, deadline=self._deadline)
         for tp in sorted(tps):
             first_offset = owned[tp].first_offset
@@ -333,13 +338,7 @@ class Controller:
     def _own(self, tps: frozenset[TopicPartition]) -> None:
         if not self._is_settled:  # or committed offsets would not be stable until our own transaction times out
             self._settle_transaction()
-        positions = start_positions(
-            self._consumer,
-            tps,
-            bootstrap=self._rules.bootstrap,
-            topic_ids=self._topic_ids,
-            deadline=self._deadline,
-        )
+        positions = self._start_positions.find(tps, deadline=self._deadline)
         for tp, position in positions.items():
             self._recorder.own(tp, position.committed)
             self._starts[tp] = position.committed
@@ -362,6 +361,7 @@ class Controller:
         for tp in tps:
             self._recorder.disown(tp)
             self._metrics.forget("lag_records", topic=tp.topic, partition=str(tp.partition))
+        self._start_positions.forget(tps)
         self.rewinds -= tps
         self._given_back |= tps
         if not isinstance(event, machine.Lost):
@@ -369,7 +369,7 @@ class Controller:
             self._metrics.add("rebalances", kind="revoked")
 
     def consume_returned(self) -> None:
-        """Note that `consume` has returned, and raise what a callback could not.
+        """Note that `consume` has returned, raise what a callback could not, and prove what one has begun to own.
 
         Raises:
             StopError: as it was, or wrapped around what was not expected.
@@ -378,11 +378,16 @@ class Controller:
         self._is_late = False
         self._given_back.clear()
         error, self.error = self.error, None
-        if error is None:
-            return
         if isinstance(error, StopError):
             raise error
-        raise StopError(f"a rebalance callback failed: {error!r}") from error
+        if error is not None:
+            raise StopError(f"a rebalance callback failed: {describe(error)}") from error
+        try:
+            self.rewinds |= self._start_positions.prove(deadline=self._deadline)
+        except DiscardError as unproven:
+            self._log.warning("start_not_proven", message=str(unproven))
+            self._is_settled = False
+            self.rewinds |= self._start_positions.unproven
 
 
 def _cost_of(spans: Mapping[TopicPartition, tuple[int, int]]) -> str:

@@ -6,7 +6,7 @@ or (CommitUnknownError) the committed offsets tell. What that means is decided b
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
@@ -17,20 +17,23 @@ from service.core import offset_metadata
 from service.core.announcements import (
     Speaker,
     Uploaded,
+    check_references,
     dead_letter_message,
     flush_messages,
     flush_record_of,
-    is_oversized,
+    inline_bytes,
     key_of,
     object_metadata,
     reference_messages,
-    stored_letter,
+    rows_in,
 )
 from service.core.avro_schema import RowSchema
 from service.core.batch import ClosedBatch
 from service.core.deadline import Deadline
 from service.core.exchange import Clock, Membership, Message, StoredObject
+from service.core.fitting import Apart, split_letter, stored_apart, stored_object
 from service.core.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork, StepSeconds
+from service.core.flush_record import FlushRecord
 from service.core.lattice import Scalar
 from service.core.model import CommittedOffset, TopicPartition
 from service.core.object_key import schema_key
@@ -158,21 +161,26 @@ class Flusher:
             StopError: the store refuses us.
         """
         membership = self._membership()  # taken when the batch is closed, not when it is sent (DESIGN 4.2)
-        member_id = batch.opening.member_id
-        if membership.member_id != member_id:
+        opened = batch.opening.membership
+        if membership.member_id != opened.member_id:
             # The race: (1) the batch is opened as member X; (2) while a revoke waits for this flush the broker expels
             # X, without on_lost (TESTING 0.6); (3) another member consumes these partitions; (4) we rejoin as Y. The
             # broker would accept Y's commit of what X read, so only the member that opened a batch may commit it.
-            raise MembershipError(f"opened as member {member_id!r}, now {membership.member_id!r}")
-        batch.check()
+            raise MembershipError(f"opened as member {opened.member_id!r}, now {membership.member_id!r}")
+        if opened.outlives_fencing:
+            membership = opened  # see `runtime.member_proof`
+        limit = self._rules.message_bytes_max
+        letters = (part for letter in batch.dead_letters for part in split_letter(letter, message_bytes_max=limit))
+        batch = batch._replace(dead_letters=tuple(letters))
         uploads_end = Deadline(deadline.at_s - self._rules.commit_budget_s, deadline.now_s)
         uploads_end = uploads_end.at_most(self._rules.upload_deadline_s)
         steps = _Steps(self._clock, batch, uploads_end)
         try:
             sealed = self._seal(batch, steps, must_pack=_must_pack(batch, reason))
             uploaded, letter_keys = self._upload(batch, sealed, steps)
-            announced, messages = self._announce(batch, uploaded, letter_keys, reason, steps)
+            announced, flush_record = self._announce(batch, uploaded, reason, steps)
             steps.deadline = deadline.at_most(self._rules.commit_budget_s)
+            messages = partial(self._messages, batch, announced, flush_record, letter_keys)
             self._commit(messages, self._offsets(batch), membership, batch, steps.deadline)
             steps.done("commit")
         except DiscardError:
@@ -187,16 +195,19 @@ class Flusher:
         The transaction has a budget of its own; where it needs a larger share of that, the estimate is as large a share
         of the time for uploads.
         """
-        cost = self.cost.estimate(self._work(load.entries, load.row_bytes, load.partition_keys, load.dead_letters))
+        letters = load.dead_letters, load.dead_letter_bytes
+        cost = self.cost.estimate(self._work(load.entries, load.row_bytes, load.partition_keys, *letters))
         announce = cost.announce * self._rules.upload_deadline_s / self._rules.commit_budget_s
         return max(cost.seal + cost.upload, announce)
 
-    def _work(self, entries: int, row_bytes: int, partition_keys: int, dead_letters: int) -> FlushWork:
+    def _work(
+        self, entries: int, row_bytes: int, partition_keys: int, dead_letters: int, letter_bytes: int
+    ) -> FlushWork:
         layout = self._rules.seal.layout
         objects = 2 + row_bytes // layout.pack_bytes_max
         if layout.layout == "file" or (layout.layout == "auto" and partition_keys <= FEW_PARTS):
             objects = partition_keys
-        return FlushWork(entries, row_bytes, objects, partition_keys + dead_letters)
+        return FlushWork(entries, row_bytes, objects, partition_keys + dead_letters + letter_bytes // 1024)
 
     def _seal(self, batch: ClosedBatch, steps: _Steps, *, must_pack: bool) -> list[SealedObject]:
         """Write all objects to the spool; uploads begin afterwards, or both would wait for each other's turns."""
@@ -210,9 +221,7 @@ class Flusher:
                 sealed.append(finished)
             if steps.deadline.has_passed() or self._abandoned():
                 raise UploadError(f"{done} of {len(rows)} rows are sealed in time", object_key="")
-        written = sum(one.entries for one in sealed)
-        accounted = sum(ledger.entries_in_files for ledger in batch.ledgers.values())
-        assert written == accounted, f"W3: {written} entries are in objects, {accounted} should be"
+        batch.check(rows_in(sealed))
         steps.done("seal")
         return sealed
 
@@ -221,10 +230,10 @@ class Flusher:
     ) -> tuple[list[Uploaded], dict[int, str]]:
         """Upload objects, new schemas and oversized dead letters; wait for all."""
         new = self._new_schemas(sealed)
-        letters = self._oversized_letters(batch)
         uploads = [self._object_upload(batch, one) for one in sealed]
         uploads += [bytes_upload(one.text.encode(), self._schema_key(one), {}, shared=True) for one in new]
-        uploads += [self._letter_upload(batch, number) for number in letters]
+        letters, letter_uploads = self._letter_uploads(batch)
+        uploads += letter_uploads
         steps.futures = [self._uploader.submit(upload, steps.deadline) for upload in uploads]
         stored = self._uploader.await_all(steps.futures, steps.deadline, self._abandoned)
         self._remember(one.fingerprint for one in new)
@@ -236,7 +245,7 @@ class Flusher:
         ]
         assert len(uploaded) == len(sealed), f"W4: {len(uploaded)} of {len(sealed)} objects are acknowledged"
         steps.done("upload")
-        return uploaded, {number: one.key for number, one in zip(letters, letter_objects, strict=True)}
+        return uploaded, {number: letter_objects[at].key for number, at in letters.items()}
 
     def _object_upload(self, batch: ClosedBatch, sealed: SealedObject) -> Upload:
         metadata = object_metadata(sealed, batch_id=batch.batch_id)
@@ -252,26 +261,33 @@ class Flusher:
 
     def _inline(self, sealed: list[SealedObject]) -> set[str]:
         """Choose the schemas whose texts stand in messages: while together they are small, all that fit."""
-        texts = {one.schema.fingerprint: len(one.schema.text) for one in sealed}
-        size = sum(texts[one.schema.fingerprint] * len(one.groups) for one in sealed)
+        texts = {one.schema.fingerprint: one.schema.text for one in sealed}
+        sizes = {fingerprint: inline_bytes(text) for fingerprint, text in texts.items()}
+        size = sum(sizes[one.schema.fingerprint] * len(one.groups) for one in sealed)
         if size > self._rules.inline_bytes_max:
             return set()
-        return {fingerprint for fingerprint, length in texts.items() if length <= self._rules.inline_text_max}
+        return {fingerprint for fingerprint, length in sizes.items() if length <= self._rules.inline_text_max}
 
-    def _oversized_letters(self, batch: ClosedBatch) -> list[int]:
-        limit = self._rules.message_bytes_max
-        return [n for n, letter in enumerate(batch.dead_letters) if is_oversized(letter, message_bytes_max=limit)]
+    def _letter_uploads(self, batch: ClosedBatch) -> tuple[dict[int, int], list[Upload]]:
+        """Make uploads of what dead letters have no room for, and give the number of the one that each has.
 
-    def _letter_upload(self, batch: ClosedBatch, number: int) -> Upload:
-        rules, record = self._rules, batch.dead_letters[number].record
-        key, body = stored_letter(
-            record,
-            prefix=rules.prefix,
-            batch_id=batch.batch_id,
-            number=number,
-            message_bytes_max=rules.message_bytes_max,
-        )
-        return bytes_upload(body, key, {"lp-batch-id": batch.batch_id}, shared=False)
+        Dead letters of one record share it.
+        """
+        rules, batch_id = self._rules, batch.batch_id
+        numbers: dict[int, int] = {}
+        known: dict[tuple[int, Apart], int] = {}
+        uploads: list[Upload] = []
+        for number, letter in enumerate(batch.dead_letters):
+            apart = stored_apart(letter, message_bytes_max=rules.message_bytes_max)
+            if apart is None:
+                continue
+            same = id(letter.record), apart
+            if same not in known:
+                known[same] = len(uploads)
+                key, body = stored_object(letter.record, apart, prefix=rules.prefix, batch_id=batch_id, number=number)
+                uploads.append(bytes_upload(body, key, {"lp-batch-id": batch_id}, shared=False))
+            numbers[number] = known[same]
+        return numbers, uploads
 
     def _remember(self, fingerprints: Iterable[str]) -> None:
         self._known_schemas.update(dict.fromkeys(fingerprints))
@@ -282,27 +298,33 @@ class Flusher:
         self,
         batch: ClosedBatch,
         uploaded: list[Uploaded],
-        letter_keys: Mapping[int, str],
         reason: FlushReason,
         steps: _Steps,
-    ) -> tuple[list[Message], list[Message]]:
-        """Make the messages; gives those of the references topic, and all."""
+    ) -> tuple[list[Message], FlushRecord]:
+        """Make the messages of the references topic, and the flush record."""
         speaker, now_ms, batch_id = self._speaker, self._clock.wall_ms(), batch.batch_id
         announced = list(
             reference_messages(uploaded, speaker, batch_id=batch_id, generation=batch.opening.generation, at_ms=now_ms)
         )
+        check_references((one.sealed for one in uploaded), announced)
         self._seq += 1
         flush_record = flush_record_of(
             batch, speaker, (one.sealed for one in uploaded), seq=self._seq, reason=reason, ended_at_ms=now_ms,
             step_seconds=steps.seconds, topic_ids=self._topic_ids,
         )  # fmt: skip
-        limit = self._rules.message_bytes_max
-        messages = [*announced, *flush_messages(flush_record, speaker, message_bytes_max=limit, at_ms=now_ms)]
-        for number, letter in enumerate(batch.dead_letters):
-            object_key = letter_keys.get(number)
-            messages.append(dead_letter_message(letter, speaker, batch_id=batch_id, object_key=object_key))
         steps.done("announce")
-        return announced, messages
+        return announced, flush_record
+
+    def _messages(
+        self, batch: ClosedBatch, announced: list[Message], flush_record: FlushRecord, letter_keys: Mapping[int, str]
+    ) -> Iterator[Message]:
+        """Yield all messages; dead letters one by one, or each of them would be in memory twice."""
+        speaker, limit, at_ms = self._speaker, self._rules.message_bytes_max, flush_record.ended_at_ms
+        yield from announced
+        yield from flush_messages(flush_record, speaker, message_bytes_max=limit, at_ms=at_ms)
+        for number, letter in enumerate(batch.dead_letters):
+            key = letter_keys.get(number)
+            yield dead_letter_message(letter, speaker, batch_id=batch.batch_id, object_key=key)
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
         """Give what is committed, each with the id of its topic as metadata."""
@@ -311,7 +333,7 @@ class Flusher:
 
     def _commit(
         self,
-        messages: list[Message],
+        messages: Callable[[], Iterable[Message]],
         offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         batch: ClosedBatch,
@@ -319,19 +341,19 @@ class Flusher:
     ) -> None:
         """Commit; after ILLEGAL_GENERATION at most once more, over the same objects, if we are still the same member.
 
-        Under KIP-848 the member epoch may move without a callback; nothing of ours was revoked or lost in between,
-        because callbacks run inside `consume` only, and the same member id proves that we were never put out.
+        Nothing of ours was revoked or lost in between, because callbacks run inside `consume` only, and the same member
+        id proves that we were never put out. Under KIP-848 it does not: there nothing is repeated.
         """
         try:
-            self._committer.commit(messages, offsets, membership, deadline=deadline)
+            self._committer.commit(messages(), offsets, membership, deadline=deadline)
         except CommitAbortedError as error:
-            again = self._membership()
-            is_same = again.member_id == batch.opening.member_id
+            again, opened = self._membership(), batch.opening.membership
+            is_same = again.member_id == opened.member_id and not opened.outlives_fencing
             if error.code != ILLEGAL_GENERATION or not is_same or deadline.has_passed():
                 raise
             self._log.warning("commit_repeated", batch_id=batch.batch_id, generation=again.generation, cause=str(error))
             self._metrics.add("commits_repeated")
-            self._committer.commit(messages, offsets, again, deadline=deadline)
+            self._committer.commit(messages(), offsets, again, deadline=deadline)
 
     def _summarise(
         self, batch: ClosedBatch, sealed: list[SealedObject], announced: list[Message], steps: _Steps
@@ -354,8 +376,9 @@ class Flusher:
 
     def _learn(self, batch: ClosedBatch, steps: _Steps) -> None:
         """Learn from a flush, also from one that came to nothing: so much was done in so many seconds."""
-        rows = batch.rows
-        work = self._work(len(rows), rows.text_bytes, len(rows.keys), len(batch.dead_letters))
+        rows, letters = batch.rows, batch.dead_letters
+        letter_bytes = sum(letter.memory_bytes for letter in letters)
+        work = self._work(len(rows), rows.text_bytes, len(rows.keys), len(letters), letter_bytes)
         self.cost = self.cost.after(work, *steps.so_far())
 
 

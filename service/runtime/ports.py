@@ -5,11 +5,11 @@ Everything here is called by the loop thread only, except `ObjectStore.put`, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from service.core.deadline import Deadline
-from service.core.exchange import BatchSpool, Membership, Message, RebalanceListener, StoredObject
+from service.core.exchange import BatchSpool, FetchFailure, Membership, Message, RebalanceListener, StoredObject
 from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 
 
@@ -32,6 +32,21 @@ class Consumer(Protocol):
         """
         ...
 
+    def failures(self) -> Mapping[TopicPartition, FetchFailure]:
+        """Give what could not be read of TopicPartitions since they were assigned or sought last.
+
+        Nothing behind it is handed over: such a TopicPartition is paused until it is fetched again, or sought.
+        """
+        ...
+
+    def fetch_again(self, tp: TopicPartition, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Fetch one that has failed from its start; `starts` has the next position of everything that is owned."""
+        ...
+
+    def readable_from(self, tp: TopicPartition, offset: int, *, deadline: Deadline) -> int | None:
+        """Find the first offset from this one on that can be read, or the end; None where that cannot be told."""
+        ...
+
     def committed(
         self, tps: Iterable[TopicPartition], *, deadline: Deadline
     ) -> dict[TopicPartition, CommittedOffset | None]:
@@ -42,14 +57,14 @@ class Consumer(Protocol):
         """Ask for the first offset and the end."""
         ...
 
-    def commit_start(self, offsets: Mapping[TopicPartition, CommittedOffset], *, deadline: Deadline) -> None:
-        """Commit where a TopicPartition without a committed offset begins, outside any transaction."""
+    def offset_at(self, tp: TopicPartition, at_ms: int, *, deadline: Deadline) -> int | None:
+        """Ask for the offset of the first record of this time or later, by Kafka's timestamps; None where none is."""
         ...
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
-        """Go to an offset; records of before are never returned afterwards.
+        """Go to an offset; records of before are never returned afterwards. What had failed is fetched again.
 
-        `consume` raises StopError where the log does not have it of this leader epoch; at an assignment nobody looks.
+        `consume` raises StopError where the log does not have it of this leader epoch, as it does after an assignment.
         """
         ...
 
@@ -85,6 +100,23 @@ class Consumer(Protocol):
         ...
 
 
+class FlushRecords(Protocol):
+    """What this group has flushed before, in the topic of flush records."""
+
+    def next_offsets(
+        self, tps: Iterable[TopicPartition], topic_ids: Mapping[str, str], *, deadline: Deadline
+    ) -> dict[TopicPartition, int]:
+        """Return where to go on with each that a flush record of this group names; outside callbacks.
+
+        Of a topic whose id is another one than in `topic_ids` nothing is said.
+
+        Raises:
+            HistoryUnknownError: it cannot be read, or not by the deadline.
+            LeavingError: the worker is asked to leave.
+        """
+        ...
+
+
 class Committer(Protocol):
     """Makes messages and offsets visible together, or neither."""
 
@@ -104,7 +136,7 @@ class Committer(Protocol):
 
     def commit(
         self,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
         offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         *,

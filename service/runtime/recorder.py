@@ -15,7 +15,7 @@ import msgspec
 from service.core.announcements import dead_letters_of
 from service.core.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
 from service.core.dead_letter import Reason
-from service.core.decode import Bad, Decoded, RecordDecoder
+from service.core.decode import Bad, Decoded, RecordDecoder, refused
 from service.core.entry_types import EntryTypes, SchemaBounds
 from service.core.flush_policy import FlushLoad
 from service.core.model import CommittedOffset, RootLink, SourceRecord, TopicPartition
@@ -23,7 +23,6 @@ from service.core.partition_key import Placer, Unplaceable
 from service.core.schema_infer import TooDeepError, TooManyFieldsError
 from service.runtime.ports import Spool
 
-DEAD_LETTER_BYTES = 500  # in memory, beside its record
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -97,6 +96,7 @@ class Recorder:
             row_bytes=rows.text_bytes,
             partition_keys=len(rows.keys),
             dead_letters=len(batch.dead_letters),
+            dead_letter_bytes=batch.dead_letter_bytes,
         )
 
     def open(self, opening: Opening) -> None:
@@ -143,15 +143,19 @@ class Recorder:
         """
         batch, ledger = self._batch, self._ledgers.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
-        decoded = self._rules.decoder.decode(record.value)
+        decoded = self._rules.decoder.decode(record.value) if record.unreadable is None else refused(record)
         bad = decoded.bad + self._write_entries(record, decoded, batch)
         if bad:
             self._reject(record, bad, batch, ledger)
         entries = len(decoded.entries) + len(decoded.bad)
         written = entries - len(bad)
         ledger.entries += entries
-        ledger.entries_in_files += written
-        ledger.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
+        ledger.cover(
+            record.offset,
+            timestamp_ms=record.timestamp_ms,
+            leader_epoch=record.leader_epoch,
+            end_offset=record.end_offset,
+        )
         batch.records += 1
         batch.entries += entries
         size = max(decoded.size, len(record.value or b""))
@@ -192,6 +196,6 @@ class Recorder:
     def _reject(self, record: SourceRecord, bad: Iterable[Bad], batch: Batch, ledger: Ledger) -> None:
         for dead_letter in dead_letters_of(record, bad):
             batch.dead_letters.append(dead_letter)
-            batch.dead_letter_bytes += DEAD_LETTER_BYTES + record.size
+            batch.dead_letter_bytes += dead_letter.memory_bytes
             ledger.dead_letters += dead_letter.entries
             self.outcomes[dead_letter.reason.value] += dead_letter.entries

@@ -19,8 +19,9 @@ from service.core.model import SourceRecord, TopicPartition
 from service.errors import DiscardError, SpoolError, StopError
 from service.runtime.controller import Controller
 from service.runtime.flusher import Flusher
-from service.runtime.ports import Committer, Consumer, Metrics
+from service.runtime.ports import Consumer, Metrics
 from service.runtime.recorder import Recorder
+from service.runtime.refetch import Refetcher
 from service.runtime.stop import StopFlag
 
 POLL_S = 0.2
@@ -49,7 +50,7 @@ class Runloop:
         recorder: Recorder,
         flusher: Flusher,
         consumer: Consumer,
-        committer: Committer,
+        refetcher: Refetcher,
         clock: Clock,
         metrics: Metrics,
         stop: StopFlag,
@@ -60,7 +61,7 @@ class Runloop:
         self._recorder = recorder
         self._flusher = flusher
         self._consumer = consumer
-        self._committer = committer
+        self._refetcher = refetcher
         self._clock = clock
         self._metrics = metrics
         self._stop = stop
@@ -75,7 +76,7 @@ class Runloop:
         Raises:
             StopError: the worker cannot go on.
         """
-        self._committer.prepare()  # before the first committed offset is read: ends what an earlier process left open
+        self._controller.begin()
         self._prepare()
         self._consumer.subscribe(self._controller)
         while self._controller.state.phase is not Phase.STOPPED:
@@ -91,6 +92,7 @@ class Runloop:
             self._record_all(records)
         if self._controller.rewinds:
             self._controller.settle()
+        self._put_away(self._refetcher.turn())
         if self._stop.requested:
             self._controller.stop()
             return
@@ -147,6 +149,14 @@ class Runloop:
             return
         if self._weight >= self._check_at or self._controller.state.size_max:
             self._flush_if_full()
+
+    def _put_away(self, records: list[SourceRecord]) -> None:
+        """Record what stands for offsets that cannot be read, and go on behind them."""
+        for record in records:
+            if record.tp not in self._controller.rewinds and self._recorder.accepts(record):
+                self._record(record)
+                if record.tp not in self._controller.rewinds and not self._recorder.accepts(record):
+                    self._refetcher.go_on(record.tp)
 
     def _has_room(self, record: SourceRecord) -> bool:
         """Flush what is open where the record does not fit beside it: it goes into a batch of its own.

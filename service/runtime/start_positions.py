@@ -1,10 +1,17 @@
 """Where to start a TopicPartition: its committed offset, or by an explicit policy; never a silent jump (DESIGN 4.3).
 
-A position without a committed offset is committed at once. With the policy `end` those of the whole topic are: whoever
-owns one later starts where the policy said, not where the topic ends by then. Otherwise only our own are: the broker
-takes a commit for a TopicPartition of another member, too, and where that member has flushed meanwhile, ours would
-set its offset back. A TopicPartition that has no committed offset while others of its topic have was added later, and
-is read from its beginning.
+In two steps, since the client library can be asked less inside a callback than outside:
+
+1. `find`, inside the assignment's callback: the committed offset; where there is none, where the policy says. Nothing
+   is written.
+2. `prove`, when `consume` has returned and before any record of these TopicPartitions is recorded. Is the topic the
+   one that the committed offset was of? Has a TopicPartition without committed offset never been flushed by this group,
+   as the flush records say? Then its start position is committed, in a transaction of its own.
+
+Only our own start positions are committed, and only where none is: the broker takes a commit for a TopicPartition of
+another member, too. A TopicPartition that has no committed offset while others of its topic have was added later, and
+is read from its beginning; under the policy `end` a start position says in its metadata when and with how many
+partitions the group began, so that one that was there then is read from that time on, whoever owns it first.
 """
 
 from __future__ import annotations
@@ -12,87 +19,280 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
+import structlog
+
 from service.core import offset_metadata
 from service.core.deadline import Deadline
+from service.core.exchange import Clock
 from service.core.model import CommittedOffset, TopicPartition
-from service.errors import StartPositionError
-from service.runtime.ports import Consumer
+from service.core.offset_metadata import Began
+from service.errors import (
+    DiscardError,
+    HistoryUnknownError,
+    MembershipError,
+    SourceError,
+    StartPositionError,
+)
+from service.runtime.ports import Committer, Consumer, FlushRecords
+
+TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have
+HISTORY_S = 60.0  # for flush records
+COMMIT_S = 30.0  # for one try to commit start positions
+UNCOMMITTED_MAX_S = 120.0  # for all of them
+LISTED_MAX = 50  # TopicPartitions in one message
 
 Bootstrap = Literal["beginning", "end", "fail"]
 
 
 class StartPosition(NamedTuple):
-    """Where a TopicPartition starts, committed by now, and whether a commit, the policy, or its being new says so."""
+    """Where a TopicPartition starts, and whether a commit, the policy, or its being new says so.
+
+    `began` goes into the metadata of what is committed by the policy `end`.
+    """
 
     committed: CommittedOffset
     source: Literal["committed", "bootstrap", "added"]
+    began: Began | None = None
 
 
-def start_positions(
-    consumer: Consumer,
-    tps: Iterable[TopicPartition],
-    *,
-    bootstrap: Bootstrap,
-    topic_ids: Mapping[str, str],
-    deadline: Deadline,
-) -> dict[TopicPartition, StartPosition]:
-    """Return the start position of each; blocks for the broker's answers. One deadline for all of them.
+class StartRules(NamedTuple):
+    """The policy where nothing is committed; whether it holds where flush records cannot be read; all source topics."""
 
-    Where a position is committed here, its metadata names the topic's id of `topic_ids`, if it is among them.
-
-    Raises:
-        StartPositionError: no committed offset, and the policy is to fail.
-        StopError: the broker does not answer in time.
-    """
-    wanted = sorted(tps)
-    committed = consumer.committed(wanted, deadline=deadline)
-    found = {tp: StartPosition(offset, "committed") for tp, offset in committed.items() if offset is not None}
-    missing = [tp for tp in wanted if tp not in found]
-    for topic in sorted({tp.topic for tp in missing}):
-        ours = [tp for tp in missing if tp.topic == topic]
-        metadata = offset_metadata.encode(topic_ids.get(topic)).text
-        found |= _bootstrap_topic(consumer, topic, ours, bootstrap, metadata, deadline)
-    return {tp: found[tp] for tp in wanted}
+    bootstrap: Bootstrap
+    accept_unknown_history: bool
+    topics: tuple[str, ...]
 
 
-def _bootstrap_topic(
-    consumer: Consumer,
-    topic: str,
-    ours: list[TopicPartition],
-    bootstrap: Bootstrap,
-    metadata: str,
-    deadline: Deadline,
-) -> dict[TopicPartition, StartPosition]:
-    everything = consumer.partitions_of(topic, deadline=deadline)
-    committed = consumer.committed(everything, deadline=deadline)
-    is_new = all(offset is None for offset in committed.values())
-    if is_new and bootstrap == "fail":
-        raise StartPositionError(
-            f"group has no committed offset for topic {topic}, and kafka.bootstrap is fail: "
-            "set it to beginning or end for the first start, or commit offsets for this group"
+class StartPositions:
+    """Finds and proves start positions; used by the loop thread only. `topic_ids` is kept up to date for others."""
+
+    def __init__(
+        self,
+        *,
+        rules: StartRules,
+        consumer: Consumer,
+        committer: Committer,
+        flush_records: FlushRecords,
+        topic_ids: dict[str, str],
+        clock: Clock,
+    ) -> None:
+        self._rules = rules
+        self._consumer = consumer
+        self._committer = committer
+        self._flush_records = flush_records
+        self._topic_ids = topic_ids
+        self._clock = clock
+        self._found: dict[TopicPartition, StartPosition] = {}
+        self._uncommitted: dict[TopicPartition, StartPosition] = {}
+        self._uncommitted_until = Deadline.after(0.0, clock.now_s)
+        self._told: set[TopicPartition] = set()
+        self._member_id = ""
+        self._log = structlog.get_logger("start_positions")
+
+    # Step 1, inside the callback.
+
+    def find(self, tps: Iterable[TopicPartition], *, deadline: Deadline) -> dict[TopicPartition, StartPosition]:
+        """Return the start position of each, to be proven; blocks for the broker's answers, within one deadline.
+
+        Raises:
+            StartPositionError: no committed offset, and the policy is to fail.
+            StopError: the broker does not answer in time.
+        """
+        wanted = sorted(tps)
+        committed = self._consumer.committed(wanted, deadline=deadline)
+        found = {tp: StartPosition(offset, "committed") for tp, offset in committed.items() if offset is not None}
+        missing = [tp for tp in wanted if tp not in found]
+        for topic in sorted({tp.topic for tp in missing}):
+            found |= self._by_policy(topic, [tp for tp in missing if tp.topic == topic], deadline)
+        self._member_id = self._consumer.membership().member_id
+        self._found |= found
+        return {tp: found[tp] for tp in wanted}
+
+    def _by_policy(
+        self, topic: str, ours: list[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, StartPosition]:
+        bootstrap = self._rules.bootstrap
+        everything = self._consumer.partitions_of(topic, deadline=deadline)
+        answers = self._consumer.committed(everything, deadline=deadline)
+        committed = {tp: offset for tp, offset in answers.items() if offset is not None}
+        if not committed and bootstrap == "fail":
+            raise StartPositionError(
+                f"group has no committed offset for topic {topic}, and kafka.bootstrap is fail: set it to "
+                "beginning or end for the first start, or commit offsets for this group "
+                f"(`{command('recover', topic)}` takes them from flush records)"
+            )
+        began = None
+        if bootstrap == "end" and not committed:
+            began = Began(self._clock.wall_ms(), len(everything))
+        elif bootstrap == "end":
+            began = next((had for one in committed.values() if (had := _began(one)) is not None), None)
+        is_added = bool(committed) and began is None
+        return {  # asked a second time: others may have owned ours, flushed and gone, where we were stopped in between
+            tp: StartPosition(committed[tp], "committed")
+            if tp in committed
+            else self._start_of(tp, began, deadline, is_first=not committed, is_added=is_added)
+            for tp in ours
+        }
+
+    def _start_of(
+        self, tp: TopicPartition, began: Began | None, deadline: Deadline, *, is_first: bool, is_added: bool
+    ) -> StartPosition:
+        first, end = self._consumer.watermarks(tp, deadline=deadline)
+        if began is None:
+            return StartPosition(CommittedOffset(first), "added" if is_added else "bootstrap")
+        if tp.partition >= began.partitions:
+            return StartPosition(CommittedOffset(first), "added")
+        if not is_first:
+            since = self._consumer.offset_at(tp, began.at_ms, deadline=deadline)
+            end = end if since is None else since
+        return StartPosition(CommittedOffset(end), "bootstrap", began)
+
+    # Step 2, outside callbacks.
+
+    @property
+    def unproven(self) -> frozenset[TopicPartition]:
+        """What is assigned and may not be recorded yet."""
+        return frozenset(self._found) | frozenset(self._uncommitted)
+
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        """Drop what was given back."""
+        for tp in tps:
+            self._found.pop(tp, None)
+            self._uncommitted.pop(tp, None)
+
+    def prove(self, *, deadline: Deadline) -> frozenset[TopicPartition]:
+        """Prove and commit what `find` has found since; asks nobody where nothing was assigned.
+
+        Returns what others have committed meanwhile: it goes on there.
+
+        Raises:
+            DiscardError: not yet, or not any more a member: poll, and ask again. Nothing unproven may be recorded.
+            StartPositionError: a committed offset is of another topic, or has been lost.
+            StopError: the broker refuses or does not answer.
+        """
+        if self._found:
+            self._ask_ids(sorted({tp.topic for tp in self._found}), deadline)
+            self._compare_ids()
+            missing = {tp: start for tp, start in self._found.items() if start.source != "committed"}
+            if missing:
+                self._require_no_history(missing, deadline)
+                self._uncommitted_until = Deadline.after(UNCOMMITTED_MAX_S, self._clock.now_s)
+            self._uncommitted |= missing
+            self._found = {}
+        return self._commit(deadline) if self._uncommitted else frozenset()
+
+    def _compare_ids(self) -> None:
+        """Compare the topics' ids with those that the committed offsets were of."""
+        differ: dict[str, list[str]] = {}
+        unknown = []
+        for tp, start in self._found.items():
+            if start.source != "committed":
+                continue
+            was, now = offset_metadata.decode(start.committed.metadata).topic_id, self._topic_ids.get(tp.topic)
+            if was is None or now is None:
+                unknown.append(tp)
+            elif was != now:
+                differ.setdefault(tp.topic, []).append(f"{tp} ({start.committed.offset}, of id {was})")
+        if differ:
+            raise StartPositionError(" ".join(self._describe(topic, each) for topic, each in sorted(differ.items())))
+        if new := sorted(set(unknown) - self._told):  # unknown is not different; the next commit says it
+            self._log.warning("committed_topic_id_unknown", topic_partitions=[str(tp) for tp in new])
+            self._told.update(new)
+
+    def _describe(self, topic: str, offsets: list[str]) -> str:
+        return (
+            f"topic {topic} was made anew under its name: its id is {self._topic_ids[topic]}, but the committed "
+            f"offsets of {_list(offsets)} are of another topic. Stop all workers of the group, then go on at these "
+            f"offsets, where they name the same records (`{command('go-on', topic)}`), or begin anew at the topic's "
+            f"beginning (`{command('begin-anew', topic)}`)."
         )
-    if is_new and bootstrap == "end":
-        return _commit_ends(consumer, everything, metadata, deadline)
-    source: Literal["bootstrap", "added"] = "bootstrap" if is_new else "added"
-    # Asked a second time: others may have owned ours, flushed and gone, where we were stopped in between.
-    found = {tp: StartPosition(offset, "committed") for tp in ours if (offset := committed[tp]) is not None}
-    firsts = {tp: consumer.watermarks(tp, deadline=deadline)[0] for tp in ours if tp not in found}
-    starts = {tp: CommittedOffset(first, metadata=metadata) for tp, first in firsts.items()}
-    if starts:
-        consumer.commit_start(starts, deadline=deadline)
-    return found | {tp: StartPosition(start, source) for tp, start in starts.items()}
+
+    def _require_no_history(self, missing: Mapping[TopicPartition, StartPosition], deadline: Deadline) -> None:
+        """Require that no flush record names these, but where it ends exactly where we start."""
+        try:
+            flushed = self._flush_records.next_offsets(missing, self._topic_ids, deadline=deadline.at_most(HISTORY_S))
+        except HistoryUnknownError as error:
+            if self._rules.accept_unknown_history:
+                self._log.warning("history_unknown", topic_partitions=[str(tp) for tp in missing], message=str(error))
+                return
+            raise StartPositionError(
+                f"{_list(map(str, missing))} have no committed offset, and whether this group has flushed them before "
+                f"is not known: {error}. Where it has not, or may do so again, set kafka.accept_unknown_history to "
+                "true for this start"
+            ) from error
+        lost = {tp: offset for tp, offset in flushed.items() if offset != missing[tp].committed.offset}
+        if lost:
+            places = _list(f"{tp} at {offset}" for tp, offset in lost.items())
+            commands = _list(f"`{command('recover', topic)}`" for topic in sorted({tp.topic for tp in lost}))
+            raise StartPositionError(
+                f"the group has lost committed offsets: its flush records say to go on with {places}. Stop all workers "
+                f"of the group, then set them: {commands}"
+            )
+
+    def _commit(self, deadline: Deadline) -> frozenset[TopicPartition]:
+        """Commit start positions where none is committed, in a transaction: aborted or committed, it is never late.
+
+        A plain commit has no such end: asked again, it may arrive after our first flush, and set that back.
+        """
+        waiting = self._uncommitted
+        try:
+            self._committer.prepare(deadline=deadline)  # ends what an earlier try has left open
+            committed = self._consumer.committed(waiting, deadline=deadline)
+            starts = {tp: self._with_metadata(tp, waiting[tp]) for tp in waiting if committed[tp] is None}
+            if starts:
+                membership = self._consumer.membership()
+                if membership.member_id != self._member_id:
+                    raise MembershipError(f"assigned as member {self._member_id!r}, now {membership.member_id!r}")
+                self._committer.commit([], starts, membership, deadline=deadline.at_most(COMMIT_S))
+        except DiscardError as error:
+            if self._uncommitted_until.has_passed():
+                raise SourceError(f"start positions are not committed: {error}") from error
+            raise
+        self._uncommitted = {}
+        if starts:
+            self._log.info("starts_committed", offsets={str(tp): start.offset for tp, start in sorted(starts.items())})
+        return frozenset(waiting.keys() - starts.keys())
+
+    def _with_metadata(self, tp: TopicPartition, start: StartPosition) -> CommittedOffset:
+        metadata = offset_metadata.encode(self._topic_ids.get(tp.topic), began=start.began).text
+        return start.committed._replace(metadata=metadata)
+
+    # Topics that are made anew while a worker runs.
+
+    def watch(self, *, deadline: Deadline) -> None:
+        """Ask for the ids of all topics, before a flush that no callback waits for: what it has was read of these.
+
+        Where a topic is made anew the library takes over the new id and reads on at its position, without a word [M].
+        A flush inside a callback may still have records of both; its offsets have the old id, which the next owner
+        compares.
+
+        Raises:
+            StartPositionError: a topic was made anew.
+        """
+        self._ask_ids(self._rules.topics, deadline)
+
+    def _ask_ids(self, topics: Iterable[str], deadline: Deadline) -> None:
+        found = self._consumer.topic_ids(topics, deadline=deadline.at_most(TOPIC_IDS_S))
+        for topic, topic_id in found.items():
+            known = self._topic_ids.setdefault(topic, topic_id)
+            if known != topic_id:  # started again we see what the group has committed of which
+                raise StartPositionError(
+                    f"topic {topic} was made anew while this worker ran: its id was {known}, now it is {topic_id}. "
+                    "Nothing is committed any more; after a restart the committed offsets are compared"
+                )
 
 
-def _commit_ends(
-    consumer: Consumer, everything: list[TopicPartition], metadata: str, deadline: Deadline
-) -> dict[TopicPartition, StartPosition]:
-    """Commit the ends of a whole topic, but for what others have committed while we asked for them."""
-    ends = {tp: consumer.watermarks(tp, deadline=deadline)[1] for tp in everything}
-    committed = consumer.committed(everything, deadline=deadline)
-    starts = {tp: CommittedOffset(ends[tp], metadata=metadata) for tp, found in committed.items() if found is None}
-    if starts:
-        consumer.commit_start(starts, deadline=deadline)
-    return {
-        tp: StartPosition(starts[tp], "bootstrap") if found is None else StartPosition(found, "committed")
-        for tp, found in committed.items()
-    }
+def command(name: str, topic: str) -> str:
+    """Write the command line that sets offsets of a topic."""
+    return f"log-partitioner offsets {name} --topic {topic}"
+
+
+def _began(committed: CommittedOffset) -> Began | None:
+    return offset_metadata.decode(committed.metadata).began
+
+
+def _list(names: Iterable[str]) -> str:
+    """Join names; a thousand of them is for the command to tell."""
+    listed = list(names)
+    more = f" and {len(listed) - LISTED_MAX} more" if len(listed) > LISTED_MAX else ""
+    return ", ".join(listed[:LISTED_MAX]) + more

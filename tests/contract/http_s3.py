@@ -13,7 +13,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote
@@ -36,6 +36,7 @@ class HttpS3:
     requests: list[tuple[str, str]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
+    text: str = "scripted"
 
     def read(self, key: str) -> bytes | None:
         """Give the bytes of an object."""
@@ -100,7 +101,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def _error(self, status: int, code: str) -> None:
-        text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>scripted</Message></Error>".encode()
+        text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{self.store.text}</Message></Error>".encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
@@ -132,6 +133,45 @@ def serve(*, bytes_per_s: float | None = None) -> Iterator[HttpS3]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def trickle(*, reads: bool) -> Iterator[str]:
+    """Give the address of a server that answers a byte now and then, or that takes a request a byte now and then."""
+    ended = threading.Event()
+
+    def serve_one(link: socket.socket) -> None:
+        with link, suppress(OSError):
+            if reads:
+                threading.Thread(target=_drain, args=(link,), daemon=True).start()
+                link.sendall(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+            while not ended.wait(0.2):
+                if reads:
+                    link.sendall(b"x")
+                elif not link.recv(1):
+                    return
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _PACE_BYTES)
+
+    def accept() -> None:
+        with suppress(OSError):
+            while True:
+                link, _ = listener.accept()
+                threading.Thread(target=serve_one, args=(link,), daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        ended.set()
+        listener.close()
+
+
+def _drain(link: socket.socket) -> None:
+    with suppress(OSError):
+        while link.recv(65_536):
+            pass
 
 
 def _etag(body: bytes) -> str:

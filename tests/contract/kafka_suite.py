@@ -10,13 +10,23 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol
 
 import pytest
+from msgspec.structs import replace
 
 from service.core.deadline import Deadline
 from service.core.exchange import Membership, Message
+from service.core.flush_record import encode_flush_record
 from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 from service.core.offset_metadata import BYTES_MAX
-from service.errors import CommitAbortedError, FencedError, MembershipError, SourceError, StartPositionError
-from service.runtime.ports import Committer, Consumer
+from service.errors import (
+    CommitAbortedError,
+    FencedError,
+    HistoryUnknownError,
+    MembershipError,
+    SourceError,
+    StartPositionError,
+)
+from service.runtime.ports import Committer, Consumer, FlushRecords
+from tests.golden.example import FLUSH_RECORD
 
 
 class Kafka(Protocol):
@@ -43,6 +53,14 @@ class Kafka(Protocol):
 
     def announced(self) -> list[bytes | None]:
         """Read all values that a read_committed reader of the announcements gets."""
+        ...
+
+    def announce(self, *values: bytes) -> None:
+        """Append committed values to the announcements."""
+        ...
+
+    def flush_records(self, group_id: str) -> FlushRecords:
+        """Give a reader of the announcements as flush records of a group."""
         ...
 
     def now_s(self) -> float:
@@ -140,7 +158,9 @@ class ConsumerContract:
         one = Reading(kafka)
         one.until(lambda: one.listener.owned == set(kafka.tps))
         starts = {first: CommittedOffset(2), second: CommittedOffset(0)}
-        one.consumer.commit_start(starts, deadline=soon(kafka))
+        committer = kafka.committer("one")
+        committer.commit([], starts, one.consumer.membership(), deadline=soon(kafka))
+        committer.close()
         one.consumer.close()
         other = Reading(kafka)
         other.until(lambda: len(other.records) >= 2)
@@ -214,24 +234,10 @@ class ConsumerContract:
         first, second = kafka.tps
         start = CommittedOffset(0, metadata='{"a": "é"}')
         assert {first: None, second: None} == reading.consumer.committed([first, second], deadline=soon(kafka))
-        reading.consumer.commit_start({first: start}, deadline=soon(kafka))
+        committer = kafka.committer("one")
+        committer.commit([], {first: start}, reading.consumer.membership(), deadline=soon(kafka))
+        committer.close()
         assert {first: start, second: None} == reading.consumer.committed([first, second], deadline=soon(kafka))
-
-    def test_start_position_of_nobody_is_refused_here_since_the_broker_does_not(self, kafka: Kafka) -> None:
-        """Into an empty group a commit without generation and member id is taken from anybody (TESTING 0.3)."""
-        first, _ = kafka.tps
-        nobody = kafka.consumer()
-        with pytest.raises(SourceError):
-            nobody.commit_start({first: CommittedOffset(3)}, deadline=soon(kafka))
-        assert nobody.committed([first], deadline=soon(kafka)) == {first: None}
-
-    def test_start_position_that_the_broker_refuses_is_an_error(self, kafka: Kafka, reading: Reading) -> None:
-        """Whoever starts where nothing is committed would start somewhere else the next time."""
-        first, _ = kafka.tps
-        refused = CommittedOffset(3, metadata="x" * 5000)
-        with pytest.raises(SourceError):
-            reading.consumer.commit_start({first: refused}, deadline=Deadline.after(1.0, kafka.now_s))
-        assert {first: None} == reading.consumer.committed([first], deadline=soon(kafka))
 
     def test_leader_epoch_that_the_log_never_had_is_refused_by_a_seek(self, kafka: Kafka, reading: Reading) -> None:
         """The offset is of another topic, or of records that an election has dropped: nothing is read."""
@@ -267,6 +273,15 @@ class ConsumerContract:
         assert reading.consumer.partitions_of(first.topic, deadline=soon(kafka)) == [first, second]
         assert reading.consumer.watermarks(first, deadline=soon(kafka)) == (0, 2)
 
+    def test_offset_is_told_by_the_time_of_records(self, kafka: Kafka, reading: Reading) -> None:
+        """The first record of that time or later; None where all are older."""
+        first, _ = kafka.tps
+        kafka.append(first, b"a", b"b")
+        reading.until(lambda: len(reading.records) == 2)
+        times = [one.timestamp_ms or 0 for one in reading.records]
+        assert reading.consumer.offset_at(first, times[0], deadline=soon(kafka)) == 0
+        assert reading.consumer.offset_at(first, times[1] + 1, deadline=soon(kafka)) is None
+
     def test_topic_has_an_id_that_every_member_is_told(self, kafka: Kafka, reading: Reading) -> None:
         """As Kafka's tools print it; a topic that does not exist has none, and that is no failure."""
         topic = kafka.tps[0].topic
@@ -283,6 +298,31 @@ class ConsumerContract:
         one.consumer.close()
         assert one.listener.owned == set()
         assert one.listener.heard[-1] == "revoked"
+
+
+class FlushRecordsContract:
+    """What a group has flushed before is told where it is asked for, and of nobody else."""
+
+    def test_next_offsets_are_those_of_the_group_and_of_the_topic_asked_for(self, kafka: Kafka) -> None:
+        """The newest; nothing of a TopicPartition that no flush record names, nor of another topic of its name."""
+        ours, group_id, topic_ids = FLUSH_RECORD.topic_partitions, FLUSH_RECORD.group_id, FLUSH_RECORD.topic_ids
+        first, second, absent = (TopicPartition("app", number) for number in (0, 3, 9))
+        deadline = soon(kafka)
+        assert kafka.flush_records(group_id).next_offsets([first], topic_ids, deadline=deadline) == {}
+        older = replace(FLUSH_RECORD, ended_at_ms=0, topic_partitions=(replace(ours[0], next_offset=500),))
+        foreign = replace(FLUSH_RECORD, group_id="another", topic_partitions=(replace(ours[0], next_offset=900),))
+        kafka.announce(*map(encode_flush_record, (older, FLUSH_RECORD, foreign)))
+        asked = [first, second, absent]
+        found = kafka.flush_records(group_id).next_offsets(asked, topic_ids, deadline=deadline)
+        assert found == {first: ours[0].next_offset, second: ours[1].next_offset}
+        assert kafka.flush_records("another").next_offsets(asked, topic_ids, deadline=deadline) == {first: 900}
+        assert kafka.flush_records(group_id).next_offsets(asked, {"app": "made anew"}, deadline=deadline) == {}
+
+    def test_what_is_no_flush_record_is_not_passed_over(self, kafka: Kafka) -> None:
+        """It may be one of a later version."""
+        kafka.announce(b"{}")
+        with pytest.raises(HistoryUnknownError):
+            kafka.flush_records("group").next_offsets([TopicPartition("app", 0)], {}, deadline=soon(kafka))
 
 
 class CommitterContract:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from service.core.exchange import Message
 from service.core.model import TopicPartition
 from service.errors import CommitAbortedError, CommitUnknownError
 from service.runtime.ports import Consumer
 from tests.contract import kafka_suite
-from tests.contract.kafka_suite import CommitterContract, ConsumerContract, Reading
+from tests.contract.kafka_suite import CommitterContract, ConsumerContract, FlushRecordsContract, Reading
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import FakeCommitter, Outcome
 from tests.fakes.consumer import FakeConsumer
+from tests.fakes.flush_records import FakeFlushRecords
 from tests.fakes.group import ClassicGroup, ConsumerGroup
 from tests.fakes.member import ClassicMember, Member, Member848
 from tests.fakes.records import P0, P1
@@ -68,6 +70,14 @@ class FakeKafka:
         """Make a committer."""
         return FakeCommitter(self._broker, transactional_id, self._clock)
 
+    def announce(self, *values: bytes) -> None:
+        """Append committed values to the announcements."""
+        self._broker.publish(Message(self.announcements, None, value, []) for value in values)
+
+    def flush_records(self, group_id: str) -> FakeFlushRecords:
+        """Give a reader of flush records."""
+        return FakeFlushRecords(self._broker, self.announcements, group_id)
+
     def announced(self) -> list[bytes | None]:
         """Read what is committed."""
         return [message.value for message in self._broker.messages(self.announcements)]
@@ -84,6 +94,10 @@ def kafka(request: pytest.FixtureRequest) -> FakeKafka:
 
 
 class TestFakeConsumer(ConsumerContract):
+    """The fake."""
+
+
+class TestFakeFlushRecords(FlushRecordsContract):
     """The fake."""
 
 

@@ -15,10 +15,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.adapters.spool import DiskBatch, DiskSpool
+from service.core import rows as rows_module
+from service.core.exchange import Piece, SealedFile
+from service.core.flush_policy import FlushReason
+from service.core.partition_key import encode_user
 from service.errors import SpoolError
 from service.runtime.ports import Spool
 from tests.contract.spool_suite import SpoolContract
+from tests.fakes import worker as worker_module
+from tests.fakes.records import P0, entry, value_of
+from tests.fakes.rig import Rig
 from tests.fakes.spool import FakeSpool
+from tests.fakes.worker import Rules
 
 LOCK = """
 import sys
@@ -159,6 +167,102 @@ def test_piece_with_one_bit_turned_is_never_taken_for_rows(tmp_path: Path, bit: 
     with pytest.raises(SpoolError, match="not what was written"):
         batch.read(pieces[1])
     assert (batch.read(pieces[0]), batch.read(pieces[2])) == (b"\0" * 1000, b"\2" * 1000)
+    batch.delete()
+
+
+def _turn_a_bit(data: bytearray, piece: Piece) -> bytes:
+    data[piece.start + piece.length // 2] ^= 1
+    return bytes(data)
+
+
+def _tear(data: bytearray, piece: Piece) -> bytes:
+    return bytes(data[: piece.start + piece.length // 2])
+
+
+def _tear_in_the_middle(data: bytearray, piece: Piece) -> bytes:
+    """A block of the disk that was never written reads as zeros."""
+    data[piece.start : piece.start + piece.length // 2] = bytes(piece.length // 2)
+    return bytes(data)
+
+
+def _swap_bytes(data: bytearray, piece: Piece) -> bytes:
+    at = next(n for n in range(piece.start, piece.start + piece.length - 1) if data[n] != data[n + 1])
+    data[at], data[at + 1] = data[at + 1], data[at]
+    return bytes(data)
+
+
+def _swap_pieces(data: bytearray, piece: Piece) -> bytes:
+    """Two pieces of the same length, each whole, each in the other's place."""
+    first, second = data[: piece.length], data[piece.length : 2 * piece.length]
+    return bytes(second + first + data[2 * piece.length :])
+
+
+@pytest.mark.parametrize("damage", [_turn_a_bit, _tear, _tear_in_the_middle, _swap_bytes, _swap_pieces])
+@pytest.mark.parametrize("what", ["rows", "object"])
+def test_finding_a5_rows_that_changed_on_disk_are_never_sealed_and_are_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytearray, Piece], bytes], what: str
+) -> None:
+    """The real disk under a whole worker: between a spill and the seal, or the seal and the upload, bytes change."""
+    rig, spool = Rig(), prepared(tmp_path / "spool", 10**7)
+    monkeypatch.setattr(worker_module, "FakeSpool", lambda **_: spool)
+    monkeypatch.setattr(rows_module, "PIECE_BYTES", 1_000)
+    pieces: list[Piece] = []
+    append = DiskBatch.append
+
+    def remember(batch: DiskBatch, data: bytes) -> Piece:
+        pieces.append(append(batch, data))
+        return pieces[-1]
+
+    monkeypatch.setattr(DiskBatch, "append", remember)
+    worker = rig.owning(rules=Rules().with_memory(1 if what == "rows" else 10**9).with_layout("pack"))
+    for number in range(9):
+        value = value_of(entry(f"user-{number}", text=chr(97 + number) * 5_000))
+        rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
+    rig.turn_until(lambda: worker.recorder.load().entries == 9)
+    if what == "rows":
+        (path,) = (tmp_path / "spool").glob("*/rows")
+        path.write_bytes(damage(bytearray(path.read_bytes()), pieces[0]))
+    else:
+        load = DiskBatch.load
+
+        def damaged(batch: DiskBatch, sealed: SealedFile) -> bytes:
+            monkeypatch.setattr(DiskBatch, "load", load)
+            path = Path(sealed.path)
+            path.write_bytes(damage(bytearray(path.read_bytes()), Piece(0, sealed.size // 2, 0)))
+            return load(batch, sealed)
+
+        monkeypatch.setattr(DiskBatch, "load", damaged)
+    with capture_logs() as logs:
+        worker.controller.flush_due(FlushReason.INTERVAL)
+    (discarded,) = [one for one in logs if one["event"] == "batch_discarded"]
+    assert (discarded["cause"], "not what was written" in discarded["message"]) == ("SpoolError", True)
+    assert [key for key in rig.bucket.puts if key.endswith(".avro")] == []
+    assert worker.committer.calls == 0
+    rig.pass_time(2.0)
+    rig.drain()
+    assert worker.metrics.total("flushes", outcome="committed") > 0
+
+
+def test_finding_a5_second_worker_process_of_one_name_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+    """`service run` with the same name and spool directory: it ends with a clear message before it touches anything."""
+    spool = prepared(tmp_path / encode_user("worker-0"))
+    batch = spool.open("b1")
+    piece = batch.append(b"rows")
+    file = batch.create(0)
+    file.write(b"abc")
+    settings = {
+        "WORKER": "worker-0", "SPOOL__DIRECTORY": str(tmp_path), "KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
+        "KAFKA__SOURCE_TOPICS": '["app"]', "S3__BUCKET": "bucket", "HTTP__PORT": "0", "HTTP__HOST": "127.0.0.1",
+    }  # fmt: skip
+    environment = os.environ | {f"LOGP_{name}": value for name, value in settings.items()}
+    command = [sys.executable, "-m", "service", "run"]
+    second = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
+    assert second.returncode != 0
+    assert "is in use: is there another worker of this name?" in second.stdout + second.stderr
+    assert "Traceback" not in second.stderr
+    assert batch.read(piece) == b"rows"
+    assert batch.load(file.finish()) == b"abc"
+    assert batch.read(batch.append(b"more")) == b"more"
     batch.delete()
 
 

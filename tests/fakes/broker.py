@@ -54,7 +54,7 @@ class _Producer:
 
 
 class Committed(NamedTuple):
-    """One committed transaction, as read_committed readers see it."""
+    """One committed transaction, as read_committed readers see it; without messages it has start positions."""
 
     transactional_id: str
     messages: list[Message]
@@ -73,7 +73,7 @@ class FakeBroker:
         self.transactions: list[Committed] = []
         self.aborted = 0
         self.starts: dict[TopicPartition, int] = {}
-        """Where the group began, by the first commit or by an administrator."""
+        """Where the group began, by its start positions or by an administrator."""
         self.set_back: list[str] = []
         """Commits outside transactions that lowered an offset: what they uncover is read twice."""
         self.on_committed: Callable[[Committed], None] = lambda _committed: None
@@ -121,6 +121,31 @@ class FakeBroker:
             else:
                 self._offsets[tp] = (self._appended, CommittedOffset(offset))
                 self.starts[tp] = offset
+
+    def alter(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Commit offsets as an administrator: into a group without members, metadata too."""
+        self._validate(-1, "", offsets, transactional=False)
+        for tp, committed in offsets.items():
+            self._appended += 1
+            self._offsets[tp] = (self._appended, committed)
+
+    # Topics.
+
+    def grow(self, tp: TopicPartition) -> None:
+        """Add a TopicPartition."""
+        self.logs[tp] = FakeLog(tp)
+
+    def remake(self, topic: str, *, keep_offsets: bool) -> str:
+        """Delete a topic and make it anew under its name; gives its new id.
+
+        The brokers drop the offsets of a topic that is deleted, but not what is committed afterwards.
+        """
+        tps = [tp for tp in self.logs if tp.topic == topic]
+        self.logs |= {tp: FakeLog(tp) for tp in tps}
+        self.topic_ids[topic] = _topic_id(self.topic_ids[topic])
+        if not keep_offsets:
+            self.reset(dict.fromkeys(tps))
+        return self.topic_ids[topic]
 
     # Transactions.
 
@@ -173,7 +198,10 @@ class FakeBroker:
                 self._offsets[tp] = (number, committed)
         offsets = {tp: committed.offset for tp, (_, committed) in transaction.offsets.items()}
         done = Committed(transactional_id, transaction.messages, offsets, before)
-        self.transactions.append(done)
+        if transaction.messages:
+            self.transactions.append(done)
+        for tp, offset in offsets.items():
+            self.starts.setdefault(tp, offset)
         self.on_committed(done)
 
     def expire(self) -> None:

@@ -61,6 +61,9 @@ def _whole(parts: Iterable[FlushRecord]) -> list[FlushRecord]:
 def check_commit(committed: Committed) -> None:
     """Check one transaction when it is committed: I3 and I4 against the offsets it moves, W3 in its totals."""
     flushes = _whole(decode_flush_record(one.value or b"") for one in committed.messages if one.topic == FLUSHES)
+    if not committed.messages:
+        _check_start(committed)
+        return
     if len(flushes) != 1:
         raise InvariantError(f"I4: {len(flushes)} flush records in one transaction")
     flush = flushes[0]
@@ -80,6 +83,12 @@ def check_commit(committed: Committed) -> None:
     letters = [one for one in committed.messages if one.topic == DEAD_LETTERS]
     _check_totals(flush, found, len(letters))
     _check_lines(flush, found)
+
+
+def _check_start(committed: Committed) -> None:
+    """I4: start positions are committed where nothing is."""
+    if set_back := {tp: offset for tp, offset in committed.before.items() if offset is not None}:
+        raise InvariantError(f"I4: start positions {dict(committed.offsets)} over what is committed: {set_back}")
 
 
 def _check_lines(flush: FlushRecord, found: list[Reference]) -> None:
@@ -123,7 +132,10 @@ def check_entries(broker: FakeBroker, bucket: Bucket) -> None:
     for message in broker.messages(DEAD_LETTERS):
         letter = parse_headers(message.headers)
         tp = TopicPartition(letter.topic, letter.partition)
-        found.update(EntryId(tp, letter.offset, index) for index in letter.indexes or (0,))
+        if letter.end_offset is None:
+            found.update(EntryId(tp, letter.offset, index) for index in letter.indexes or (0,))
+        else:
+            found.update(_entries_put_away(broker, tp, range(letter.offset, letter.end_offset)))
     expected: set[EntryId] = set()
     for tp, log in broker.logs.items():
         committed = broker.committed_offset(tp) or 0
@@ -136,6 +148,15 @@ def check_entries(broker: FakeBroker, bucket: Bucket) -> None:
         raise InvariantError(f"I2: {len(doubled)} entries are there more than once: {doubled[:5]}")
     if strange := found.keys() - expected:
         raise InvariantError(f"I4: {len(strange)} entries are not below a committed offset: {sorted(strange)[:5]}")
+
+
+def _entries_put_away(broker: FakeBroker, tp: TopicPartition, offsets: range) -> list[EntryId]:
+    """Give the entries of offsets for which one dead letter stands, since none of them can be read."""
+    log = broker.logs[tp]
+    if readable := [offset for offset in offsets if log.broken_at(offset, offset + 1) is None]:
+        raise InvariantError(f"I1: {tp}: {readable[:5]} can be read, and are put away")
+    records = [record for record in log.records if record.offset in offsets]
+    return [EntryId(tp, one.offset, index) for one in records for index in range(len(_entries_in(one.value)))]
 
 
 def _check_ranges(announced: list[Reference]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 
@@ -63,14 +63,14 @@ class FakeCommitter:
 
     def commit(
         self,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
         offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         *,
         deadline: Deadline,
     ) -> None:
         """Run one transaction."""
-        self.calls += 1
+        self.calls += bool(messages)
         if not membership.is_proof and not self.trusts_any_membership:
             raise MembershipError(f"generation {membership.generation}, member id {membership.member_id!r}")
         assert offsets, "W1: a transaction without offsets"
@@ -86,7 +86,7 @@ class FakeCommitter:
                 self._broker.produce(self._id, epoch, message)
             self._point("produced")
             _require_no_abort(outcome, deadline)
-            generation, member_id, _ = membership
+            generation, member_id, *_ = membership
             self._broker.send_offsets(self._id, epoch, offsets, generation=generation, member_id=member_id)
             self._point("offsets_sent")
             if outcome is Outcome.NOT_ABORTED:
@@ -103,7 +103,7 @@ class FakeCommitter:
         if outcome is Outcome.UNKNOWN_OPEN:
             raise CommitUnknownError("no answer", code="_TIMED_OUT")
         if outcome is Outcome.TIMED_OUT:
-            self._clock.advance(60.0)
+            self._clock.advance(60.1)
             self._broker.expire()
         self._point("ending")
         self._broker.end(self._id, epoch, commit=True)

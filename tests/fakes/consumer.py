@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from service.core.deadline import Deadline
-from service.core.exchange import Membership, RebalanceListener
+from service.core.exchange import FetchFailure, Membership, RebalanceListener
 from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 from service.errors import SourceError, StartPositionError
-from tests.fakes.broker import BrokerError, FakeBroker
+from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.member import Callback, Member
 
@@ -38,6 +38,7 @@ class FakeConsumer:
         self.callbacks_max: Callable[[], int] = lambda: 1
         self.purge = True
         self.raise_after_pop: Exception | None = None
+        self.failed: dict[TopicPartition, FetchFailure] = {}
         self._broker = broker
         self._clock = clock
         self._point = point
@@ -79,16 +80,22 @@ class FakeConsumer:
 
     def _pop(self, records_max: int) -> list[SourceRecord]:
         popped: list[SourceRecord] = []
-        if self.paused:
+        if self.paused or not records_max:
             return popped
-        tps = sorted(self.positions)
+        tps = sorted(self.positions.keys() - self.failed.keys())
         self._turn += 1
         for number in range(len(tps)):  # none starves: another one is first each time
             tp = tps[(number + self._turn) % len(tps)]
             log = self._broker.logs[tp]
             if self.positions[tp] < log.first_offset or self.positions[tp] > log.end:
                 raise StartPositionError(f"{tp}: offset {self.positions[tp]} is out of range")
+            if len(popped) == records_max:
+                break
             found = log.read(self.positions[tp], records_max - len(popped))
+            broken = log.broken_at(self.positions[tp], found[-1].offset + 1 if found else log.end)
+            if broken is not None:
+                self.failed[tp] = FetchFailure(broken.start, "_BAD_MSG", "failed CRC32C check")
+                found = [one for one in found if one.offset < broken.start]
             if found:
                 self.positions[tp] = found[-1].offset + 1
                 popped += found
@@ -109,6 +116,7 @@ class FakeConsumer:
                 listener.on_lost(tps)
             for tp in tps:
                 self.positions.pop(tp, None)
+                self.failed.pop(tp, None)
                 self._versions[tp] = self._versions.get(tp, 0) + 1
             self.member.owned -= tps
         self._in_callback = False
@@ -119,7 +127,8 @@ class FakeConsumer:
         self.member.owned |= tps
         for tp, start in starts.items():
             assert tp in tps, f"{tp} is started but was not assigned"
-            self.positions[tp] = start.offset  # the leader epoch is compared with the log's by a seek only
+            self.positions[tp] = self._compared(tp, start)
+            self.failed.pop(tp, None)
             self._versions[tp] = self._versions.get(tp, 0) + 1
 
     def committed(
@@ -149,19 +158,12 @@ class FakeConsumer:
         assert not self._in_callback, "the real one aborts the process"
         return {topic: self._broker.topic_ids[topic] for topic in topics if topic in self._broker.topic_ids}
 
-    def commit_start(self, offsets: Mapping[TopicPartition, CommittedOffset], *, deadline: Deadline) -> None:
-        """Commit as the current member, outside any transaction."""
+    def offset_at(self, tp: TopicPartition, at_ms: int, *, deadline: Deadline) -> int | None:
+        """Ask for the offset of the first record of this time or later."""
         del deadline
-        self._point("commit_start")
-        assert offsets, "nobody commits nothing"
-        membership = self.member.membership()
-        if not membership.is_proof:
-            raise SourceError("start positions are not committed: no longer a member of the group")
-        generation, member_id, _ = membership
-        try:
-            self._broker.commit(offsets, generation=generation, member_id=member_id)
-        except BrokerError as error:
-            raise SourceError(f"start positions are not committed: {error.code}") from error
+        self._point("offset_at")
+        records = self._broker.logs[tp].records
+        return next((one.offset for one in records if (one.timestamp_ms or 0) >= at_ms), None)
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset of an assigned TopicPartition."""
@@ -169,8 +171,32 @@ class FakeConsumer:
         self._point("seek")
         if tp not in self.positions:
             raise SourceError(f"{tp} cannot be sought to {start.offset}: not assigned")
+        self.positions[tp] = self._compared(tp, start)
+        self.failed.pop(tp, None)
+
+    def _compared(self, tp: TopicPartition, start: CommittedOffset) -> int:
+        """Give the position; of an epoch that the log does not have one that the next `consume` refuses."""
         is_known = (start.leader_epoch or 0) <= self._broker.logs[tp].leader_epoch
-        self.positions[tp] = start.offset if is_known else TRUNCATED  # which the next `consume` tells
+        return start.offset if is_known else TRUNCATED
+
+    def failures(self) -> Mapping[TopicPartition, FetchFailure]:
+        """Give what could not be read."""
+        return self.failed
+
+    def fetch_again(self, tp: TopicPartition, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Fetch one that has failed from its start; all of them, as where everything has to be assigned anew."""
+        assert tp in starts, f"{tp} is not owned"
+        for one, start in starts.items():
+            self.positions[one] = self._compared(one, start)
+            self.failed.pop(one, None)
+
+    def readable_from(self, tp: TopicPartition, offset: int, *, deadline: Deadline) -> int | None:
+        """Find the first offset that can be read, or the end."""
+        del deadline
+        log = self._broker.logs[tp]
+        while (broken := log.broken_at(offset, offset + 1)) is not None:
+            offset = broken.stop
+        return min(offset, log.end)
 
     def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
         """Ask for all TopicPartitions of a topic."""

@@ -12,6 +12,7 @@ class FakeLog:
         self.tp = tp
         self.first_offset = 0
         self.leader_epoch = 0
+        self.broken: list[range] = []
         self._slots: list[SourceRecord | None] = []
 
     @property
@@ -35,6 +36,11 @@ class FakeLog:
     def append_hole(self) -> None:
         """Append what no read_committed consumer gets to see."""
         self._slots.append(None)
+
+    def broken_at(self, first: int, end: int) -> range | None:
+        """Give the first broken record batch that reaches into [first, end)."""
+        found = (one for one in sorted(self.broken, key=lambda one: one.start) if one.stop > first and one.start < end)
+        return next(found, None)
 
     def read(self, position: int, records_max: int) -> list[SourceRecord]:
         """Read data records from a position on."""

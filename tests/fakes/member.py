@@ -152,17 +152,12 @@ class Member848:
 
     def membership(self) -> Membership:
         """Give the group metadata as the library has it."""
-        return Membership(self._epoch, self._member_id, (self._epoch, self._member_id))
+        return Membership(self._epoch, self._member_id, (self._epoch, self._member_id), outlives_fencing=True)
 
     def background(self) -> None:
         """Heartbeat; the epoch may move without a callback."""
-        if not self._epoch:
-            if self.queue:
-                return
-            if self.owned:
-                self.queue.append((Callback.LOST, self.owned))
-                return
-            self._group.join(self._member_id)
+        if not self._epoch and not self._join():
+            return
         try:
             report = None if self.queue else self.owned
             self._epoch, assignment = self._group.heartbeat(self._member_id, self._epoch, report)
@@ -183,3 +178,32 @@ class Member848:
         """Leave the group."""
         self._group.leave(self._member_id)
         self._epoch = 0
+
+    def _join(self) -> bool:
+        """Join, once what was owned is given up."""
+        if self.queue:
+            return False
+        if self.owned:
+            self.queue.append((Callback.LOST, self.owned))
+            return False
+        self._group.join(self._member_id)
+        return True
+
+
+class HastyMember848(Member848):
+    """One that joins again at once, before the application has heard that it was put out: no library does."""
+
+    _is_lost = False
+
+    def background(self) -> None:
+        """Queue the loss behind whatever waits, and go on as a member."""
+        self._is_lost = self._is_lost or not self._epoch
+        if self._is_lost and not self.queue:
+            self._is_lost = False
+            if self.owned:
+                self.queue.append((Callback.LOST, self.owned))
+        super().background()
+
+    def _join(self) -> bool:
+        self._group.join(self._member_id)
+        return True

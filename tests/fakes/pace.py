@@ -30,6 +30,7 @@ def pace_commits(rig: Rig, worker: FakeWorker, messages_per_s: float) -> None:
     commit = worker.committer.commit
 
     def paced(messages: Any, offsets: Any, membership: Any, *, deadline: Deadline) -> None:
+        messages = list(messages)
         seconds = len(messages) / messages_per_s
         if seconds > deadline.remaining_s():
             worker.committer.script.append("_TIMED_OUT")
@@ -42,5 +43,5 @@ def pace_commits(rig: Rig, worker: FakeWorker, messages_per_s: float) -> None:
 def long_records(rig: Rig, records: int, text_bytes: int = 5_000) -> None:
     """Append records whose entries are more than what is kept of each row in memory."""
     for number in range(records):
-        value = value_of(entry("ann", n=number, text="x" * text_bytes))
+        value = value_of(entry(n=number, text="x" * text_bytes))
         rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())

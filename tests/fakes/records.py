@@ -7,13 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from service.core.model import SourceRecord, TopicPartition
+from tests import canaries
 from tests.fakes.clock import START_MS
 
 NOW = datetime.fromtimestamp(START_MS / 1000, tz=UTC)
 P0, P1, P2, P3 = (TopicPartition("source", number) for number in range(4))
 
 
-def entry(user: str | None = "ann", *, hours_ago: int = 0, **fields: Any) -> dict[str, Any]:
+def entry(user: str | None = canaries.USER, *, hours_ago: int = 0, **fields: Any) -> dict[str, Any]:
     """Make one entry."""
     made: dict[str, Any] = {"time": (NOW - timedelta(hours=hours_ago)).isoformat(), **fields}
     if user is not None:

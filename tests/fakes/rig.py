@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from service.core.model import TopicPartition
+from tests import canaries
 from tests.fakes.broker import FakeBroker
 from tests.fakes.check import check_all, check_commit
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumer import Point, no_point
 from tests.fakes.group import ClassicGroup, ConsumerGroup
-from tests.fakes.member import ClassicMember, Member, Member848
+from tests.fakes.member import ClassicMember, Member
 from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.store import Bucket
 from tests.fakes.worker import FakeWorker, Parts, Rules
@@ -47,7 +48,10 @@ class Rig:
     ) -> FakeWorker:
         """Start a worker."""
         member: Member
-        member = Member848(self.group, name) if isinstance(self.group, ConsumerGroup) else ClassicMember(self.group)
+        if isinstance(self.group, ConsumerGroup):
+            member = (parts or Parts()).member848(self.group, name)
+        else:
+            member = ClassicMember(self.group)
         worker = FakeWorker(name, self.broker, member, self.clock, self.bucket, rules=rules, parts=parts, point=point)
         self.workers.append(worker)
         if start:
@@ -55,12 +59,13 @@ class Rig:
         return worker
 
     def owning(self, name: str = "a", *, rules: Rules | None = None, parts: Parts | None = None) -> FakeWorker:
-        """Start a worker and wait until it owns everything."""
+        """Start a worker and wait until it owns everything, and is ready for a flush."""
         worker = self.worker(name, rules=rules, parts=parts)
         self.turn_until(lambda: worker.controller.state.owned == frozenset(self.broker.logs))
+        worker.controller.prepare()
         return worker
 
-    def fill(self, tp: TopicPartition, records: int, user: str = "ann") -> None:
+    def fill(self, tp: TopicPartition, records: int, user: str = canaries.USER) -> None:
         """Append records of one entry each."""
         for _ in range(records):
             self._n += 1

@@ -11,6 +11,7 @@ from enum import Enum
 from service.core.deadline import Deadline
 from service.core.exchange import StoredObject
 from service.errors import KeyTakenError, StoreRefusedError, UploadError
+from service.privacy import veiled
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumer import Point, no_point
 
@@ -69,13 +70,13 @@ class FakeObjectStore:
         self._point("put")
         self._bucket.puts.append(key)
         if deadline.has_passed():
-            raise UploadError(f"{key}: after the deadline", object_key=key)
+            raise UploadError(f"{veiled(key)}: after the deadline", object_key=key)
         if hashlib.sha256(body).digest() != sha256 or zlib.crc32(body) != crc32:
-            raise UploadError(f"{key}: BadDigest", object_key=key)
+            raise UploadError(f"{veiled(key)}: BadDigest", object_key=key)
         if fault is PutFault.REFUSED:
             raise StoreRefusedError("403 AccessDenied")
         if fault is PutFault.NOT_STORED:
-            raise UploadError(f"{key}: 503 SlowDown", object_key=key)
+            raise UploadError(f"{veiled(key)}: 503 SlowDown", object_key=key)
         if fault is PutFault.TAKEN:
             self._bucket.objects.setdefault(key, b"somebody else's")
             self._bucket.metadata.setdefault(key, {})
@@ -85,7 +86,7 @@ class FakeObjectStore:
         if fault is PutFault.SLOW:
             self._clock.advance(self.slow_s)
         if fault in (PutFault.SLOW, PutFault.ANSWER_LOST_LATE):
-            raise UploadError(f"{key}: no answer", object_key=key)
+            raise UploadError(f"{veiled(key)}: no answer", object_key=key)
         self._point("put_acknowledged")
         return _stored(key, body)
 

@@ -22,20 +22,24 @@ from service.core.seal import SealRules
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
+from service.runtime.refetch import OnUnreadable, Refetcher
 from service.runtime.runloop import LoopRules, Runloop
+from service.runtime.start_positions import Bootstrap, StartPositions, StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import FakeCommitter
 from tests.fakes.consumer import FakeConsumer, Point, no_point
-from tests.fakes.member import Member
+from tests.fakes.flush_records import FakeFlushRecords
+from tests.fakes.member import Member, Member848
 from tests.fakes.metrics import RecordingMetrics
 from tests.fakes.spool import FakeSpool
 from tests.fakes.store import Bucket, FakeObjectStore
 from tests.fakes.uploads import InlineUploader
 
 REFERENCES, FLUSHES, DEAD_LETTERS = "references", "flushes", "dead-letters"
+GROUP = "group"
 
 MIB = 1024 * 1024
 MESSAGE_BYTES_MAX = 900_000
@@ -44,7 +48,9 @@ SCHEMA_BOUNDS = SchemaBounds(
 )
 SEAL_RULES = SealRules(
     bounds=SCHEMA_BOUNDS,
-    layout=LayoutRules("auto", packed_bytes_max=MIB, object_bytes_max=64 * MIB, pack_bytes_max=32 * MIB),
+    layout=LayoutRules(
+        "auto", packed_bytes_max=MIB, object_bytes_max=64 * MIB, pack_bytes_max=32 * MIB, line_bytes_max=600_000
+    ),
     codec="null",
     block_bytes=64 * 1024,
     group_bytes_max=600_000,
@@ -73,9 +79,8 @@ CONTROL_RULES = ControlRules(
     flush_budget_s=120.0,
     revoke_budget_s=100.0,
     machine=MachineRules(backoff_max_s=30.0, size_max=Size(FLUSH_BOUNDS.bytes_max, FLUSH_BOUNDS.entries_max)),
-    bootstrap="beginning",
-    topics=("source",),
 )
+START_RULES = StartRules(bootstrap="beginning", accept_unknown_history=False, topics=("source",))
 
 
 def recorder_rules(*, bounds: SchemaBounds = SCHEMA_BOUNDS, memory_bytes_max: int = 2**30) -> RecorderRules:
@@ -110,6 +115,7 @@ class Parts(NamedTuple):
     controller: type[Controller] = Controller
     runloop: type[Runloop] = Runloop
     committer: type[FakeCommitter] = FakeCommitter
+    member848: type[Member848] = Member848
 
 
 @dataclass(frozen=True)
@@ -119,11 +125,17 @@ class Rules:
     recorder: RecorderRules = field(default_factory=recorder_rules)
     flush: FlushRules = FLUSH_RULES
     control: ControlRules = CONTROL_RULES
+    start: StartRules = START_RULES
     loop: LoopRules = field(default_factory=lambda: LoopRules(FLUSH_BOUNDS, consume_records_max=100))
+    on_unreadable: OnUnreadable = "stop"
 
     def with_bounds(self, **bounds: float) -> Rules:
         """Exchange some flush bounds."""
         return replace(self, loop=self.loop._replace(bounds=self.loop.bounds._replace(**bounds)))  # type: ignore[arg-type]
+
+    def with_bootstrap(self, bootstrap: Bootstrap) -> Rules:
+        """Exchange where to start without a committed offset."""
+        return replace(self, start=self.start._replace(bootstrap=bootstrap))
 
     def with_layout(self, layout: Layout) -> Rules:
         """Exchange the layout."""
@@ -169,7 +181,7 @@ class FakeWorker:
         self.topic_ids: dict[str, str] = {}
         self.flusher = parts.flusher(
             rules=rules.flush,
-            speaker=Speaker(name, boot, "group", "bucket", REFERENCES, FLUSHES, DEAD_LETTERS),
+            speaker=Speaker(name, boot, GROUP, "bucket", REFERENCES, FLUSHES, DEAD_LETTERS),
             uploader=self.uploader,
             committer=self.committer,
             membership=self.consumer.membership,
@@ -178,13 +190,22 @@ class FakeWorker:
             metrics=self.metrics,
             abandoned=lambda: self.stop.abandoned,
         )
+        self.flush_records = FakeFlushRecords(broker, FLUSHES, GROUP)
+        self.start_positions = StartPositions(
+            rules=rules.start,
+            consumer=self.consumer,
+            committer=self.committer,
+            flush_records=self.flush_records,
+            topic_ids=self.topic_ids,
+            clock=clock,
+        )
         self.controller = parts.controller(
             rules=rules.control,
             recorder=self.recorder,
             flusher=self.flusher,
             consumer=self.consumer,
             committer=self.committer,
-            topic_ids=self.topic_ids,
+            start_positions=self.start_positions,
             clock=clock,
             metrics=self.metrics,
             new_batch_id=_batch_ids(f"{name}-{boot}"),
@@ -195,7 +216,13 @@ class FakeWorker:
             recorder=self.recorder,
             flusher=self.flusher,
             consumer=self.consumer,
-            committer=self.committer,
+            refetcher=Refetcher(
+                policy=rules.on_unreadable,
+                recorder=self.recorder,
+                consumer=self.consumer,
+                clock=clock,
+                metrics=self.metrics,
+            ),
             clock=clock,
             metrics=self.metrics,
             stop=self.stop,
@@ -204,7 +231,7 @@ class FakeWorker:
 
     def start(self) -> None:
         """Do what `Runloop.run` does before its first turn."""
-        self.committer.prepare()
+        self.controller.begin()
         self.loop._prepare()
         self.consumer.subscribe(self.controller)
 

@@ -21,7 +21,7 @@ _JOIN_S = 60
 def some_records(count: int, *, partitions: int, first: int = 0) -> Iterator[ToProduce]:
     """Yield records evenly over the partitions; `first` is the number of the first one."""
     for number in range(first, first + count):
-        entry = {"user": f"user-{number % USERS}", "time": "2026-03-04T05:06:07Z", "n": number}
+        entry = {"user": f"canary-user-{number % USERS}", "time": "2026-03-04T05:06:07Z", "n": number}
         several = [entry, {"n": number, "no": "user"}, {**entry, "third": True}]
         value = json.dumps(several if number % 10 == 9 else entry).encode()
         yield ToProduce(value=value, partition=number % partitions)

@@ -23,6 +23,7 @@ from deploy.local.processes import ServerProcess
 from deploy.local.s3 import S3Endpoint
 from service.core.flush_record import FlushRecord, decode_flush_record, merge_parts
 from service.core.reference import Reference, decode_references
+from tests import canaries
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -253,6 +254,12 @@ class Deployment:
         """All committed dead letters."""
         return self.kafka.read_committed(self.dead_letters_topic)
 
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """Run a command of the product as its own process, past any proxy; gives its exit code and what it wrote."""
+        command = [sys.executable, "-m", "service", *arguments]
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=240, check=False)
+        return done.returncode, done.stdout + done.stderr
+
     def audit(self, *arguments: str) -> Report:
         """Run the audit as its own process, past any proxy."""
         file = self.root / "audit.json"
@@ -272,9 +279,13 @@ class Deployment:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill what still runs."""
+        """Kill what still runs; no log shows a user or a secret (I11)."""
         for process in self.workers.values():
             process.kill()
+        for name in self.workers:
+            output = self.log_of(name).read_text()
+            assert canaries.found_in(output) is None, f"I11: {name} has written {canaries.found_in(output)}"
+            assert self.s3.endpoint.secret_key not in output, f"I11: {name} has written its secret key"
 
 
 def _client_settings(bootstrap_servers: str, endpoint: S3Endpoint) -> dict[str, str]:

@@ -13,13 +13,14 @@ from deploy.local.s3 import S3Endpoint
 from service.adapters.clock import SystemClock
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_consumer import KafkaConsumer
+from service.adapters.kafka_flush_records import KafkaFlushRecords
 from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.object_store import S3Store
 from service.config import KafkaSettings, S3Settings
 from service.core.model import TopicPartition
-from service.runtime.ports import Committer, Consumer
+from service.runtime.ports import Committer, Consumer, FlushRecords
 from tests.contract import kafka_suite
-from tests.contract.kafka_suite import CommitterContract, ConsumerContract
+from tests.contract.kafka_suite import CommitterContract, ConsumerContract, FlushRecordsContract
 from tests.contract.store_suite import ObjectStoreContract, Place
 from tests.fakes.clock import FakeClock
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
@@ -82,6 +83,14 @@ class RealKafka:
         options = producer_options(self._settings, worker="w", transactional_id=full_id)
         return KafkaCommitter(options, init_budget_s=60.0, clock=SystemClock())
 
+    def announce(self, *values: bytes) -> None:
+        """Append values to the announcements."""
+        self._helper.produce_values(self.announcements, values)
+
+    def flush_records(self, group_id: str) -> FlushRecords:
+        """Give a reader of flush records."""
+        return KafkaFlushRecords(consumer_options(self._settings, worker="w"), self.announcements, group_id=group_id)
+
     def announced(self) -> list[bytes | None]:
         """Read what is committed."""
         return [message.value() for message in self._helper.read_committed(self.announcements)]
@@ -113,6 +122,10 @@ def kafka(style: str, kafka: KafkaHelper, names: Names) -> Iterator[RealKafka]:
 
 class TestKafkaConsumer(ConsumerContract):
     """The real consumer."""
+
+
+class TestKafkaFlushRecords(FlushRecordsContract):
+    """The real reader."""
 
 
 class TestKafkaCommitter(CommitterContract):

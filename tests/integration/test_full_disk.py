@@ -35,7 +35,7 @@ def _require_only_spool_errors(deployment: Deployment, name: str) -> None:
 
 def _many_users() -> Iterator[ToProduce]:
     for number in range(USERS):
-        entry = {"user": f"user-{number}", "time": "2026-03-04T05:06:07Z", "n": number}
+        entry = {"user": f"canary-user-{number}", "time": "2026-03-04T05:06:07Z", "n": number}
         yield ToProduce(value=json.dumps(entry).encode(), partition=number % PARTITIONS)
 
 
@@ -101,7 +101,11 @@ def _long_entries(count: int) -> Iterator[ToProduce]:
     """Yield entries that no compression makes much smaller."""
     choose = random.Random(3)
     for number in range(count):
-        entry = {"user": f"user-{number % 4}", "time": "2026-03-04T05:06:07Z", "x": choose.randbytes(LONG_BYTES).hex()}
+        entry = {
+            "user": f"canary-user-{number % 4}",
+            "time": "2026-03-04T05:06:07Z",
+            "x": choose.randbytes(LONG_BYTES).hex(),
+        }
         yield ToProduce(value=json.dumps(entry).encode(), partition=number % PARTITIONS)
 
 

@@ -15,7 +15,7 @@ from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
 USERS, RECORDS, PARTITIONS = 300, 700, 3
-HEAVY = "user-7"
+HEAVY = "canary-user-7"
 PACKED_BYTES_MAX = 20_000
 STAMP_MS = int(time.time() * 1000)  # or the broker deletes the records
 _SHAPES: tuple[dict[str, Any], ...] = (
@@ -37,7 +37,7 @@ def _records() -> Iterator[ToProduce]:
     for number in range(RECORDS):
         entries = [
             {
-                "user": f"user-{(number * 7 + index) % USERS}",
+                "user": f"canary-user-{(number * 7 + index) % USERS}",
                 "time": f"2026-03-04T0{5 + number % 2}:06:07.{number:06}Z",
                 "n": number,
                 **_SHAPES[(number + 3 * index) % len(_SHAPES)],

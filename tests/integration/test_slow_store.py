@@ -46,7 +46,7 @@ def _long_entries(count: int) -> Iterator[ToProduce]:
     choose = random.Random(5)
     for number in range(count):
         text = choose.randbytes(LONG_BYTES).hex()
-        entry = {"user": f"user-{number % 100}", "time": "2026-03-04T05:06:07Z", "x": text}
+        entry = {"user": f"canary-user-{number % 100}", "time": "2026-03-04T05:06:07Z", "x": text}
         yield ToProduce(value=json.dumps(entry).encode(), partition=number % PARTITIONS)
 
 
@@ -67,7 +67,8 @@ def test_an_object_per_user_through_twenty_puts_a_second(
     s3_faults.pace.set(puts_per_s=PUTS_PER_S)
     records = (
         ToProduce(
-            value=json.dumps({"user": f"user-{user}", "time": "2026-03-04T05:06:07Z"}).encode(), partition=partition
+            value=json.dumps({"user": f"canary-user-{user}", "time": "2026-03-04T05:06:07Z"}).encode(),
+            partition=partition,
         )
         for partition in range(2)  # each has all users: half of the entries are no half of the objects
         for user in range(USERS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from service.core import machine
@@ -84,7 +84,9 @@ class IgnoresMemberIds(Controller):
         is_open = super().open_batch()
         batch = self._recorder._batch
         if batch is not None:
-            batch.opening = batch.opening._replace(member_id=AnyMember(batch.opening.member_id))
+            membership = batch.opening.membership
+            any_member = membership._replace(member_id=AnyMember(membership.member_id))
+            batch.opening = batch.opening._replace(membership=any_member)
         return is_open
 
 
@@ -126,13 +128,14 @@ class AnnouncesOutsideTheTransaction(FakeCommitter):
 
     def commit(
         self,
-        messages: Sequence[Message],
+        messages: Iterable[Message],
         offsets: Mapping[TopicPartition, CommittedOffset],
         membership: Membership,
         *,
         deadline: Deadline,
     ) -> None:
         """Publish, then commit."""
+        messages = list(messages)
         self._broker.publish(one for one in messages if one.topic == "references")
         super().commit([one for one in messages if one.topic != "references"], offsets, membership, deadline=deadline)
 

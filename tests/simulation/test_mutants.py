@@ -10,17 +10,18 @@ import pytest
 from service.core import machine
 from service.core.deadline import Deadline
 from service.core.model import CommittedOffset, SourceRecord
-from service.runtime import start_positions as start_positions_module
 from service.runtime.controller import Controller
 from service.runtime.runloop import Runloop
-from service.runtime.start_positions import StartPosition
+from service.runtime.start_positions import StartPositions
 from tests.fakes.check import InvariantError
 from tests.fakes.committer import Outcome
+from tests.fakes.records import P0
 from tests.fakes.worker import Parts
 from tests.simulation import mutants
 from tests.simulation.conftest import Run
 from tests.simulation.swarm import Style, Swarm
-from tests.unit.runtime import test_controller, test_liveness, test_start_positions
+from tests.unit.runtime import test_controller, test_liveness
+from tests.unit.runtime import test_start_positions as starts
 
 SEEDS_MAX = 100
 EVERYTHING = Swarm(at_zombie=0.006, members=0.08, outcome=0.2, old_library=1.0, store_refused=0.0)
@@ -73,14 +74,16 @@ def _flush_on_lost(controller: Controller, tps: frozenset[Any]) -> None:
     controller._callback(machine.Revoked(tps, controller._recorder.has_progress, controller._clock.now_s()))
 
 
-def _commit_starts_of_everything(
-    consumer: Any, topic: str, _ours: Any, _bootstrap: str, metadata: str, deadline: Deadline
-) -> dict[Any, StartPosition]:
-    everything = consumer.partitions_of(topic, deadline=deadline)
-    firsts = {tp: consumer.watermarks(tp, deadline=deadline)[0] for tp in everything}
-    starts = {tp: CommittedOffset(first, metadata=metadata) for tp, first in firsts.items()}
-    consumer.commit_start(starts, deadline=deadline)
-    return {tp: StartPosition(start, "bootstrap") for tp, start in starts.items()}
+def _commit_starts_of_everything(own: StartPositions, deadline: Deadline) -> frozenset[Any]:
+    everything = own._consumer.partitions_of(P0.topic, deadline=deadline)
+    starts = {tp: CommittedOffset(own._consumer.watermarks(tp, deadline=deadline)[0]) for tp in everything}
+    own._committer.commit([], starts, own._consumer.membership(), deadline=deadline)
+    own._uncommitted = {}
+    return frozenset()
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    """Look at nothing."""
 
 
 _has_room = Runloop._has_room
@@ -110,11 +113,39 @@ def _settle_before_init(controller: Controller) -> None:
             id="flush-on-lost",
         ),
         pytest.param(
-            start_positions_module,
-            "_bootstrap_topic",
+            StartPositions,
+            "_commit",
             _commit_starts_of_everything,
-            lambda: test_start_positions.test_first_start_of_two_workers_never_sets_a_commit_back("eager", "beginning"),
+            lambda: starts.test_first_start_of_two_workers_never_sets_a_commit_back("eager", "beginning", "begin"),
             id="start-of-everything",
+        ),
+        pytest.param(
+            StartPositions,
+            "unproven",
+            frozenset(),
+            lambda: starts.test_worker_records_nothing_before_its_start_position_is_committed("cooperative"),
+            id="records-what-is-not-proven",
+        ),
+        pytest.param(
+            StartPositions,
+            "_require_no_history",
+            _nothing,
+            lambda: starts.test_lost_offset_is_refused_with_the_offset_to_go_on_from("kip848", "beginning"),
+            id="asks-no-flush-records",
+        ),
+        pytest.param(
+            StartPositions,
+            "_compare_ids",
+            _nothing,
+            lambda: starts.test_committed_offset_of_a_topic_that_was_made_anew_is_refused("eager"),
+            id="compares-no-ids",
+        ),
+        pytest.param(
+            StartPositions,
+            "watch",
+            _nothing,
+            lambda: starts.test_topic_made_anew_while_a_worker_runs_stops_it("cooperative"),
+            id="does-not-watch",
         ),
         pytest.param(
             Controller,
@@ -133,7 +164,7 @@ def _settle_before_init(controller: Controller) -> None:
     ],
 )
 def test_wrong_part_is_noticed_by_a_named_test(
-    owner: Any, name: str, wrong: Callable[..., Any], test: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    owner: Any, name: str, wrong: Any, test: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The test that is named for a rule fails where the rule is broken, and passes where it is not."""
     test()

@@ -13,7 +13,7 @@ from tests.simulation.swarm import Style, Swarm
 GROUPS = 20
 # Places of a worker at which every run of the suite must have let something else happen (TESTING 3.2).
 PLACES = {
-    "init", "consume", "callback_served", "committed", "watermarks", "commit_start", "unstable", "seek", "put",
+    "init", "consume", "callback_served", "committed", "watermarks", "unstable", "seek", "put",
     "put_acknowledged", "begin", "produced", "offsets_sent", "ending", "ended", "close",
     "open", "append", "read", "create", "write", "finish", "load",
 }  # fmt: skip

@@ -17,12 +17,14 @@ from service.core.machine import Phase
 from service.core.model import TopicPartition
 from service.core.pack_plan import Layout
 from service.errors import StopError
+from service.runtime.start_positions import Bootstrap
+from tests import canaries
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.check import InvariantError, check_all, check_commit
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import Outcome
 from tests.fakes.group import ClassicGroup, ConsumerGroup
-from tests.fakes.member import ClassicMember, Member, Member848
+from tests.fakes.member import ClassicMember, Member
 from tests.fakes.records import entry, value_of
 from tests.fakes.store import Bucket, PutFault
 from tests.fakes.worker import SEAL_RULES, FakeWorker, Parts, Rules
@@ -45,6 +47,7 @@ OUTCOMES = (
     Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT, Outcome.NOT_ABORTED,
 )  # fmt: skip
 LAYOUTS: tuple[Layout, ...] = ("auto", "pack", "file")
+BOOTSTRAPS: tuple[Bootstrap, ...] = ("beginning", "beginning", "end")
 DISK = {"append", "read", "create", "write", "finish", "load"}
 DISK_SHARE = 0.1  # of these places are used, or they would be most of all
 PUT_S = (0.0, 0.0, 0.02, 0.3, 3.0)
@@ -109,6 +112,7 @@ class World:
             entries_max=random.choice((30, 120, 10**6)), fixed_bytes_max=random.choice((30_000, 10**9, 10**9))
         )
         self._rules = self._rules.with_layout(random.choice(LAYOUTS)).with_memory(random.choice((1, 10_000, 10**9)))
+        self._rules = self._rules.with_bootstrap(random.choice(BOOTSTRAPS))
         self._boots = itertools.count(1)
         self._numbers = itertools.count(1)
         self._depth = 0
@@ -298,7 +302,7 @@ class World:
         boot = f"{next(self._boots)}"
         member: Member
         if isinstance(self.group, ConsumerGroup):
-            member = Member848(self.group, f"{name}-{boot}")
+            member = (self._parts or Parts()).member848(self.group, f"{name}-{boot}")
         else:
             member = ClassicMember(self.group)
         process: Process
@@ -357,7 +361,11 @@ class World:
     def _entry(self) -> dict[str, Any]:
         """Make an entry of few users or one of many; fields come and go, and one is of two types."""
         random = self.random
-        user = random.choice(("ann", "bob", "cem", None)) if random.random() < 0.7 else f"user-{random.randint(1, 300)}"
+        user = (
+            random.choice((*canaries.USERS, None))
+            if random.random() < 0.7
+            else f"{canaries.USER}-{random.randint(1, 300)}"
+        )
         fields: dict[str, Any] = {"n": next(self._numbers)}
         for name, values in FIELDS.items():
             if random.random() < 0.2:

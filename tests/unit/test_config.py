@@ -377,7 +377,7 @@ def test_producer_is_told_what_the_promise_needs() -> None:
     assert options.items() >= (PINNED_PRODUCER | {"linger.ms": "7"}).items()
     assert (options["enable.idempotence"], options["acks"]) == (True, "all")
     assert options["transaction.timeout.ms"] == 60_000
-    assert options["transactional.id"] == f"log-partitioner.log-partitioner.{settings.worker}"
+    assert options["transactional.id"] == settings.transactional_id
     assert "fetch.max.bytes" not in options
 
 

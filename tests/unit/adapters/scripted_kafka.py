@@ -88,7 +88,7 @@ class ScriptedProducer:
         """Send offsets."""
         assert self._is_open
         self._call("offsets")
-        self.offsets = {(one.topic, one.partition): _place(one) for one in positions}
+        self.offsets |= {(one.topic, one.partition): _place(one) for one in positions}
         self.metadata = metadata
 
     def commit_transaction(self, timeout: float = -1) -> None:
@@ -183,8 +183,6 @@ class ScriptedConsumer:
         self.seek_errors: deque[Exception] = deque()
         self.answers: list[confluent_kafka.TopicPartition] | Exception = []
         self.waited_s: list[float] = []
-        self.commit_error: Exception | None = None
-        self.is_commit_taken = True
         self.metadata: bytes | None = None
         self.marks: tuple[int, int] | Exception | None = (0, 0)
         self.calls: list[str] = []
@@ -245,13 +243,11 @@ class ScriptedConsumer:
             raise self.answers
         return self.answers
 
-    def commit(self, *, offsets: list[confluent_kafka.TopicPartition], asynchronous: bool) -> None:
-        """Commit; what is not taken is told nobody."""
-        assert asynchronous, "the other way has no time-out"
-        if self.commit_error is not None:
-            raise self.commit_error
-        if self.is_commit_taken:
-            self.answers = offsets
+    def offsets_for_times(
+        self, asked: list[confluent_kafka.TopicPartition], *, timeout: float
+    ) -> list[confluent_kafka.TopicPartition]:
+        """Give what the script says."""
+        return self.committed(asked, timeout=timeout)
 
     def get_watermark_offsets(
         self, _position: confluent_kafka.TopicPartition, *, timeout: float = 0, cached: bool = False

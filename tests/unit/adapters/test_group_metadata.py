@@ -44,7 +44,7 @@ def test_group_id_of_any_text_does_not_shift_the_member(group: str) -> None:
 
 def test_generation_whose_bytes_hold_a_nul_is_read() -> None:
     """The generation is four bytes, not a text."""
-    assert parse_group_metadata(written(256, "g", "m")) == (256, "m", written(256, "g", "m"))
+    assert parse_group_metadata(written(256, "g", "m"))[:3] == (256, "m", written(256, "g", "m"))
 
 
 @pytest.mark.parametrize(
@@ -73,5 +73,5 @@ def test_layout_is_that_of_the_installed_library() -> None:
     )
     raw = consumer.consumer_group_metadata()
     assert bytes(raw) == written(-1, "the-group", "")
-    assert parse_group_metadata(raw) == (-1, "", raw)
+    assert parse_group_metadata(raw)[:3] == (-1, "", raw)
     consumer.close()

@@ -17,7 +17,8 @@ class Bench:
 
     def __init__(self) -> None:
         self.clock = FakeClock()
-        self.health = Health(self.clock, live_max_s=360.0)
+        self.trouble: str | None = None
+        self.health = Health(self.clock, live_max_s=360.0, trouble=lambda: self.trouble)
         self.server = HealthServer("127.0.0.1", 0, health=self.health, exposition=lambda: b"log_partitioner_x 1\n")
         self.server.start()
 
@@ -58,6 +59,17 @@ def test_ready_while_a_member_and_not_draining(bench: Bench) -> None:
     bench.health.is_draining = True
     assert bench.get("/readyz") == (503, "draining\n")
     assert bench.get("/livez")[0] == 200
+
+
+def test_not_ready_while_no_broker_answers_and_says_which(bench: Bench) -> None:
+    """As a member, too; the loop is alive all the same."""
+    bench.trouble = "broker b:9092: connection refused, for 5 s"
+    assert bench.get("/readyz") == (503, "not a member of the group yet: broker b:9092: connection refused, for 5 s\n")
+    bench.health.is_member = True
+    assert bench.get("/readyz") == (503, "member of the group: broker b:9092: connection refused, for 5 s\n")
+    assert bench.get("/livez")[0] == 200
+    bench.trouble = None
+    assert bench.get("/readyz")[0] == 200
 
 
 def test_metrics_are_served(bench: Bench) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
 from functools import partial
+from typing import Any
 
 import confluent_kafka
 import pytest
@@ -12,7 +15,7 @@ from confluent_kafka import KafkaError, KafkaException
 from service.adapters.kafka_committer import KafkaCommitter
 from service.core.deadline import Deadline
 from service.core.exchange import Membership, Message
-from service.core.model import CommittedOffset
+from service.core.model import CommittedOffset, TopicPartition
 from service.errors import (
     CommitAbortedError,
     CommitUnknownError,
@@ -21,6 +24,7 @@ from service.errors import (
     SourceError,
     StopError,
 )
+from service.patience import Patience
 from tests.fakes.clock import FakeClock
 from tests.fakes.records import P0, P1
 from tests.unit.adapters.scripted_kafka import ScriptedProducer, fresh_producer_class, kafka_error
@@ -59,6 +63,16 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
     producers = fresh_producer_class()
     monkeypatch.setattr(confluent_kafka, "Producer", producers)
     return Bench(producers)
+
+
+def test_offsets_of_many_topic_partitions_are_sent_some_at_once(bench: Bench) -> None:
+    """The coordinator writes what it is sent at once as one record batch: of 5,000 it refuses them for their size."""
+    offsets = {TopicPartition("t" * 249, number): CommittedOffset(number) for number in range(2_000)}
+    deadline = Deadline.after(30.0, bench.clock.now_s)
+    bench.committer.commit(iter(MESSAGES), offsets, MEMBER, deadline=deadline)
+    (producer,) = bench.made
+    assert producer.calls == ["init", "begin", "produce", "produce", "flush", *["offsets"] * 3, "commit"]
+    assert producer.offsets.keys() == offsets.keys()
 
 
 def test_commit_is_one_transaction_in_this_order(bench: Bench) -> None:
@@ -297,7 +311,7 @@ def test_prepare_that_is_never_answered_stops_within_its_budget(bench: Bench) ->
         init(producer, timeout)
 
     bench.producers.init_transactions = slow  # type: ignore[method-assign,assignment]
-    bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 100)
+    bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 1000)
     started_s = bench.clock.now_s()
     with pytest.raises(StopError):
         bench.committer.prepare()
@@ -315,7 +329,7 @@ def test_prepare_that_is_never_answered_ends_by_the_deadline_it_is_given(bench: 
         init(producer, timeout)
 
     bench.producers.init_transactions = slow  # type: ignore[method-assign,assignment]
-    bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 3)
+    bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 50)
     started_s = bench.clock.now_s()
     deadline = Deadline.after(25.0, bench.clock.now_s)
     ask = partial(bench.commit, seconds=25.0) if in_commit else partial(bench.committer.prepare, deadline=deadline)
@@ -356,3 +370,23 @@ def test_close_lets_the_producer_go(bench: Bench) -> None:
     bench.committer.prepare()
     bench.committer.close()
     assert not bench.committer.is_ready
+
+
+@pytest.mark.parametrize("call", ["flush", "offsets", "commit"])
+def test_flush_that_is_abandoned_waits_for_no_answer(bench: Bench, call: str) -> None:
+    """Within a second, not asking for an abort either; before the commit nothing is visible, after it nobody knows."""
+    answer = threading.Event()
+    method = {"flush": "flush", "offsets": "send_offsets_to_transaction", "commit": "commit_transaction"}[call]
+    setattr(bench.producers, method, lambda *_arguments: not answer.wait(0.05 if call == "flush" else 30.0))
+    bench.committer = KafkaCommitter(
+        {}, init_budget_s=120.0, clock=bench.clock, patience_of_flush=Patience(lambda: True, grace_s=0.3)
+    )
+    expected: Any = CommitUnknownError if call == "commit" else CommitAbortedError
+    begun_s = time.monotonic()
+    with pytest.raises(expected) as caught:
+        bench.commit()
+    answer.set()
+
+    assert caught.value.code == "ABANDONED"
+    assert "abort" not in bench.made[0].calls
+    assert time.monotonic() - begun_s < 10

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from service.adapters import kafka_consumer
 from service.adapters.kafka_consumer import KafkaConsumer
 from service.core.deadline import Deadline
-from service.core.model import CommittedOffset, TopicPartition
+from service.core.exchange import FetchFailure
+from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 from service.errors import SourceError, StartPositionError
 from tests.fakes.clock import FakeClock
 from tests.fakes.records import P0, P1
@@ -24,8 +25,8 @@ from tests.unit.adapters.scripted_kafka import (
     kafka_error,
 )
 
+NO_OFFSET = -1001
 S0, S1 = ("source", 0), ("source", 1)
-MEMBER = b"CGMDv2:\5\0\0\0group\0member\0\1"
 
 
 def soon() -> Deadline:
@@ -125,7 +126,7 @@ def test_record_is_taken_over_as_it_is(bench: Bench) -> None:
     message = ScriptedMessage(7, headers=[("a", b"1"), ("a", None)])
     bench.library.batches.append([message])
     (record,) = bench.adapter.consume(records_max=10, timeout_s=0.2)
-    assert record == (P0, 7, 7, b"key", b"value", (("a", b"1"), ("a", None)), 4)
+    assert record == SourceRecord(P0, 7, 7, b"key", b"value", (("a", b"1"), ("a", None)), 4)
     assert bench.consume(ScriptedMessage(8)) == [8]
 
 
@@ -168,9 +169,45 @@ def test_error_that_waiting_does_not_mend_stops_the_worker(bench: Bench, error: 
 def test_error_that_the_library_mends_costs_no_record(bench: Bench, code: int) -> None:
     """It is logged; the records beside it are handed on."""
     with capture_logs() as logs:
-        offsets = bench.consume(ScriptedMessage(1), ScriptedMessage(error=KafkaError(code)), ScriptedMessage(2))
+        error = ScriptedMessage(NO_OFFSET, error=KafkaError(code))
+        offsets = bench.consume(ScriptedMessage(1), error, ScriptedMessage(2))
     assert offsets == [1, 2]
     assert [one["event"] for one in logs] == ["consumer_error"]
+
+
+def test_nothing_behind_what_cannot_be_read_is_handed_over_until_it_is_sought(bench: Bench) -> None:
+    """The TopicPartition is paused meanwhile, whatever is resumed."""
+    bad = ScriptedMessage(2, error=KafkaError(KafkaError._BAD_MSG, "failed CRC32C check"))
+    assert bench.consume(ScriptedMessage(1), bad, bad, ScriptedMessage(3)) == [1]
+    assert bench.consume(ScriptedMessage(4)) == []
+    assert bench.adapter.failures() == {TopicPartition(*S0): FetchFailure(2, "_BAD_MSG", "failed CRC32C check")}
+    bench.adapter.pause()
+    bench.adapter.resume()
+    assert bench.library.paused == {S0}
+    bench.adapter.seek(TopicPartition(*S0), CommittedOffset(2), deadline=soon())
+    assert (bench.library.paused, dict(bench.adapter.failures())) == (set(), {})
+    assert bench.consume(ScriptedMessage(2)) == [2]
+
+
+@pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
+def test_failure_is_forgotten_with_its_topic_partition(bench: Bench, callback: str) -> None:
+    """When it comes back it is not paused, and read from where it is assigned."""
+    bench.consume(ScriptedMessage(2, error=KafkaError(KafkaError._BAD_MSG)))
+    bench.library.callbacks[callback](bench.library, [confluent_kafka.TopicPartition(*S0)])
+    assert not bench.adapter.failures()
+    bench.listener.starts = {TopicPartition(*S0): CommittedOffset(2)}
+    bench.assign(S0)
+    assert (bench.library.paused, bench.consume(ScriptedMessage(2))) == (set(), [2])
+
+
+def test_leader_epoch_of_a_start_is_compared_before_any_record_is_handed_over(bench: Bench) -> None:
+    """O2: by a seek, which may have to wait; where no epoch is known there is nothing to compare."""
+    bench.library.seek_errors.append(kafka_error(KafkaError._STATE))
+    bench.listener.starts = {TopicPartition(*S0): CommittedOffset(40, 2), TopicPartition(*S1): CommittedOffset(50)}
+    bench.assign(S0, S1)
+    assert [bench.consume(ScriptedMessage(40)), bench.library.seeks] == [[], []]
+    assert [bench.consume(ScriptedMessage(40)), bench.library.seeks] == [[], [(40, 2, "")]]
+    assert [bench.consume(ScriptedMessage(40)), len(bench.library.seeks)] == [[40], 1]
 
 
 def test_finding_4_exception_out_of_consume_is_a_stop(bench: Bench) -> None:
@@ -265,33 +302,18 @@ def test_committed_offsets_of_nothing_are_not_asked_for(bench: Bench) -> None:
     assert bench.adapter.committed([], deadline=soon()) == {}
 
 
-def test_start_positions_are_committed_and_read_back(bench: Bench) -> None:
-    """With their metadata; a refusal is a stop."""
-    bench.library.metadata = MEMBER
-    bench.adapter.commit_start({P0: CommittedOffset(3, metadata="meta")}, deadline=soon())
-    assert bench.adapter.committed([P0], deadline=soon()) == {P0: CommittedOffset(3, metadata="meta")}
-    bench.library.commit_error = kafka_error(KafkaError._STATE)
-    with pytest.raises(SourceError, match="not committed"):
-        bench.adapter.commit_start({P0: CommittedOffset(3)}, deadline=soon())
+@pytest.mark.parametrize(("answer", "offset"), [(7, 7), (confluent_kafka.OFFSET_END, None)])
+def test_offset_by_time_is_none_where_no_record_is_so_late(bench: Bench, answer: int, offset: int | None) -> None:
+    """The library gives the end as a number of its own."""
+    bench.library.answers = [confluent_kafka.TopicPartition("source", 0, answer)]
+    assert bench.adapter.offset_at(P0, 1_000, deadline=soon()) == offset
 
 
-@pytest.mark.parametrize("offset", [confluent_kafka.OFFSET_INVALID, 7])
-def test_start_position_that_is_not_taken_stops_by_the_deadline(bench: Bench, offset: int) -> None:
-    """The library does not say what became of a commit; another offset is another start."""
-    bench.library.metadata = MEMBER
-    bench.library.is_commit_taken = False
-    bench.library.answers = [confluent_kafka.TopicPartition("source", 0, offset)]
-    with pytest.raises(SourceError, match="not committed: of source-0"):
-        bench.adapter.commit_start({P0: CommittedOffset(3)}, deadline=soon())
-
-
-@pytest.mark.parametrize("metadata", [None, b"CGMDv2:\xff\xff\xff\xffg\0\0\1", b"CGMDv2:\0\0\0\0g\0member\0\1"])
-def test_finding_3_start_positions_of_nobody_are_never_sent(bench: Bench, metadata: bytes | None) -> None:
-    """Into an empty group the broker would take them, over whatever was committed meanwhile."""
-    bench.library.metadata = metadata
-    with pytest.raises(SourceError, match="no longer a member"):
-        bench.adapter.commit_start({P0: CommittedOffset(3)}, deadline=soon())
-    assert bench.library.answers == []
+def test_offset_by_time_without_an_answer_stops_the_worker(bench: Bench) -> None:
+    """Where to start is never guessed."""
+    bench.library.answers = kafka_error(KafkaError._TIMED_OUT)
+    with pytest.raises(SourceError):
+        bench.adapter.offset_at(P0, 1_000, deadline=soon())
 
 
 def test_seek_waits_for_what_was_assigned_a_moment_ago(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

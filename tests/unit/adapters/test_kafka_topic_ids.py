@@ -72,7 +72,7 @@ def test_ids_are_in_the_alphabet_for_urls(consumer: KafkaConsumer) -> None:
 def test_untold_ids_are_logged_once_and_asked_for_again_after_a_minute(
     consumer: KafkaConsumer, admin: type[ScriptedAdmin]
 ) -> None:
-    """The loop asks at every turn for what it does not know; each question has a deadline."""
+    """Each flush asks; each question has a deadline."""
     clock = FakeClock()
     deadline = Deadline.after(35.0, clock.now_s)
     with capture_logs() as logs:
@@ -83,6 +83,19 @@ def test_untold_ids_are_logged_once_and_asked_for_again_after_a_minute(
     causes = {one["topic"]: one["cause"] for one in logs}
     assert causes == {"b": "the broker gives none", "c": "TOPIC_AUTHORIZATION_FAILED"}
     assert [one["event"] for one in logs] == ["topic_id_unknown"] * 2
+
+
+def test_topic_that_is_not_there_is_asked_for_each_time(consumer: KafkaConsumer, admin: type[ScriptedAdmin]) -> None:
+    """It may be on its way to be made anew, and nobody is to read on for a minute then."""
+    admin.answers = {"a": kafka_error(KafkaError.UNKNOWN_TOPIC_OR_PART)}
+    deadline = Deadline.after(20.0, FakeClock().now_s)
+    with capture_logs() as logs:
+        for _ in range(3):
+            assert consumer.topic_ids(["a"], deadline=deadline) == {}
+    assert len(admin.waited_s) == 3
+    assert len(logs) == 1
+    admin.answers = {"a": KNOWN}
+    assert consumer.topic_ids(["a"], deadline=deadline).keys() == {"a"}
 
 
 def test_ids_of_no_topics_are_not_asked_for(consumer: KafkaConsumer, admin: type[ScriptedAdmin]) -> None:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import io
 import json
+import re
+import subprocess
+import sys
 import threading
 from typing import Any
 
 import structlog
 
+from service import privacy
 from service.adapters import logs
 from service.adapters.kafka_log import client_logger
+from service.errors import StopError
 
 
 def lines(stream: io.StringIO) -> list[dict[str, Any]]:
@@ -117,14 +122,39 @@ def test_long_message_is_cut() -> None:
 
 
 def test_exception_is_written_into_its_line() -> None:
-    """One line, with the traceback in it."""
+    """One line, with the frames in it, and the text only where the service wrote it: input may stand in another."""
     stream = configured()
+    ours = StopError("logs/user=canary-user-2/b-1.avro")
     try:
-        raise ValueError("broken")  # noqa: TRY301 - here is where it is caught
+        raise ValueError("canary-user-1 is no number") from ours  # noqa: TRY301 - here is where it is caught
     except ValueError:
         structlog.get_logger().exception("failed")
     (line,) = lines(stream)
-    assert "ValueError: broken" in line["exception"]
+    assert "test_logs.py" in line["exception"]
+    assert re.search(r"StopError: logs/user=~[0-9a-f]{8}/b-1.avro", line["exception"])
+    assert "ValueError (its text" in line["exception"]
+
+
+def test_no_secret_and_no_user_of_a_key_is_written() -> None:
+    """I11: in whatever field, however deep; the line stays JSON, and the rest of the key stays."""
+    stream = configured()
+    secret = 'canary-secret "\\é'  # noqa: S105 - a canary
+    privacy.hide([secret, "abc"])
+    structlog.get_logger().warning(
+        "x", of={"keys": ["a/user=canary-user-1/date=1/b-1.avro"]}, text=f"abc {secret} user%3DAnn"
+    )
+    (line,) = lines(stream)
+    assert re.fullmatch(r"a/user=~[0-9a-f]{8}/date=1/b-1.avro", line["of"]["keys"][0])
+    assert re.fullmatch(r"abc \*+ user%3D~[0-9a-f]{8}", line["text"])
+
+
+def test_one_user_has_one_hash_and_nobody_can_compute_it() -> None:
+    """Lines about one user belong together within a process; another process has another key."""
+    one, again, other = (privacy.veiled(f"user={user}/") for user in ("ann", "ann", "bob"))
+    script = "from service import privacy; print(privacy.veiled('user=ann/'))"
+    elsewhere = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert one == again != other
+    assert elsewhere.strip() != one
 
 
 def test_field_named_like_part_of_the_identity_does_not_hide_it() -> None:

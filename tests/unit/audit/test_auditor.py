@@ -17,8 +17,11 @@ from service.core.reference import Checksum
 from tests.unit.audit.world import (
     APP_0,
     APP_1,
+    HOUR_10,
+    File,
     MemoryStore,
     MemoryTopics,
+    Row,
     World,
     clean_world,
     column,
@@ -481,6 +484,39 @@ def test_stored_dead_letter_is_compared_with_its_object() -> None:
     assert kinds(world.audit()) == set()
     world.objects["logs/dead/1"] = b"not json"
     assert kinds(world.audit()) == {Kind.DEAD_LETTER}
+
+
+def test_dead_letters_of_one_record_and_reason_may_share_its_indexes() -> None:
+    """One of too many indexes is several; the same indexes twice are a finding, and so are entries that none names."""
+    world = world_of_dead_entries()
+    assert world.build().audit().findings.examples == {}
+    world.dead.append(world.dead[-1])
+    assert Kind.DEAD_LETTER in kinds(world.build().audit())
+    world = world_of_dead_entries()
+    del world.dead[-1]
+    assert Kind.MISSING in kinds(world.build().audit())
+
+
+def world_of_dead_entries() -> World:
+    """One record of four bad entries, in two dead letters of one reason."""
+    bad = record(APP_0, 0, [1, 2, 3, 4])
+    letters = [DeadLetter(bad, Reason.NOT_AN_OBJECT, "", indexes) for indexes in ((0, 1), (2, 3))]
+    return World([bad], [], [("b1", letter) for letter in letters], {"b1": {APP_0: (0, 1)}}, {APP_0: 1}, {APP_0: 1})
+
+
+@pytest.mark.parametrize("timestamp_ms", [253_402_300_799_999, 253_402_300_800_000, 2**62])
+def test_finding_a7_row_has_no_timestamp_that_is_later_than_the_year_9999(timestamp_ms: int) -> None:
+    """No reader makes a date of it; one that leaves out another timestamp is wrong."""
+    entry = {"user": "ann", "time": "2024-05-01T10:00:00Z"}
+    columns = [column("user", "string"), column("time", "string")]
+    kept = timestamp_ms if timestamp_ms < 253_402_300_800_000 else -1
+    for written, expected in ((kept, set()), (5, {Kind.META})):
+        row = Row(APP_0, 0, 0, HOUR_10, entry, timestamp_ms=written)
+        world = World(
+            [record(APP_0, 0, entry, timestamp_ms=timestamp_ms)], [File("b1", "ann", 10, columns, [row])],
+            [], {"b1": {APP_0: (0, 1)}}, {APP_0: 1}, {APP_0: 1},
+        )  # fmt: skip
+        assert kinds(world.build().audit()) == expected
 
 
 def test_dead_letter_of_a_replayed_dead_letter_keeps_the_older_headers() -> None:

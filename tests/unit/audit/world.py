@@ -104,6 +104,7 @@ class Row:
     user: str | None = None
     id: str | None = None
     root: tuple[str, int, int, int | None] | None = None
+    timestamp_ms: int = TIMESTAMP_MS
 
 
 @dataclass
@@ -138,7 +139,7 @@ def rows_of(file: File) -> list[dict[str, Any]]:
             "_meta": {
                 "user": row.user or file.user, "event_time": row.event_time_us, "id": row.id,
                 "topic": row.tp.topic, "partition": row.tp.partition, "offset": row.offset,
-                "index": row.index, "timestamp": TIMESTAMP_MS,
+                "index": row.index, "timestamp": row.timestamp_ms,
                 "root": row.root and dict(zip(("topic", "partition", "offset", "index"), row.root, strict=True)),
             }
         } | row.values
@@ -362,7 +363,7 @@ class World:
                     topic=tp.topic, partition=tp.partition, first_offset=first, next_offset=end,
                     min_offset=min((one.offset for one in here), default=None),
                     max_offset=max((one.offset for one in here), default=None),
-                    timestamp_max_ms=TIMESTAMP_MS if here else None, idle_since_ms=None,
+                    timestamp_max_ms=max((one.timestamp_ms or 0 for one in here), default=None), idle_since_ms=None,
                     records=len(here), entries=rows + dead, dead_letters=dead, discarded_replays=0,
                 )
             )  # fmt: skip
@@ -405,7 +406,9 @@ class MemoryTopics:
         for one in world.source:
             self._messages[one.tp].append(one)
         tp = TopicPartition("dead-letters", 0)
-        self._messages[tp] = [one._replace(tp=tp, offset=number) for number, one in enumerate(world.dead_letters)]
+        self._messages[tp] = [
+            one._replace(tp=tp, offset=number, end_offset=None) for number, one in enumerate(world.dead_letters)
+        ]
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
         """List the TopicPartitions of a topic; those of one that is not there are none."""
@@ -420,10 +423,16 @@ class MemoryTopics:
         """Give the group's offsets."""
         return {tp: self._world.committed.get(tp) for tp in tps}
 
+    def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
+        """Tell whether any record is there; one that stands for offsets that cannot be read is not."""
+        return any(self.read({tp: (first, end)}))
+
     def read(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield messages."""
         for tp, (first, end) in ranges.items():
-            yield from (one for one in self._messages[tp] if first <= one.offset < end)
+            for one in self._messages[tp]:
+                if first <= one.offset < end and one.end_offset is None:
+                    yield one
 
 
 class MemoryStore:

@@ -8,38 +8,39 @@ from typing import Any
 import pytest
 
 from service.core.announcements import (
-    DEAD_LETTER_HEADERS_BYTES,
     FLUSH_TYPE,
     REFERENCES_TYPE,
     Speaker,
     Uploaded,
     backfill_message,
+    check_references,
     dead_letter_message,
     dead_letters_of,
     flush_messages,
     flush_record_of,
-    is_oversized,
     key_of,
     object_metadata,
     reference_messages,
-    stored_letter,
+    rows_in,
 )
 from service.core.batch import Batch, Ledgers, Opening
-from service.core.dead_letter import DeadLetter, Reason, decode_stored_record, parse_headers
+from service.core.dead_letter import DeadLetter, Reason, parse_headers
 from service.core.decode import Bad
 from service.core.entry_types import EntryTypes
-from service.core.exchange import Message, StoredObject
+from service.core.exchange import Membership, Message, StoredObject
+from service.core.fitting import message_bytes
 from service.core.flush_policy import FlushReason
 from service.core.flush_record import BackfillRecord, BackfillTotals, decode_backfill_record, decode_flush_record
 from service.core.flush_record import merge_parts as merged
 from service.core.model import CommittedOffset, PartitionKey, SourceRecord, TopicPartition
 from service.core.object_key import schema_key
-from service.core.reference import Reference, decode_references
+from service.core.reference import CoveredRange, Reference, decode_references
 from service.core.rows import Rows
 from service.core.seal import SealedObject
 from tests.fakes.spool import FakeSpool
 from tests.strategies import SCHEMA_BOUNDS, seal_rules, sealed_objects
 
+MEMBER = Membership(1, "member", None)
 SPEAKER = Speaker("w1", "boot", "group", "bucket", "references", "flushes", "dead-letters")
 A, B = TopicPartition("app", 0), TopicPartition("app", 1)
 AT_MS = 1_714_564_800_123
@@ -109,6 +110,24 @@ def test_references_of_one_object_in_several_messages_go_on_counting() -> None:
     ]
 
 
+def test_rows_of_objects_are_all_named_by_their_messages() -> None:
+    """W3: by TopicPartition; a message, a line or an entry that is left out is noticed."""
+    sealed = objects(40, group_bytes_max=500)
+    messages = announced(sealed)
+    assert rows_in(sealed) == {A: 40}
+    check_references(sealed, messages)
+    with pytest.raises(AssertionError, match=r"W3: \d+ references are in messages, 40 should be"):
+        check_references(sealed, messages[:-1])
+    last = sealed[-1]
+    for group, match in (
+        (last.groups[0]._replace(entries=(0,)), "W3: app-0: .* entries are in references, 40 should be"),
+        (last.groups[0]._replace(sources=(CoveredRange("app", 1, 0, 99),)), "W3: app-0"),
+    ):
+        wrong = [*sealed[:-1], last._replace(groups=[group, *last.groups[1:]])]
+        with pytest.raises(AssertionError, match=match):
+            check_references(wrong, messages)
+
+
 def test_schema_text_stands_in_a_message_where_it_is_asked_for() -> None:
     """Fingerprint and place of the schema's own object always do."""
     sealed = objects(3, layout="file")
@@ -154,9 +173,9 @@ def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None
     ledger = ledgers.by_tp[A]
     for offset in (7, 9):
         ledger.cover(offset, timestamp_ms=offset)
-    ledger.entries, ledger.entries_in_files, ledger.dead_letters = 5, 3, 2
+    ledger.entries, ledger.dead_letters = 5, 2
     ledgers.by_tp[B].idle_since_ms = 77
-    batch = Batch(Opening("b1", 4, "member", 1.0, 1000), FakeSpool().open("b1"))
+    batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1"))
     batch.dead_letters.append(DeadLetter(RECORD, Reason.MALFORMED, "", (1, 2)))
     sealed = objects(3)
     record = flush_record_of(
@@ -180,17 +199,18 @@ def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None
 
 @pytest.mark.parametrize(("message_bytes_max", "parts"), [(10**6, 1), (20_000, 5)])
 def test_flush_record_too_large_for_its_topic_comes_in_parts(message_bytes_max: int, parts: int) -> None:
-    """All of one key, each with an id of its own; together they are the flush record again."""
+    """All of one key, each with an id of its own; together they are the flush record again, with all ids of topics."""
     ledgers = Ledgers()
     for n in range(300):
-        ledgers.own(TopicPartition("app", n), CommittedOffset(n))
-    batch = Batch(Opening("b1", 4, "member", 1.0, 1000), FakeSpool().open("b1")).close(ledgers.by_tp)
+        ledgers.own(TopicPartition(f"app-{n // 2}", n), CommittedOffset(n))
+    ids = {f"app-{n}": f"id-of-{n}" for n in range(0, 150, 3)}
+    batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1")).close(ledgers.by_tp)
     record = flush_record_of(
-        batch, SPEAKER, [], seq=1, reason=FlushReason.STOPPING, ended_at_ms=2000, step_seconds={}, topic_ids={}
+        batch, SPEAKER, [], seq=1, reason=FlushReason.STOPPING, ended_at_ms=2000, step_seconds={}, topic_ids=ids
     )
     messages = list(flush_messages(record, SPEAKER, message_bytes_max=message_bytes_max, at_ms=AT_MS))
     assert (len(messages) > 1) == (parts > 1)
-    assert all(len(message.value or b"") <= message_bytes_max for message in messages)
+    assert all(message_bytes(message) <= message_bytes_max for message in messages)
     assert {(message.topic, message.key) for message in messages} == {("flushes", b"w1")}
     assert [headers(message)["ce_id"] for message in messages] == [f"b1/{n + 1}" for n in range(len(messages))]
     assert {headers(message)["ce_type"] for message in messages} == {FLUSH_TYPE}
@@ -217,43 +237,6 @@ def test_dead_letter_is_the_record_with_headers_behind_its_own() -> None:
     assert message.headers[0] == ("trace", b"\xff")
     parsed = parse_headers(message.headers)
     assert (parsed.reason, parsed.offset, parsed.indexes, parsed.object_key) == ("no_user", 7, (0,), None)
-
-
-@pytest.mark.parametrize(
-    ("record", "whole"),
-    [
-        (RECORD._replace(value=b"x" * 6_000), False),
-        (RECORD._replace(key=b"x" * 6_000), True),
-        (RECORD._replace(headers=(("trace", b"x" * 6_000),)), True),
-    ],
-)
-def test_record_too_large_for_the_dead_letter_topic_is_an_object(record: SourceRecord, whole: bool) -> None:  # noqa: FBT001 - a case
-    """Its value alone, or with key and headers where these are too large; the message names the object."""
-    limit = DEAD_LETTER_HEADERS_BYTES + 4_000
-    letter = DeadLetter(record, Reason.NO_USER, "why", (0,))
-    assert is_oversized(letter, message_bytes_max=limit)
-    assert not is_oversized(letter._replace(record=RECORD), message_bytes_max=limit)
-    key, body = stored_letter(record, prefix="logs", batch_id="b1", number=3, message_bytes_max=limit)
-    message = dead_letter_message(letter, SPEAKER, batch_id="b1", object_key=key)
-    assert parse_headers(message.headers).object_key == key
-    assert message.value is None
-    if whole:
-        stored = decode_stored_record(body)
-        assert key == "logs/_dead-letters/b1-3.record.json"
-        assert (stored.key, stored.value, tuple(stored.headers)) == (record.key, record.value, record.headers)
-        assert (message.key, dict(message.headers).get("trace")) == (None, None)
-    else:
-        assert (key, body) == ("logs/_dead-letters/b1-3", record.value)
-        assert (message.key, message.headers[0]) == (b"k", ("trace", b"\xff"))
-
-
-def test_dead_letter_of_many_indexes_counts_them_into_its_size() -> None:
-    """A record of a hundred thousand bad entries names each of them in a header."""
-    letter = DeadLetter(RECORD, Reason.NO_USER, "why", tuple(range(100_000)))
-    assert is_oversized(letter, message_bytes_max=600_000)
-    assert not is_oversized(letter, message_bytes_max=700_000)
-    message = dead_letter_message(letter, SPEAKER, batch_id="b1", object_key=None)
-    assert sum(len(name) + len(value or b"") for name, value in message.headers) < 600_000
 
 
 def test_record_of_a_backfill_is_keyed_by_its_batch() -> None:

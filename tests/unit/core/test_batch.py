@@ -4,11 +4,12 @@ import pytest
 
 from service.core.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening, Size
 from service.core.dead_letter import DeadLetter, Reason
+from service.core.exchange import Membership
 from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.fakes.spool import FakeSpool
 
 A, B = TopicPartition("app", 0), TopicPartition("app", 1)
-OPENING = Opening("b1", 3, "member", 10.0, 10_000)
+OPENING = Opening("b1", 3, Membership(1, "member", None), 10.0, 10_000)
 
 
 def opened() -> Batch:
@@ -112,10 +113,25 @@ def test_check_of_a_closed_batch_looks_at_every_topic_partition() -> None:
     ledgers = Ledgers()
     ledgers.own(A, CommittedOffset(0))
     ledgers.own(B, CommittedOffset(0))
-    closed(ledgers).check()
+    closed(ledgers).check({})
     ledgers.by_tp[B].entries = 1
-    with pytest.raises(AssertionError, match="W3: app-1"):
-        closed(ledgers).check()
+    closed(ledgers).check({B: 1})
+    for in_files in ({}, {A: 1}, {A: 1, B: 1}, {B: 2}, {B: 1, TopicPartition("other", 0): 1}):
+        with pytest.raises(AssertionError, match="W3"):
+            closed(ledgers).check(in_files)
+
+
+def test_check_of_a_closed_batch_counts_what_its_dead_letters_name() -> None:
+    """W3: a dead letter that got lost stops the flush, though the ledger knows of its entries."""
+    ledgers = Ledgers()
+    ledgers.own(A, CommittedOffset(0))
+    ledgers.by_tp[A].entries, ledgers.by_tp[A].dead_letters = 3, 2
+    batch = opened()
+    batch.dead_letters.append(DeadLetter(SourceRecord(A, 5, 9, None, b"x", ()), Reason.NO_USER, "", (1, 2)))
+    batch.close(ledgers.by_tp).check({A: 1})
+    batch.dead_letters.clear()
+    with pytest.raises(AssertionError, match="W3: app-0: 0 entries in dead letters, 2 should be"):
+        batch.close(ledgers.by_tp).check({A: 1})
 
 
 def test_forgotten_batch_tells_which_offsets_are_read_again() -> None:
@@ -132,4 +148,4 @@ def test_forgotten_batch_tells_which_offsets_are_read_again() -> None:
 def test_range_that_goes_backwards_is_noticed() -> None:
     """W1: next_offset is never below first_offset."""
     with pytest.raises(AssertionError, match="W1"):
-        Ledger(5, 4).check(A)
+        Ledger(5, 4).check(A, in_files=0, dead=0)

@@ -1,12 +1,16 @@
 """The dead letter: the record untouched, our headers behind its own (DESIGN 3.7)."""
 
 import json
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.core.announcements import dead_letters_of
 from service.core.dead_letter import MESSAGE_CHARS_MAX, DeadLetter, DeadLetterHeaders, Reason, headers_of, parse_headers
+from service.core.decode import Bad
 from service.core.model import SourceRecord, TopicPartition
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "format-1" / "dead_letter_headers.json"
@@ -48,6 +52,44 @@ def test_indexes_of_any_number_read_back_and_count(indexes: tuple[int, ...] | No
     letter = LETTER._replace(indexes=indexes)
     assert letter.entries == entries
     assert parse_headers(headers_of(letter, batch_id="b1")).indexes == indexes
+
+
+PLAIN = SourceRecord(TopicPartition("app", 3), 0, None, None, None, ())
+
+
+@pytest.mark.parametrize(
+    ("make", "indexes"),
+    [
+        (lambda number: PLAIN._replace(value=b'{"a":%d}' % number), 1),
+        (lambda number: PLAIN._replace(key=b"k" * 500 + b"%d" % number, value=b"x" * 5_000 + b"%d" % number), 1),
+        (lambda number: PLAIN._replace(headers=tuple((f"{n}-{number}", b"") for n in range(200))), 1),
+        (
+            lambda number: PLAIN._replace(
+                headers=tuple((f"\N{GRINNING FACE}{n}" * 9, b"%d" % number) for n in range(9))
+            ),
+            1,
+        ),
+        (lambda number: PLAIN._replace(value=b"x" * number), 3_000),
+    ],
+    ids=["small", "key-and-value", "headers", "emoji", "indexes"],
+)
+def test_finding_b7_dead_letter_takes_no_more_memory_than_it_says(
+    make: Callable[[int], SourceRecord], indexes: int
+) -> None:
+    """With its record, its headers and its indexes: a batch of nothing else is bounded by what they say."""
+    count, kept = 300, []
+    tracemalloc.start()
+    try:
+        for number in range(count):
+            record = make(number)._replace(offset=10**6 + number, timestamp_ms=10**12 + number)
+            bad = (Bad(10**5 + index, Reason.NO_USER, f"no user in {number}") for index in range(indexes))
+            kept += dead_letters_of(record, bad)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    said = sum(letter.memory_bytes for letter in kept)
+    assert taken <= said
+    assert said <= 4 * taken
 
 
 def test_record_without_a_timestamp_has_no_timestamp_header() -> None:

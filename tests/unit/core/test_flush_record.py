@@ -24,10 +24,11 @@ def golden(name: str) -> bytes:
 
 
 def with_lines(*topics: str) -> FlushRecord:
-    """Make a flush record of TopicPartitions of these topics."""
+    """Make a flush record of TopicPartitions of these topics; the id of one is known by its first letter."""
     line = FLUSH_RECORD.topic_partitions[0]
     lines = tuple(msgspec.structs.replace(line, topic=topic, partition=n) for n, topic in enumerate(topics))
-    return msgspec.structs.replace(FLUSH_RECORD, topic_partitions=lines)
+    ids = {topic: f"id-{topic[0]}" for topic in topics if topic != "b"}
+    return msgspec.structs.replace(FLUSH_RECORD, topic_partitions=lines, topic_ids=ids)
 
 
 def changed(record: Any, **changes: Any) -> Any:
@@ -82,14 +83,23 @@ def test_record_that_fits_is_one_part() -> None:
 @pytest.mark.parametrize("topics", [["t"] * 40, ["t"] * 30 + ["t" * 249] * 10, ["t" * 249, "t"] * 20])
 @pytest.mark.parametrize("bytes_max", [1500, 2000, 4000])
 def test_parts_fit_into_a_message_and_are_the_record_again(topics: list[str], bytes_max: int) -> None:
-    """However unlike the lines are in size; everything but the lines is in each part."""
+    """However unlike the lines are in size; each part has the ids of its topics, and everything else but the lines."""
     record = with_lines(*topics)
     parts = split_parts(record, bytes_max=bytes_max)
     assert len(parts) > 1
     assert max(len(encode_flush_record(part)) for part in parts) <= bytes_max
     assert [(part.part, part.parts) for part in parts] == [(n, len(parts)) for n in range(1, len(parts) + 1)]
     assert {part.totals for part in parts} == {record.totals}
+    assert [{*part.topic_ids} for part in parts] == [{line.topic for line in part.topic_partitions} for part in parts]
     assert merge_parts(reversed(parts)) == ([record], [])
+
+
+def test_finding_b5_record_of_five_thousand_topic_partitions_comes_in_parts() -> None:
+    """Idle ones have a line, too, and each may be of a topic of its own with a name as long as Kafka takes."""
+    record = with_lines(*(f"{n:05}".ljust(249, "t") for n in range(5_000)))
+    parts = split_parts(record, bytes_max=99_000)
+    assert max(len(encode_flush_record(part)) for part in parts) <= 99_000
+    assert merge_parts(parts) == ([record], [])
 
 
 def test_line_that_alone_is_too_large_is_a_part_of_its_own() -> None:
@@ -124,6 +134,7 @@ def parts_of_three() -> list[FlushRecord]:
         (lambda parts: [*parts, FLUSH_RECORD], "1 of 1"),
         (lambda parts: [*parts[:2], changed(parts[2], parts=10**15)], "3 of 1000000000000000"),
         (lambda parts: [*parts[:2], changed(parts[2], generation=9)], "differ"),
+        (lambda parts: [*parts[:2], changed(parts[2], topic_ids={"a": "another"})], "differ"),
     ],
 )
 def test_parts_that_do_not_make_a_record_are_a_problem_and_keep_their_lines(

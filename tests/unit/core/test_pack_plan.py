@@ -11,13 +11,26 @@ import pytest
 from service.core.entry_types import EntryTypes, SchemaBounds
 from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar, join_records
 from service.core.model import PartitionKey, SourceRecord, TopicPartition
-from service.core.pack_plan import FEW_PARTS, GROUPS_MAX, HOUR_PARTS_MIN, META_BYTES, LayoutRules, Plan, plan_objects
+from service.core.pack_plan import (
+    FEW_PARTS,
+    GROUPS_MAX,
+    HOUR_PARTS_MIN,
+    LINE_HEAD_BYTES,
+    LINE_SOURCE_BYTES,
+    META_BYTES,
+    LayoutRules,
+    Plan,
+    plan_objects,
+)
+from service.core.reference_lines import SOURCE_BYTES
 from service.core.rows import Rows
 
 T = Scalar
 BOUNDS = SchemaBounds(Limits(3, 3, 5), fields_max=6, bytes_max=10**6)
 WIDE = SchemaBounds(Limits(16, 500, 100), fields_max=1000, bytes_max=512 * 1024)
-RULES = LayoutRules("pack", packed_bytes_max=10**6, object_bytes_max=10**7, pack_bytes_max=10**7)
+RULES = LayoutRules(
+    "pack", packed_bytes_max=10**6, object_bytes_max=10**7, pack_bytes_max=10**7, line_bytes_max=600_000
+)
 Row = tuple[str, dict[str, Any]]
 
 
@@ -57,6 +70,30 @@ def groups(made: Plan) -> list[int | None]:
 def test_batch_without_rows_has_no_objects() -> None:
     """Records without entries, or dead letters alone."""
     assert plan(Rows()) == Plan(Rows().in_order(), [], [])
+
+
+def test_rows_of_more_topic_partitions_than_a_line_names_are_cut() -> None:
+    """In the order of arrival, each part with some; where all fit, or the batch has few, nothing is cut."""
+    types, rows = EntryTypes(WIDE), Rows()
+    for offset in range(4_000):
+        record = SourceRecord(TopicPartition("t" * 249, offset % 400), offset, None, None, None, ())
+        rows.add(record, 0, PartitionKey("ann", "2024-05-01", 10), types.of({"a": 1}), b"x", offset)
+    assert len(plan(rows).parts) == 1
+    made = plan(rows, line_bytes_max=60_000)
+    assert len(made.parts) > 1
+    assert groups(made) == [None] * len(made.parts)
+    sources_max = (45_000 - LINE_HEAD_BYTES) // (249 + SOURCE_BYTES + LINE_SOURCE_BYTES)
+    assert 1 < sources_max < 400
+    for part in made.parts:
+        assert len({rows.tp_of[row] for row in made.order[part.begin : part.end]}) <= sources_max
+
+
+@pytest.mark.parametrize(("line_bytes_max", "shared"), [(600_000, True), (60_000, False)])
+def test_schema_whose_projection_would_fill_a_line_is_not_shared(line_bytes_max: int, *, shared: bool) -> None:
+    """It is an object's own, which needs none."""
+    wide = {f"field_{number}": number for number in range(700)}
+    made = plan(rows_of([("ann", wide), ("bob", {"a": 1})]), line_bytes_max=line_bytes_max)
+    assert groups(made) == [0 if shared else None, 0]
 
 
 def test_exact_type_of_a_part_is_the_join_of_its_rows() -> None:

@@ -125,7 +125,7 @@ def test_messages_end_at_their_bytes_and_stand_for_themselves() -> None:
         parts.append((tp, kind))
     merged = RecordType({name: child for _, kind in parts for name, child in kind.by_name.items()})
     spans = {tp: (0, 1000) for tp, _ in parts}
-    for bytes_max in (300, 1_000, 2_500, 10**6):
+    for bytes_max in (300, 1_000, 1_500, 10**6):
         writer = LineWriter(merged, spans, bytes_max=bytes_max)
         for n, (tp, kind) in enumerate(parts):
             writer.add(part(f"user-{n}", n % 24, kind, nulls={}, sources={tp: [n, n, 2]}))

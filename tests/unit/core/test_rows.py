@@ -1,15 +1,19 @@
 """The rows of a batch: what they hold, in which order they are sealed, what they weigh; and a disk that refuses."""
 
+import io
 import tracemalloc
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 
+import fastavro
 import pytest
 
 from service.core import rows as module
 from service.core.exchange import Piece, SealedFile
 from service.core.lattice import RecordType, Scalar
 from service.core.model import PartitionKey, RootLink, SourceRecord, TopicPartition
-from service.core.rows import NO_TIMESTAMP_MS, Rows
+from service.core.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
+from service.core.rows import Rows
 from service.errors import SpoolError
 from tests.fakes.spool import FakeSpool
 from tests.strategies import seal_rules, sealed_objects
@@ -64,6 +68,32 @@ def test_row_is_kept_with_all_that_its_meta_says() -> None:
     assert ([*rows.offsets], [*rows.indexes]) == ([7, 8, 2**62], [2, 0, 99_999])
     assert ([*rows.event_times_us], [*rows.timestamps_ms]) == ([HOUR_US, -1, 2**62], [5, NO_TIMESTAMP_MS, 5])
     assert (rows.ids, rows.roots, rows.text_bytes) == ({1: "id"}, {2: root}, 11)
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "kept"),
+    [
+        (None, NO_TIMESTAMP_MS),
+        (0, 0),
+        (TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX),
+        (TIMESTAMP_MS_MAX + 1, -1),
+        (2**63 - 1, -1),
+    ],
+)
+def test_finding_a7_timestamp_that_is_no_date_is_left_out_and_the_object_is_read(
+    timestamp_ms: int | None, kept: int
+) -> None:
+    """Kafka takes any int64 of a producer; Avro's readers make a date of it, up to the end of the year 9999."""
+    rows = Rows()
+    rows.add(record(A, 7, timestamp_ms), 0, keyed("ann"), ENTRY, b'{"a":1}', HOUR_US)
+    rows.add(record(A, 8, 5), 0, keyed("ann"), ENTRY, b'{"a":2}', HOUR_US)
+    spool = FakeSpool().open("b1")
+    (sealed,) = sealed_objects(rows, spool, seal_rules())
+    found = list(fastavro.reader(io.BytesIO(spool.load(sealed.file))))
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=kept)
+    assert [(row["a"], row["_meta"]["timestamp"]) for row in found] == [
+        (1, moment), (2, datetime(1970, 1, 1, 0, 0, 0, 5_000, tzinfo=UTC))
+    ]  # fmt: skip
 
 
 def test_types_are_told_apart_by_identity_and_kept() -> None:
@@ -255,6 +285,6 @@ def test_sealing_takes_no_more_memory_than_the_rows_have_said(user: str, layout:
             kept.extend(sealed_objects(rows, spool, rules))
 
     taken = measured(make, ROWS)
-    of_objects = 800 * len(kept) if layout == "file" else 200_000  # beside lines
+    of_objects = 900 * len(kept) if layout == "file" else 200_000  # beside lines
     assert taken <= rows.memory_bytes + rows.fixed_bytes + of_objects
     assert sum(one.entries for one in kept) == ROWS

@@ -14,8 +14,8 @@ from service.core.deadline import Deadline
 from service.core.flush_policy import FlushReason
 from service.core.machine import Phase
 from service.errors import CommitAbortedError, StopError, TooManyFailuresError
-from service.runtime.controller import TOPIC_IDS_AGAIN_S, TOPIC_IDS_S
 from service.runtime.flusher import FlushSummary
+from service.runtime.start_positions import TOPIC_IDS_S
 from tests.fakes.committer import Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.records import P0, P1, P2
@@ -427,8 +427,8 @@ def test_ids_of_topics_are_asked_for_outside_callbacks_and_committed_from_the_fi
     assert {offset_metadata.decode(committed.metadata).topic_id} == ids
 
 
-def test_ids_of_topics_that_are_not_told_are_asked_for_again_now_and_then() -> None:
-    """Not at every turn: each time costs a connection. The worker goes on without."""
+def test_ids_of_topics_are_asked_for_at_each_assignment_and_each_flush_of_the_loop() -> None:
+    """Not at every turn: each time costs a connection. Where they are not told the worker goes on without."""
     rig = Rig()
     ids, asked = dict(rig.broker.topic_ids), []
     rig.broker.topic_ids.clear()
@@ -445,12 +445,10 @@ def test_ids_of_topics_that_are_not_told_are_asked_for_again_now_and_then() -> N
         worker.step()
     assert asked == [TOPIC_IDS_S]
     rig.broker.topic_ids.update(ids)
-    rig.pass_time(TOPIC_IDS_AGAIN_S)
-    worker.step()
+    rig.fill(P0, 3)
+    rig.drain()
     assert worker.topic_ids == ids
-    rig.pass_time(TOPIC_IDS_AGAIN_S)
-    worker.step()
-    assert len(asked) == 2
+    assert asked == [TOPIC_IDS_S] * 2
 
 
 # One deadline.

@@ -248,7 +248,7 @@ def test_finding_4_exception_in_a_callback_never_passes_through_the_client(callb
 def test_stop_error_in_a_callback_is_raised_as_it_was() -> None:
     """A policy that forbids to start says so, not that a callback failed."""
     rig = Rig()
-    rules = Rules(control=Rules().control._replace(bootstrap="fail"))
+    rules = Rules(start=Rules().start._replace(bootstrap="fail"))
     worker = rig.worker(rules=rules)
     with pytest.raises(StopError, match=r"kafka\.bootstrap") as caught:
         rig.turn_until(lambda: False)

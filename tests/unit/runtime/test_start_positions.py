@@ -6,16 +6,26 @@ from dataclasses import replace
 from typing import Literal
 
 import pytest
+from structlog.testing import capture_logs
 
 from service.core.deadline import Deadline
 from service.core.model import CommittedOffset, TopicPartition
-from service.core.offset_metadata import decode, encode
-from service.errors import SourceError, StartPositionError
-from service.runtime.start_positions import Bootstrap, StartPosition, start_positions
+from service.core.offset_metadata import Began, decode, encode
+from service.errors import (
+    CommitAbortedError,
+    DiscardError,
+    HistoryUnknownError,
+    LeavingError,
+    MembershipError,
+    SourceError,
+    StartPositionError,
+)
+from service.runtime.start_positions import Bootstrap, StartPosition, StartPositions
+from tests.fakes.committer import Outcome
 from tests.fakes.group import ClassicGroup
 from tests.fakes.records import P0, P1, P2
-from tests.fakes.rig import COOPERATIVE, EAGER, Rig
-from tests.fakes.worker import CONTROL_RULES, FakeWorker, Rules
+from tests.fakes.rig import COOPERATIVE, EAGER, STYLES, Rig
+from tests.fakes.worker import START_RULES, FakeWorker, Rules
 
 
 def member_of(rig: Rig) -> FakeWorker:
@@ -23,13 +33,29 @@ def member_of(rig: Rig) -> FakeWorker:
     return rig.workers[0] if rig.workers else rig.worker()
 
 
+def parts_of(rig: Rig, policy: Bootstrap) -> StartPositions:
+    """Give start positions of that worker under a policy."""
+    worker = member_of(rig)
+    return StartPositions(
+        rules=START_RULES._replace(bootstrap=policy),
+        consumer=worker.consumer,
+        committer=worker.committer,
+        flush_records=worker.flush_records,
+        topic_ids={},
+        clock=rig.clock,
+    )
+
+
 def start(
     rig: Rig, policy: Bootstrap, *tps: TopicPartition, seconds: float = 80.0
 ) -> dict[TopicPartition, StartPosition]:
-    """Ask for start positions as the only member."""
+    """Find start positions as the only member, and prove them; gives what was found."""
     deadline = Deadline.after(seconds, rig.clock.now_s)
-    topic_ids = rig.broker.topic_ids
-    return start_positions(member_of(rig).consumer, tps, bootstrap=policy, topic_ids=topic_ids, deadline=deadline)
+    parts = parts_of(rig, policy)
+    found = parts.find(tps, deadline=deadline)
+    parts.prove(deadline=deadline)
+    assert not parts.unproven
+    return found
 
 
 def committed(offset: int) -> StartPosition:
@@ -37,14 +63,18 @@ def committed(offset: int) -> StartPosition:
     return StartPosition(CommittedOffset(offset), "committed")
 
 
-def begun(rig: Rig, offset: int, source: Literal["bootstrap", "added"], tp: TopicPartition = P0) -> StartPosition:
-    """Give a start that is committed by now, with the topic's id."""
-    return StartPosition(CommittedOffset(offset, metadata=encode(rig.broker.topic_ids[tp.topic]).text), source)
+def begun(
+    offset: int, source: Literal["bootstrap", "added"] = "bootstrap", began: Began | None = None
+) -> StartPosition:
+    """Give a start by policy."""
+    return StartPosition(CommittedOffset(offset), source, began)
 
 
-def rules(policy: Bootstrap) -> Rules:
-    """Give rules with this policy."""
-    return replace(Rules(), control=CONTROL_RULES._replace(bootstrap=policy))
+def stored(rig: Rig, tp: TopicPartition) -> CommittedOffset:
+    """Give what is committed."""
+    found = rig.broker.committed(tp)
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("policy", ["beginning", "end", "fail"])
@@ -61,14 +91,14 @@ def test_first_start_at_the_beginning_is_the_first_offset_there_is() -> None:
     rig = Rig()
     rig.fill(P0, 5)
     rig.broker.logs[P0].first_offset = 2
-    assert start(rig, "beginning", P0) == {P0: begun(rig, 2, "bootstrap")}
+    assert start(rig, "beginning", P0) == {P0: begun(2)}
     assert rig.committed()[P0] == 2
 
 
 def test_committed_offset_comes_with_its_leader_epoch_and_metadata() -> None:
     """As it was committed: where to go on is compared with the log, and the metadata is another one's to read."""
     rig = Rig()
-    generation, member, _ = member_of(rig).consumer.membership()
+    generation, member, *_ = member_of(rig).consumer.membership()
     stored = CommittedOffset(0, 3, "meta")
     rig.broker.commit({P0: stored}, generation=generation, member_id=member)
     assert start(rig, "end", P0) == {P0: StartPosition(stored, "committed")}
@@ -80,28 +110,47 @@ def test_first_start_commits_the_id_of_the_topic_or_that_it_is_not_known(policy:
     rig = Rig()
     topic_id = rig.broker.topic_ids.pop(P0.topic)
     start(rig, policy, P0)
-    assert decode(_stored(rig, P0).metadata).topic_id is None
+    assert decode(stored(rig, P0).metadata).topic_id is None
     rig.broker.reset({P0: None, P1: None})
     rig.broker.topic_ids[P0.topic] = topic_id
     start(rig, policy, P0)
-    assert decode(_stored(rig, P0).metadata).topic_id == topic_id
+    assert decode(stored(rig, P0).metadata).topic_id == topic_id
 
 
-def _stored(rig: Rig, tp: TopicPartition) -> CommittedOffset:
-    found = rig.broker.committed(tp)
-    assert found is not None
-    return found
+def test_first_start_commits_our_own_start_positions_only() -> None:
+    """The broker would take one for a TopicPartition of another member, too, over whatever that has committed."""
+    for policy in ("beginning", "end"):
+        rig = Rig()
+        rig.fill(P0, 5)
+        rig.fill(P1, 7)
+        start(rig, policy, P0)
+        assert rig.committed() == {P0: 0 if policy == "beginning" else 5, P1: None}
 
 
-def test_first_start_at_the_end_commits_the_end_of_the_whole_topic() -> None:
-    """Who owns another TopicPartition later starts where the policy said, not where the topic ends by then."""
-    rig = Rig()
+@pytest.mark.parametrize("style", STYLES)
+def test_first_start_at_the_end_holds_for_who_owns_the_others_later(style: str) -> None:
+    """It is read from the time at which the group began, not from where it ends by then, nor from its beginning."""
+    rig = Rig(style, tps=(P0, P1, P2))
     rig.fill(P0, 5)
     rig.fill(P1, 7)
-    assert start(rig, "end", P0) == {P0: begun(rig, 5, "bootstrap")}
-    assert rig.committed() == {P0: 5, P1: 7}
+    member_of(rig)
+    rig.pass_time(60.0)
+    began = Began(rig.clock.wall_ms(), 3)
+    assert start(rig, "end", P0) == {P0: begun(5, began=began)}
+    rig.pass_time(60.0)
     rig.fill(P1, 3)
-    assert start(rig, "end", P1) == {P1: begun(rig, 7, "bootstrap")._replace(source="committed")}
+    assert start(rig, "end", P1, P2) == {P1: begun(7, began=began), P2: begun(0, began=began)}
+    assert {decode(stored(rig, tp).metadata).began for tp in (P0, P1, P2)} == {began}
+
+
+def test_topic_partition_added_after_a_first_start_at_the_end_is_read_from_its_beginning() -> None:
+    """Also where its records carry older times than the first start: it was not there then."""
+    rig = Rig(tps=(P0,))
+    rig.pass_time(60.0)
+    start(rig, "end", P0)
+    rig.broker.grow(P1)
+    rig.broker.logs[P1].append(b"{}", timestamp_ms=0)
+    assert start(rig, "end", P1) == {P1: begun(0, "added")}
 
 
 def test_first_start_with_policy_fail_stops_and_commits_nothing() -> None:
@@ -118,7 +167,7 @@ def test_topic_partition_added_later_is_read_from_its_beginning(policy: Bootstra
     rig = Rig(tps=(P0, P1, P2))
     rig.broker.reset({P0: 3, P1: 1})
     rig.fill(P2, 4)
-    assert start(rig, policy, P2) == {P2: begun(rig, 0, "added")}
+    assert start(rig, policy, P2) == {P2: begun(0, "added")}
 
 
 def test_first_start_of_two_topics_treats_each_by_itself() -> None:
@@ -127,15 +176,54 @@ def test_first_start_of_two_topics_treats_each_by_itself() -> None:
     rig = Rig(tps=(P0, other))
     rig.broker.reset({P0: 3})
     rig.fill(other, 4)
-    assert start(rig, "end", P0, other) == {P0: committed(3), other: begun(rig, 4, "bootstrap", other)}
+    found = start(rig, "end", P0, other)
+    assert found == {P0: committed(3), other: begun(4, began=Began(rig.clock.wall_ms(), 1))}
 
 
-def test_start_position_that_cannot_be_committed_stops() -> None:
-    """A start that is not committed would be another one after the next rebalance."""
+def test_start_position_that_is_not_committed_is_not_proven_and_stops_in_the_end() -> None:
+    """It would be another one after the next rebalance: nothing is recorded until it is, and not for ever."""
     rig = Rig()
-    rig.pass_time(40, except_for=member_of(rig))
-    with pytest.raises(SourceError, match="not committed"):
-        start(rig, "beginning", P0)
+    parts, deadline = parts_of(rig, "beginning"), Deadline.after(1000.0, rig.clock.now_s)
+    parts.find([P0], deadline=deadline)
+    script = member_of(rig).committer.script
+    script.append("ILLEGAL_GENERATION")
+    with pytest.raises(CommitAbortedError):
+        parts.prove(deadline=deadline)
+    assert (parts.unproven, rig.committed()[P0]) == (frozenset({P0}), None)
+    rig.clock.advance(121.0)
+    script.append("ILLEGAL_GENERATION")
+    with pytest.raises(SourceError, match="start positions are not committed"):
+        parts.prove(deadline=deadline)
+
+
+@pytest.mark.parametrize("outcome", [Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN, Outcome.NOT_ABORTED])
+def test_start_position_whose_commit_is_unknown_is_settled_before_it_is_committed_again(outcome: Outcome) -> None:
+    """The next producer's init ends the transaction; then the committed offset tells."""
+    rig = Rig()
+    parts, deadline = parts_of(rig, "beginning"), Deadline.after(1000.0, rig.clock.now_s)
+    parts.find([P0], deadline=deadline)
+    member_of(rig).committer.script.append(outcome)
+    with pytest.raises(DiscardError):
+        parts.prove(deadline=deadline)
+    is_committed = outcome is Outcome.UNKNOWN_COMMITTED
+    assert parts.prove(deadline=deadline) == ({P0} if is_committed else set())
+    assert (parts.unproven, rig.committed()[P0]) == (frozenset(), 0)
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_worker_records_nothing_before_its_start_position_is_committed(style: str) -> None:
+    """What is handed over meanwhile is refused and read again, once more after it is committed."""
+    rig = Rig(style)
+    rig.fill(P0, 4)
+    worker = rig.worker()
+    worker.consumer.pop_first = lambda _most: 0
+    worker.committer.script.extend(["ILLEGAL_GENERATION"] * 2)
+    rig.turn_until(lambda: worker.controller.state.owned == {P0, P1})
+    assert rig.committed() == {P0: None, P1: None}
+    assert worker.recorder.opening is None
+    assert worker.metrics.total("records_refused", cause="rewound") == 4
+    rig.drain()
+    assert worker.metrics.total("records_refused", cause="rewound") == 12
 
 
 def test_start_position_waits_while_a_dead_worker_holds_its_transaction_open() -> None:
@@ -145,7 +233,7 @@ def test_start_position_waits_while_a_dead_worker_holds_its_transaction_open() -
     rig.broker.reset({P0: 3})
     epoch = rig.broker.init("of a worker that died")
     rig.broker.begin("of a worker that died", epoch)
-    generation, member, _ = worker.consumer.membership()
+    generation, member, *_ = worker.consumer.membership()
     rig.broker.send_offsets(
         "of a worker that died", epoch, {P0: CommittedOffset(9)}, generation=generation, member_id=member
     )
@@ -162,7 +250,7 @@ def test_all_questions_share_one_deadline() -> None:
     """Each is slow, and the last ones wait for what is not stable: the sum is bounded, and not each part."""
     rig = Rig()
     consumer = member_of(rig).consumer
-    generation, member, _ = consumer.membership()
+    generation, member, *_ = consumer.membership()
     began_s = rig.clock.now_s()
 
     def be_slow(_name: str) -> None:
@@ -177,9 +265,10 @@ def test_all_questions_share_one_deadline() -> None:
     assert 80.0 <= rig.clock.now_s() - began_s <= 100.0
 
 
+@pytest.mark.parametrize("where", ["watermarks", "begin"])
 @pytest.mark.parametrize("policy", ["beginning", "end"])
 @pytest.mark.parametrize("style", [EAGER, COOPERATIVE])
-def test_first_start_of_two_workers_never_sets_a_commit_back(style: str, policy: Bootstrap) -> None:
+def test_first_start_of_two_workers_never_sets_a_commit_back(style: str, policy: Bootstrap, where: str) -> None:
     """One worker is slow over its start positions, the other has flushed meanwhile: its commit stands.
 
     The broker does not check that a member owns what it commits, so the slow one would set the other's offset back,
@@ -192,7 +281,7 @@ def test_first_start_of_two_workers_never_sets_a_commit_back(style: str, policy:
     rig.fill(P1, 2)
 
     def while_slow(name: str) -> None:
-        if name != "watermarks" or second.stop.requested:
+        if name != where or second.stop.requested:
             return
         for _ in range(3):
             second.step()
@@ -201,7 +290,7 @@ def test_first_start_of_two_workers_never_sets_a_commit_back(style: str, policy:
         second.stop.request()
         second.step()
 
-    slow_rules = rules(policy)
+    slow_rules = Rules().with_bootstrap(policy)
     first = rig.worker("a", rules=slow_rules, point=while_slow)
     second = rig.worker("b", rules=slow_rules)
     first.step()
@@ -227,22 +316,23 @@ def test_offset_committed_while_a_start_position_is_looked_for_is_taken(policy: 
             rig.broker.reset({P0: 7, P1: 0})
 
     worker.consumer._point = commit_meanwhile
+    parts, deadline = parts_of(rig, policy), Deadline.after(80.0, rig.clock.now_s)
     try:
-        found = start(rig, policy, P0)
+        found = parts.find([P0], deadline=deadline)
     except StartPositionError:
         assert policy == "fail"
         assert asked == 3
         return
-    if questions.count("committed") >= asked:
-        assert found == {P0: committed(7)}
-        assert rig.committed()[P0] == 7
-    assert not rig.broker.set_back
+    again = parts.prove(deadline=deadline)
+    assert (found == {P0: committed(7)}) == (asked < 3)
+    assert again == ({P0} if asked == 3 else set())
+    assert rig.committed()[P0] == 7
 
 
 @pytest.mark.parametrize("policy", ["beginning", "end"])
-@pytest.mark.parametrize("where", ["watermarks", "commit_start"])
+@pytest.mark.parametrize("where", ["watermarks", "begin", "offsets_sent"])
 def test_finding_3_worker_that_was_put_out_commits_no_start_position(policy: Bootstrap, where: str) -> None:
-    """Into an empty group the broker takes a commit from nobody: stopped past its session, a worker has to notice.
+    """Stopped past its session, a worker has to notice: the broker does not look at who owns what is committed.
 
     A looks for start positions and is stopped. B takes over, reads, commits, and dies; the group is empty. A goes on,
     without generation and member id, and commits the beginning over everything that B had done.
@@ -253,18 +343,30 @@ def test_finding_3_worker_that_was_put_out_commits_no_start_position(policy: Boo
 
     def be_stopped(name: str) -> None:
         if name == where and rig.broker.committed_offset(P0) is None:
-            rig.pass_time(60.0, except_for=worker)
+            rig.pass_time(70.0, except_for=worker)
             rig.broker.reset({P0: 7, P1: 0})
             worker.consumer.member.background()
 
-    worker.consumer._point = be_stopped
-    if where == "watermarks" and policy == "end":  # asks again after them
-        assert start(rig, policy, P0) == {P0: committed(7)}
+    worker.consumer._point = worker.committer._point = be_stopped
+    if where == "watermarks":  # asks again after them
+        start(rig, policy, P0)
     else:
-        with pytest.raises(SourceError, match="not committed"):
+        with pytest.raises(DiscardError):
             start(rig, policy, P0)
     assert rig.committed()[P0] == 7
-    assert not rig.broker.set_back
+    rig.check()
+
+
+def test_start_position_is_committed_only_as_the_member_that_it_was_assigned_to() -> None:
+    """Expelled without a callback and joined again as another: what is assigned to it now comes with a callback."""
+    rig = Rig()
+    parts, deadline = parts_of(rig, "beginning"), Deadline.after(1000.0, rig.clock.now_s)
+    parts.find([P0], deadline=deadline)
+    member_of(rig).consumer.member._member_id = "another"  # type: ignore[attr-defined]
+    with pytest.raises(MembershipError):
+        parts.prove(deadline=deadline)
+    parts.forget([P0])
+    assert parts.prove(deadline=deadline) == frozenset()
 
 
 def test_finding_7_read_committed_is_what_makes_start_positions_stable() -> None:
@@ -274,3 +376,191 @@ def test_finding_7_read_committed_is_what_makes_start_positions_stable() -> None
 
     assert PINNED_CONSUMER["isolation.level"] == "read_committed"
     assert refused("isolation.level", "read_uncommitted")
+
+
+# A topic made anew under its name.
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_committed_offset_of_a_topic_that_was_made_anew_is_refused(style: str) -> None:
+    """The number is valid again, but names other records; the message has the two ways on."""
+    rig = Rig(style)
+    worker = flushed(rig)
+    old, new = rig.broker.topic_ids["source"], rig.broker.remake("source", keep_offsets=True)
+    rig.fill(P0, 9)
+    rig.fill(P1, 9)
+    error = refusal(rig)
+    assert f"source-0 (4, of id {old})" in error
+    assert f"its id is {new}" in error
+    assert "`log-partitioner offsets go-on --topic source`" in error
+    assert "`log-partitioner offsets begin-anew --topic source`" in error
+    assert worker.flush_records.reads == 1
+    assert rig.committed() == {P0: 4, P1: 4}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_topic_made_anew_while_a_worker_runs_stops_it(style: str) -> None:
+    """The client library takes over the new id and reads on at its position, without a word [M]."""
+    rig = Rig(style)
+    worker = flushed(rig, is_gone=False)
+    rig.broker.remake("source", keep_offsets=True)
+    for tp in (P0, P1):
+        rig.fill(tp, 9)
+    with pytest.raises(StartPositionError, match="made anew while this worker ran"):
+        rig.turn_until(lambda: rig.committed() != {P0: 4, P1: 4})
+    worker.close()
+    assert rig.committed() == {P0: 4, P1: 4}
+
+
+@pytest.mark.parametrize("metadata", ["", "somebody else's", encode(None).text])
+def test_committed_offset_without_a_topic_id_is_logged_once_and_filled_in(metadata: str) -> None:
+    """Older commits, an administrator's reset: unknown is not different."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.alter({P0: CommittedOffset(4, metadata=metadata)})
+    rig.fill(P0, 2)
+    with capture_logs() as logs:
+        rig.worker("b")
+        rig.drain()
+    (line,) = [one for one in logs if one["event"] == "committed_topic_id_unknown"]
+    assert line["topic_partitions"] == ["source-0"]
+    assert decode(stored(rig, P0).metadata).topic_id == rig.broker.topic_ids["source"]
+
+
+def test_committed_offset_is_not_different_where_the_broker_tells_no_ids() -> None:
+    """Or does not let us ask."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.topic_ids.clear()
+    rig.fill(P0, 2)
+    rig.worker("b")
+    rig.drain()
+
+
+# Committed offsets that are gone.
+
+
+def flushed(rig: Rig, *, is_gone: bool = True) -> FakeWorker:
+    """Let a worker flush four records of each TopicPartition, and leave."""
+    for tp in rig.broker.logs:
+        rig.fill(tp, 4)
+    worker = rig.worker()
+    rig.drain()
+    if is_gone:
+        worker.stop.request()
+        rig.turn_until(lambda: worker.controller.state.phase.value == "stopped")
+        worker.close()
+        rig.workers.remove(worker)
+    return worker
+
+
+def refusal(rig: Rig, *, rules: Rules | None = None) -> str:
+    """Start a worker that refuses; gives what it says."""
+    worker = rig.worker("b", rules=rules)
+    with pytest.raises(StartPositionError) as caught:
+        rig.turn_until(lambda: bool(worker.controller.state.owned))
+    worker.close()
+    rig.workers.remove(worker)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("policy", ["beginning", "end"])
+@pytest.mark.parametrize("style", STYLES)
+def test_lost_offset_is_refused_with_the_offset_to_go_on_from(style: str, policy: Bootstrap) -> None:
+    """One of them or all: the flush records know better than the policy, which would publish everything twice."""
+    rig = Rig(style)
+    flushed(rig)
+    rig.fill(P0, 5)
+    rig.fill(P1, 5)
+    rig.broker.reset({P1: None})
+    error = refusal(rig, rules=Rules().with_bootstrap(policy))
+    assert "go on with source-1 at 4." in error
+    assert "`log-partitioner offsets recover --topic source`" in error
+    rig.broker.reset({P0: None})
+    assert "go on with source-0 at 4, source-1 at 4." in refusal(rig, rules=Rules().with_bootstrap(policy))
+    assert rig.committed() == {P0: None, P1: None}
+    rig.broker.alter({P0: CommittedOffset(4), P1: CommittedOffset(4)})
+    rig.worker("c", rules=Rules().with_bootstrap(policy))
+    rig.drain()
+
+
+def test_lost_offset_is_refused_while_a_worker_runs() -> None:
+    """Lost by the brokers, and the TopicPartition handed on."""
+    rig = Rig()
+    worker = flushed(rig, is_gone=False)
+    rig.broker.reset({P0: None, P1: None})
+    other = rig.worker("b")
+    with pytest.raises(StartPositionError, match="go on with source-"):
+        rig.turn_until(lambda: bool(other.controller.state.owned), turns=50)
+    assert worker.flush_records.reads == 1
+
+
+def test_lost_offset_that_is_where_the_policy_starts_anyway_is_no_loss() -> None:
+    """Nothing is read twice: its flush records say that it was owned, and nothing came."""
+    rig = Rig()
+    rig.fill(P0, 4)
+    worker = rig.worker()
+    rig.drain()
+    worker.stop.request()
+    worker.step()
+    rig.workers.remove(worker)
+    worker.close()
+    rig.broker.reset({P1: None})
+    rig.worker("b")
+    rig.fill(P1, 2)
+    rig.drain()
+
+
+def test_flush_records_of_another_group_or_another_topic_are_no_history() -> None:
+    """A new group begins where the policy says; so does a topic that was made anew, whose offsets the brokers drop."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.remake("source", keep_offsets=False)
+    rig.fill(P0, 3)
+    worker = rig.worker("b")
+    rig.turn_until(lambda: rig.committed()[P0] == 3)
+    worker.flush_records._group_id = "another"
+    found = worker.flush_records.next_offsets([P0], {}, deadline=Deadline.after(1.0, rig.clock.now_s))
+    assert found == {}
+
+
+def test_flush_records_are_read_where_an_offset_is_missing_only() -> None:
+    """A start with all offsets there reads none; a new group reads them once for each assignment."""
+    rig = Rig()
+    first = flushed(rig)
+    assert first.flush_records.reads == 1
+    second = rig.worker("b")
+    rig.fill(P0, 3)
+    rig.drain()
+    assert second.flush_records.reads == 0
+
+
+def test_history_that_cannot_be_read_is_refused_unless_it_is_accepted() -> None:
+    """No permission, or too long ago to be read in time: nobody knows whether it would be published twice."""
+    rig = Rig()
+    rig.fill(P0, 3)
+    for accepted in (False, True):
+        chosen = replace(Rules(), start=START_RULES._replace(accept_unknown_history=accepted))
+        worker = rig.worker("b", rules=chosen)
+        worker.flush_records.error = HistoryUnknownError("topic flushes: TOPIC_AUTHORIZATION_FAILED")
+        if accepted:
+            rig.drain()
+            continue
+        with pytest.raises(StartPositionError, match=r"AUTHORIZATION.*kafka\.accept_unknown_history"):
+            rig.turn_until(lambda: False, turns=10)
+        worker.close()
+        rig.workers.remove(worker)
+        assert rig.committed() == {P0: None, P1: None}
+
+
+def test_worker_that_is_asked_to_leave_while_it_reads_flush_records_has_recorded_nothing() -> None:
+    """Nothing is committed: the next one finds what this one has found."""
+    rig = Rig()
+    rig.fill(P0, 3)
+    worker = rig.worker()
+    worker.flush_records.error = LeavingError("asked to leave")
+    with pytest.raises(LeavingError):
+        rig.turn_until(lambda: False, turns=5)
+    worker.close()
+    assert worker.recorder.opening is None
+    assert rig.committed() == {P0: None, P1: None}

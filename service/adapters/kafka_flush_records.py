@@ -1,0 +1,170 @@
+"""Flush records as the group has written them, newest first. Fulfils `runtime.ports.FlushRecords`.
+
+Read where a committed offset is missing, and nowhere else; by a client of its own, outside callbacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any, Self
+
+import confluent_kafka
+import msgspec
+from confluent_kafka import KafkaError, KafkaException
+
+from service.adapters.kafka_log import client_logger
+from service.core.deadline import Deadline
+from service.core.flush_history import FlushHistory
+from service.core.flush_record import decode_flush_record
+from service.core.model import TopicPartition
+from service.errors import HistoryUnknownError
+from service.patience import Patience
+
+_MESSAGES_AT_ONCE = 1000
+_POLL_S = 0.2
+_FIRST_CHUNK, _GROWTH = 500, 4  # offsets of each partition of the topic; each chunk further back is larger
+_ANSWER_MIN_S = 0.1
+_NEVER_MS = 2**63  # of a partition in which nothing was read yet but what was aborted
+
+
+class KafkaFlushRecords:
+    """Reads the flushes topic; used by the loop thread only."""
+
+    def __init__(
+        self, options: Mapping[str, Any], topic: str, *, group_id: str, patience: Patience | None = None
+    ) -> None:
+        self._options = options
+        self._topic = topic
+        self._group_id = group_id
+        self._patience = patience or Patience()
+
+    def next_offsets(
+        self, tps: Iterable[TopicPartition], topic_ids: Mapping[str, str], *, deadline: Deadline
+    ) -> dict[TopicPartition, int]:
+        """Return where to go on with each that a flush record names; blocks until that is known of all of them.
+
+        Raises:
+            HistoryUnknownError: the topic cannot be read, or not by the deadline.
+            LeavingError: asked to leave meanwhile.
+        """
+        history = FlushHistory(tps, group_id=self._group_id, topic_ids=topic_ids)
+        try:
+            with _Backwards(self._options, self._topic, deadline, self._patience) as reading:
+                oldest_ms = reading.read_chunk(history)
+                while oldest_ms is not None and not history.is_enough(oldest_ms):
+                    oldest_ms = reading.read_chunk(history)
+        except KafkaException as error:
+            raise HistoryUnknownError(f"topic {self._topic}: {_text_of(error.args[0])}") from error
+        return history.next_offsets
+
+
+class _Backwards:
+    """Reads all partitions of a topic from their ends to their beginnings, chunk by chunk."""
+
+    def __init__(self, options: Mapping[str, Any], topic: str, deadline: Deadline, patience: Patience) -> None:
+        self._topic = topic
+        self._deadline = deadline
+        self._patience = patience
+        self._size = _FIRST_CHUNK
+        self._firsts: dict[int, int] = {}
+        self._uppers: dict[int, int] = {}
+        self._oldest_ms: dict[int, int] = {}
+        self._ask_ends(options)
+        self._consumer = _make(options)
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of the brokers."""
+        self._consumer.close()
+
+    def _ask_ends(self, options: Mapping[str, Any]) -> None:
+        """Ask for the ends with what is open: a commit after them cannot be of what has lost its offset already.
+
+        What is committed behind an open transaction is readable when that has ended; `_read` waits for it.
+        """
+        everything = _make({**options, "isolation.level": "read_uncommitted"})
+        try:
+            for partition in self._partitions(everything):
+                asked = confluent_kafka.TopicPartition(self._topic, partition)
+                ask = partial(everything.get_watermark_offsets, asked, timeout=self._left_s())
+                self._firsts[partition], self._uppers[partition] = _answered(self._patience.ask(ask))
+        finally:
+            everything.close()
+
+    def _partitions(self, client: confluent_kafka.Consumer) -> list[int]:
+        answer = self._patience.ask(partial(client.list_topics, self._topic, timeout=self._left_s()))
+        found = answer.topics[self._topic]
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return list(found.partitions)
+
+    def read_chunk(self, history: FlushHistory) -> int | None:
+        """Read what lies before the last chunk; gives how far back all partitions are read, None at the beginnings."""
+        ranges = {
+            partition: (max(self._firsts[partition], upper - self._size), upper)
+            for partition, upper in self._uppers.items()
+            if upper > self._firsts[partition]
+        }
+        if not ranges:
+            return None
+        self._read(ranges, history)
+        for partition, (lower, _) in ranges.items():
+            self._uppers[partition] = lower
+        self._size *= _GROWTH
+        unread = [partition for partition, upper in self._uppers.items() if upper > self._firsts[partition]]
+        return max((self._oldest_ms.get(partition, _NEVER_MS) for partition in unread), default=None)
+
+    def _read(self, ranges: Mapping[int, tuple[int, int]], history: FlushHistory) -> None:
+        waiting = {partition: upper for partition, (_, upper) in ranges.items()}
+        self._consumer.assign(
+            [confluent_kafka.TopicPartition(self._topic, partition, lower) for partition, (lower, _) in ranges.items()]
+        )
+        while waiting:
+            self._patience.require()
+            if self._deadline.has_passed():
+                raise HistoryUnknownError(f"topic {self._topic} is not read in time")
+            for message in self._consumer.consume(_MESSAGES_AT_ONCE, _POLL_S):
+                self._take(message, waiting, history)
+        self._consumer.unassign()
+
+    def _take(self, message: confluent_kafka.Message, waiting: dict[int, int], history: FlushHistory) -> None:
+        error, partition, offset = message.error(), message.partition(), message.offset()
+        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
+            raise KafkaException(error)
+        assert partition is not None, "messages and ends are of a partition"
+        assert offset is not None, "and have an offset"
+        upper = waiting.get(partition)
+        if upper is None:
+            return
+        if error is None and offset < upper:
+            try:
+                record = decode_flush_record(message.value() or b"")
+            except msgspec.DecodeError as problem:
+                text = f"{self._topic}-{partition} has no flush record that this version reads at offset {offset}"
+                raise HistoryUnknownError(f"{text}: {problem}") from problem
+            history.add(record)
+            self._oldest_ms[partition] = min(record.ended_at_ms, self._oldest_ms.get(partition, record.ended_at_ms))
+        if offset + (error is None) >= upper:
+            del waiting[partition]
+
+    def _left_s(self) -> float:
+        return max(_ANSWER_MIN_S, self._deadline.remaining_s())
+
+
+def _make(options: Mapping[str, Any]) -> confluent_kafka.Consumer:
+    logger, handler = client_logger("flushes")
+    return confluent_kafka.Consumer({**options, "error_cb": handler.on_error}, logger=logger)
+
+
+def _answered(marks: tuple[int, int] | None) -> tuple[int, int]:
+    if marks is None:
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
+    return marks
+
+
+def _text_of(error: KafkaError) -> str:
+    return f"{error.name()}: {error.str()}"

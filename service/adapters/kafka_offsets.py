@@ -1,0 +1,54 @@
+"""Commits offsets of a group in which nobody lives, as Kafka's own tools for administrators do."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from service.adapters.kafka_log import client_logger
+from service.adapters.kafka_values import position
+from service.core.model import CommittedOffset, TopicPartition
+from service.errors import SourceError
+
+_NOT_YET = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
+_ASK_AGAIN_S = 0.2
+_LIVE = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_SUBSCRIBED_TO_TOPIC}
+
+
+def commit_offsets(
+    options: Mapping[str, Any], group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], *, timeout_s: float
+) -> None:
+    """Commit offsets with their metadata; blocks until the broker has taken them.
+
+    Raises:
+        SourceError: the group has live members, a permission is missing, or the broker does not answer.
+    """
+    logger, _ = client_logger("admin")  # never polled: it would warn of each option that only consumers have
+    client = AdminClient(dict(options), logger=logger)
+    asked = ConsumerGroupTopicPartitions(group_id, [position(tp, offset) for tp, offset in offsets.items()])
+    until = time.monotonic() + timeout_s
+    while (error := _ask(client, asked, timeout_s)) is not None:
+        if error.code() not in _NOT_YET or time.monotonic() > until:
+            raise _refused(group_id, error)
+        time.sleep(_ASK_AGAIN_S)
+
+
+def _ask(client: AdminClient, asked: ConsumerGroupTopicPartitions, timeout_s: float) -> KafkaError | None:
+    """Give the first error, if there is one."""
+    try:
+        (future,) = client.alter_consumer_group_offsets([asked], request_timeout=timeout_s).values()
+        answers = future.result().topic_partitions
+    except KafkaException as error:
+        problem: KafkaError = error.args[0]
+        return problem
+    return next((answer.error for answer in answers if answer.error is not None), None)
+
+
+def _refused(group_id: str, error: KafkaError) -> SourceError:
+    if error.code() in _LIVE:
+        return SourceError(f"group {group_id} has live members: stop its workers first; nothing is changed")
+    return SourceError(f"offsets of group {group_id} are not committed: {error.name()}: {error.str()}")

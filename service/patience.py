@@ -1,0 +1,72 @@
+"""How long to wait for an answer once the process is asked to leave; for calls that nothing can interrupt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import TypeVar
+
+from service.errors import LeavingError
+
+T = TypeVar("T")
+
+GRACE_S = 1.0  # a healthy broker or store answers within it, and the worker leaves with its work done
+_LEAVE_S, _LEAVE_UNANSWERED_S, _CLOSE_S = 1.5, 0.5, 10.0
+_LOOK_S = 0.1
+
+
+class Patience:
+    """Ends some seconds after it has seen that the process is asked to leave; used by the loop thread only."""
+
+    def __init__(self, is_leaving: Callable[[], bool] = lambda: False, *, grace_s: float = GRACE_S) -> None:
+        self.is_leaving = is_leaving
+        self._grace_s = grace_s
+        self._since_s: float | None = None
+
+    def has_ended(self) -> bool:
+        """Return whether to wait no longer; to be asked again and again while something is waited for."""
+        if not self.is_leaving():
+            return False
+        if self._since_s is None:
+            self._since_s = time.monotonic()
+        return time.monotonic() - self._since_s >= self._grace_s
+
+    def to_leave(self) -> Patience:
+        """Return the patience for leaving itself: less where nobody has answered, more where nobody asked to leave."""
+        grace_s = _LEAVE_S if self.is_leaving() else _CLOSE_S
+        return Patience(lambda: True, grace_s=_LEAVE_UNANSWERED_S if self.has_ended() else grace_s)
+
+    def require(self) -> None:
+        """Raise LeavingError where it has ended."""
+        if self.has_ended():
+            raise LeavingError("asked to leave while it waited for an answer")
+
+    def ask(self, call: Callable[[], T]) -> T:
+        """Return what a call returns, or raise what it raises; blocks until then.
+
+        The call runs in a thread of its own while this one stands still: no signal reaches C code, and its time-outs
+        are too short for a slow broker or too long for a stop.
+
+        Raises:
+            LeavingError: there is no answer, and patience has ended; the call is left to itself.
+        """
+        outcome: SimpleQueue[tuple[T | None, BaseException | None]] = SimpleQueue()
+
+        def run() -> None:
+            try:
+                outcome.put((call(), None))
+            except BaseException as error:  # noqa: BLE001 - raised again by whoever has asked
+                outcome.put((None, error))
+
+        Thread(target=run, name="ask", daemon=True).start()
+        while True:
+            try:
+                value, error = outcome.get(timeout=_LOOK_S)
+            except Empty:
+                self.require()
+                continue
+            if error is not None:
+                raise error
+            return value  # type: ignore[return-value]  # there is no error, so it is what the call has returned

@@ -1,0 +1,58 @@
+"""What may be said: no user and no secret stands in a log line, an error text or an exit message (I11).
+
+Users come into texts by object keys (`user=...`, also as S3 quotes them in its answers) and by the texts of exceptions
+that nobody here has written. A user in a key becomes `~` and a keyed hash; the key is random for each process, so that
+nobody can try names, and lines about one user still belong together. The object is found by the rest of its key: batch
+id and number stand in references and in the store.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import traceback
+from collections.abc import Iterable
+
+from service.errors import LogPartitionerError
+
+SECRET_CHARS_MIN = 6  # a shorter one is a part of too many words
+_KEY = secrets.token_bytes(16)
+_USER = re.compile(r"(user(?:=|%3D))([\w%.~-]+)", re.IGNORECASE)
+_HIDDEN: set[str] = set()
+
+
+def hide(values: Iterable[str]) -> None:
+    """Never say these secrets from now on, whatever text they come in."""
+    for value in values:
+        if len(value) >= SECRET_CHARS_MIN:
+            _HIDDEN.update((value, json.dumps(value)[1:-1], repr(value)[1:-1]))
+
+
+def veiled(text: str) -> str:
+    """Return a text with the users of its object keys hashed, and without the secrets of this process."""
+    for value in sorted(_HIDDEN, key=len, reverse=True):
+        text = text.replace(value, "**********")
+    return _USER.sub(lambda found: f"{found[1]}~{_hash(found[2])}", text)
+
+
+def describe(error: BaseException) -> str:
+    """Return the class of an exception and what may be said of its text: input may stand in a foreign one."""
+    name = type(error).__name__
+    if isinstance(error, LogPartitionerError | AssertionError):
+        return f"{name}: {veiled(str(error))}"
+    if isinstance(error, OSError) and error.strerror:
+        return f"{name}: {error.strerror}"
+    return f"{name} (its text may hold input, and is not shown)"
+
+
+def trace(error: BaseException) -> str:
+    """Return where an exception came from, causes first, with `describe` in place of its text; several lines."""
+    before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    frames = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)))
+    return (trace(before) if before is not None else "") + f"Traceback:\n{frames}{describe(error)}\n"
+
+
+def _hash(user: str) -> str:
+    return hashlib.blake2s(user.encode(), key=_KEY, digest_size=4).hexdigest()

@@ -1,0 +1,49 @@
+"""Which membership a batch may be committed as: our own proof that nobody else had our TopicPartitions meanwhile.
+
+The broker lets a member commit offsets that it does not own; only member id and generation tell that it was away.
+With the classic protocol a member that was put out comes back under another id. With KIP-848 it comes back under its
+own, with a later epoch, which moves without a callback at other times too. That the client library does not join
+again before it has called `on_lost` is its order of events, not ours (docs/adr/0004). So there:
+
+    1. a batch is committed with the epoch that it was opened in, never with a later one: a broker refuses it where the
+       member was away meanwhile; since Kafka 4.3 (KIP-1251) it takes it where only the epoch has moved [M];
+    2. it is opened in an epoch only once the committed offsets, asked for in this epoch, are those that it begins at.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from service.core.deadline import Deadline
+from service.core.exchange import Membership
+from service.runtime.ports import Consumer
+from service.runtime.recorder import Recorder
+
+
+class MemberProof:
+    """Used by the loop thread, outside callbacks."""
+
+    def __init__(self, consumer: Consumer, recorder: Recorder) -> None:
+        self._consumer = consumer
+        self._recorder = recorder
+        self._proven = 0
+        self._log = structlog.get_logger("member_proof")
+
+    def membership(self, *, deadline: Deadline) -> Membership | None:
+        """Return the membership of now to open a batch with; None where what is owned must be rewound first.
+
+        Raises:
+            StopError: the broker does not answer.
+        """
+        now = self._consumer.membership()
+        if not now.outlives_fencing or now.generation == self._proven:
+            return now
+        positions = self._recorder.positions
+        committed = self._consumer.committed(positions, deadline=deadline)
+        moved = [tp for tp, one in positions.items() if (at := committed[tp]) and at.offset != one.first_offset]
+        if moved:
+            where = {str(tp): [positions[tp].first_offset, committed[tp]] for tp in sorted(moved)}
+            self._log.warning("committed_by_others", generation=now.generation, offsets=where)
+            return None
+        self._proven = now.generation
+        return now

@@ -1,0 +1,120 @@
+"""What is done about records that the client library cannot read: fetched again, then stopped, held or put away.
+
+A bad fetch is not a bad log: another replica, or the same one a moment later, may hand over what this one did not.
+Nothing behind such a record is recorded before it is (TESTING I1): the consumer hands over no more of its
+TopicPartition until it is sought.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple
+
+import structlog
+
+from service.core.batch import Ledger
+from service.core.deadline import Deadline
+from service.core.exchange import Clock, FetchFailure
+from service.core.model import CommittedOffset, SourceRecord, TopicPartition
+from service.errors import SourceError
+from service.runtime.ports import Consumer, Metrics
+from service.runtime.recorder import Recorder
+
+OnUnreadable = Literal["stop", "hold", "dead-letter"]
+FETCHES_MAX = 3  # again, after the first one
+AGAIN_S = 1.0  # before the first of them; doubled for each
+HOLD_S = 60.0  # between two fetches of what is held
+SEARCH_S = 20.0
+
+
+class _Trouble(NamedTuple):
+    """A place that could not be read: how often in a row, why, and when it is fetched again."""
+
+    offset: int
+    times: int
+    failure: FetchFailure
+    due_s: float
+
+
+class Refetcher:
+    """Watches the consumer's failures; used by the loop thread, outside callbacks."""
+
+    def __init__(
+        self, *, policy: OnUnreadable, recorder: Recorder, consumer: Consumer, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._policy = policy
+        self._recorder = recorder
+        self._consumer = consumer
+        self._clock = clock
+        self._metrics = metrics
+        self._troubles: dict[TopicPartition, _Trouble] = {}
+        self._log = structlog.get_logger("refetch")
+
+    def turn(self) -> list[SourceRecord]:
+        """Try again what is due; returns what stands for offsets that are put away, to be recorded.
+
+        Once it is recorded, `go_on` fetches what follows. Blocks for up to 20 s where something is due.
+
+        Raises:
+            SourceError: it could not be read four times, and the policy is to stop.
+        """
+        owned = self._recorder.positions
+        failures = {tp: failure for tp, failure in self._consumer.failures().items() if tp in owned}
+        if failures or self._troubles:
+            self._forget_what_went_on(owned)
+            for tp, failure in failures.items():
+                known = self._troubles.get(tp)
+                if known is None or known.failure is not failure:
+                    self._note(tp, owned[tp].next_offset, failure)
+        put_away = [record for tp in failures if (record := self._try_again(tp))]
+        self._metrics.set("held_topic_partitions", sum(one.times > FETCHES_MAX for one in self._troubles.values()))
+        return put_away
+
+    def _forget_what_went_on(self, owned: Mapping[TopicPartition, Ledger]) -> None:
+        """Forget what is not owned, has moved, or did not fail again for a while: then there may be no record."""
+        now_s = self._clock.now_s()
+        self._troubles = {
+            tp: one
+            for tp, one in self._troubles.items()
+            if tp in owned and one.offset == owned[tp].next_offset and now_s < one.due_s + HOLD_S
+        }
+
+    def _note(self, tp: TopicPartition, offset: int, failure: FetchFailure) -> None:
+        """Count one more failure in a row."""
+        known = self._troubles.get(tp)
+        times = known.times + 1 if known is not None and known.offset == offset else 1
+        wait_s = AGAIN_S * 2 ** (times - 1) if times <= FETCHES_MAX else HOLD_S
+        self._troubles[tp] = _Trouble(offset, times, failure, self._clock.now_s() + wait_s)
+        self._metrics.add("fetch_failures", 1, code=failure.code)
+        where = {"topic": tp.topic, "partition": tp.partition, "offset": offset}
+        self._log.warning("unreadable", **where, times=times, code=failure.code, message=failure.message)
+        if times > FETCHES_MAX and self._policy == "stop":
+            raise SourceError(
+                f"{tp} cannot be read at offset {offset}: {failure.code}: {failure.message}. See kafka.on_unreadable "
+                "for how to go on without it"
+            )
+
+    def _try_again(self, tp: TopicPartition) -> SourceRecord | None:
+        """Fetch it again where another client can read it by now; else count that, and put it away at last."""
+        offset, _, failure, due_s = self._troubles[tp]
+        if self._clock.now_s() < due_s:
+            return None
+        end = self._consumer.readable_from(tp, offset, deadline=Deadline.after(SEARCH_S, self._clock.now_s))
+        if end == offset:
+            self._fetch_again(tp)
+            return None
+        self._note(tp, offset, failure)
+        if end is None or self._policy != "dead-letter" or self._troubles[tp].times <= FETCHES_MAX:
+            return None
+        why = f"offsets {offset} to {end - 1} cannot be read: {failure.code}: {failure.message}"
+        self._log.error("put_away", topic=tp.topic, partition=tp.partition, offset=offset, end_offset=end)
+        return SourceRecord(tp, offset, None, None, None, (), unreadable=why, end_offset=end)
+
+    def _fetch_again(self, tp: TopicPartition) -> None:
+        ledgers = self._recorder.positions
+        starts = {one: CommittedOffset(ledger.next_offset, ledger.leader_epoch) for one, ledger in ledgers.items()}
+        self._consumer.fetch_again(tp, starts)
+
+    def go_on(self, tp: TopicPartition) -> None:
+        """Fetch what follows offsets that were put away, once they are recorded."""
+        self._fetch_again(tp)

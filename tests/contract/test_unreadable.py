@@ -1,0 +1,192 @@
+"""What the client library cannot read, on its own mock cluster: nothing behind it is handed over (faults A1, B1)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import islice
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+
+from service.adapters.kafka_consumer import KafkaConsumer
+from service.adapters.kafka_options import PINNED_CONSUMER
+from service.core.deadline import Deadline
+from service.core.model import CommittedOffset, SourceRecord, TopicPartition
+from service.errors import StartPositionError, StopError
+from tests.contract.mock_cluster import MockCluster, batch, old_message
+
+TP = TopicPartition("source", 0)
+WAIT_S = 30.0
+GOOD = (batch(b"a", b"b"), batch(b"g"))
+DAMAGES = {
+    "checksum": (batch(b"c", b"d", b"e", b"f", is_flipped=True), "_BAD_MSG"),
+    "unknown codec": (batch(b"c", b"d", b"e", b"f", codec=7), "_NOT_IMPLEMENTED"),
+    "gzip": (batch(b"c", b"d", b"e", b"f", codec=1), "_BAD_COMPRESSION"),
+    "snappy": (batch(b"c", b"d", b"e", b"f", codec=2), "_BAD_COMPRESSION"),
+    "lz4": (batch(b"c", b"d", b"e", b"f", codec=3), "_BAD_COMPRESSION"),
+    "zstd": (batch(b"c", b"d", b"e", b"f", codec=4), "_BAD_COMPRESSION"),
+    "magic byte": (batch(b"c", b"d", b"e", b"f", magic=3), "_NOT_IMPLEMENTED"),
+}
+_CODES = sorted(
+    code for name, code in vars(KafkaError).items() if name.isupper() and type(code) is int and (code > 1 or code == -1)
+)
+CODES = [tuple(islice(_CODES, first, first + 16)) for first in range(0, len(_CODES), 16)]
+
+
+class _Listener:
+    """Starts at the beginning."""
+
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+        return dict.fromkeys(tps, CommittedOffset(0))
+
+    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
+        """Nothing is kept."""
+
+    def on_lost(self, tps: frozenset[TopicPartition]) -> None:
+        """Nothing is kept."""
+
+
+def soon() -> Deadline:
+    """Give a deadline of the real clock."""
+    return Deadline.after(WAIT_S, time.monotonic)
+
+
+@pytest.fixture
+def cluster() -> Iterator[MockCluster]:
+    """Give a mock cluster of its own."""
+    with MockCluster("source") as cluster:
+        yield cluster
+
+
+@contextmanager
+def reading(cluster: MockCluster) -> Iterator[KafkaConsumer]:
+    """Give the adapter as the worker has it."""
+    options: dict[str, Any] = {
+        **PINNED_CONSUMER,
+        "bootstrap.servers": cluster.bootstrap,
+        "group.id": "group",
+        "log_level": 0,
+    }
+    options |= {"fetch.error.backoff.ms": 20, "fetch.wait.max.ms": 20}
+    consumer = KafkaConsumer(options, ["source"], incremental=False)
+    consumer.subscribe(_Listener())
+    try:
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def read(consumer: KafkaConsumer, *, to: int, longer_s: float = 0.3) -> list[SourceRecord]:
+    """Consume until offset `to` has come, or something has failed; then a little longer."""
+    deadline, found = soon(), []
+    while not deadline.has_passed() and not consumer.failures() and not (found and found[-1].offset >= to):
+        found += consumer.consume(records_max=100, timeout_s=0.05)
+    return found + consumer.consume(records_max=100, timeout_s=longer_s)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_nothing_behind_what_cannot_be_read_is_handed_over(cluster: MockCluster, damage: str) -> None:
+    """Whatever the library goes on to deliver; fetched again, it fails again."""
+    bad, code = DAMAGES[damage]
+    for records in (GOOD[0], bad, GOOD[1]):
+        cluster.append(records)
+    with reading(cluster) as consumer:
+        assert [one.value for one in read(consumer, to=6)] == [b"a", b"b"]
+        assert (2, code) == consumer.failures()[TP][:2]
+        consumer.seek(TP, CommittedOffset(2), deadline=soon())
+        assert ([], code) == (read(consumer, to=6), consumer.failures()[TP].code)
+        consumer.seek(TP, CommittedOffset(6), deadline=soon())
+        assert [one.value for one in read(consumer, to=6)] == [b"g"]
+
+
+def test_nothing_behind_an_old_message_that_cannot_be_read_is_handed_over(cluster: MockCluster) -> None:
+    """Of messages without batches the library leaves out the one and goes on with the next."""
+    for records in (old_message(b"a"), old_message(b"b", is_flipped=True), old_message(b"c")):
+        cluster.append(records)
+    with reading(cluster) as consumer:
+        assert [one.value for one in read(consumer, to=2)] == [b"a"]
+        assert consumer.failures()[TP][:2] == (1, "_BAD_MSG")
+        assert consumer.readable_from(TP, 1, deadline=soon()) == 2
+
+
+@pytest.mark.parametrize("damage", DAMAGES.keys() - {"magic byte"})
+@pytest.mark.parametrize("first", [2, 4])
+def test_first_offset_that_can_be_read_again_is_found(cluster: MockCluster, damage: str, first: int) -> None:
+    """Behind two broken batches, and not later: exactly where the next good one begins."""
+    bad, _ = DAMAGES[damage]
+    for records in (GOOD[0], bad, batch(*[b"x"] * 100, is_flipped=True), GOOD[1], bad, GOOD[1]):
+        cluster.append(records)
+    with reading(cluster) as consumer:
+        assert consumer.readable_from(TP, first, deadline=soon()) == 106
+        assert consumer.readable_from(TP, 107, deadline=soon()) == 111
+
+
+def test_end_of_the_log_can_always_be_read(cluster: MockCluster) -> None:
+    """Where nothing follows the broken batch, what comes later does."""
+    for records in (GOOD[0], batch(b"c", b"d", is_flipped=True)):
+        cluster.append(records)
+    with reading(cluster) as consumer:
+        assert consumer.readable_from(TP, 2, deadline=soon()) == 4
+
+
+def test_unknown_magic_byte_hides_where_its_batch_ends(cluster: MockCluster) -> None:
+    """The library says nothing of it but at its first offset: nobody can tell, so nothing is put away."""
+    for records in (GOOD[0], DAMAGES["magic byte"][0], GOOD[1]):
+        cluster.append(records)
+    with reading(cluster) as consumer:
+        assert consumer.readable_from(TP, 2, deadline=soon()) is None
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"a\xc3", "a\N{REPLACEMENT CHARACTER}".encode()])
+def test_header_name_that_is_not_utf_8_is_told_of_its_record_alone(cluster: MockCluster, name: bytes) -> None:
+    """The binding raises or returns a list with a hole in it; the record's value, key and neighbours are as they are.
+
+    A name that others would make of such a one counts as such: for them the two are the same.
+    """
+    cluster.append(GOOD[0])
+    cluster.append(batch(b"c", headers=[(b"fine", b"1"), (name, b"2")]))
+    cluster.append(batch(b"d", headers=[("fän".encode(), b"1")]))
+    with reading(cluster) as consumer:
+        found = read(consumer, to=3)
+    assert [one.value for one in found] == [b"a", b"b", b"c", b"d"]
+    assert [one.unreadable for one in found] == [None, None, "the name of a header is not UTF-8", None]
+    assert [one.headers for one in found[2:]] == [(), (("fän", b"1"),)]
+
+
+@pytest.mark.parametrize("codes", CODES, ids=lambda codes: f"{codes[0]}-{codes[-1]}")
+def test_no_error_of_a_fetch_passes_anything_over(cluster: MockCluster, codes: tuple[int, ...]) -> None:
+    """Each code of the broker: either all records come, in order, or the adapter has failed or stopped before them."""
+    cluster.append(GOOD[1])
+    with reading(cluster) as consumer:
+        assert [one.offset for one in read(consumer, to=0)] == [0]
+        for offset, code in enumerate(codes, 1):
+            cluster.fail_fetches(code)
+            cluster.append(GOOD[1])
+            found = read_at_last(consumer, offset)
+            assert [offset] == [one.offset for one in found], f"error {code}"
+
+
+def test_offset_out_of_range_stops(cluster: MockCluster) -> None:
+    """Nobody knows what lies between it and what the log has."""
+    cluster.append(GOOD[1])
+    with reading(cluster) as consumer:
+        assert [one.offset for one in read(consumer, to=0)] == [0]
+        cluster.fail_fetches(KafkaError.OFFSET_OUT_OF_RANGE)
+        with pytest.raises(StartPositionError, match="source-0 is out of range"):
+            read(consumer, to=1)
+
+
+def read_at_last(consumer: KafkaConsumer, offset: int) -> list[SourceRecord]:
+    """Read to this offset, from there again after a failure, or a stop."""
+    try:
+        found = read(consumer, to=offset, longer_s=0)
+        if not (failure := consumer.failures().get(TP)):
+            return found
+        assert (offset, []) == (failure.offset, found)
+    except StopError:
+        pass
+    consumer.seek(TP, CommittedOffset(offset), deadline=soon())
+    return read(consumer, to=offset, longer_s=0)

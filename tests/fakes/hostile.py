@@ -1,0 +1,197 @@
+"""A worker's recorder and flusher by real settings, over fakes, and the most hostile batch that they can be given.
+
+Used to see that every message of a flush fits, and by a test that hands these messages to a real broker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from service.config import KafkaSettings, S3Settings, Settings
+from service.core.announcements import Speaker
+from service.core.batch import Opening
+from service.core.chain import root_of
+from service.core.deadline import Deadline
+from service.core.exchange import Membership, Message
+from service.core.flush_policy import FlushReason
+from service.core.model import CommittedOffset, Headers, SourceRecord, TopicPartition
+from service.core.partition_key import USER_CHARS_MAX, Placer
+from service.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
+from service.runtime.flusher import Flusher, FlushRules
+from service.runtime.recorder import Recorder, RecorderRules
+from tests.fakes.clock import START_MS, FakeClock
+from tests.fakes.metrics import RecordingMetrics
+from tests.fakes.spool import FakeSpool
+from tests.fakes.store import Bucket, FakeObjectStore
+from tests.fakes.uploads import InlineUploader
+
+REFERENCES, FLUSHES, DEAD_LETTERS = "references", "flushes", "dead-letters"
+MEMBER = Membership(1, "member", None)
+TOPIC_CHARS_MAX = 249
+
+
+class Sizes(NamedTuple):
+    """How much there is of everything that a message may hold; `name` is a letter that makes it long, or short."""
+
+    message_bytes_max: int
+    name: str
+    topic_partitions: int
+    topics: int
+    users: int
+    user: str
+    fields: int
+    roots: int
+    bad_entries: int
+    key_bytes: int
+    header_bytes: int
+    headers: int
+    value_bytes: int
+
+
+MOST = Sizes(
+    message_bytes_max=100_000,
+    name="\x01",
+    topic_partitions=5_000,
+    topics=5_000,
+    users=3,
+    user="\x01" * USER_CHARS_MAX,
+    fields=900,
+    roots=2_000,
+    bad_entries=100_000,
+    key_bytes=300_000,
+    header_bytes=440_000,
+    headers=5_000,
+    value_bytes=900_000,
+)
+FEW = Sizes(100_000, "a", 3, 1, 12, "ann", 3, 1, 2, 10, 10, 2, 10)
+
+
+class Committed:
+    """Takes what would be committed; fulfils `runtime.ports.Committer`."""
+
+    is_ready = True
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+
+    def prepare(self, *, deadline: Deadline | None = None) -> None:
+        """Be ready."""
+
+    def commit(
+        self,
+        messages: Iterable[Message],
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        membership: Membership,
+        *,
+        deadline: Deadline,
+    ) -> None:
+        """Take the messages."""
+        del offsets, membership, deadline
+        self.messages = list(messages)
+
+    def close(self) -> None:
+        """Let nothing go."""
+
+    def of(self, topic: str) -> list[Message]:
+        """Give the messages of one topic."""
+        return [message for message in self.messages if message.topic == topic]
+
+
+class Deployment:
+    """A worker's recorder and flusher by settings of these sizes."""
+
+    def __init__(self, size: Sizes) -> None:
+        self.size = size
+        self.settings = Settings(
+            worker=size.name * 255,
+            kafka=KafkaSettings(
+                bootstrap_servers="nowhere:1",
+                group_id=size.name * 255,
+                source_topics=("app",),
+                message_bytes_max=size.message_bytes_max,
+            ),
+            s3=S3Settings(bucket="b" * 63, prefix="\x01".join(["p" * 60] * 8)),
+        )
+        self.clock, self.bucket, self.committed = FakeClock(), Bucket(), Committed()
+        settings = self.settings
+        decoder = json_decoder(settings)
+        rules = RecorderRules(
+            decoder=record_decoder(settings, decoder),
+            placer=Placer(key_rules(settings)),
+            bounds=schema_bounds(settings),
+            memory_bytes_max=2**40,
+            root_of=lambda record: root_of(record, settings.input.chain_header) if record.headers else None,
+        )
+        self.recorder = Recorder(rules, FakeSpool())
+        topics = [f"{number:05}".ljust(TOPIC_CHARS_MAX, "t") for number in range(size.topics)]
+        self.tps = [TopicPartition(topics[number % size.topics], number) for number in range(size.topic_partitions)]
+        for tp in self.tps:
+            self.recorder.own(tp, CommittedOffset(2**62))
+        self.recorder.open(Opening("20260304T050607Z-1f2e3d4c-17", 1, MEMBER, 0.0, START_MS))
+        self.flusher = Flusher(
+            rules=FlushRules(
+                prefix=settings.s3.prefix,
+                upload_deadline_s=90.0,
+                commit_budget_s=30.0,
+                message_bytes_max=size.message_bytes_max,
+                inline_bytes_max=2**40,
+                inline_text_max=inline_text_max(settings),
+                seal=seal_rules(settings),
+            ),
+            speaker=Speaker(
+                settings.worker, "boot", settings.kafka.group_id, settings.s3.bucket, REFERENCES, FLUSHES, DEAD_LETTERS
+            ),
+            uploader=InlineUploader(FakeObjectStore(self.bucket, self.clock)),
+            committer=self.committed,
+            membership=lambda: MEMBER,
+            topic_ids=dict.fromkeys(topics, "i" * 22),
+            clock=self.clock,
+            metrics=RecordingMetrics(),
+            abandoned=lambda: False,
+        )
+        self._offsets = Counter[TopicPartition]()
+
+    def take(self, tp: TopicPartition, value: bytes, **fields: Any) -> SourceRecord:
+        """Record one record."""
+        offset = 2**62 + self._offsets[tp]
+        self._offsets[tp] += 1
+        record = SourceRecord(tp, offset, START_MS, fields.get("key"), value, fields.get("headers", ()))
+        self.recorder.record(record)
+        return record
+
+    def flush(self) -> None:
+        """Flush the batch."""
+        self.flusher.flush(self.recorder.close(), FlushReason.BYTES, deadline=Deadline.after(10.0**6, self.clock.now_s))
+
+
+def fill(deployment: Deployment) -> list[SourceRecord]:
+    """Record entries of every TopicPartition and user, with roots and fields, then dead ones; gives the latter."""
+    size, chain = deployment.size, deployment.settings.input.chain_header
+    wide = {f"field_{number:04}": number for number in range(size.fields)}
+    for number, tp in enumerate(deployment.tps):
+        root = [
+            ("\x01" * TOPIC_CHARS_MAX)[: TOPIC_CHARS_MAX - 5] + f"{number % (size.roots or 1):05}",
+            2**31 - 1,
+            2**62,
+        ]
+        headers = ((chain, json.dumps([root]).encode()),) if size.roots else ()
+        for nth in range(2 if number < size.users else 1):
+            user = size.user[: USER_CHARS_MAX - 5] + f"{number % size.users if nth else 0:05}"
+            entry = {"user": user, "time": START_MS} | (wide if number < size.users else {"a": number % 2})
+            deployment.take(tp, json.dumps(entry).encode(), headers=headers)
+    if not size.bad_entries:
+        return []
+    own: Headers = tuple((size.name * 3, b"v") for _ in range(size.headers))
+    if size.header_bytes:
+        own += (("h", b"x" * size.header_bytes),)
+    key = b"k" * size.key_bytes
+    one_by_one = b"[" + b",".join([b"1"] * size.bad_entries) + b" " * size.value_bytes + b"]"
+    some = (
+        deployment.take(deployment.tps[0], one_by_one, key=key, headers=own),
+        deployment.take(deployment.tps[0], b"[" + b"x" * size.value_bytes, key=key, headers=own),
+        deployment.take(deployment.tps[-1], one_by_one),
+    )
+    return list(some)

@@ -1,0 +1,122 @@
+"""Record batches that are damaged on a broker's disk, and headers that Python cannot read, on the real path."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.kafka import KafkaCluster
+from service.core.dead_letter import parse_headers
+from tests.contract.mock_cluster import append, batch
+from tests.integration.harness import Deployment
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
+from tests.stack.providers import jars
+from tests.stack.s3_helper import S3Helper
+
+MARK = b"turned-on-disk"
+BATCH = 10  # records
+NO_WAIT = {"LOGP_FLUSH__INTERVAL_S": "1"}
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+    """A broker of this module: its files are damaged."""
+    with KafkaCluster(jars=jars(), root=tmp_path_factory.mktemp("damaged"), brokers=1) as broker:
+        yield broker
+
+
+@pytest.fixture
+def deployment(
+    broker: KafkaCluster, s3: S3Helper, names: Names, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Deployment]:
+    """A deployment with two TopicPartitions on that broker; the test says which protocol, if it matters."""
+    kafka = KafkaHelper(broker.bootstrap_servers, provider="local process")
+    protocol = getattr(request, "param", "cooperative-sticky")
+    with Deployment(
+        kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=2, protocol=protocol, settings=NO_WAIT
+    ) as deployment:
+        yield deployment
+
+
+def entry(number: int, *, text: str = "fine") -> bytes:
+    """Make the value of a record."""
+    return json.dumps({"user": f"u{number % 3}", "time": "2024-05-01T10:00:00Z", "n": number, "text": text}).encode()
+
+
+def write_batches(deployment: Deployment, *, damaged: int) -> list[tuple[int, int]]:
+    """Write five record batches to each TopicPartition; of partition 0 the values of one can be found on the disk."""
+    written = []
+    for number in range(5):
+        for partition in (0, 1):
+            text = MARK.decode() if (partition, number) == (0, damaged) else "fine"
+            values = (entry(BATCH * number + one, text=text) for one in range(BATCH))
+            records = [ToProduce(value=value, partition=partition) for value in values]
+            written += deployment.kafka.produce(deployment.source, records)
+    return written
+
+
+def damage(broker: KafkaCluster, topic: str) -> None:
+    """Turn a bit of the marked batch in the files of partition 0."""
+    (segment,) = broker.root.glob(f"broker-1/data/{topic}-0/*.log")
+    with segment.open("r+b") as file:
+        at = file.read().index(MARK)
+        file.seek(at)
+        file.write(bytes([MARK[0] ^ 1]))
+
+
+@pytest.mark.parametrize("deployment", ["range", "cooperative-sticky", "consumer"], indirect=True)
+def test_batch_that_is_damaged_on_disk_stops_the_worker_and_is_put_away_where_that_is_set(
+    broker: KafkaCluster, deployment: Deployment
+) -> None:
+    """Nothing behind it is committed before; then one dead letter names its offsets, and the audit agrees.
+
+    A worker that took what follows for the next records would have committed behind it, and nobody would know.
+    """
+    written = write_batches(deployment, damaged=2)
+    damage(broker, deployment.source)
+    process = deployment.start("w1")
+    assert deployment.exit_code("w1", within_s=90) == 1
+    assert "cannot be read at offset 20: _BAD_MSG" in "\n".join(deployment.complaints("w1")), process.last_lines()
+    assert deployment.committed_offsets()[0] <= 2 * BATCH
+
+    deployment.start("w2", LOGP_KAFKA__ON_UNREADABLE="dead-letter")
+    deployment.wait_drained(written, timeout_s=90)
+    assert deployment.stop_all()["w2"] == 0
+    report = deployment.require_clean()
+    assert report.json["counts"]["entries_in_dead_letters"] == 1
+    (letter,) = map(parse_headers, (message.headers() for message in deployment.dead_letters()))  # type: ignore[arg-type]
+    assert (letter.reason, letter.partition, letter.offset, letter.end_offset) == ("unreadable", 0, 20, 30)
+
+
+def test_damaged_topic_partition_is_held_while_the_other_goes_on(broker: KafkaCluster, deployment: Deployment) -> None:
+    """And goes on by itself once it can be read, as from a replica that is whole."""
+    written = write_batches(deployment, damaged=0)
+    damage(broker, deployment.source)
+    deployment.start("w1", LOGP_KAFKA__ON_UNREADABLE="hold")
+    deployment.wait_metric("w1", "held_topic_partitions", 1)
+    deployment.wait_drained([one for one in written if one[0] == 1])
+    assert deployment.committed_offsets().get(0, 0) == 0
+    (segment,) = broker.root.glob(f"broker-1/data/{deployment.source}-0/*.log")
+    data = segment.read_bytes().replace(bytes([MARK[0] ^ 1]) + MARK[1:], MARK)
+    with segment.open("r+b") as file:
+        file.write(data)
+    deployment.wait_drained(written, timeout_s=120)
+    assert deployment.stop_all() == {"w1": 0}
+    deployment.require_clean()
+
+
+def test_header_name_that_is_not_utf_8_is_a_dead_letter(broker: KafkaCluster, deployment: Deployment) -> None:
+    """Any producer may send it; it ended the worker, and each after it."""
+    kafka, topic = broker.bootstrap_servers, deployment.source
+    append(kafka, topic, batch(entry(1), entry(2), headers=[(b"trace\xff", b"1")]))
+    append(kafka, topic, batch(entry(3), headers=[(b"trace", b"1")]))
+    deployment.start("w1")
+    deployment.wait_drained([(0, 2)])
+    assert deployment.stop_all() == {"w1": 0}
+    report = deployment.require_clean()
+    assert report.json["dead_letters"] == {"unreadable_headers": 2}
+    values = {message.value() for message in deployment.dead_letters()}
+    assert values == {entry(1), entry(2)}
+    assert [source.entries for one in deployment.references() for source in one.sources] == [1]

@@ -1,0 +1,146 @@
+"""Every message of a flush is within `kafka.message_bytes_max`, whatever records, names and settings are at their most.
+
+The worker's own rules, as they follow from settings; store, spool and broker are fakes. What is split or stored apart
+is put together again as a reader does, and nothing is missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from service.core.dead_letter import decode_stored_record, parse_headers
+from service.core.exchange import Message
+from service.core.fitting import message_bytes
+from service.core.flush_record import decode_flush_record, merge_parts
+from service.core.model import SourceRecord, TopicPartition
+from service.core.partition_key import USER_CHARS_MAX
+from service.core.reference import decode_references
+from tests.fakes.hostile import DEAD_LETTERS, FEW, FLUSHES, MOST, REFERENCES, Deployment, Sizes, fill
+
+sizes = st.builds(
+    Sizes,
+    message_bytes_max=st.sampled_from([100_000, 150_000, 900_000]),
+    name=st.sampled_from(["a", "é", "\x01", "\N{GRINNING FACE}"]),
+    topic_partitions=st.sampled_from([1, 60, 700, 3_000]),
+    topics=st.sampled_from([1, 60, 700]),
+    users=st.sampled_from([1, 5, 40]),
+    user=st.sampled_from(["ann", '"' * USER_CHARS_MAX, "\N{GRINNING FACE}" * 1_000, MOST.user]),
+    fields=st.sampled_from([0, 60, 900]),
+    roots=st.sampled_from([0, 50, 2_000]),
+    bad_entries=st.sampled_from([0, 3, 3_000, 20_000, 100_000]),
+    key_bytes=st.sampled_from([0, 50_000, 90_000, 300_000]),
+    header_bytes=st.sampled_from([0, 50_000, 440_000]),
+    headers=st.sampled_from([0, 1, 5_000]),
+    value_bytes=st.sampled_from([0, 60_000, 800_000]),
+)
+
+
+def check_dead_letters(deployment: Deployment, records: list[SourceRecord]) -> None:
+    """Each entry is named once, and each letter leads to key, value and headers of its record."""
+    named: Counter[tuple[str, int, int, int]] = Counter()
+    by_place = {(record.tp.topic, record.tp.partition, record.offset): record for record in records}
+    for letter in deployment.committed.of(DEAD_LETTERS):
+        says = parse_headers(letter.headers)
+        record = by_place[says.topic, says.partition, says.offset]
+        own = tuple(letter.headers[: [name for name, _ in letter.headers].index("lp-reason")])
+        key, value = letter.key, letter.value
+        if says.object_key is not None:
+            body = deployment.bucket.objects[says.object_key]
+            value = body
+            if says.object_key.endswith(".record.json"):
+                whole = decode_stored_record(body)
+                key, value, own = whole.key, whole.value, tuple(whole.headers)
+        assert (key, value, own) == (record.key, record.value, record.headers)
+        for index in (0,) if says.indexes is None else says.indexes:
+            named[says.topic, says.partition, says.offset, index] += 1
+    assert set(named.values()) <= {1}
+    bad = deployment.size.bad_entries
+    assert named.total() == (2 * bad + 1 if records else 0)
+
+
+def check_references(deployment: Deployment) -> None:
+    """Every entry is announced, of the TopicPartition that it came from; what was left out says so."""
+    named: Counter[TopicPartition] = Counter()
+    for message in deployment.committed.of(REFERENCES):
+        for reference in decode_references(message.value or b""):
+            assert len(reference.roots) <= deployment.size.topic_partitions
+            assert sum(one.entries for one in reference.sources) == reference.entries
+            for source in reference.sources:
+                named[TopicPartition(source.topic, source.partition)] += source.entries
+    users = deployment.size.users
+    assert named == {tp: 1 + (number < users) for number, tp in enumerate(deployment.tps)}
+
+
+@settings(max_examples=25)
+@given(sizes)
+@example(MOST)
+@example(MOST._replace(message_bytes_max=900_000))
+@example(FEW)
+def test_every_message_of_a_flush_is_within_its_limit(size: Sizes) -> None:
+    """However large indexes, headers, key, roots, users, names, schemas and numbers of TopicPartitions are together."""
+    deployment = Deployment(size)
+    dead = fill(deployment)
+    deployment.flush()
+    messages = deployment.committed.messages
+    assert max(map(message_bytes, messages)) <= size.message_bytes_max
+    check_references(deployment)
+    check_dead_letters(deployment, dead)
+    parts = [decode_flush_record(message.value or b"") for message in deployment.committed.of(FLUSHES)]
+    (record,), problems = merge_parts(parts)
+    assert problems == []
+    assert [TopicPartition(one.topic, one.partition) for one in record.topic_partitions] == sorted(deployment.tps)
+    assert record.topic_ids.keys() == {tp.topic for tp in deployment.tps}
+    assert record.totals.dead_letter_records == len(deployment.committed.of(DEAD_LETTERS))
+    assert record.totals.references == sum(
+        len(decode_references(message.value or b"")) for message in deployment.committed.of(REFERENCES)
+    )
+
+
+def test_record_of_several_letters_is_stored_once() -> None:
+    """Dead letters that have no room for their record name one object; one with few indexes has room for a key."""
+    deployment = Deployment(FEW._replace(bad_entries=100_000, value_bytes=500_000))
+    fill(deployment)
+    deployment.flush()
+    letters = [parse_headers(message.headers) for message in deployment.committed.of(DEAD_LETTERS)]
+    by_record: dict[tuple[int, int], set[str | None]] = {}
+    for says in letters:
+        by_record.setdefault((says.partition, says.offset), set()).add(says.object_key)
+    assert len(letters) > 10
+    assert max(map(len, by_record.values())) <= 2
+    assert len([key for key in deployment.bucket.puts if "/_dead-letters/" in key]) <= 4
+
+
+@pytest.mark.parametrize("size", [FEW, MOST])
+def test_message_is_what_is_measured(size: Sizes) -> None:
+    """No number of Kafka's is larger than it is counted: head, lengths and varints of a batch of one record."""
+    headers = [("h" * 10, b"x" * size.header_bytes)] * 3
+    message = Message("t", b"k" * size.key_bytes, b"v" * size.value_bytes, headers)
+    assert message_bytes(message) >= len(record_batch(message))
+
+
+def record_batch(message: Message) -> bytes:
+    """Write a record batch of one record, format 2, as Kafka's protocol has it; its values are of no matter."""
+    body = b"\0" + varint(0) + varint(0) + sized(message.key) + sized(message.value) + varint(len(message.headers))
+    for name, value in message.headers:
+        body += sized(name.encode()) + sized(value)
+    return bytes(61) + varint(len(body)) + body
+
+
+def sized(data: bytes | None) -> bytes:
+    """Write bytes behind their length."""
+    return varint(-1) if data is None else varint(len(data)) + data
+
+
+def varint(number: int) -> bytes:
+    """Write a number as a zigzag varint."""
+    number = number << 1 if number >= 0 else -(number << 1) - 1
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)

@@ -1,0 +1,53 @@
+"""No two workers, nor worker and backfill, have one transactional id, unless prefix, group and name are the same."""
+
+from __future__ import annotations
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from service.config import KafkaSettings, S3Settings, Settings
+from tests.strategies import times_as_many
+
+Names = tuple[str, str, str]
+BYTES_MAX = 255 * 4 + 2 * 101 + len("/backfill")
+
+parts = st.text(alphabet="a.%~/_-é2E", min_size=1, max_size=4) | st.sampled_from(
+    ["logs", "logs.eu", "eu.pod-0", "pod-0", "g/backfill", "%2E", "x" * 255, "é" * 255, "é" * 254 + "e"]
+)
+names = st.tuples(parts, parts, parts)
+
+
+def ids(one: Names) -> tuple[str, str]:
+    """Give the transactional ids of a worker and of its group's backfills."""
+    prefix, group, worker = one
+    settings = Settings(
+        transactional_id_prefix=prefix,
+        worker=worker,
+        kafka=KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",), group_id=group),
+        s3=S3Settings(bucket="bucket"),
+    )
+    return settings.transactional_id, settings.backfill_transactional_id
+
+
+@times_as_many(10)
+@given(names, names)
+@example(("p", "logs.eu", "pod-0"), ("p", "logs", "eu.pod-0"))
+@example(("p.logs", "eu", "pod-0"), ("p", "logs.eu", "pod-0"))
+@example(("p", "g", "g/backfill"), ("p", "g", "backfill"))
+@example(("p", "g", "é" * 255), ("p", "g", "é" * 254 + "e"))
+def test_finding_c1_transactional_ids_are_injective(one: Names, other: Names) -> None:
+    """Equal ids are of equal names; a backfill's is never a worker's, and belongs to prefix and group alone."""
+    (worker, backfill), (other_worker, other_backfill) = ids(one), ids(other)
+    assert (worker == other_worker) == (one == other)
+    assert (backfill == other_backfill) == (one[:2] == other[:2])
+    assert {worker, other_worker}.isdisjoint({backfill, other_backfill})
+
+
+@given(names)
+def test_transactional_id_begins_with_its_prefix_and_is_bounded(one: Names) -> None:
+    """ACLs are by prefix; a name without dots stands in it as it is."""
+    worker, backfill = ids(one)
+    assert worker.startswith(f"{one[0]}.")
+    assert backfill.startswith(f"{one[0]}.")
+    assert max(len(worker.encode()), len(backfill.encode())) <= BYTES_MAX
+    assert ids(("log-partitioner", "my-logs", "pod-0"))[0] == "log-partitioner.my-logs.pod-0"

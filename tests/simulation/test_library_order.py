@@ -1,0 +1,23 @@
+"""KIP-848 without the client library's order of events: a member that was put out is in again before it hears of it.
+
+librdkafka waits for the application first; that nothing is doubled must not hang on it (`runtime.member_proof`; what
+happens without that is shown step by step in tests/unit/runtime/test_member_proof.py).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fakes.member import HastyMember848
+from tests.fakes.worker import Parts
+from tests.simulation.conftest import Run
+from tests.simulation.swarm import Style, Swarm
+
+PUT_OUT = Swarm(at_zombie=0.006, members=0.08, outcome=0.2, store_refused=0.0)
+
+
+@pytest.mark.parametrize("first", [0, 15, 30, 45])
+def test_h07_hasty_library_doubles_nothing(first: int, run_seed: Run) -> None:
+    """A stale batch is refused by the broker: it is sent with the epoch that it was opened in."""
+    for seed in range(first, first + 15):
+        run_seed(seed, style=Style.KIP848, swarm=PUT_OUT, parts=Parts(member848=HastyMember848))

@@ -1,0 +1,195 @@
+"""Flush records are read newest first, as far back as needed, and what cannot be read is said, never passed over."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import confluent_kafka
+import msgspec
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from service.adapters.kafka_flush_records import KafkaFlushRecords
+from service.core.deadline import Deadline
+from service.core.flush_record import encode_flush_record
+from service.core.model import TopicPartition
+from service.errors import HistoryUnknownError, LeavingError
+from service.patience import Patience
+from tests.fakes.clock import FakeClock
+from tests.golden.example import FLUSH_RECORD
+
+APP_0, APP_3, NEW = TopicPartition("app", 0), TopicPartition("app", 3), TopicPartition("app", 9)
+MINUTE_MS = 60_000
+CLOCK = FakeClock()
+
+
+def value(minute: int, group_id: str = FLUSH_RECORD.group_id) -> bytes:
+    """Give a flush record of app-0 and app-3."""
+    return encode_flush_record(msgspec.structs.replace(FLUSH_RECORD, ended_at_ms=minute * MINUTE_MS, group_id=group_id))
+
+
+class Topic:
+    """Partitions with values; None is a control record. `stable` is how far committed records go, if not to the end."""
+
+    def __init__(self, *partitions: list[bytes | None]) -> None:
+        self.partitions = partitions
+        self.stable: dict[int, int] = {}
+        self.error: KafkaError | None = None
+        self.fetch_error: KafkaError | None = None
+        self.read: list[tuple[int, int]] = []
+        self.assigned: dict[int, int] = {}
+        self.open = 0
+        self.idle = 0
+
+    def __call__(self, options: dict[str, Any], **_kwargs: Any) -> Topic:
+        """Make a client."""
+        assert options.keys() >= {"group.id", "error_cb"}
+        self.open += 1
+        return self
+
+    def close(self) -> None:
+        """Let go."""
+        self.open -= 1
+
+    def list_topics(self, topic: str, *, timeout: float) -> Any:
+        """Describe the topic."""
+        assert timeout > 0
+        numbers = range(len(self.partitions))
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=self.error, partitions=dict.fromkeys(numbers))})
+
+    def get_watermark_offsets(self, asked: Any, *, timeout: float) -> tuple[int, int]:
+        """Give first offset and end."""
+        assert timeout > 0
+        return 0, len(self.partitions[asked.partition])
+
+    def assign(self, positions: list[Any]) -> None:
+        """Begin to read."""
+        self.assigned = {one.partition: one.offset for one in positions}
+        self.read += [(one.partition, one.offset) for one in positions]
+
+    def unassign(self) -> None:
+        """Read nothing."""
+        self.assigned = {}
+
+    def consume(self, most: int, _timeout: float) -> list[Any]:
+        """Give some messages, and the end of a partition where it is reached."""
+        found = []
+        for partition, position in self.assigned.items():
+            end = self.stable.get(partition, len(self.partitions[partition]))
+            upper = min(position + most, end)
+            for offset in range(position, upper):
+                text = self.partitions[partition][offset]
+                if text is not None:
+                    found.append(_Message(partition, offset, text))
+            self.assigned[partition] = upper
+            if upper == end:
+                found.append(_Message(partition, end, None, KafkaError(KafkaError._PARTITION_EOF)))
+        if self.fetch_error is not None:
+            return [_Message(0, 0, None, self.fetch_error)]
+        self.idle += not found or all(one.text is None for one in found)
+        if self.idle == 5:
+            self.stable.clear()
+        return found
+
+
+class _Message:
+    def __init__(self, partition: int, offset: int, text: bytes | None, error: KafkaError | None = None) -> None:
+        self.text = text
+        self.partition = lambda: partition
+        self.offset = lambda: offset
+        self.value = lambda: text
+        self.error = lambda: error
+
+
+def reader(topic: Topic, monkeypatch: pytest.MonkeyPatch, **options: Any) -> KafkaFlushRecords:
+    """Give the adapter over the scripted topic."""
+    monkeypatch.setattr(confluent_kafka, "Consumer", topic)
+    return KafkaFlushRecords({"group.id": "g"}, "flushes", group_id=FLUSH_RECORD.group_id, **options)
+
+
+def ask(one: KafkaFlushRecords, *tps: TopicPartition, seconds: float = 10.0) -> dict[TopicPartition, int]:
+    """Ask for next offsets."""
+    deadline = Deadline.after(seconds, CLOCK.now_s)
+    return one.next_offsets(tps, FLUSH_RECORD.topic_ids, deadline=deadline)
+
+
+def test_newest_chunk_is_enough_where_it_names_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing older is read than the clocks may explain; the clients are closed."""
+    topic = Topic([value(minute) for minute in range(3_000)], [value(minute) for minute in range(3_000)])
+    assert ask(reader(topic, monkeypatch), APP_0, APP_3) == {APP_0: 110, APP_3: 9}
+    assert topic.read == [(0, 2_500), (1, 2_500)]
+    assert topic.open == 0
+
+
+def test_topic_partition_without_flush_record_is_looked_for_to_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In larger and larger chunks, past records of other groups and control records."""
+    ours = [value(0), *[None] * 10, *[value(5, "another")] * 4_000]
+    topic = Topic(ours, [], [value(3, "another")])
+    assert ask(reader(topic, monkeypatch), APP_0, NEW) == {APP_0: 110}
+    assert topic.read == [(0, 3_511), (2, 0), (0, 1_511), (0, 0)]
+
+
+def test_partitions_are_read_on_while_one_of_them_may_have_newer_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is found first is not always the newest."""
+    topic = Topic([value(10_000)] * 600, [value(minute) for minute in range(600)])
+    assert ask(reader(topic, monkeypatch), APP_0) == {APP_0: 110}
+    assert topic.read == [(0, 100), (1, 100), (0, 0), (1, 0)]
+
+
+def test_records_behind_an_open_transaction_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They may be the newest ones."""
+    topic = Topic([value(0, "another"), value(1)])
+    topic.stable[0] = 1
+    assert ask(reader(topic, monkeypatch), APP_0) == {APP_0: 110}
+    assert topic.idle >= 5
+
+
+@pytest.mark.parametrize("text", [b"", b"{}", b'{"format_version": 2}'])
+def test_message_that_is_no_flush_record_is_not_passed_over(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
+    """It may be one of a later version."""
+    with pytest.raises(HistoryUnknownError, match="flushes-0 has no flush record that this version reads at offset 1"):
+        ask(reader(Topic([value(1), text]), monkeypatch), APP_0)
+
+
+def test_topic_that_may_not_be_read_or_is_not_there_is_unknown_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the broker's word for it."""
+    for code in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART):
+        for name in ("error", "fetch_error"):
+            topic = Topic([value(1)])
+            setattr(topic, name, KafkaError(code))
+            with pytest.raises(HistoryUnknownError, match=KafkaError(code).name()):
+                ask(reader(topic, monkeypatch), APP_0)
+            assert topic.open == 0
+
+
+def test_brokers_that_do_not_answer_are_unknown_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the library says it."""
+    topic = Topic([value(1)])
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    topic.list_topics = fail  # type: ignore[method-assign]
+    with pytest.raises(HistoryUnknownError, match="_TRANSPORT"):
+        ask(reader(topic, monkeypatch), APP_0)
+    topic = Topic([value(1)])
+    topic.get_watermark_offsets = lambda *_, **__: None  # type: ignore[method-assign,assignment]
+    with pytest.raises(HistoryUnknownError, match="_TIMED_OUT"):
+        ask(reader(topic, monkeypatch), APP_0)
+
+
+def test_flush_records_that_are_not_read_in_time_are_unknown_history(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A brand-new group reads all of them."""
+    with pytest.raises(HistoryUnknownError, match="not read in time"):
+        ask(reader(Topic([value(1)]), monkeypatch), APP_0, seconds=0.0)
+
+
+def test_wish_to_leave_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing was decided by it."""
+    topic = Topic([value(1)])
+    topic.stable[0] = 0
+    topic.consume = lambda *_: []  # type: ignore[method-assign]
+    with pytest.raises(LeavingError):
+        ask(reader(topic, monkeypatch, patience=Patience(lambda: True, grace_s=0.0)), APP_0)
+    assert topic.open == 0

@@ -1,0 +1,108 @@
+"""Under KIP-848 a member keeps its id over fencing: what proves that nobody else had its TopicPartitions meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.core.flush_policy import FlushReason
+from tests.fakes.check import InvariantError
+from tests.fakes.group import ConsumerGroup
+from tests.fakes.member import HastyMember848, Member848
+from tests.fakes.records import P0, P1
+from tests.fakes.rig import COOPERATIVE, KIP848, Rig
+from tests.fakes.worker import FakeWorker, Parts
+
+
+def owning(*, lenient: bool = True, records: int = 2) -> tuple[Rig, FakeWorker]:
+    """Give a hasty member that owns everything; nothing is read yet."""
+    rig = Rig(KIP848)
+    assert isinstance(rig.group, ConsumerGroup)
+    rig.group.is_lenient = lenient
+    worker = rig.worker("a", parts=Parts(member848=HastyMember848))
+    rig.turn_until(lambda: worker.controller.state.owned == frozenset(rig.broker.logs))
+    for tp in rig.broker.logs:
+        rig.fill(tp, records)
+    return rig, worker
+
+
+def put_out_and_overtaken(rig: Rig, worker: FakeWorker) -> None:
+    """Let the session of a member end, another flush what it had read, and the first be in again, unaware of it."""
+    rig.pass_time(50.0, except_for=worker)
+    other = rig.worker("b")
+    for _ in range(50):
+        if not other.recorder.has_progress:
+            rig.group.tick()
+            other.consumer.member.background()
+            other.step()
+    other.controller.flush_due(FlushReason.INTERVAL)
+    assert rig.committed() == {P0: 2, P1: 2}
+    for _ in range(3):
+        worker.consumer.member.background()
+    assert worker.consumer.membership().is_proof
+
+
+@pytest.mark.parametrize("is_lenient", [True, False])
+def test_h07_batch_of_before_is_refused_though_the_member_is_in_again_under_its_id(is_lenient: bool) -> None:  # noqa: FBT001 - a case
+    """It is sent with the epoch that it was opened in: the broker knows that nothing was owned since then."""
+    rig, worker = owning(lenient=is_lenient)
+    worker.step()
+    assert worker.recorder.has_progress
+    put_out_and_overtaken(rig, worker)
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    assert worker.metrics.total("flushes", outcome="committed") == 0
+    rig.drain()
+
+
+def test_h07_with_the_epoch_of_now_the_broker_takes_what_others_have_committed_since() -> None:
+    """What the guard is for."""
+    rig, worker = owning()
+    worker.step()
+    batch = worker.recorder._batch
+    assert batch is not None
+    membership = batch.opening.membership._replace(outlives_fencing=False)
+    batch.opening = batch.opening._replace(membership=membership)
+    put_out_and_overtaken(rig, worker)
+    with pytest.raises(InvariantError, match="I3"):
+        worker.controller.flush_due(FlushReason.INTERVAL)
+
+
+def test_h07_batch_is_opened_where_the_committed_offsets_are() -> None:
+    """Put out between two batches, unaware of it: what others have committed meanwhile is not read on from behind."""
+    rig, worker = owning(records=0)
+    put_out_and_overtaken_without_batch(rig, worker)
+    for record in rig.broker.logs[P0].read(0, 1):
+        assert worker.recorder.accepts(record)
+    assert not worker.controller.open_batch()
+    assert worker.controller.rewinds == {P0, P1}
+    worker.consumer.member.queue.clear()
+    worker.controller.settle()
+    assert worker.recorder.positions[P0].first_offset == rig.committed()[P0] == 2
+    assert worker.controller.open_batch()
+
+
+def put_out_and_overtaken_without_batch(rig: Rig, worker: FakeWorker) -> None:
+    """Fill, and let only the other read."""
+    rig.pass_time(50.0, except_for=worker)
+    for tp in rig.broker.logs:
+        rig.fill(tp, 2)
+    put_out_and_overtaken(rig, worker)
+
+
+def test_committed_offsets_are_asked_for_once_in_an_epoch_and_never_with_the_classic_protocol() -> None:
+    """There the id tells: it would be another one."""
+    for style, asked in ((KIP848, 1), (COOPERATIVE, 0)):
+        rig = Rig(style)
+        worker = rig.owning()
+        calls: list[str] = []
+        worker.consumer._point = calls.append
+        for _ in range(3):
+            rig.fill(P0, 1)
+            rig.turn_until(lambda: worker.recorder.has_progress)  # noqa: B023
+            worker.controller.flush_due(FlushReason.INTERVAL)
+        assert calls.count("committed") == asked
+        rig.drain()
+
+
+def test_member_of_the_library_is_not_hasty() -> None:
+    """The fake that everything else runs on waits for the application, as librdkafka does."""
+    assert Rig(KIP848).worker().consumer.member.__class__ is Member848

@@ -1,0 +1,122 @@
+"""The commands that set committed offsets: what they plan, what they leave, and what a worker makes of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from service import cli
+from service.core.model import CommittedOffset, TopicPartition
+from service.core.offset_metadata import decode, encode
+from service.errors import SettingsError
+from service.offsets import Change, Offsets
+from tests.fakes.broker import BrokerError
+from tests.fakes.records import P0, P1
+from tests.fakes.rig import Rig
+from tests.unit.runtime.test_start_positions import flushed
+
+
+def offsets_of(rig: Rig) -> Offsets:
+    """Give the commands of the topic `source`, by a client that joins no group."""
+    nobody = rig.worker("nobody", start=False)
+    rig.workers.remove(nobody)
+    return Offsets(nobody.consumer, nobody.flush_records, "source", now_s=rig.clock.now_s)
+
+
+def carry_out(rig: Rig, changes: list[Change]) -> dict[TopicPartition, int | None]:
+    """Commit what is planned, as the broker lets an administrator; gives what is committed then."""
+    rig.broker.alter({one.tp: one.after for one in changes if not one.left and one.after is not None})
+    return rig.committed()
+
+
+def test_go_on_takes_offsets_for_those_of_the_topic_of_now() -> None:
+    """Without the leader epoch, which is of the other log; then a worker starts there."""
+    rig = Rig()
+    flushed(rig)
+    old, new = rig.broker.topic_ids["source"], rig.broker.remake("source", keep_offsets=True)
+    rig.fill(P0, 9)
+    rig.fill(P1, 9)
+    changes = offsets_of(rig).go_on()
+    assert str(changes[0]) == f"source-0: 4 (of {old}) -> 4 (of {new})"
+    assert carry_out(rig, changes) == {P0: 4, P1: 4}
+    assert rig.broker.committed(P0) == CommittedOffset(4, None, encode(new).text)
+    rig.worker("b")
+    rig.turn_until(lambda: rig.committed() == {P0: 9, P1: 9})
+
+
+def test_begin_anew_sets_the_first_offset_there_is() -> None:
+    """Of one partition, where only one is named."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.remake("source", keep_offsets=True)
+    rig.fill(P1, 9)
+    rig.broker.logs[P1].first_offset = 2
+    assert carry_out(rig, offsets_of(rig).begin_anew([1])) == {P0: 4, P1: 2}
+    assert carry_out(rig, offsets_of(rig).begin_anew()) == {P0: 0, P1: 2}
+
+
+def test_offsets_of_this_very_topic_are_left() -> None:
+    """All three change nothing that is in order; begin-anew says why."""
+    rig = Rig()
+    flushed(rig)
+    commands = offsets_of(rig)
+    for changes in (commands.go_on(), commands.begin_anew(), commands.recover()):
+        assert [bool(one.left) for one in changes] == [True, True]
+    assert "published twice" in str(commands.begin_anew()[0])
+
+
+def test_offsets_whose_topic_is_not_known_are_set_by_either() -> None:
+    """Who asks for it knows more than the metadata."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.alter({P0: CommittedOffset(4), P1: CommittedOffset(4)})
+    commands = offsets_of(rig)
+    assert str(commands.begin_anew()[0]).startswith("source-0: 4 (of a topic that is not known) -> 0 (of ")
+    carry_out(rig, commands.go_on())
+    stored = rig.broker.committed(P0)
+    assert stored is not None
+    assert decode(stored.metadata).topic_id == rig.broker.topic_ids["source"]
+
+
+def test_recover_goes_on_where_flush_records_end() -> None:
+    """What no flush record names is left, and so is what is there."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.reset({P1: None})
+    rig.broker.grow(TopicPartition("source", 2))
+    changes = offsets_of(rig).recover()
+    assert [str(one) for one in changes] == [
+        f"source-0: 4 (of {rig.broker.topic_ids['source']}), left: it is there",
+        f"source-1: none -> 4 (of {rig.broker.topic_ids['source']})",
+        "source-2: none, left: no flush record of this group names it",
+    ]
+    assert carry_out(rig, changes) == {P0: 4, P1: 4, TopicPartition("source", 2): None}
+
+
+def test_go_on_where_nothing_is_committed_is_left() -> None:
+    """There is nothing to go on at."""
+    rig = Rig()
+    assert [one.left for one in offsets_of(rig).go_on()] == ["there is none to go on at"] * 2
+
+
+def test_partition_that_the_topic_does_not_have_is_refused() -> None:
+    """A wrong argument, not a silence."""
+    with pytest.raises(SettingsError, match="--partition 7"):
+        offsets_of(Rig()).begin_anew([0, 7])
+
+
+def test_offsets_of_a_group_with_live_members_are_refused_by_the_broker() -> None:
+    """What the commands rely on."""
+    rig = Rig()
+    flushed(rig, is_gone=False)
+    rig.broker.remake("source", keep_offsets=True)
+    changes = offsets_of(rig).begin_anew()
+    with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
+        carry_out(rig, changes)
+
+
+@pytest.mark.parametrize("arguments", [[], ["go-on"], ["begin-anew", "--topic", "t", "--partition", "x"]])
+def test_wrong_arguments_end_with_exit_code_2(arguments: list[str]) -> None:
+    """As for every command."""
+    with pytest.raises(SystemExit) as caught:
+        cli.main(["offsets", *arguments])
+    assert caught.value.code == 2

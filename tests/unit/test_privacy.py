@@ -1,0 +1,87 @@
+"""No user and no secret in what a person sees (I11): error texts, exit messages, tracebacks."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import structlog
+from structlog.testing import capture_logs
+
+from service import cli, privacy
+from service.errors import StopError, UploadError
+from tests import canaries
+from tests.fakes.records import P0
+from tests.fakes.rig import Rig
+from tests.fakes.store import PutFault
+
+KEY = f"logs/user={canaries.USER}/date=2026-01-01/hour=00/20260101T000000Z-b00t-7-12.avro"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (StopError(f"{KEY}: 403"), "/20260101T000000Z-b00t-7-12.avro: 403"),
+        (UploadError(f"{KEY}: 503", object_key=KEY), "/20260101T000000Z-b00t-7-12.avro: 503"),
+        (AssertionError(f"W3: {KEY}"), "W3: logs/user=~"),
+        (ValueError(f"{canaries.USER} is no number"), "ValueError (its text may hold input, and is not shown)"),
+        (KeyError(canaries.USER), "KeyError (its text"),
+        (OSError(28, "No space left on device", f"/spool/{canaries.USER}"), "OSError: No space left on device"),
+    ],
+)
+def test_text_of_an_error_shows_no_user_and_still_leads_to_the_object(error: Exception, said: str) -> None:
+    """What the service has written is shown, users hashed; what a library has written may hold input, and is not."""
+    assert said in privacy.describe(error)
+    assert canaries.found_in(privacy.describe(error)) is None
+
+
+@pytest.mark.parametrize("command", ["run", "audit"])
+def test_process_that_falls_over_shows_where_and_not_with_what(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The frames of error and cause are written to standard error, their texts are not."""
+
+    def fall_over(*_arguments: object) -> None:
+        raise ValueError(canaries.USER) from StopError(f"{KEY} with {canaries.SECRET}")
+
+    privacy.hide([canaries.SECRET])
+    for name, value in (("KAFKA__BOOTSTRAP_SERVERS", "k"), ("KAFKA__SOURCE_TOPICS", '["a"]'), ("S3__BUCKET", "b")):
+        monkeypatch.setenv(f"LOGP_{name}", value)
+    monkeypatch.setattr("service.runtime.app.run", fall_over)
+    monkeypatch.setattr("service.audit.run.main", fall_over)
+    code = cli.main([command])
+    out, err = capsys.readouterr()
+
+    assert code in (1, 2)
+    assert "test_privacy.py" in err
+    assert "ValueError (its text" in err
+    assert canaries.found_in(out + err) is None
+
+
+def test_worker_says_no_user_whatever_becomes_of_its_entries() -> None:
+    """Committed, dead, discarded by the store, revoked, crashed: the records are of canaries, the lines are not."""
+    rig = Rig()
+    worker = rig.owning()
+    with capture_logs() as logs:
+        rig.fill(P0, 3)
+        rig.broker.logs[P0].append(canaries.USER.encode(), timestamp_ms=rig.clock.wall_ms())
+        rig.drain()
+        worker.store.script.extend([PutFault.NOT_STORED] * 2)
+        rig.fill(P0, 3)
+        rig.drain()
+        worker.controller.error = KeyError(canaries.USER)
+        with pytest.raises(StopError) as caught:
+            worker.step()
+    events = {line["event"] for line in logs}
+
+    assert {"flush_committed", "batch_discarded"} <= events
+    assert canaries.found_in(f"{logs}\n{caught.value}") is None
+
+
+def test_canary_in_a_line_would_be_seen() -> None:
+    """The watch over all tests finds what `capture_logs` has caught."""
+    canaries.logged()
+    with capture_logs():
+        structlog.get_logger().info("told", user=canaries.USER)
+    assert canaries.found_in(canaries.logged()) is not None
+    assert canaries.found_in(json.dumps({"key": privacy.veiled(KEY)})) is None
