@@ -117,6 +117,12 @@ class InputSettings(Section):
         16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter."
     )
     entries_per_record_max: PositiveInt = Field(100_000, description="Entries in a record; more is a dead letter.")
+    fatal_ends_max: int = Field(
+        3,
+        ge=0,
+        description="A record that ended the process so many times in a row while it alone was in hand becomes a dead "
+        "letter, undecoded; 0: never.",
+    )
     json_depth_max: int = Field(
         100, ge=2, le=200, description="Levels of nesting in an entry; deeper is a dead letter."
     )

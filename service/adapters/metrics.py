@@ -41,6 +41,7 @@ _GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "batch_entries": ("Entries in the open batch.", ()),
     "owned_topic_partitions": ("TopicPartitions owned.", ()),
     "held_topic_partitions": ("TopicPartitions that are not read on, since a record batch cannot be read.", ()),
+    "cautious": ("1 while few records are taken at once, since the process has ended with the same ones in hand.", ()),
     "state": ("1 for the state the worker is in.", ("state",)),
     "info": ("1; its labels say which worker this is.", ("worker", "boot", "version")),
 }

@@ -155,6 +155,10 @@ class Announced:
                 found.setdefault(letter.tp, []).append((letter.says.offset, letter.says.end_offset))
         return found
 
+    def fatal(self) -> set[tuple[TopicPartition, int]]:
+        """Give the records that were put away undecoded, since they ended the worker."""
+        return {(one.tp, one.says.offset) for one in self.dead_letters if one.says.reason == Reason.FATAL}
+
     def sums(self) -> dict[str, BatchSums]:
         """Add up references and dead letters by batch id."""
         sums: dict[str, BatchSums] = {}

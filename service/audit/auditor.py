@@ -31,7 +31,7 @@ from service.audit.reconcile import account, check_order, first_records
 from service.audit.report import Report
 from service.audit.schemas import check_schema_object
 from service.audit.source_table import SourceTable
-from service.core.model import SourceRecord
+from service.core.model import FATAL, SourceRecord
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -193,10 +193,16 @@ class Audit:
             for first, end in sorted(gaps):
                 begin, stop = ranges.get(tp, (0, 0))
                 if begin <= first < end <= stop and not self._topics.can_read(tp, first, end):
-                    yield from self._topics.read({tp: (begin, first)})
+                    yield from self._readable({tp: (begin, first)})
                     yield SourceRecord(tp, first, None, None, None, (), unreadable="-", end_offset=end)
                     ranges[tp] = (end, stop)
-        yield from self._topics.read(ranges)
+        yield from self._readable(ranges)
+
+    def _readable(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+        """Yield records; those that ended the worker are decoded here neither."""
+        fatal = self._announced.fatal()
+        for record in self._topics.read(ranges):
+            yield record._replace(unreadable=FATAL) if (record.tp, record.offset) in fatal else record
 
     def _check_objects(self, *, are_whole: bool) -> tuple[ObjectAudit, dict[str, int]]:
         announced, findings = self._announced, self._findings

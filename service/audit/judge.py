@@ -14,7 +14,7 @@ from service.audit.equal import DIGEST_BYTES, canonical, digest
 from service.audit.expected_schema import Type, characters_of, fields_of, type_of_entry
 from service.audit.locate import IdRule, Surroundings, TimeRule, UserRule, root_of
 from service.audit.times import date_and_hour
-from service.core.dead_letter import Reason
+from service.core.dead_letter import Reason, reason_of
 from service.core.model import Headers, PartitionKey, RootLink, SourceRecord
 
 if TYPE_CHECKING:
@@ -71,8 +71,7 @@ class Judge:
     def judge(self, record: SourceRecord) -> JudgedRecord:
         """Say what must become of each entry of a record; one that could not be read is dead as a whole."""
         if record.unreadable is not None:
-            reason = Reason.UNREADABLE_HEADERS if record.end_offset is None else Reason.UNREADABLE
-            return JudgedRecord([JudgedEntry(None, frozenset({reason}))], is_whole=True)
+            return JudgedRecord([JudgedEntry(None, frozenset({reason_of(record)}))], is_whole=True)
         decoded = self._decoder.decode(record.value)
         around = Surroundings(record, decoded.envelope, self.parse)
         root = root_of(around, self._chain_header) if record.headers else None

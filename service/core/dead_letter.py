@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from service.core.model import Headers, SourceRecord
+from service.core.model import FATAL, Headers, SourceRecord
 
 ALL = "all"
 
@@ -50,6 +50,14 @@ class Reason(StrEnum):
     NO_EVENT_TIME = "no_event_time"
     UNREADABLE_HEADERS = "unreadable_headers"
     UNREADABLE = "unreadable"
+    FATAL = "fatal"
+
+
+def reason_of(record: SourceRecord) -> Reason:
+    """Return why no entry is taken from a record that is `unreadable`."""
+    if record.end_offset is not None:
+        return Reason.UNREADABLE
+    return Reason.FATAL if record.unreadable == FATAL else Reason.UNREADABLE_HEADERS
 
 
 class DeadLetter(NamedTuple):

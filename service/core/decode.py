@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Protocol
 
-from service.core.dead_letter import Reason
+from service.core.dead_letter import Reason, reason_of
 from service.core.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError, split_array, split_object
 from service.core.model import SourceRecord
 
@@ -75,8 +75,7 @@ class Decoded(NamedTuple):
 
 def refused(record: SourceRecord) -> Decoded:
     """Return a record of which something could not be read: it is bad as a whole."""
-    reason = Reason.UNREADABLE_HEADERS if record.end_offset is None else Reason.UNREADABLE
-    return Decoded([], None, [Bad(None, reason, record.unreadable or "")], len(record.value or b""))
+    return Decoded([], None, [Bad(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
 
 
 class _Refused(NamedTuple):

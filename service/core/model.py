@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
 HEADERS_UNREADABLE = "the name of a header is not UTF-8"
+FATAL = "it ended the process, again and again, while it alone was in hand"
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what others, such as Java's client, make of such a name
 
 
@@ -27,8 +28,8 @@ class SourceRecord(NamedTuple):
 
     `timestamp_ms` is Kafka's, or None where the record carries none; `leader_epoch` that of the leader which took the
     record, or None where the client library does not know it. `unreadable` says why no entry can be taken from it:
-    of its headers a name is not UTF-8 and they are left out, or, with an `end_offset`, it stands for all offsets from
-    `offset` up to there, of which nothing could be read.
+    HEADERS_UNREADABLE, and they are left out; FATAL; or, with an `end_offset`, it stands for all offsets from `offset`
+    up to there, of which nothing could be read.
     """
 
     tp: TopicPartition

@@ -15,6 +15,7 @@ import structlog
 from service.adapters import logs
 from service.adapters.clock import SystemClock
 from service.adapters.health import Health, HealthServer
+from service.adapters.journal import DiskJournal
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_consumer import KafkaConsumer
 from service.adapters.kafka_flush_records import KafkaFlushRecords
@@ -35,11 +36,12 @@ from service.errors import LeavingError, LogPartitionerError, SpoolError, StopEr
 from service.patience import Patience
 from service.privacy import describe
 from service.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
+from service.runtime.caution import Caution
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.refetch import Refetcher
-from service.runtime.runloop import LoopRules, Runloop
+from service.runtime.runloop import Guards, LoopRules, Runloop
 from service.runtime.start_positions import StartPositions, StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
@@ -172,13 +174,17 @@ class Worker:
             clock=clock,
             metrics=self.metrics,
         )
+        journal = DiskJournal(Path(settings.spool.directory) / f"{encode_user(settings.worker)}.journal")
+        cleanup.callback(journal.close)
+        ends_max = settings.input.fatal_ends_max
+        caution = Caution(journal, ends_max=ends_max, recorder=recorder, metrics=self.metrics)
         self.loop = Runloop(
             rules=LoopRules(_flush_bounds(settings), settings.kafka.consume_records_max),
             controller=self.controller,
             recorder=recorder,
             flusher=flusher,
             consumer=self._consumer,
-            refetcher=refetcher,
+            guards=Guards(refetcher, caution),
             clock=clock,
             metrics=self.metrics,
             stop=self._stop,

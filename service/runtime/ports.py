@@ -200,6 +200,18 @@ class ObjectStore(Protocol):
         ...
 
 
+class Journal(Protocol):
+    """One line that outlives the process."""
+
+    def read(self) -> bytes:
+        """Return the line of the process before; raises SpoolError."""
+        ...
+
+    def write(self, line: bytes, *, is_synced: bool) -> None:
+        """Replace the line; raises SpoolError."""
+        ...
+
+
 class Metrics(Protocol):
     """What is counted; called once per poll or flush, never per entry."""
 

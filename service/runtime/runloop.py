@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from itertools import chain
 from typing import NamedTuple
 
 import structlog
@@ -16,7 +17,8 @@ from service.core.exchange import Clock
 from service.core.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
 from service.core.machine import Phase
 from service.core.model import SourceRecord, TopicPartition
-from service.errors import DiscardError, SpoolError, StopError
+from service.errors import DiscardError, LogPartitionerError, SpoolError, StopError
+from service.runtime.caution import Caution
 from service.runtime.controller import Controller
 from service.runtime.flusher import Flusher
 from service.runtime.ports import Consumer, Metrics
@@ -39,6 +41,13 @@ class LoopRules(NamedTuple):
     consume_records_max: int
 
 
+class Guards(NamedTuple):
+    """What watches for records that cannot be read, and for those that end the process."""
+
+    refetcher: Refetcher
+    caution: Caution
+
+
 class Runloop:
     """Runs a worker until it is asked to stop."""
 
@@ -50,7 +59,7 @@ class Runloop:
         recorder: Recorder,
         flusher: Flusher,
         consumer: Consumer,
-        refetcher: Refetcher,
+        guards: Guards,
         clock: Clock,
         metrics: Metrics,
         stop: StopFlag,
@@ -61,7 +70,7 @@ class Runloop:
         self._recorder = recorder
         self._flusher = flusher
         self._consumer = consumer
-        self._refetcher = refetcher
+        self._refetcher, self._caution = guards
         self._clock = clock
         self._metrics = metrics
         self._stop = stop
@@ -76,6 +85,7 @@ class Runloop:
         Raises:
             StopError: the worker cannot go on.
         """
+        self._caution.begin()
         self._controller.begin()
         self._prepare()
         self._consumer.subscribe(self._controller)
@@ -89,7 +99,11 @@ class Runloop:
         records = self._consumer.consume(records_max=self._rules.consume_records_max, timeout_s=POLL_S)
         self._controller.consume_returned()
         if records:
-            self._record_all(records)
+            try:
+                self._record_all(records)
+            except LogPartitionerError:  # of the broker, the store or the disk: no record's doing
+                self._caution.pause()
+                raise
         if self._controller.rewinds:
             self._controller.settle()
         self._put_away(self._refetcher.turn())
@@ -121,7 +135,7 @@ class Runloop:
         refused: Counter[str] = Counter()
         gaps: dict[TopicPartition, list[tuple[int, int]]] = {}
         positions = self._recorder.positions
-        for record in records:
+        for record in chain.from_iterable(self._caution.parts(records)):
             tp = record.tp
             if tp in self._controller.rewinds:
                 refused["rewound"] += 1
@@ -133,7 +147,7 @@ class Runloop:
                 expected = positions[tp].next_offset
                 if record.offset > expected:
                     gaps.setdefault(tp, []).append((expected, record.offset))
-                self._record(record)
+                self._record(self._caution.judged(record))
         self._report(refused, gaps)
 
     def _record(self, record: SourceRecord) -> None:
@@ -145,7 +159,7 @@ class Runloop:
             self._weight += self._recorder.record(record)
         except SpoolError as error:  # the record is recorded; its rows, and those before it, stay in memory
             self._log.warning("spill_refused", message=str(error))
-            self._controller.flush_due(FlushReason.SPOOL)
+            self._flush(FlushReason.SPOOL)
             return
         if self._weight >= self._check_at or self._controller.state.size_max:
             self._flush_if_full()
@@ -168,9 +182,9 @@ class Runloop:
             return True
         source_bytes = self._recorder.load().source_bytes + size
         if size_max is not None and source_bytes > size_max.source_bytes:
-            self._controller.flush_due(FlushReason.SHRUNK)
+            self._flush(FlushReason.SHRUNK)
         elif source_bytes > self._rules.bounds.bytes_max:
-            self._controller.flush_due(FlushReason.BYTES)
+            self._flush(FlushReason.BYTES)
         return record.tp not in self._controller.rewinds
 
     def _flush_if_full(self) -> None:
@@ -183,7 +197,13 @@ class Runloop:
             size_max=self._controller.state.size_max,
         )
         if reason is not None:
-            self._controller.flush_due(reason)
+            self._flush(reason)
+
+    def _flush(self, reason: FlushReason) -> None:
+        """Flush between two records; none is in hand meanwhile."""
+        self._caution.pause()
+        self._controller.flush_due(reason)
+        self._caution.resume()
 
     def _flush_if_old(self) -> None:
         opening = self._recorder.opening

@@ -11,6 +11,7 @@ from tests.fakes.check import check_all, check_commit
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumer import Point, no_point
 from tests.fakes.group import ClassicGroup, ConsumerGroup
+from tests.fakes.journal import FakeJournal
 from tests.fakes.member import ClassicMember, Member
 from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.store import Bucket
@@ -45,6 +46,7 @@ class Rig:
         parts: Parts | None = None,
         point: Point = no_point,
         start: bool = True,
+        journal: FakeJournal | None = None,
     ) -> FakeWorker:
         """Start a worker."""
         member: Member
@@ -52,7 +54,9 @@ class Rig:
             member = (parts or Parts()).member848(self.group, name)
         else:
             member = ClassicMember(self.group)
-        worker = FakeWorker(name, self.broker, member, self.clock, self.bucket, rules=rules, parts=parts, point=point)
+        worker = FakeWorker(
+            name, self.broker, member, self.clock, self.bucket, rules=rules, parts=parts, point=point, journal=journal
+        )
         self.workers.append(worker)
         if start:
             worker.start()

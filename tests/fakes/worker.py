@@ -19,11 +19,12 @@ from service.core.machine import MachineRules
 from service.core.pack_plan import Layout, LayoutRules
 from service.core.partition_key import KeyRules, Placer
 from service.core.seal import SealRules
+from service.runtime.caution import Caution
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.refetch import OnUnreadable, Refetcher
-from service.runtime.runloop import LoopRules, Runloop
+from service.runtime.runloop import Guards, LoopRules, Runloop
 from service.runtime.start_positions import Bootstrap, StartPositions, StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
@@ -32,6 +33,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.committer import FakeCommitter
 from tests.fakes.consumer import FakeConsumer, Point, no_point
 from tests.fakes.flush_records import FakeFlushRecords
+from tests.fakes.journal import FakeJournal
 from tests.fakes.member import Member, Member848
 from tests.fakes.metrics import RecordingMetrics
 from tests.fakes.spool import FakeSpool
@@ -165,6 +167,7 @@ class FakeWorker:
         parts: Parts | None = None,
         point: Point = no_point,
         boot: str = "boot",
+        journal: FakeJournal | None = None,
     ) -> None:
         rules, parts = rules or Rules(), parts or Parts()
         self.name = name
@@ -176,6 +179,7 @@ class FakeWorker:
         self.committer = parts.committer(broker, f"logs.{name}", clock, point=point)
         self.store = FakeObjectStore(bucket, clock, point=point)
         self.spool = FakeSpool(point=point)
+        self.journal = journal or FakeJournal()
         self.recorder = parts.recorder(rules.recorder, self.spool)
         self.uploader: Uploader = InlineUploader(self.store)
         self.topic_ids: dict[str, str] = {}
@@ -216,12 +220,15 @@ class FakeWorker:
             recorder=self.recorder,
             flusher=self.flusher,
             consumer=self.consumer,
-            refetcher=Refetcher(
-                policy=rules.on_unreadable,
-                recorder=self.recorder,
-                consumer=self.consumer,
-                clock=clock,
-                metrics=self.metrics,
+            guards=Guards(
+                Refetcher(
+                    policy=rules.on_unreadable,
+                    recorder=self.recorder,
+                    consumer=self.consumer,
+                    clock=clock,
+                    metrics=self.metrics,
+                ),
+                Caution(self.journal, ends_max=3, recorder=self.recorder, metrics=self.metrics),
             ),
             clock=clock,
             metrics=self.metrics,
@@ -231,6 +238,7 @@ class FakeWorker:
 
     def start(self) -> None:
         """Do what `Runloop.run` does before its first turn."""
+        self.loop._caution.begin()
         self.controller.begin()
         self.loop._prepare()
         self.consumer.subscribe(self.controller)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service.audit.findings import Kind
 from service.audit.report import ExitCode
 from service.core.dead_letter import DeadLetter, Reason
-from service.core.model import HEADERS_UNREADABLE, SourceRecord
+from service.core.model import FATAL, HEADERS_UNREADABLE, SourceRecord
 from tests.unit.audit.world import APP_0, World, clean_world, record
 
 
@@ -50,3 +50,14 @@ def test_record_whose_headers_cannot_be_read_is_rightly_dead() -> None:
     assert world.build().audit().findings.examples == {}
     world.dead[0] = ("b2", DeadLetter(world.source[2], Reason.MALFORMED, "no", None))
     assert world.build().audit().findings.counts[Kind.DEAD_LETTER] == 1
+
+
+def test_record_that_ended_the_worker_is_dead_as_a_whole() -> None:
+    """Whatever it holds, nobody decodes it; that it was put away stands in the report by its reason."""
+    world = clean_world()
+    values = [{"user": "ann", "time": "2024-05-01T10:44:00Z"}] * 3
+    world.source[2] = record(APP_0, 2, values)
+    world.dead[0] = ("b2", DeadLetter(world.source[2], Reason.FATAL, FATAL, None))
+    report = world.build().audit()
+    assert report.findings.examples == {}
+    assert report.dead_letters == {"fatal": 1, "no_user": 1}

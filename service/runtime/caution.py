@@ -1,0 +1,117 @@
+"""Keeps on the disk which records are in hand, and finds the one that ends the process (see `core.caution`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import structlog
+
+from service.core import caution
+from service.core.caution import Ends, Offsets, Pace
+from service.core.model import FATAL, SourceRecord
+from service.errors import SpoolError
+from service.runtime.ports import Journal, Metrics
+from service.runtime.recorder import Recorder
+
+
+class Caution:
+    """Used by the loop thread only; `ends_max` of 0 turns it off."""
+
+    def __init__(self, journal: Journal, *, ends_max: int, recorder: Recorder, metrics: Metrics) -> None:
+        self._journal = journal
+        self._ends_max = ends_max
+        self._recorder = recorder
+        self._metrics = metrics
+        self._ends = Ends()
+        self._pace = Pace(0, is_synced=False)
+        self._in_hand: Offsets = {}
+        self._log = structlog.get_logger("caution")
+
+    def begin(self) -> None:
+        """Read what the process before has left; once, before the first record.
+
+        Raises:
+            SpoolError: the disk refuses.
+        """
+        if not self._ends_max:
+            return
+        self._ends = caution.after_end(caution.decode(self._journal.read()), ends_max=self._ends_max)
+        if self._ends.ends:
+            self._log.warning(
+                "ended_with_records_in_hand",
+                times=self._ends.ends,
+                alone=self._ends.alone,
+                records={name: list(span) for name, span in self._ends.suspect.items()},
+            )
+        self._write(Offsets())
+
+    def parts(self, records: Sequence[SourceRecord]) -> Iterator[Sequence[SourceRecord]]:
+        """Yield records in order, as many at once as is safe; what is in hand is written down before it is yielded."""
+        if not self._ends_max:
+            yield records
+            return
+        self._set_pace(len(records))
+        for first in range(0, len(records), self._pace.records_max):
+            part = records[first : first + self._pace.records_max]
+            self._write(_spans(part))
+            yield part
+        self._release()
+
+    def _set_pace(self, records: int) -> None:
+        self._pace = Pace(records, is_synced=False)
+        if self._ends.ends:
+            next_offsets = {tp: ledger.next_offset for tp, ledger in self._recorder.positions.items()}
+            self._pace = caution.pace_after(self._ends, next_offsets, ends_max=self._ends_max, records_max=records)
+            self._metrics.set("cautious", float(self._ends.ends >= self._ends_max))
+
+    def pause(self) -> None:
+        """Nothing is in hand while a flush runs: what ends that is not one of these records."""
+        if self._in_hand:
+            in_hand = self._in_hand
+            self._write(Offsets())
+            self._in_hand = in_hand
+
+    def resume(self) -> None:
+        """Go on with what was in hand before `pause`."""
+        if self._in_hand:
+            self._write(self._in_hand)
+
+    def _release(self) -> None:
+        """Nothing is in hand any more; past the suspects it begins anew."""
+        positions = {str(tp): ledger for tp, ledger in self._recorder.positions.items()}
+        suspect = self._ends.suspect
+        if suspect and all(name in positions and positions[name].next_offset >= suspect[name][1] for name in suspect):
+            self._ends = Ends(fatal=self._ends.fatal)
+            self._metrics.set("cautious", 0.0)
+        if self._ends.fatal:
+            kept = (
+                one for one in self._ends.fatal if one[0] not in positions or positions[one[0]].first_offset <= one[1]
+            )
+            self._ends = msgspec.structs.replace(self._ends, fatal=tuple(kept))
+        self._write(Offsets())
+
+    def judged(self, record: SourceRecord) -> SourceRecord:
+        """Return the record, or what goes to the dead letters in its place: the same bytes, not to be decoded."""
+        if not self._ends.fatal or (str(record.tp), record.offset) not in self._ends.fatal:
+            return record
+        place = {"topic": record.tp.topic, "partition": record.tp.partition, "offset": record.offset}
+        self._log.error("record_put_away", **place, times=self._ends_max)
+        return record._replace(unreadable=FATAL)
+
+    def _write(self, in_hand: Offsets) -> None:
+        self._in_hand = in_hand
+        line = caution.encode(msgspec.structs.replace(self._ends, in_hand=in_hand))
+        try:
+            self._journal.write(line, is_synced=self._pace.is_synced)
+        except SpoolError as error:  # a full disk stops nobody: the spool says so
+            self._log.warning("journal_refused", message=str(error))
+
+
+def _spans(records: Sequence[SourceRecord]) -> Offsets:
+    spans: Offsets = {}
+    for record in records:
+        name = str(record.tp)
+        first, _ = spans.get(name, (record.offset, 0))
+        spans[name] = first, record.offset + 1
+    return spans

@@ -1,0 +1,20 @@
+"""A journal that outlives its worker where the test hands it on."""
+
+from __future__ import annotations
+
+
+class FakeJournal:
+    """Fulfils `runtime.ports.Journal`."""
+
+    def __init__(self) -> None:
+        self.line = b""
+        self.synced = 0
+
+    def read(self) -> bytes:
+        """Give the line."""
+        return self.line
+
+    def write(self, line: bytes, *, is_synced: bool) -> None:
+        """Replace the line."""
+        self.line = line
+        self.synced += is_synced

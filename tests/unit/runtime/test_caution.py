@@ -1,0 +1,157 @@
+"""A record that ends the process: found by what was in hand, put away undecoded, and nothing else with it."""
+
+from __future__ import annotations
+
+import pytest
+
+from service.core.dead_letter import parse_headers
+from service.core.model import CommittedOffset, SourceRecord
+from service.errors import SourceError
+from tests.fakes.journal import FakeJournal
+from tests.fakes.records import P0, P1
+from tests.fakes.rig import Rig
+from tests.fakes.worker import DEAD_LETTERS, FakeWorker
+
+DEADLY = 7  # the offset of the record that ends the process
+
+
+class Killed(BaseException):
+    """The process has ended: no code of ours runs any more."""
+
+
+def deadly_worker(rig: Rig, journal: FakeJournal, *, offset: int | None = DEADLY) -> FakeWorker:
+    """Start a worker that ends when it decodes the record at this offset of P0."""
+    worker = rig.worker("a", journal=journal)
+    decode = worker.recorder._rules.decoder.decode
+
+    def deadly(value: bytes | None) -> object:
+        if offset is not None and value == values[offset]:
+            raise Killed
+        return decode(value)
+
+    values = [record.value for record in rig.broker.logs[P0].records]
+    worker.recorder._rules.decoder.decode = deadly  # type: ignore[method-assign,assignment]
+    return worker
+
+
+def run_until_it_ends(rig: Rig, worker: FakeWorker, *, turns: int = 300) -> bool:
+    """Turn until the process ends, or everything is committed; tells whether it has ended."""
+    try:
+        for _ in range(turns):
+            rig.tick()
+            worker.step()
+            rig.pass_time(1.0)
+            if all(rig.committed()[tp] == log.end for tp, log in rig.broker.logs.items()):
+                return False
+    except Killed:
+        rig.workers.remove(worker)
+        rig.pass_time(60.0)  # the group notices
+        return True
+    raise AssertionError("neither ended nor done")
+
+
+def lives(rig: Rig, journal: FakeJournal, *, most: int = 30) -> tuple[int, FakeWorker]:
+    """Start one process after the other; gives how many have ended, and the one that has not."""
+    for ended in range(most):
+        worker = deadly_worker(rig, journal)
+        if not run_until_it_ends(rig, worker):
+            return ended, worker
+    raise AssertionError(f"{most} processes have ended")
+
+
+def filled(records: int = 20) -> Rig:
+    """Give records in two TopicPartitions."""
+    rig = Rig()
+    rig.fill(P0, records)
+    rig.fill(P1, records)
+    return rig
+
+
+def test_record_that_ends_the_process_is_put_away_and_nothing_else() -> None:
+    """Three ends, one with few records in hand, three with this one alone; then the loop goes on by itself."""
+    rig, journal = filled(), FakeJournal()
+    ended, worker = lives(rig, journal)
+    assert ended == 3 + 1 + 3
+    rig.check()
+    (letter,) = rig.broker.messages(DEAD_LETTERS)
+    says = parse_headers(letter.headers)
+    assert (says.reason, says.topic, says.partition, says.offset) == ("fatal", *P0, DEADLY)
+    assert letter.value == rig.broker.logs[P0].records[DEADLY].value
+    assert worker.metrics.gauges["cautious", ()] == 0
+    assert journal.synced > 0
+
+
+def test_record_that_is_put_away_in_a_batch_that_is_discarded_is_put_away_again() -> None:
+    """Until its offset is committed nobody decodes it."""
+    rig, journal = filled(), FakeJournal()
+    for _ in range(7):
+        assert run_until_it_ends(rig, deadly_worker(rig, journal))
+    worker = deadly_worker(rig, journal)
+    worker.committer.script.append("TRANSACTION_ABORTABLE")
+    assert not run_until_it_ends(rig, worker)
+    rig.check()
+    assert len(rig.broker.messages(DEAD_LETTERS)) == 1
+
+
+def test_ends_at_different_records_put_nothing_away() -> None:
+    """Machines fail, too: only the same record, alone, again and again."""
+    rig, journal = filled(), FakeJournal()
+    for offset in (3, 4, 5, 6, 7, 8, 9, 10, 11):
+        assert run_until_it_ends(rig, deadly_worker(rig, journal, offset=offset))
+    assert not run_until_it_ends(rig, deadly_worker(rig, journal, offset=None))
+    rig.check()
+    assert rig.broker.messages(DEAD_LETTERS) == []
+
+
+def test_end_with_nothing_in_hand_begins_to_count_anew() -> None:
+    """As after a SIGTERM, or an end in the middle of a flush."""
+    rig, journal = filled(), FakeJournal()
+    for _ in range(6):
+        assert run_until_it_ends(rig, deadly_worker(rig, journal))
+    worker = rig.worker("a", journal=journal)
+    rig.workers.remove(worker)  # ended before its first record
+    rig.pass_time(60.0)
+    ended, _ = lives(rig, journal)
+    assert ended == 3 + 1 + 3
+
+
+def test_end_in_a_flush_is_of_no_record() -> None:
+    """A full batch is flushed between two records of one consume: what ends that is not one of them."""
+    rig, journal = filled(), FakeJournal()
+    worker = rig.worker("a", journal=journal)
+    worker.loop._rules = worker.loop._rules._replace(bounds=worker.loop._rules.bounds._replace(entries_max=3))
+
+    def killed(*_args: object, **_kwargs: object) -> None:
+        raise Killed
+
+    worker.flusher.flush = killed  # type: ignore[method-assign,assignment]
+    assert run_until_it_ends(rig, worker)
+    again = rig.worker("a", journal=journal)
+    assert again.loop._caution._ends.ends == 0
+
+
+def test_stop_that_the_broker_causes_is_of_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worker ends by itself, and says why: no record was the cause."""
+    rig, journal = filled(), FakeJournal()
+    worker = rig.worker("a", journal=journal)
+
+    def refused(_record: SourceRecord) -> int:
+        raise SourceError("the broker is silent")
+
+    monkeypatch.setattr(worker.recorder, "record", refused)
+    with pytest.raises(SourceError):
+        run_until_it_ends(rig, worker)
+    rig.workers.remove(worker)
+    assert rig.worker("a", journal=journal).loop._caution._ends.ends == 0
+
+
+def test_others_are_read_at_the_usual_pace_where_the_suspects_are_not_ours() -> None:
+    """Whoever has them now is careful by its own journal."""
+    rig, journal = filled(), FakeJournal()
+    for _ in range(4):
+        assert run_until_it_ends(rig, deadly_worker(rig, journal))
+    worker = rig.worker("a", journal=journal)
+    records = rig.broker.logs[P1].records
+    assert [len(part) for part in worker.loop._caution.parts(records)] == [20]
+    worker.recorder.own(P1, CommittedOffset(0))
+    assert [len(part) for part in worker.loop._caution.parts(records)] == [1] * 20
