@@ -674,7 +674,7 @@ def test_record_too_large_for_the_dead_letters_is_stored_as_an_object(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
 ) -> None:
     """The dead letter names the object that holds the record's bytes; key and headers stay with it."""
-    settings = {"LOGP_KAFKA__MESSAGE_BYTES_MAX": "40000"}
+    settings = {"LOGP_KAFKA__MESSAGE_BYTES_MAX": "120000"}
     with _small_dead_letters(kafka, s3, names, tmp_path, settings) as deployment:
         records = [
             ToProduce(value=UNFIT, key=b"large", headers={"trace": b"\0\xff"}),
@@ -716,7 +716,7 @@ UNFIT = random.Random(1).randbytes(400_000)  # no JSON, and no compression makes
 def _small_dead_letters(
     kafka: KafkaHelper, s3: S3Helper, names: Names, root: Path, settings: Mapping[str, str]
 ) -> Deployment:
-    topic = kafka.create_topic(names.topic("small-dead"), config={"max.message.bytes": "50000"})
+    topic = kafka.create_topic(names.topic("small-dead"), config={"max.message.bytes": "150000"})
     settings = {"LOGP_KAFKA__DEAD_LETTERS_TOPIC": topic, **settings}
     deployment = Deployment(kafka=kafka, s3=s3, names=names, root=root, settings=settings)
     deployment.dead_letters_topic = topic
