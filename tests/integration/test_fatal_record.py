@@ -1,0 +1,57 @@
+"""A record that ends the process at once, as a bug in a library would: on real processes, killed and started again."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from service.core.dead_letter import parse_headers
+from tests.integration.harness import Deployment
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+EXIT_CODE = 134
+ENDS = 3 + 1 + 3  # to be careful; with few in hand; alone
+DEADLY = """
+import os, sys
+from service.core.decode import RecordDecoder
+decode = RecordDecoder.decode
+def deadly(self, value):
+    if value and b"deadly" in value:
+        os._exit(134)
+    return decode(self, value)
+RecordDecoder.decode = deadly
+from service.__main__ import run
+sys.argv = ["log-partitioner", "run"]
+run()
+"""
+
+
+@pytest.fixture
+def deployment(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> Iterator[Deployment]:
+    """A deployment of two TopicPartitions."""
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=2) as deployment:
+        yield deployment
+
+
+def test_record_that_ends_each_process_is_put_away_and_all_others_are_delivered(deployment: Deployment) -> None:
+    """Seven processes end; the eighth does not decode it, and the audit, which does not either, is content."""
+    values = [{"user": f"u{n % 5}", "time": "2024-05-01T10:00:00Z", "n": n} for n in range(400)]
+    values[137]["text"] = "deadly"
+    records = [ToProduce(value=json.dumps(value).encode(), partition=n % 2) for n, value in enumerate(values)]
+    written = deployment.kafka.produce(deployment.source, records)
+    for _ in range(ENDS):
+        deployment.start("w1", inside=[sys.executable, "-c", DEADLY])
+        assert deployment.exit_code("w1", within_s=60) == EXIT_CODE
+    deployment.start("w1", inside=[sys.executable, "-c", DEADLY])
+    deployment.wait_drained(written)
+    assert deployment.stop_all() == {"w1": 0}
+    report = deployment.require_clean()
+    assert report.json["dead_letters"] == {"fatal": 1}
+    (letter,) = deployment.dead_letters()
+    says = parse_headers(letter.headers())  # type: ignore[arg-type]
+    assert (says.reason, (says.partition, says.offset)) == ("fatal", written[137])
+    assert letter.value() == records[137].value
