@@ -76,34 +76,44 @@ class LineWriter:
     def _begin(self) -> None:
         self._size = 0
         self._event_time_us: int | None = None
-        self._sources: dict[TopicPartition, int] = {}
+        self._sources: dict[TopicPartition, tuple[int, int]] = {}  # its number, and where its span begins
         self._entries: Counter[TopicPartition] = Counter()
         self._hours: dict[tuple[str, int], int] = {}
         self._schemas: dict[bytes, int] = {}
+        self._last: tuple[RecordType | None, int] = (None, 0)
         self._count = 0
         self._lines = bytearray()  # one text: an object for each of a million lines would weigh more than they
 
     def add(self, part: Described) -> None:
         """Write the line of one part."""
-        self.lines += 1
-        tables: tuple[dict[Any, int], ...] = self._sources, self._hours, self._schemas
-        before = self._size, *map(len, tables)
+        before = self._size, len(self._sources), len(self._hours), len(self._schemas)
         line = self._line(part)
-        if self._count and self._size + len(line) > self._bytes_max:
+        if self._size + len(line) > self._bytes_max:
+            line = self._fit(part, line, before)
+        if self._count:
+            self._lines += b","
+        self._lines += line
+        for tp, (_, _, entries) in part.sources.items():
+            self._entries[tp] += entries
+        self.lines += 1
+        self._count += 1
+        self._size += len(line) + 1
+
+    def _fit(self, part: Described, line: bytes, before: tuple[int, int, int, int]) -> bytes:
+        """Begin the next group with this line, and shorten it where that is not enough; `before` is without it."""
+        if self._count:
             self._size, *lengths = before
+            tables: tuple[dict[Any, Any], ...] = self._sources, self._hours, self._schemas
             for table, length in zip(tables, lengths, strict=True):  # what this line alone has brought
                 while len(table) > length:
                     table.popitem()
+            self._last = None, 0
             self._end()
             line = self._line(part)
         for roots_max in (ROOTS_MAX, ROOTS_MAX // 10, 0):  # by topics of a hostile header, too
             if self._size + len(line) > self._bytes_max:
                 line = self._line(part, with_nulls=False, roots_max=roots_max)
-        self._lines += b"," + line if self._count else line
-        for tp, (_, _, entries) in part.sources.items():
-            self._entries[tp] += entries
-        self._count += 1
-        self._size += len(line) + 1
+        return line
 
     def groups(self) -> list[LineGroup]:
         """Give all lines, in their order; call once, at the end."""
@@ -156,6 +166,8 @@ class LineWriter:
         return number
 
     def _schema(self, entry_type: RecordType) -> int:
+        if entry_type is self._last[0]:  # most entries of a pack are of few types, of which most come in rows
+            return self._last[1]
         projection = self._projections.get(entry_type)
         if projection is None:
             projection = self._projections[entry_type] = _encode(projection_of(entry_type, self._merged))
@@ -163,16 +175,17 @@ class LineWriter:
         if number is None:
             number = self._schemas[projection] = len(self._schemas)
             self._size += len(projection) + 1
+        self._last = entry_type, number
         return number
 
     def _sources_of(self, sources: Sources) -> list[int]:
         found: list[int] = []
         for tp, (low, high, entries) in sorted(sources.items()) if len(sources) > 1 else sources.items():
-            number = self._sources.get(tp)
-            if number is None:
-                number = self._sources[tp] = len(self._sources)
+            known = self._sources.get(tp)
+            if known is None:
+                known = self._sources[tp] = len(self._sources), self._spans[tp][0]
                 self._size += SOURCE_BYTES + len(tp.topic)
-            found += (number, low - self._spans[tp][0], high - low, entries)
+            found += (known[0], low - known[1], high - low, entries)
         return found
 
 
