@@ -100,7 +100,8 @@ class KafkaConsumer:
         Of an assignment the library compares the epoch with the log's at the next change of the leader only, unless it
         does not know the leader yet, which it does by then [M]. `seek` compares at once.
         """
-        self._close_stranger()
+        if not self._patience.has_ended():  # else it may still wait for an answer; it ends with the process
+            self._close_stranger()
         positions = [position(tp, start) for tp, start in starts.items()]
         if self._incremental:
             consumer.incremental_assign(positions)

@@ -74,6 +74,7 @@ def test_second_signal_ends_a_commit_that_no_broker_answers(
     written = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
     worker = deployment.start("w1", LOGP_FLUSH__INTERVAL_S=NEVER)
     deployment.wait_metric("w1", "records_total", 60)
+    time.sleep(SETTLED_S)  # until the producer of the next flush is ready
     hold(kafka_cluster)
     worker.terminate()
     deployment.require_event("flush_started", "w1")
