@@ -115,7 +115,7 @@ class Uploader:
         try:
             while pending:
                 done, pending = wait(pending, timeout=_POLL_S, return_when=FIRST_EXCEPTION)
-                for future in done:
+                for future in (one for one in futures if one in done):  # of several failures always the same
                     future.result()
                 if pending and (deadline.has_passed() or abandoned()):
                     raise UploadError(f"{len(pending)} of {len(futures)} uploads are not acknowledged", object_key="")

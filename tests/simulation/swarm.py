@@ -28,6 +28,7 @@ class Swarm:
     spool: float = 0.0015
     full: float = 0.01
     slow: float = 0.03
+    damage: float = 0.01
     members: float = 0.05
     stop: float = 0.01
     store_refused: float = 0.001

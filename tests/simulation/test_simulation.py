@@ -17,7 +17,7 @@ PLACES = {
     "put_acknowledged", "begin", "produced", "offsets_sent", "ending", "ended", "close",
     "open", "append", "read", "create", "write", "finish", "load",
 }  # fmt: skip
-FAULTS = {"kill", "zombie", "stall", "commit", "ended itself", "full disk", "slow store", "slow sealing"}
+FAULTS = {"kill", "zombie", "stall", "commit", "ended itself", "full disk", "slow store", "slow sealing", "damage"}
 
 
 @pytest.mark.parametrize("group", range(GROUPS))

@@ -7,9 +7,10 @@ process may be stopped until it is a zombie, or die. Calls nest, nothing runs at
 from __future__ import annotations
 
 import itertools
-from collections import Counter, deque
+import math
+from collections import Counter, defaultdict, deque
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -24,10 +25,12 @@ from tests.fakes.check import InvariantError, check_all, check_commit
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import Outcome
 from tests.fakes.group import ClassicGroup, ConsumerGroup
+from tests.fakes.journal import FakeJournal
+from tests.fakes.log import FakeLog
 from tests.fakes.member import ClassicMember, Member
 from tests.fakes.records import entry, value_of
 from tests.fakes.store import Bucket, PutFault
-from tests.fakes.worker import SEAL_RULES, FakeWorker, Parts, Rules
+from tests.fakes.worker import DEAD_LETTERS, SEAL_RULES, FakeWorker, Parts, Rules
 from tests.simulation.swarm import Style, Swarm, choose
 
 SESSION_S = 30.0
@@ -112,7 +115,9 @@ class World:
             entries_max=random.choice((30, 120, 10**6)), fixed_bytes_max=random.choice((30_000, 10**9, 10**9))
         )
         self._rules = self._rules.with_layout(random.choice(LAYOUTS)).with_memory(random.choice((1, 10_000, 10**9)))
-        self._rules = self._rules.with_bootstrap(random.choice(BOOTSTRAPS))
+        self._rules = replace(self._rules.with_bootstrap(random.choice(BOOTSTRAPS)), on_unreadable="hold")
+        self._journals: defaultdict[str, FakeJournal] = defaultdict(FakeJournal)
+        self._damaged: list[tuple[float, FakeLog]] = []
         self._boots = itertools.count(1)
         self._numbers = itertools.count(1)
         self._depth = 0
@@ -128,6 +133,7 @@ class World:
             self._act()
         self.note("healed")
         self.swarm = self.swarm.healed()
+        self._repair(until_s=math.inf)
         self._drain()
         for process in list(self.processes.values()):
             process.worker.stop.request()
@@ -138,6 +144,8 @@ class World:
             raise InvariantError(f"I9: {sorted(self.processes)} do not stop")
         self._raise_broken()
         check_all(self.broker, self.bucket)
+        if b"fatal" in {dict(one.headers)["lp-reason"] for one in self.broker.messages(DEAD_LETTERS)}:
+            raise InvariantError("a record was put away that ended nothing")
 
     def _act(self) -> None:
         dice = self.random.random()
@@ -190,6 +198,7 @@ class World:
         worker = process.worker
         try:
             self._script_faults(process)
+            self._repair(until_s=self.clock.now_s())
             worker.step()
             if worker.controller.state.phase is Phase.STOPPED:
                 self.note(f"{worker.name} stopped")
@@ -230,6 +239,23 @@ class World:
         if random.random() < swarm.full:
             process.full_until_s = self.clock.now_s() + random.uniform(2.0, 90.0)
             self.happened["full disk"] += 1
+
+        if random.random() < swarm.damage:
+            self._damage()
+
+    def _damage(self) -> None:
+        """Make a record batch unreadable for a while: the disk of a leader, or what lies between."""
+        log = self.random.choice(list(self.broker.logs.values()))
+        if log.end:
+            first = self.random.randrange(log.end)
+            log.broken.append(range(first, min(log.end, first + self.random.randint(1, 4))))
+            self._damaged.append((self.clock.now_s() + self.random.choice((2.0, 10.0, 100.0)), log))
+            self.happened["damage"] += 1
+
+    def _repair(self, *, until_s: float) -> None:
+        for _, log in [one for one in self._damaged if one[0] <= until_s]:
+            log.broken.clear()
+        self._damaged = [one for one in self._damaged if one[0] > until_s]
 
     def _refuses(self, process: Process) -> bool:
         return self.clock.now_s() < process.full_until_s or self.random.random() < self.swarm.spool
@@ -316,6 +342,7 @@ class World:
             parts=self._parts,
             point=lambda where: self.point(process, where),
             boot=boot,
+            journal=self._journals[name],
         )
         process = Process(worker)
         random = self.random
