@@ -46,7 +46,7 @@ def bucket(s3: S3Helper, names: Names) -> str:
 @pytest.fixture
 def faulty(s3_faults: S3FaultProxy) -> "Iterator[S3Client]":
     """A client that goes through the fault proxy, does not retry and is not patient."""
-    client = s3_faults.endpoint.client(Config(read_timeout=0.5))
+    client = s3_faults.endpoint.client(Config(read_timeout=2))
     yield client
     client.close()
 
@@ -221,7 +221,7 @@ def test_put_with_a_wrong_etag_is_for_the_client_to_notice(
 
 
 def test_trickled_answer_outlasts_the_read_timeout(s3_faults: S3FaultProxy, faulty: "S3Client", bucket: str) -> None:
-    s3_faults.add(Rule(Action.TRICKLE, delay_s=0.005))
+    s3_faults.add(Rule(Action.TRICKLE, delay_s=0.02))
 
     faulty.put_object(Bucket=bucket, Key="k", Body=BODY)
 
