@@ -9,7 +9,7 @@ import structlog
 
 from service.core import caution
 from service.core.caution import Ends, Offsets, Pace
-from service.core.model import FATAL, SourceRecord
+from service.core.model import FATAL, SourceRecord, TopicPartition
 from service.errors import SpoolError
 from service.runtime.ports import Journal, Metrics
 from service.runtime.recorder import Recorder
@@ -109,9 +109,10 @@ class Caution:
 
 
 def _spans(records: Sequence[SourceRecord]) -> Offsets:
-    spans: Offsets = {}
+    firsts: dict[TopicPartition, int] = {}
+    lasts: dict[TopicPartition, int] = {}
     for record in records:
-        name = str(record.tp)
-        first, _ = spans.get(name, (record.offset, 0))
-        spans[name] = first, record.offset + 1
-    return spans
+        tp, offset = record[:2]
+        firsts.setdefault(tp, offset)
+        lasts[tp] = offset
+    return {str(tp): (first, lasts[tp] + 1) for tp, first in firsts.items()}
