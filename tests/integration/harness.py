@@ -283,7 +283,8 @@ class Deployment:
         for process in self.workers.values():
             process.kill()
         for name in self.workers:
-            output = self.log_of(name).read_text()
+            log = self.log_of(name)
+            output = log.read_text() if log.exists() else ""  # some tests put it away
             assert canaries.found_in(output) is None, f"I11: {name} has written {canaries.found_in(output)}"
             assert self.s3.endpoint.secret_key not in output, f"I11: {name} has written its secret key"
 
