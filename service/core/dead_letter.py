@@ -31,7 +31,7 @@ MESSAGE_CHARS_MAX = 256
 RECORD_SUFFIX = ".record.json"
 
 # What one takes in memory beside keys, values and texts, in bytes, measured (tests/unit/core/test_dead_letter.py).
-_LETTER_BYTES, _HEADER_BYTES, _INDEX_BYTES, _CHAR_BYTES = 600, 200, 50, 4
+_LETTER_BYTES, _HEADER_BYTES, _INDEX_BYTES, _CHAR_BYTES = 640, 200, 50, 4
 
 
 class Reason(StrEnum):
