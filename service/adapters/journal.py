@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from service.errors import SpoolError
@@ -42,7 +43,10 @@ class DiskJournal:
             raise SpoolError(f"journal: {error}") from error
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the file; one with nothing in it is deleted."""
         if self._file is not None:
-            os.close(self._file)
-            self._file = None
+            file, self._file = self._file, None
+            with suppress(OSError):  # at the next start it is as good
+                if os.pread(file, 1, 0) in (b"", b"\n"):
+                    self._path.unlink()
+            os.close(file)

@@ -54,7 +54,8 @@ class Caution:
         self._set_pace(len(records))
         for first in range(0, len(records), self._pace.records_max):
             part = records[first : first + self._pace.records_max]
-            self._write(_spans(part))
+            self._in_hand = _spans(part)
+            self._write(self._in_hand)
             yield part
         self._release()
 
@@ -68,9 +69,7 @@ class Caution:
     def pause(self) -> None:
         """Nothing is in hand while a flush runs: what ends that is not one of these records."""
         if self._in_hand:
-            in_hand = self._in_hand
             self._write(Offsets())
-            self._in_hand = in_hand
 
     def resume(self) -> None:
         """Go on with what was in hand before `pause`."""
@@ -79,6 +78,13 @@ class Caution:
 
     def _release(self) -> None:
         """Nothing is in hand any more; past the suspects it begins anew."""
+        self._in_hand = Offsets()
+        if self._ends.suspect or self._ends.fatal:
+            self._look_back()
+        self._write(Offsets())
+
+    def _look_back(self) -> None:
+        """Forget suspects that we are past, and what was put away and is committed."""
         positions = {str(tp): ledger for tp, ledger in self._recorder.positions.items()}
         suspect = self._ends.suspect
         if suspect and all(name in positions and positions[name].next_offset >= suspect[name][1] for name in suspect):
@@ -89,7 +95,6 @@ class Caution:
                 one for one in self._ends.fatal if one[0] not in positions or positions[one[0]].first_offset <= one[1]
             )
             self._ends = msgspec.structs.replace(self._ends, fatal=tuple(kept))
-        self._write(Offsets())
 
     def judged(self, record: SourceRecord) -> SourceRecord:
         """Return the record, or what goes to the dead letters in its place: the same bytes, not to be decoded."""
@@ -100,8 +105,8 @@ class Caution:
         return record._replace(unreadable=FATAL)
 
     def _write(self, in_hand: Offsets) -> None:
-        self._in_hand = in_hand
-        line = caution.encode(msgspec.structs.replace(self._ends, in_hand=in_hand))
+        now = msgspec.structs.replace(self._ends, in_hand=in_hand)
+        line = b"" if now == Ends() else caution.encode(now)
         try:
             self._journal.write(line, is_synced=self._pace.is_synced)
         except SpoolError as error:  # a full disk stops nobody: the spool says so

@@ -1,0 +1,48 @@
+"""The journal on a real disk: the last line is read by the next process, and nothing is left where nothing was said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from service.adapters.journal import DiskJournal
+from service.errors import SpoolError
+
+
+def opened(path: Path) -> tuple[DiskJournal, bytes]:
+    """Give a journal of a process that begins, and what it has read."""
+    journal = DiskJournal(path)
+    return journal, journal.read()
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_last_line_outlives_the_process(tmp_path: Path, is_synced: bool) -> None:  # noqa: FBT001
+    """Also where it is shorter than one before it, and nobody has closed the file."""
+    path = tmp_path / "w1.journal"
+    journal, line = opened(path)
+    assert line == b""
+    journal.write(b"a longer line", is_synced=is_synced)
+    journal.write(b"short", is_synced=is_synced)
+    journal, line = opened(path)
+    assert line == b"short"
+    journal.close()
+    assert opened(path)[1] == b"short"
+
+
+@pytest.mark.parametrize("lines", [[], [b""], [b"something", b""]])
+def test_journal_that_says_nothing_is_deleted_when_it_is_closed(tmp_path: Path, lines: list[bytes]) -> None:
+    """A worker that ends in order leaves no file."""
+    path = tmp_path / "w1.journal"
+    journal, _ = opened(path)
+    for line in lines:
+        journal.write(line, is_synced=False)
+    journal.close()
+    journal.close()
+    assert not path.exists()
+
+
+def test_disk_that_refuses_is_told(tmp_path: Path) -> None:
+    """The worker cannot know what was in hand."""
+    with pytest.raises(SpoolError, match="journal"):
+        DiskJournal(tmp_path / "absent" / "w1.journal").read()
