@@ -20,7 +20,7 @@ from service.audit.equal import canonical, digest
 from service.audit.judge import Judge, record_digest, value_digest
 from service.audit.published_schema import META
 from service.core.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
-from service.core.model import HEADERS_UNREADABLE, SourceRecord, TopicPartition, are_unreadable
+from service.core.model import SourceRecord, TopicPartition, readable
 
 if TYPE_CHECKING:
     from service.audit.json_text import Parse
@@ -152,16 +152,15 @@ def list_objects(batches: Batches, *, settings: Settings, schema: pa.Schema) -> 
 
 def record_of(message: Row) -> SourceRecord:
     """Make a message as Spark reads it a record."""
-    headers = _headers_of(message)
-    is_fine = not are_unreadable(headers)
+    headers, unreadable = readable(_headers_of(message))
     return SourceRecord(
         tp=TopicPartition(message["topic"], message["partition"]),
         offset=message["offset"],
         timestamp_ms=message["timestamp_ms"],
         key=message["key"],
         value=message["value"],
-        headers=headers if is_fine else (),
-        unreadable=None if is_fine else HEADERS_UNREADABLE,
+        headers=headers,
+        unreadable=unreadable,
     )
 
 

@@ -20,7 +20,7 @@ from service.core.announcements import dead_letters_of
 from service.core.dead_letter import Reason
 from service.core.decode import Bad, RecordDecoder, refused
 from service.core.entry_types import EntryTypes
-from service.core.model import HEADERS_UNREADABLE, PartitionKey, SourceRecord, TopicPartition, are_unreadable
+from service.core.model import PartitionKey, SourceRecord, TopicPartition, readable
 from service.core.partition_key import Placed, Placer, Unplaceable
 from service.core.schema_infer import TooDeepError, TooManyFieldsError
 from service.rules import json_decoder, key_rules, record_decoder, schema_bounds
@@ -139,14 +139,13 @@ def _place(
 def record_of(row: dict[str, Any]) -> SourceRecord:
     """Give the source record of a row with the columns of RECORD."""
     timestamp_ms = row["timestamp_ms"]
-    headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
-    is_fine = not are_unreadable(headers)
+    headers, unreadable = readable(tuple((header["key"], header["value"]) for header in row["headers"] or ()))
     return SourceRecord(
         tp=TopicPartition(row["topic"], row["partition"]),
         offset=row["offset"],
         timestamp_ms=timestamp_ms if timestamp_ms is not None and timestamp_ms >= 0 else None,
         key=row["key"],
         value=row["value"],
-        headers=headers if is_fine else (),
-        unreadable=None if is_fine else HEADERS_UNREADABLE,
+        headers=headers,
+        unreadable=unreadable,
     )

@@ -95,7 +95,7 @@ class KafkaCommitter:
         producer = make_client(confluent_kafka.Producer, "producer", self._options, self._brokers)
         while True:
             try:
-                producer.init_transactions(min(_INIT_TRY_S, max(0.1, until.remaining_s())))
+                producer.init_transactions(min(_INIT_TRY_S, until.timeout_s()))
                 break
             except KafkaException as error:
                 producer.poll(0)  # what the library says of the brokers
@@ -156,12 +156,11 @@ class KafkaCommitter:
             for message in messages:
                 self._produce(producer, message, deliveries, deadline)
                 sent += 1
-            while producer.flush(max(0.1, deadline.at_most(_FLUSH_TRY_S).remaining_s())) and not deadline.has_passed():
+            while producer.flush(deadline.at_most(_FLUSH_TRY_S).timeout_s()) and not deadline.has_passed():
                 self._patience_of_flush.require()
             deliveries.require(sent)
             for some in _at_once(offsets):
-                left_s = max(0.1, deadline.remaining_s())
-                send = partial(producer.send_offsets_to_transaction, some, membership.raw, left_s)
+                send = partial(producer.send_offsets_to_transaction, some, membership.raw, deadline.timeout_s())
                 self._patience_of_flush.ask(send)
         except (
             LeavingError
@@ -229,7 +228,7 @@ class KafkaCommitter:
             return FencedError(problem.str(), code=problem.name())
         until = Deadline(deadline.at_s + _ABORT_S, deadline.now_s).at_most(_ABORT_S)
         try:
-            self._patience_of_flush.ask(partial(producer.abort_transaction, max(0.1, until.remaining_s())))
+            self._patience_of_flush.ask(partial(producer.abort_transaction, until.timeout_s()))
         except (KafkaException, SystemError, LeavingError) as failure:
             why = _problem_of(failure)
             self._log.warning("abort_failed", **(describe(why) if why else {"message": str(failure)}))

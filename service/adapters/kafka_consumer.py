@@ -29,11 +29,10 @@ from service.adapters.kafka_values import (
 )
 from service.core.deadline import Deadline
 from service.core.exchange import FetchFailure, Membership, RebalanceListener
-from service.core.model import HEADERS_UNREADABLE, CommittedOffset, SourceRecord, TopicPartition, are_unreadable
+from service.core.model import HEADERS_UNREADABLE, CommittedOffset, SourceRecord, TopicPartition, readable
 from service.errors import SourceError
 from service.patience import Patience
 
-_ANSWER_MIN_S = 0.1
 _ASK_AGAIN_S = 0.1
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 # Called from C: for a name that is not UTF-8 the binding returns a list with a hole in it, an exception set beside it,
@@ -173,13 +172,9 @@ class KafkaConsumer:
             tp = self._tps[place] = TopicPartition(*place)
         kind, timestamp_ms = message.timestamp()
         offset: Any = message.offset()
-        unreadable = None
         try:
-            headers: Any = _headers_of(message)
-            is_fine = not headers or not are_unreadable(headers)
+            headers, unreadable = readable(tuple(_headers_of(message) or ()))
         except SystemError:
-            is_fine = False
-        if not is_fine:
             headers, unreadable = (), HEADERS_UNREADABLE
         return SourceRecord(
             tp,
@@ -187,7 +182,7 @@ class KafkaConsumer:
             timestamp_ms if kind != _NO_TIMESTAMP and timestamp_ms >= 0 else None,
             message.key(),
             message.value(),
-            tuple(headers or ()),
+            headers,
             message.leader_epoch(),
             unreadable,
         )
@@ -253,7 +248,7 @@ class KafkaConsumer:
             return {}
         try:
             ask = (self._stranger or self._consumer).committed
-            answers = self._patience.ask(lambda: ask(asked, timeout=_left_s(deadline)))
+            answers = self._patience.ask(lambda: ask(asked, timeout=deadline.timeout_s()))
         except KafkaException as error:
             raise SourceError(f"no committed offsets: {error.args[0].str()}") from error
         for answer in answers:
@@ -269,7 +264,7 @@ class KafkaConsumer:
         """
         ask = self._ask_by_stranger().list_topics
         try:
-            answer = self._patience.ask(lambda: ask(topic, timeout=_left_s(deadline)))
+            answer = self._patience.ask(lambda: ask(topic, timeout=deadline.timeout_s()))
         except KafkaException as error:
             raise SourceError(f"no metadata of topic {topic}: {error.args[0].str()}") from error
         found = answer.topics[topic]
@@ -285,7 +280,7 @@ class KafkaConsumer:
         """
         ask, asked = (self._stranger or self._consumer).get_watermark_offsets, confluent_kafka.TopicPartition(*tp)
         try:
-            first, end = self._patience.ask(lambda: ask(asked, timeout=_left_s(deadline)))
+            first, end = self._patience.ask(lambda: ask(asked, timeout=deadline.timeout_s()))
         except (KafkaException, TypeError) as error:
             raise SourceError(f"no watermarks of {tp}: {error}") from error
         return first, end
@@ -299,7 +294,7 @@ class KafkaConsumer:
         ask = (self._stranger or self._consumer).offsets_for_times
         try:
             asked = [confluent_kafka.TopicPartition(*tp, at_ms)]
-            (found,) = self._patience.ask(lambda: ask(asked, timeout=_left_s(deadline)))
+            (found,) = self._patience.ask(lambda: ask(asked, timeout=deadline.timeout_s()))
         except KafkaException as error:
             raise SourceError(f"no offset of {tp} by time: {error.args[0].str()}") from error
         if found.error is not None:
@@ -391,7 +386,3 @@ class KafkaConsumer:
         stranger, self._stranger = self._stranger, None
         if stranger is not None:
             stranger.close()
-
-
-def _left_s(deadline: Deadline) -> float:
-    return max(_ANSWER_MIN_S, deadline.remaining_s())

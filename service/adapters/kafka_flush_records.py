@@ -13,7 +13,7 @@ import confluent_kafka
 import msgspec
 from confluent_kafka import KafkaError, KafkaException
 
-from service.adapters.kafka_log import client_logger
+from service.adapters.kafka_log import make_client
 from service.core.deadline import Deadline
 from service.core.flush_history import FlushHistory
 from service.core.flush_record import decode_flush_record
@@ -24,7 +24,6 @@ from service.patience import Patience
 _MESSAGES_AT_ONCE = 1000
 _POLL_S = 0.2
 _FIRST_CHUNK, _GROWTH = 500, 4  # offsets of each partition of the topic; each chunk further back is larger
-_ANSWER_MIN_S = 0.1
 _NEVER_MS = 2**63  # of a partition in which nothing was read yet but what was aborted
 
 
@@ -71,7 +70,7 @@ class _Backwards:
         self._uppers: dict[int, int] = {}
         self._oldest_ms: dict[int, int] = {}
         self._ask_ends(options)
-        self._consumer = _make(options)
+        self._consumer = make_client(confluent_kafka.Consumer, "flushes", options)
 
     def __enter__(self) -> Self:
         """Begin."""
@@ -86,17 +85,19 @@ class _Backwards:
 
         What is committed behind an open transaction is readable when that has ended; `_read` waits for it.
         """
-        everything = _make({**options, "isolation.level": "read_uncommitted"})
+        everything = make_client(
+            confluent_kafka.Consumer, "flushes", {**options, "isolation.level": "read_uncommitted"}
+        )
         try:
             for partition in self._partitions(everything):
                 asked = confluent_kafka.TopicPartition(self._topic, partition)
-                ask = partial(everything.get_watermark_offsets, asked, timeout=self._left_s())
+                ask = partial(everything.get_watermark_offsets, asked, timeout=self._deadline.timeout_s())
                 self._firsts[partition], self._uppers[partition] = _answered(self._patience.ask(ask))
         finally:
             everything.close()
 
     def _partitions(self, client: confluent_kafka.Consumer) -> list[int]:
-        answer = self._patience.ask(partial(client.list_topics, self._topic, timeout=self._left_s()))
+        answer = self._patience.ask(partial(client.list_topics, self._topic, timeout=self._deadline.timeout_s()))
         found = answer.topics[self._topic]
         if found.error is not None:
             raise KafkaException(found.error)
@@ -150,14 +151,6 @@ class _Backwards:
             self._oldest_ms[partition] = min(record.ended_at_ms, self._oldest_ms.get(partition, record.ended_at_ms))
         if offset + (error is None) >= upper:
             del waiting[partition]
-
-    def _left_s(self) -> float:
-        return max(_ANSWER_MIN_S, self._deadline.remaining_s())
-
-
-def _make(options: Mapping[str, Any]) -> confluent_kafka.Consumer:
-    logger, handler = client_logger("flushes")
-    return confluent_kafka.Consumer({**options, "error_cb": handler.on_error}, logger=logger)
 
 
 def _answered(marks: tuple[int, int] | None) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import structlog
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
 
 from service.errors import StopError
 
@@ -189,7 +190,7 @@ def client_logger(client: str, brokers: Brokers | None = None) -> tuple[logging.
     return logger, handler
 
 
-def make_client(kind: Callable[..., C], name: str, options: Mapping[str, Any], brokers: Brokers) -> C:
+def make_client(kind: Callable[..., C], name: str, options: Mapping[str, Any], brokers: Brokers | None = None) -> C:
     """Make a client of the library that logs and reports here.
 
     Raises:
@@ -201,6 +202,12 @@ def make_client(kind: Callable[..., C], name: str, options: Mapping[str, Any], b
     except (KafkaException, TypeError, ValueError) as error:
         text = error.args[0].str() if isinstance(error, KafkaException) else str(error)
         raise StopError(f"the client library refuses its settings: {text}") from error
+
+
+def make_admin(options: Mapping[str, Any]) -> AdminClient:
+    """Make a client for administrators that logs here; never polled, or it would warn of what only consumers take."""
+    logger, _ = client_logger("admin")
+    return AdminClient(dict(options), logger=logger)
 
 
 def describe(error: KafkaError) -> dict[str, Any]:

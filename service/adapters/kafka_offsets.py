@@ -9,7 +9,7 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from service.adapters.kafka_log import client_logger
+from service.adapters.kafka_log import make_admin
 from service.adapters.kafka_values import position
 from service.core.model import CommittedOffset, TopicPartition
 from service.errors import SourceError
@@ -27,8 +27,7 @@ def commit_offsets(
     Raises:
         SourceError: the group has live members, a permission is missing, or the broker does not answer.
     """
-    logger, _ = client_logger("admin")  # never polled: it would warn of each option that only consumers have
-    client = AdminClient(dict(options), logger=logger)
+    client = make_admin(options)
     asked = ConsumerGroupTopicPartitions(group_id, [position(tp, offset) for tp, offset in offsets.items()])
     until = time.monotonic() + timeout_s
     while (error := _ask(client, asked, timeout_s)) is not None:

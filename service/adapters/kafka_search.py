@@ -13,7 +13,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
-from service.adapters.kafka_log import client_logger
+from service.adapters.kafka_log import make_client
 from service.core.deadline import Deadline
 from service.core.model import TopicPartition
 
@@ -47,7 +47,7 @@ class Search:
     def _end(self) -> int:
         with self._client() as client:
             place = confluent_kafka.TopicPartition(*self._tp)
-            found = client.get_watermark_offsets(place, timeout=max(0.1, self._deadline.remaining_s()))
+            found = client.get_watermark_offsets(place, timeout=self._deadline.timeout_s())
         if found is None:
             raise _CannotTellError("no watermarks")
         return int(found[1])
@@ -78,8 +78,7 @@ class Search:
     @contextmanager
     def _client(self) -> Iterator[confluent_kafka.Consumer]:
         """Give a client for one look: another one may still hold what it fetched from elsewhere."""
-        logger, _ = client_logger("search")
-        client = confluent_kafka.Consumer(self._options, logger=logger)
+        client = make_client(confluent_kafka.Consumer, "search", self._options)
         try:
             yield client
         finally:

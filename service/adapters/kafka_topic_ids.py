@@ -7,13 +7,12 @@ from typing import Any
 
 import structlog
 from confluent_kafka import KafkaException, TopicCollection
-from confluent_kafka.admin import AdminClient
 
-from service.adapters.kafka_log import client_logger
+from service.adapters.kafka_log import make_admin
 from service.core.deadline import Deadline
 from service.patience import Patience
 
-_ANSWER_S = 0.1, 10.0
+_ANSWER_S = 10.0
 _UNTOLD_S = 60.0
 _GONE = "UNKNOWN_TOPIC_OR_PART"
 
@@ -37,9 +36,9 @@ class TopicIds:
         Raises:
             LeavingError: asked to leave meanwhile.
         """
-        now_s, (least_s, most_s) = deadline.now_s(), _ANSWER_S
+        now_s = deadline.now_s()
         asked = [topic for topic in topics if self._untold.get(topic, now_s) <= now_s]
-        timeout_s = max(least_s, deadline.at_most(most_s).remaining_s())
+        timeout_s = deadline.at_most(_ANSWER_S).timeout_s()
         found, untold = self._patience.ask(lambda: ask_topic_ids(self._options, asked, timeout_s=timeout_s))
         for topic, cause in untold.items():
             if topic not in self._untold:
@@ -60,8 +59,7 @@ def ask_topic_ids(
     untold: dict[str, str] = {}
     if not asked:
         return found, untold
-    logger, _ = client_logger("admin")  # never polled: it would warn of each option that only consumers have
-    client = AdminClient(dict(options), logger=logger)
+    client = make_admin(options)
     for topic, answer in client.describe_topics(TopicCollection(asked), request_timeout=timeout_s).items():
         try:
             topic_id = answer.result().topic_id

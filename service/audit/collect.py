@@ -16,7 +16,7 @@ import confluent_kafka
 
 from service.audit.fetch import ObjectMissingError, StoredObject
 from service.audit.findings import CouldNotTellError
-from service.core.model import HEADERS_UNREADABLE, Headers, SourceRecord, TopicPartition, are_unreadable
+from service.core.model import HEADERS_UNREADABLE, Headers, SourceRecord, TopicPartition, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -212,30 +212,29 @@ def _record(message: confluent_kafka.Message) -> SourceRecord | None:
     kind, timestamp = message.timestamp()
     offset = message.offset()
     assert offset is not None, "a message without error has an offset"
-    headers = _headers(message)
+    headers, unreadable = _headers(message)
     return SourceRecord(
         tp=_tp(message),
         offset=offset,
         timestamp_ms=None if kind == confluent_kafka.TIMESTAMP_NOT_AVAILABLE else timestamp,
         key=_bytes(message.key()),
         value=_bytes(message.value()),
-        headers=headers or (),
-        unreadable=HEADERS_UNREADABLE if headers is None else None,
+        headers=headers,
+        unreadable=unreadable,
     )
 
 
-def _headers(message: confluent_kafka.Message) -> Headers | None:
-    """Give the headers; None where the name of one is not UTF-8, or was not for somebody who has passed it on.
+def _headers(message: confluent_kafka.Message) -> tuple[Headers, str | None]:
+    """Give the headers, and why there are none where the name of one is not UTF-8, or was not for who has passed it on.
 
     Called from C, or the binding's exception for such a name would come out of a later call (see the worker's adapter).
     """
     try:
         headers = methodcaller("headers")(message) or ()
     except SystemError:
-        return None
+        return (), HEADERS_UNREADABLE
     pairs = headers.items() if isinstance(headers, dict) else headers
-    found = tuple((name, _bytes(value)) for name, value in pairs)
-    return None if are_unreadable(found) else found
+    return readable(tuple((name, _bytes(value)) for name, value in pairs))
 
 
 def _bytes(value: str | bytes | None) -> bytes | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+ANSWER_MIN_S = 0.1
+
 
 class Deadline(NamedTuple):
     """An instant of the monotonic clock, in seconds, and the clock to hold it against."""
@@ -20,6 +22,10 @@ class Deadline(NamedTuple):
     def remaining_s(self) -> float:
         """Seconds left, never negative."""
         return max(0.0, self.at_s - self.now_s())
+
+    def timeout_s(self) -> float:
+        """Seconds left for an answer, ANSWER_MIN_S at least: that near the end the answer may be there already."""
+        return max(ANSWER_MIN_S, self.remaining_s())
 
     def has_passed(self) -> bool:
         """Whether the budget is spent."""

@@ -49,9 +49,14 @@ class SourceRecord(NamedTuple):
         return len(self.key or b"") + len(self.value or b"") + headers
 
 
-def are_unreadable(headers: Headers) -> bool:
-    """Whether a name stands there that others make of one that is not UTF-8: for all readers the two are the same."""
-    return any(_REPLACEMENT in name for name, _ in headers)
+def readable(headers: Headers) -> tuple[Headers, str | None]:
+    """Return headers and None; none and why not, where a name stands there that others make of one that is not UTF-8.
+
+    For all readers the two are the same.
+    """
+    if headers and any(_REPLACEMENT in name for name, _ in headers):
+        return (), HEADERS_UNREADABLE
+    return headers, None
 
 
 class PartitionKey(NamedTuple):

@@ -101,7 +101,7 @@ class Refetcher:
             return None
         end = self._consumer.readable_from(tp, offset, deadline=Deadline.after(SEARCH_S, self._clock.now_s))
         if end == offset:
-            self._fetch_again(tp)
+            self.go_on(tp)
             return None
         self._note(tp, offset, failure)
         if end is None or self._policy != "dead-letter" or self._troubles[tp].times <= FETCHES_MAX:
@@ -110,11 +110,8 @@ class Refetcher:
         self._log.error("put_away", topic=tp.topic, partition=tp.partition, offset=offset, end_offset=end)
         return SourceRecord(tp, offset, None, None, None, (), unreadable=why, end_offset=end)
 
-    def _fetch_again(self, tp: TopicPartition) -> None:
+    def go_on(self, tp: TopicPartition) -> None:
+        """Fetch what follows what is recorded: once it can be read, or is put away."""
         ledgers = self._recorder.positions
         starts = {one: CommittedOffset(ledger.next_offset, ledger.leader_epoch) for one, ledger in ledgers.items()}
         self._consumer.fetch_again(tp, starts)
-
-    def go_on(self, tp: TopicPartition) -> None:
-        """Fetch what follows offsets that were put away, once they are recorded."""
-        self._fetch_again(tp)

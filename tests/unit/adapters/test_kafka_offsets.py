@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 
-from service.adapters import kafka_offsets
+from service.adapters import kafka_log, kafka_offsets
 from service.adapters.kafka_offsets import commit_offsets
 from service.core.model import CommittedOffset
 from service.errors import SourceError
@@ -57,7 +57,7 @@ class _Answer(TopicPartition):
 def admin(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedAdmin]:
     """Give the scripted class."""
     made = type("Admin", (ScriptedAdmin,), {"answers": deque(), "taken": []})
-    monkeypatch.setattr(kafka_offsets, "AdminClient", made)
+    monkeypatch.setattr(kafka_log, "AdminClient", made)
     monkeypatch.setattr(kafka_offsets, "_ASK_AGAIN_S", 0.0)
     return made
 

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import KafkaError, TopicCollection, Uuid
 from structlog.testing import capture_logs
 
-from service.adapters import kafka_topic_ids
+from service.adapters import kafka_log
 from service.adapters.kafka_consumer import KafkaConsumer
 from service.core.deadline import Deadline
 from tests.fakes.clock import FakeClock
@@ -50,7 +50,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedAdmin]:
     """Give the scripted class; `a` has an id, the broker gives none of `b`, and refuses to describe `c`."""
     refused = kafka_error(KafkaError.TOPIC_AUTHORIZATION_FAILED)
     made = type("Admin", (ScriptedAdmin,), {"answers": {"a": KNOWN, "b": NONE, "c": refused}, "waited_s": []})
-    monkeypatch.setattr(kafka_topic_ids, "AdminClient", made)
+    monkeypatch.setattr(kafka_log, "AdminClient", made)
     monkeypatch.setattr(confluent_kafka, "Consumer", fresh_consumer_class())
     return made
 
