@@ -48,7 +48,7 @@ class TcpProxy:
         self._links: set[_Link] = set()
         self._flowing = threading.Event()
         self._flowing.set()
-        self._cuts: list[tuple[int, CutMoment]] = []
+        self._cuts: list[tuple[int, CutMoment, bool]] = []
         self.cuts_done = 0
         """How many of the cuts asked for by cut_at() have begun."""
 
@@ -102,10 +102,14 @@ class TcpProxy:
         """Forward again, beginning with what was held."""
         self._flowing.set()
 
-    def cut_at(self, api_key: int, moment: CutMoment) -> None:
-        """Cut the connection on which the next request of this kind comes; each call cuts once."""
+    def cut_at(self, api_key: int, moment: CutMoment, *, then_refuse: bool = False) -> None:
+        """Cut the connection on which the next request of this kind comes; each call cuts once.
+
+        With `then_refuse` new connections are refused from that very moment on, and all others are cut: the request
+        cannot be sent again.
+        """
         with self._lock:
-            self._cuts.append((api_key, moment))
+            self._cuts.append((api_key, moment, then_refuse))
 
     def _serve(self, listener: socket.socket) -> None:
         while True:
@@ -123,7 +127,12 @@ class TcpProxy:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             link = _Link(client, broker)
             with self._lock:
-                self._links.add(link)
+                is_refused = self._listener is not listener
+                if not is_refused:
+                    self._links.add(link)
+            if is_refused:  # while we connected
+                link.reset()
+                return
             for pump in (self._pump_requests, self._pump_answers):
                 threading.Thread(target=pump, args=(link,), daemon=True).start()
 
@@ -132,7 +141,7 @@ class TcpProxy:
             while head := requests.read(_REQUEST_HEAD.size):
                 length, api_key, _, correlation_id = _REQUEST_HEAD.unpack(head)
                 frame = head + requests.read(length + _LENGTH_BYTES - _REQUEST_HEAD.size)
-                moment = self._take_cut(api_key)
+                moment, link.is_last = self._take_cut(api_key) or (None, link.is_last)
                 if moment is CutMoment.BEFORE_REQUEST:
                     break
                 if moment is CutMoment.BEFORE_ANSWER:
@@ -160,16 +169,20 @@ class TcpProxy:
             time.sleep(self.latency_s)
         self._flowing.wait()
 
-    def _take_cut(self, api_key: int) -> CutMoment | None:
+    def _take_cut(self, api_key: int) -> tuple[CutMoment, bool] | None:
         with self._lock:
             for cut in self._cuts:
                 if cut[0] == api_key:
                     self._cuts.remove(cut)
                     self.cuts_done += 1
-                    return cut[1]
+                    return cut[1:]
         return None
 
     def _end(self, link: "_Link") -> None:
+        if link.is_last:
+            link.is_last = False
+            self.refuse()
+            self.cut()
         with self._lock:
             self._links.discard(link)
         link.reset()
@@ -183,6 +196,8 @@ class _Link:
     broker: socket.socket
     unanswered: int | None = None
     """Correlation id of the request whose answer must not reach the client."""
+    is_last: bool = False
+    """Whether no connection is accepted when this one is cut."""
 
     def reset(self) -> None:
         _reset(self.client)

@@ -326,25 +326,25 @@ class Controller:
 
     def _discard(self, event: Event) -> None:
         """Drop the closed batch, or the open one; `settle` rewinds what is still owned."""
-        opening = self._recorder.opening
-        if self._closed is not None or opening is not None:
+        closed, opening, self._closed = self._closed, self._recorder.opening, None
+        if closed is not None or opening is not None:
             self._metrics.add("batches_discarded")
-        closed, self._closed = self._closed, None
         cost = _cost_of(self._recorder.discard(closed))
         if opening is not None:  # no flush has said so
             what = {"reason": None, "generation": opening.generation, "cause": type(event).__name__, "code": None}
             self._log.warning("batch_discarded", batch_id=opening.batch_id, **what, outcome="aborted", cost=cost)
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
+        if self._deadline.remaining_s() < self._rules.settle_s / 2:  # stopped while it flushed: ask all the same
+            self._deadline = Deadline.after(self._rules.settle_s, self._clock.now_s)
         if not self._is_settled:  # or committed offsets would not be stable until our own transaction times out
             self._settle_transaction()
         positions = self._start_positions.find(tps, deadline=self._deadline)
         for tp, position in positions.items():
             self._recorder.own(tp, position.committed)
             self._starts[tp] = position.committed
-        # (1) `consume` pops offset 10; (2) inside it, a revoke: offsets 5 to 9 are discarded; (3) inside it, assigned
-        # again from 5; (4) it returns 10, which looks like the next record after a gap. Records popped before a revoke
-        # are therefore refused and read again.
+        # `consume` pops offset 10; inside it a revoke discards 5 to 9, and 5 is assigned again; it returns 10, which
+        # looks like the next record after a gap. Records popped before a revoke are refused and read again.
         self.rewinds |= tps & self._given_back
         member = self._consumer.membership()
         self._log.info(

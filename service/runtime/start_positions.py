@@ -220,7 +220,9 @@ class StartPositions:
                 f"is not known: {error}. Where it has not, or may do so again, set kafka.accept_unknown_history to "
                 "true for this start"
             ) from error
-        lost = {tp: offset for tp, offset in flushed.items() if offset != missing[tp].committed.offset}
+        differ = {tp: offset for tp, offset in flushed.items() if offset != missing[tp].committed.offset}
+        committed = self._consumer.committed(differ, deadline=deadline) if differ else {}
+        lost = {tp: offset for tp, offset in differ.items() if committed[tp] is None}  # not by others, while we slept
         if lost:
             places = _list(f"{tp} at {offset}" for tp, offset in lost.items())
             commands = _list(f"`{command('recover', topic)}`" for topic in sorted({tp.topic for tp in lost}))

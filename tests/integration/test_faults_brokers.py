@@ -160,10 +160,10 @@ def test_commit_whose_connection_is_cut(kafka_cluster: KafkaCluster, deployment:
     deployment.require_clean()
 
 
-def _wait_cut(deployment: Deployment, proxy: TcpProxy, moment: CutMoment) -> None:
+def _wait_cut(deployment: Deployment, proxy: TcpProxy, moment: CutMoment, *, then_refuse: bool = False) -> None:
     """Cut the next EndTxn and return at once when it is done."""
     done = proxy.cuts_done
-    proxy.cut_at(API_END_TXN, moment)
+    proxy.cut_at(API_END_TXN, moment, then_refuse=then_refuse)
     deployment.kafka.wait_for("a cut", lambda: proxy.cuts_done > done)
 
 
@@ -184,9 +184,7 @@ def test_commit_whose_outcome_stays_unknown(kafka_cluster: KafkaCluster, deploym
         deployment.require_event("flush_committed", "w1")
         proxy = kafka_cluster.proxies[_victim(deployment, "transaction coordinator")]
         for number, moment in enumerate(CutMoment, 1):
-            _wait_cut(deployment, proxy, moment)
-            proxy.refuse()
-            proxy.cut()
+            _wait_cut(deployment, proxy, moment, then_refuse=True)
             unknown = deployment.require_event("batch_discarded", "w1", times=number, cause="CommitUnknownError")[-1]
             rewound = deployment.count("rewound", "w1")
             proxy.heal()

@@ -1,5 +1,6 @@
 """The TCP proxy's faults, seen from a client of a server that speaks in Kafka's frames."""
 
+import contextlib
 import socket
 import struct
 import threading
@@ -152,6 +153,22 @@ def test_cut_before_answer_hides_what_the_broker_did(proxy: TcpProxy, client: Fr
     assert client.receive() == 2
     assert client.receive() is None
     assert (broker.seen, proxy.cuts_done) == ([API_PRODUCE, API_PRODUCE, API_END_TXN], 1)
+
+
+@pytest.mark.parametrize("moment", list(CutMoment))
+def test_cut_may_be_the_last_there_is(
+    proxy: TcpProxy, client: FrameClient, broker: EchoBroker, moment: CutMoment
+) -> None:
+    """The client cannot send the request again, however soon it tries; the broker has it where it should."""
+    with contextlib.closing(FrameClient(proxy.port)) as other:
+        proxy.cut_at(API_END_TXN, moment, then_refuse=True)
+        client.send(API_END_TXN, 2)
+
+        assert client.receive() is None
+        with pytest.raises(ConnectionRefusedError):
+            FrameClient(proxy.port)
+        assert other.receive() is None
+    assert (API_END_TXN in broker.seen) == (moment is CutMoment.BEFORE_ANSWER)
 
 
 def test_heal_undoes_everything(proxy: TcpProxy, client: FrameClient) -> None:

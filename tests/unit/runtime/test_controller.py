@@ -532,6 +532,24 @@ def test_producer_that_is_not_ready_in_time_ends_an_assignment_and_not_a_turn() 
         worker.controller.consume_returned()
 
 
+@pytest.mark.parametrize("outcome", ["ILLEGAL_GENERATION", Outcome.UNKNOWN_OPEN, Outcome.COMMITTED])
+def test_process_that_is_stopped_in_the_flush_of_an_assignment_goes_on(outcome: Outcome | str) -> None:
+    """Nothing is left of the callback's time, but what it asks for is answered: it does not end for that."""
+    rig = Rig(COOPERATIVE, (P0, P1, P2))
+    worker = holding(rig)
+    gone = frozenset({P2})
+    worker.controller.on_revoked(gone)
+    worker.consumer.member.owned -= gone
+    del worker.consumer.positions[P2]
+    rig.fill(P0, 3)
+    worker.step()
+    worker.committer.script.append(outcome)  # type: ignore[arg-type]
+    worker.committer._point = lambda name: rig.pass_time(400.0) if name == "produced" else None
+    worker.controller.on_assigned(gone)
+    assert worker.controller.error is None
+    assert P2 in worker.recorder.positions
+
+
 def test_settle_that_comes_too_late_polls_first() -> None:
     """A process that was stopped for minutes may not wait for another's transaction any more; nor does it end."""
     rig = Rig()

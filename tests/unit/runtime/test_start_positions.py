@@ -511,6 +511,33 @@ def test_lost_offset_that_is_where_the_policy_starts_anyway_is_no_loss() -> None
     rig.drain()
 
 
+@pytest.mark.parametrize("policy", ["beginning", "end"])
+@pytest.mark.parametrize("style", STYLES)
+def test_offset_that_others_commit_while_a_worker_is_stopped_in_its_first_assignment_is_not_lost(
+    style: str, policy: Bootstrap
+) -> None:
+    """It asked for committed offsets before that commit and reads flush records after it."""
+    rig = Rig(style)
+    rig.fill(P0, 4)
+    rig.fill(P1, 4)
+    rules = Rules().with_bootstrap(policy)
+    others: list[FakeWorker] = []
+
+    def while_stopped(name: str) -> None:
+        if name == "watermarks" and not others:
+            others.append(rig.worker("b", rules=rules))
+            for _ in range(200):
+                rig.pass_time(1.0, except_for=first)
+                rig.fill(P0, 1)
+                rig.fill(P1, 1)
+                others[0].step()
+
+    first = rig.worker("a", rules=rules, point=while_stopped)
+    rig.turn_until(lambda: bool(others))
+    assert others[0].metrics.total("flushes", outcome="committed")
+    rig.drain()
+
+
 def test_flush_records_of_another_group_or_another_topic_are_no_history() -> None:
     """A new group begins where the policy says; so does a topic that was made anew, whose offsets the brokers drop."""
     rig = Rig()
