@@ -68,7 +68,7 @@ class Offsets:
         if metadata.topic_id == self._topic_id:
             return Change(tp, before, before, "it is of this topic")
         # The leader epoch is that of the other topic's log.
-        text = offset_metadata.encode(self._topic_id, metadata.roots).text
+        text = offset_metadata.encode(self._topic_id, metadata.roots, began=metadata.began).text
         return Change(tp, before, CommittedOffset(before.offset, None, text))
 
     def begin_anew(self, partitions: Collection[int] = ()) -> list[Change]:

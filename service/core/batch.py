@@ -170,6 +170,19 @@ class ClosedBatch(NamedTuple):
             if ledger.next_offset > ledger.first_offset
         }
 
+    def covered(self) -> dict[str, dict[str, int | None]]:
+        """Give what a log line of its commit says of each TopicPartition that it commits."""
+        return {
+            str(tp): {
+                "first_offset": ledger.first_offset,
+                "min_offset": ledger.min_offset,
+                "max_offset": ledger.max_offset,
+                "next_offset": ledger.next_offset,
+            }
+            for tp, ledger in self.ledgers.items()
+            if ledger.next_offset > ledger.first_offset
+        }
+
     def check(self, in_files: Mapping[TopicPartition, int]) -> None:
         """Assert W1 and W3 for all; `in_files` are the rows that were counted as they were written into objects."""
         dead: Counter[TopicPartition] = Counter()
@@ -224,3 +237,9 @@ class Ledgers:
         self.by_tp[tp] = Ledger(
             committed.offset, committed.offset, committed.leader_epoch, idle_since_ms=old.idle_since_ms
         )
+
+
+def cost_of(spans: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    """Say what giving up [first, next) of each costs."""
+    covered = [f"{first} to {end - 1} of {tp}" for tp, (first, end) in sorted(spans.items()) if end > first]
+    return f"records {', '.join(covered)} will be read again"

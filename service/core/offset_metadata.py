@@ -2,13 +2,15 @@
 
 Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17],"raw-4":[9,2]}}`. `topic_id` is
 Kafka's id of the topic as its tools print it, or null where it is not known. `roots` has the highest root offset of
-each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last. `began` stands
-in start positions under `kafka.bootstrap = end` only: `[1772600767000, 4]`, when, and with how many partitions.
+each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last. `began` is
+written where a group has begun under `kafka.bootstrap = end`, and by all its commits from then on:
+`[1772600767000, 4]`, when, and with how many partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Annotated, NamedTuple
 
 import msgspec
@@ -86,3 +88,15 @@ def decode(text: str) -> OffsetMetadata:
 def _root(name: str, place: list[int]) -> RootLink:
     topic, _, partition = name.rpartition("-")
     return RootLink(topic, int(partition), *place)
+
+
+@dataclass(slots=True)
+class Topics:
+    """What is known of the source topics, by name: Kafka's ids, and when the group began at their ends."""
+
+    ids: dict[str, str] = field(default_factory=dict)
+    began: dict[str, Began] = field(default_factory=dict)
+
+    def metadata_of(self, topic: str) -> str:
+        """Return the metadata of an offset of this topic that is committed now."""
+        return encode(self.ids.get(topic), began=self.began.get(topic)).text

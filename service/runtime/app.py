@@ -31,6 +31,7 @@ from service.core.chain import root_of
 from service.core.flush_policy import FlushBounds
 from service.core.json_text import JsonDecoder
 from service.core.machine import MachineRules, Phase
+from service.core.offset_metadata import Topics
 from service.core.partition_key import Placer, encode_user
 from service.errors import LeavingError, LogPartitionerError, SpoolError, StopError
 from service.patience import Patience
@@ -144,14 +145,14 @@ class Worker:
         cleanup.callback(uploader.close)
         committer = self._connect()
         cleanup.callback(committer.close)
-        topic_ids: dict[str, str] = {}
+        topics = Topics()
         flusher = Flusher(
             rules=_flush_rules(settings),
             speaker=_speaker(settings, self._boot),
             uploader=uploader,
             committer=committer,
             membership=self._consumer.membership,
-            topic_ids=topic_ids,
+            topics=topics,
             clock=clock,
             metrics=self.metrics,
             abandoned=lambda: self._stop.abandoned,
@@ -162,7 +163,7 @@ class Worker:
             flusher=flusher,
             consumer=self._consumer,
             committer=committer,
-            start_positions=self._start_positions(committer, topic_ids),
+            start_positions=self._start_positions(committer, topics),
             clock=clock,
             metrics=self.metrics,
             new_batch_id=batch_ids(self._boot),
@@ -214,7 +215,7 @@ class Worker:
             patience_of_flush=Patience(lambda: self._stop.abandoned),
         )
 
-    def _start_positions(self, committer: KafkaCommitter, topic_ids: dict[str, str]) -> StartPositions:
+    def _start_positions(self, committer: KafkaCommitter, topics: Topics) -> StartPositions:
         kafka = self._settings.kafka
         options = consumer_options(kafka, worker=self._settings.worker)
         return StartPositions(
@@ -224,7 +225,7 @@ class Worker:
             flush_records=KafkaFlushRecords(
                 options, kafka.flushes_topic, group_id=kafka.group_id, patience=self._patience
             ),
-            topic_ids=topic_ids,
+            topics=topics,
             clock=self.clock,
         )
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import structlog
 
 from service.core import machine
-from service.core.batch import ClosedBatch, Opening
+from service.core.batch import ClosedBatch, Opening, cost_of
 from service.core.deadline import Deadline
 from service.core.exchange import Clock
 from service.core.flush_policy import FlushReason
@@ -32,7 +32,9 @@ from service.runtime.flusher import Flusher, FlushSummary
 from service.runtime.member_proof import MemberProof
 from service.runtime.ports import Committer, Consumer, Metrics
 from service.runtime.recorder import Recorder
-from service.runtime.start_positions import StartPositions
+from service.runtime.start_positions import StartPosition, StartPositions
+
+STOPPED_S = 5.0  # where an answer is so late after its deadline the process was stopped while it waited
 
 
 class ControlRules(NamedTuple):
@@ -121,15 +123,18 @@ class Controller:
         """Make a producer ready before any committed offset is read: that ends what an earlier process left open."""
         self._committer.prepare()
 
-    def prepare(self) -> None:
+    def prepare(self) -> bool:
         """Make the next flush's producer ready, outside any callback, within what is left until the next poll.
+
+        Returns whether it is: where the process was stopped there may be no time left to ask.
 
         Raises:
             DiscardError: it is not ready yet: poll, and ask again.
             StopError: it is refused.
         """
-        if not self._committer.is_ready:
+        if not self._committer.is_ready and not self._deadline.has_passed():
             self._committer.prepare(deadline=self._deadline)
+        return self._committer.is_ready
 
     def open_batch(self) -> bool:
         """Open a batch before its first record; it carries the generation and the member id of now.
@@ -256,7 +261,7 @@ class Controller:
         held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
         budget_s = self._rules.revoke_budget_s if held_up else self._rules.flush_budget_s
         left = Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
-        batch = self._recorder.close()
+        batch = self._recorder.close(without=self._start_positions.unproven)
         self._closed = batch
         self._log.info(
             "flush_started", batch_id=batch.batch_id, reason=reason.value, generation=batch.opening.generation
@@ -283,15 +288,7 @@ class Controller:
             dead_letters=summary.dead_letters,
             object_bytes=summary.object_bytes,
             step_seconds={step: round(seconds, 4) for step, seconds in summary.seconds.items()},
-            offsets={
-                str(tp): {
-                    "first_offset": batch.ledgers[tp].first_offset,
-                    "min_offset": batch.ledgers[tp].min_offset,
-                    "max_offset": batch.ledgers[tp].max_offset,
-                    "next_offset": committed.offset,
-                }
-                for tp, committed in sorted(summary.offsets.items())
-            },
+            offsets=batch.covered(),
         )
         self._metrics.add("flushes", reason=reason.value, outcome="committed")
         self._metrics.add("objects", summary.objects)
@@ -318,7 +315,7 @@ class Controller:
             code=getattr(error, "code", None),
             message=str(error),
             outcome="unknown" if unknown else "aborted",
-            cost=_cost_of(batch.spans) + (", unless they are committed" if unknown else ""),
+            cost=cost_of(batch.spans) + (", unless they are committed" if unknown else ""),
         )
         self._metrics.add("flushes", reason=reason.value, outcome="unknown" if unknown else "discarded")
         counts = unknown or isinstance(error, FencedError)
@@ -329,17 +326,13 @@ class Controller:
         closed, opening, self._closed = self._closed, self._recorder.opening, None
         if closed is not None or opening is not None:
             self._metrics.add("batches_discarded")
-        cost = _cost_of(self._recorder.discard(closed))
+        cost = cost_of(self._recorder.discard(closed))
         if opening is not None:  # no flush has said so
             what = {"reason": None, "generation": opening.generation, "cause": type(event).__name__, "code": None}
             self._log.warning("batch_discarded", batch_id=opening.batch_id, **what, outcome="aborted", cost=cost)
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
-        if self._deadline.remaining_s() < self._rules.settle_s / 2:  # stopped while it flushed: ask all the same
-            self._deadline = Deadline.after(self._rules.settle_s, self._clock.now_s)
-        if not self._is_settled:  # or committed offsets would not be stable until our own transaction times out
-            self._settle_transaction()
-        positions = self._start_positions.find(tps, deadline=self._deadline)
+        positions = self._find(tps)
         for tp, position in positions.items():
             self._recorder.own(tp, position.committed)
             self._starts[tp] = position.committed
@@ -356,6 +349,17 @@ class Controller:
             start_offsets={str(tp): [position.committed.offset, position.source] for tp, position in positions.items()},
         )
         self._metrics.add("rebalances", kind="assigned")
+
+    def _find(self, tps: frozenset[TopicPartition]) -> dict[TopicPartition, StartPosition]:
+        while True:
+            try:
+                if not self._is_settled:  # or committed offsets would not be stable until our transaction times out
+                    self._settle_transaction()
+                return self._start_positions.find(tps, deadline=self._deadline)
+            except (DiscardError, StopError):
+                if self._deadline.at_s > self._clock.now_s() - STOPPED_S:
+                    raise
+                self._deadline = Deadline.after(self._rules.settle_s, self._clock.now_s)  # stopped: ask once more
 
     def _release(self, tps: frozenset[TopicPartition], event: Event) -> None:
         for tp in tps:
@@ -388,12 +392,6 @@ class Controller:
             self._log.warning("start_not_proven", message=str(unproven))
             self._is_settled = False
             self.rewinds |= self._start_positions.unproven
-
-
-def _cost_of(spans: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    """Say what giving up [first, next) of each costs."""
-    covered = [f"{first} to {end - 1} of {tp}" for tp, (first, end) in sorted(spans.items()) if end > first]
-    return f"records {', '.join(covered)} will be read again"
 
 
 def _names(tps: frozenset[TopicPartition]) -> list[str]:

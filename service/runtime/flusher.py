@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import structlog
 
-from service.core import offset_metadata
 from service.core.announcements import (
     Speaker,
     Uploaded,
@@ -37,6 +36,7 @@ from service.core.flush_record import FlushRecord
 from service.core.lattice import Scalar
 from service.core.model import CommittedOffset, TopicPartition
 from service.core.object_key import schema_key
+from service.core.offset_metadata import Topics
 from service.core.pack_plan import FEW_PARTS
 from service.core.seal import SealedObject, SealRules, seal
 from service.errors import CommitAbortedError, DiscardError, MembershipError, UploadError
@@ -134,7 +134,7 @@ class Flusher:
         uploader: Uploader,
         committer: Committer,
         membership: Callable[[], Membership],
-        topic_ids: Mapping[str, str],
+        topics: Topics,
         clock: Clock,
         metrics: Metrics,
         abandoned: Callable[[], bool],
@@ -145,7 +145,7 @@ class Flusher:
         self._uploader = uploader
         self._committer = committer
         self._membership = membership
-        self._topic_ids = topic_ids
+        self._topics = topics
         self._clock = clock
         self._metrics = metrics
         self._abandoned = abandoned
@@ -310,7 +310,7 @@ class Flusher:
         self._seq += 1
         flush_record = flush_record_of(
             batch, speaker, (one.sealed for one in uploaded), seq=self._seq, reason=reason, ended_at_ms=now_ms,
-            step_seconds=steps.seconds, topic_ids=self._topic_ids,
+            step_seconds=steps.seconds, topic_ids=self._topics.ids,
         )  # fmt: skip
         steps.done("announce")
         return announced, flush_record
@@ -327,8 +327,8 @@ class Flusher:
             yield dead_letter_message(letter, speaker, batch_id=batch.batch_id, object_key=key)
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
-        """Give what is committed, each with the id of its topic as metadata."""
-        texts = {topic: offset_metadata.encode(self._topic_ids.get(topic)).text for topic, _ in batch.ledgers}
+        """Give what is committed, each with what is known of its topic as metadata."""
+        texts = {topic: self._topics.metadata_of(topic) for topic, _ in batch.ledgers}
         return {tp: offset._replace(metadata=texts[tp.topic]) for tp, offset in batch.next_offsets().items()}
 
     def _commit(

@@ -7,7 +7,7 @@ closes them, and says what became of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -108,11 +108,14 @@ class Recorder:
         assert self._batch is None, "a batch is open already"
         self._batch = Batch(opening, self._spool.open(opening.batch_id))
 
-    def close(self) -> ClosedBatch:
-        """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between."""
+    def close(self, *, without: Collection[TopicPartition] = ()) -> ClosedBatch:
+        """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
+
+        `without` are TopicPartitions that nothing was recorded of, nor said: they may not be ours.
+        """
         assert self._batch is not None, "a flush needs an open batch"
         batch, self._batch = self._batch, None
-        return batch.close(self._ledgers.by_tp)
+        return batch.close({tp: ledger for tp, ledger in self._ledgers.by_tp.items() if tp not in without})
 
     def committed(self, batch: ClosedBatch, *, now_ms: int) -> None:
         """Go on behind a batch that was committed."""

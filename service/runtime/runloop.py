@@ -121,14 +121,13 @@ class Runloop:
             StopError: it is refused, or not ready after NOT_PREPARED_MAX tries.
         """
         try:
-            self._controller.prepare()
+            if self._controller.prepare():
+                self._not_prepared = 0
         except DiscardError as error:
             self._not_prepared += 1
             self._log.warning("not_prepared", times=self._not_prepared, message=str(error))
             if self._not_prepared >= NOT_PREPARED_MAX:
                 raise StopError(f"no producer for transactions: {error}") from error
-        else:
-            self._not_prepared = 0
 
     def _record_all(self, records: list[SourceRecord]) -> None:
         """Record what was handed over. What is refused while owned is read again: its TopicPartition is rewound."""

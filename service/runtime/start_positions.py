@@ -25,7 +25,7 @@ from service.core import offset_metadata
 from service.core.deadline import Deadline
 from service.core.exchange import Clock
 from service.core.model import CommittedOffset, TopicPartition
-from service.core.offset_metadata import Began
+from service.core.offset_metadata import Began, Topics
 from service.errors import (
     DiscardError,
     HistoryUnknownError,
@@ -45,14 +45,10 @@ Bootstrap = Literal["beginning", "end", "fail"]
 
 
 class StartPosition(NamedTuple):
-    """Where a TopicPartition starts, and whether a commit, the policy, or its being new says so.
-
-    `began` goes into the metadata of what is committed by the policy `end`.
-    """
+    """Where a TopicPartition starts, and whether a commit, the policy, or its being new says so."""
 
     committed: CommittedOffset
     source: Literal["committed", "bootstrap", "added"]
-    began: Began | None = None
 
 
 class StartRules(NamedTuple):
@@ -64,7 +60,7 @@ class StartRules(NamedTuple):
 
 
 class StartPositions:
-    """Finds and proves start positions; used by the loop thread only. `topic_ids` is kept up to date for others."""
+    """Finds and proves start positions; used by the loop thread only. `topics` is kept up to date for others."""
 
     def __init__(
         self,
@@ -73,14 +69,14 @@ class StartPositions:
         consumer: Consumer,
         committer: Committer,
         flush_records: FlushRecords,
-        topic_ids: dict[str, str],
+        topics: Topics,
         clock: Clock,
     ) -> None:
         self._rules = rules
         self._consumer = consumer
         self._committer = committer
         self._flush_records = flush_records
-        self._topic_ids = topic_ids
+        self._topics = topics
         self._clock = clock
         self._found: dict[TopicPartition, StartPosition] = {}
         self._uncommitted: dict[TopicPartition, StartPosition] = {}
@@ -101,6 +97,8 @@ class StartPositions:
         wanted = sorted(tps)
         committed = self._consumer.committed(wanted, deadline=deadline)
         found = {tp: StartPosition(offset, "committed") for tp, offset in committed.items() if offset is not None}
+        for tp, start in found.items():
+            self._keep_began(tp.topic, offset_metadata.decode(start.committed.metadata).began)
         missing = [tp for tp in wanted if tp not in found]
         for topic in sorted({tp.topic for tp in missing}):
             found |= self._by_policy(topic, [tp for tp in missing if tp.topic == topic], deadline)
@@ -125,7 +123,9 @@ class StartPositions:
         if bootstrap == "end" and not committed:
             began = Began(self._clock.wall_ms(), len(everything))
         elif bootstrap == "end":
-            began = next((had for one in committed.values() if (had := _began(one)) is not None), None)
+            told = (offset_metadata.decode(one.metadata).began for one in committed.values())
+            began = min((one for one in told if one is not None), default=None)
+        self._keep_began(topic, began)
         is_added = bool(committed) and began is None
         return {  # asked a second time: others may have owned ours, flushed and gone, where we were stopped in between
             tp: StartPosition(committed[tp], "committed")
@@ -145,7 +145,12 @@ class StartPositions:
         if not is_first:
             since = self._consumer.offset_at(tp, began.at_ms, deadline=deadline)
             end = end if since is None else since
-        return StartPosition(CommittedOffset(end), "bootstrap", began)
+        return StartPosition(CommittedOffset(end), "bootstrap")
+
+    def _keep_began(self, topic: str, began: Began | None) -> None:
+        """Note it for every later commit: else it is lost with the last start position that is committed over."""
+        if began is not None:
+            self._topics.began[topic] = min(began, self._topics.began.get(topic, began))
 
     # Step 2, outside callbacks.
 
@@ -188,7 +193,7 @@ class StartPositions:
         for tp, start in self._found.items():
             if start.source != "committed":
                 continue
-            was, now = offset_metadata.decode(start.committed.metadata).topic_id, self._topic_ids.get(tp.topic)
+            was, now = offset_metadata.decode(start.committed.metadata).topic_id, self._topics.ids.get(tp.topic)
             if was is None or now is None:
                 unknown.append(tp)
             elif was != now:
@@ -201,7 +206,7 @@ class StartPositions:
 
     def _describe(self, topic: str, offsets: list[str]) -> str:
         return (
-            f"topic {topic} was made anew under its name: its id is {self._topic_ids[topic]}, but the committed "
+            f"topic {topic} was made anew under its name: its id is {self._topics.ids[topic]}, but the committed "
             f"offsets of {_list(offsets)} are of another topic. Stop all workers of the group, then go on at these "
             f"offsets, where they name the same records (`{command('go-on', topic)}`), or begin anew at the topic's "
             f"beginning (`{command('begin-anew', topic)}`)."
@@ -210,7 +215,7 @@ class StartPositions:
     def _require_no_history(self, missing: Mapping[TopicPartition, StartPosition], deadline: Deadline) -> None:
         """Require that no flush record names these, but where it ends exactly where we start."""
         try:
-            flushed = self._flush_records.next_offsets(missing, self._topic_ids, deadline=deadline.at_most(HISTORY_S))
+            flushed = self._flush_records.next_offsets(missing, self._topics.ids, deadline=deadline.at_most(HISTORY_S))
         except HistoryUnknownError as error:
             if self._rules.accept_unknown_history:
                 self._log.warning("history_unknown", topic_partitions=[str(tp) for tp in missing], message=str(error))
@@ -240,7 +245,11 @@ class StartPositions:
         try:
             self._committer.prepare(deadline=deadline)  # ends what an earlier try has left open
             committed = self._consumer.committed(waiting, deadline=deadline)
-            starts = {tp: self._with_metadata(tp, waiting[tp]) for tp in waiting if committed[tp] is None}
+            starts = {
+                tp: start.committed._replace(metadata=self._topics.metadata_of(tp.topic))
+                for tp, start in waiting.items()
+                if committed[tp] is None
+            }
             if starts:
                 membership = self._consumer.membership()
                 if membership.member_id != self._member_id:
@@ -254,10 +263,6 @@ class StartPositions:
         if starts:
             self._log.info("starts_committed", offsets={str(tp): start.offset for tp, start in sorted(starts.items())})
         return frozenset(waiting.keys() - starts.keys())
-
-    def _with_metadata(self, tp: TopicPartition, start: StartPosition) -> CommittedOffset:
-        metadata = offset_metadata.encode(self._topic_ids.get(tp.topic), began=start.began).text
-        return start.committed._replace(metadata=metadata)
 
     # Topics that are made anew while a worker runs.
 
@@ -276,7 +281,7 @@ class StartPositions:
     def _ask_ids(self, topics: Iterable[str], deadline: Deadline) -> None:
         found = self._consumer.topic_ids(topics, deadline=deadline.at_most(TOPIC_IDS_S))
         for topic, topic_id in found.items():
-            known = self._topic_ids.setdefault(topic, topic_id)
+            known = self._topics.ids.setdefault(topic, topic_id)
             if known != topic_id:  # started again we see what the group has committed of which
                 raise StartPositionError(
                     f"topic {topic} was made anew while this worker ran: its id was {known}, now it is {topic_id}. "
@@ -287,10 +292,6 @@ class StartPositions:
 def command(name: str, topic: str) -> str:
     """Write the command line that sets offsets of a topic."""
     return f"log-partitioner offsets {name} --topic {topic}"
-
-
-def _began(committed: CommittedOffset) -> Began | None:
-    return offset_metadata.decode(committed.metadata).began
 
 
 def _list(names: Iterable[str]) -> str:

@@ -18,6 +18,7 @@ from service.core.deadline import Deadline
 from service.core.exchange import Membership, Message
 from service.core.flush_policy import FlushReason
 from service.core.model import CommittedOffset, Headers, SourceRecord, TopicPartition
+from service.core.offset_metadata import Began, Topics
 from service.core.partition_key import USER_CHARS_MAX, Placer
 from service.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
 from service.runtime.flusher import Flusher, FlushRules
@@ -147,7 +148,7 @@ class Deployment:
             uploader=InlineUploader(FakeObjectStore(self.bucket, self.clock)),
             committer=self.committed,
             membership=lambda: MEMBER,
-            topic_ids=dict.fromkeys(topics, "i" * 22),
+            topics=Topics(dict.fromkeys(topics, "i" * 22), dict.fromkeys(topics, Began(2**62, 2**31 - 1))),
             clock=self.clock,
             metrics=RecordingMetrics(),
             abandoned=lambda: False,

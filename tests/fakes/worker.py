@@ -16,6 +16,7 @@ from service.core.flush_policy import FlushBounds
 from service.core.json_text import JsonDecoder
 from service.core.lattice import Limits
 from service.core.machine import MachineRules
+from service.core.offset_metadata import Topics
 from service.core.pack_plan import Layout, LayoutRules
 from service.core.partition_key import KeyRules, Placer
 from service.core.seal import SealRules
@@ -182,14 +183,14 @@ class FakeWorker:
         self.journal = journal or FakeJournal()
         self.recorder = parts.recorder(rules.recorder, self.spool)
         self.uploader: Uploader = InlineUploader(self.store)
-        self.topic_ids: dict[str, str] = {}
+        self.topics = Topics()
         self.flusher = parts.flusher(
             rules=rules.flush,
             speaker=Speaker(name, boot, GROUP, "bucket", REFERENCES, FLUSHES, DEAD_LETTERS),
             uploader=self.uploader,
             committer=self.committer,
             membership=self.consumer.membership,
-            topic_ids=self.topic_ids,
+            topics=self.topics,
             clock=clock,
             metrics=self.metrics,
             abandoned=lambda: self.stop.abandoned,
@@ -200,7 +201,7 @@ class FakeWorker:
             consumer=self.consumer,
             committer=self.committer,
             flush_records=self.flush_records,
-            topic_ids=self.topic_ids,
+            topics=self.topics,
             clock=clock,
         )
         self.controller = parts.controller(

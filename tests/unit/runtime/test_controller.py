@@ -13,6 +13,7 @@ from service.core.batch import ClosedBatch
 from service.core.deadline import Deadline
 from service.core.flush_policy import FlushReason
 from service.core.machine import Phase
+from service.core.model import CommittedOffset
 from service.errors import CommitAbortedError, StopError, TooManyFailuresError
 from service.runtime.flusher import FlushSummary
 from service.runtime.start_positions import TOPIC_IDS_S
@@ -447,7 +448,7 @@ def test_ids_of_topics_are_asked_for_at_each_assignment_and_each_flush_of_the_lo
     rig.broker.topic_ids.update(ids)
     rig.fill(P0, 3)
     rig.drain()
-    assert worker.topic_ids == ids
+    assert worker.topics.ids == ids
     assert asked == [TOPIC_IDS_S] * 2
 
 
@@ -489,9 +490,9 @@ def test_all_steps_of_one_callback_end_within_the_poll_budget(slow_store: bool, 
         worker.store._point = lambda name: rig.pass_time(30.0 if name == "put" else 0.0)
     close, started_s = worker.recorder.close, rig.clock.now_s()
 
-    def late() -> ClosedBatch:
+    def late(**without: Any) -> ClosedBatch:
         rig.pass_time(before_s)
-        return close()
+        return close(**without)
 
     worker.recorder.close = late  # type: ignore[method-assign]
     worker.controller.on_assigned(gone)
@@ -532,8 +533,9 @@ def test_producer_that_is_not_ready_in_time_ends_an_assignment_and_not_a_turn() 
         worker.controller.consume_returned()
 
 
+@pytest.mark.parametrize("where", ["produced", "init", "committed"])
 @pytest.mark.parametrize("outcome", ["ILLEGAL_GENERATION", Outcome.UNKNOWN_OPEN, Outcome.COMMITTED])
-def test_process_that_is_stopped_in_the_flush_of_an_assignment_goes_on(outcome: Outcome | str) -> None:
+def test_process_that_is_stopped_in_an_assignment_asks_again(outcome: Outcome | str, where: str) -> None:
     """Nothing is left of the callback's time, but what it asks for is answered: it does not end for that."""
     rig = Rig(COOPERATIVE, (P0, P1, P2))
     worker = holding(rig)
@@ -544,7 +546,21 @@ def test_process_that_is_stopped_in_the_flush_of_an_assignment_goes_on(outcome: 
     rig.fill(P0, 3)
     worker.step()
     worker.committer.script.append(outcome)  # type: ignore[arg-type]
-    worker.committer._point = lambda name: rig.pass_time(400.0) if name == "produced" else None
+    stopped: list[str] = []
+
+    def be_stopped(name: str) -> None:
+        if name == where and name not in stopped:
+            stopped.append(name)
+            rig.pass_time(400.0)
+            if name == "committed":  # and another's transaction is open
+                epoch = rig.broker.init("another")
+                rig.broker.begin("another", epoch)
+                generation, member, *_ = worker.consumer.membership()
+                rig.broker.send_offsets(
+                    "another", epoch, {P2: CommittedOffset(4)}, generation=generation, member_id=member
+                )
+
+    worker.committer._point = worker.consumer._point = be_stopped
     worker.controller.on_assigned(gone)
     assert worker.controller.error is None
     assert P2 in worker.recorder.positions

@@ -450,6 +450,21 @@ def test_source_error_ends_the_worker_with_its_cause() -> None:
         worker.loop.run()
 
 
+def test_producer_that_a_stopped_process_had_no_time_to_ask_for_is_no_try() -> None:
+    """Stopped in each of many turns it goes on; what counts is a broker that was asked."""
+    rig = Rig()
+    worker = rig.owning()
+    worker.committer._epoch = None
+    for _ in range(5):
+        rig.pass_time(400.0)
+        worker.step()
+    worker.committer.init_s = 1_000.0
+    worker.step()
+    worker.step()
+    with pytest.raises(StopError, match="no producer for transactions"):
+        worker.step()
+
+
 def test_run_prepares_before_it_joins_and_turns_until_stopped() -> None:
     """The producer's init ends what an earlier process left open, before the first committed offset is read."""
     rig = Rig()

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from service.core.deadline import Deadline
 from service.core.model import CommittedOffset, TopicPartition
-from service.core.offset_metadata import Began, decode, encode
+from service.core.offset_metadata import Began, Topics, decode, encode
 from service.errors import (
     CommitAbortedError,
     DiscardError,
@@ -21,6 +21,7 @@ from service.errors import (
     StartPositionError,
 )
 from service.runtime.start_positions import Bootstrap, StartPosition, StartPositions
+from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
 from tests.fakes.group import ClassicGroup
 from tests.fakes.records import P0, P1, P2
@@ -41,7 +42,7 @@ def parts_of(rig: Rig, policy: Bootstrap) -> StartPositions:
         consumer=worker.consumer,
         committer=worker.committer,
         flush_records=worker.flush_records,
-        topic_ids={},
+        topics=Topics(),
         clock=rig.clock,
     )
 
@@ -63,11 +64,9 @@ def committed(offset: int) -> StartPosition:
     return StartPosition(CommittedOffset(offset), "committed")
 
 
-def begun(
-    offset: int, source: Literal["bootstrap", "added"] = "bootstrap", began: Began | None = None
-) -> StartPosition:
+def begun(offset: int, source: Literal["bootstrap", "added"] = "bootstrap") -> StartPosition:
     """Give a start by policy."""
-    return StartPosition(CommittedOffset(offset), source, began)
+    return StartPosition(CommittedOffset(offset), source)
 
 
 def stored(rig: Rig, tp: TopicPartition) -> CommittedOffset:
@@ -136,11 +135,51 @@ def test_first_start_at_the_end_holds_for_who_owns_the_others_later(style: str) 
     member_of(rig)
     rig.pass_time(60.0)
     began = Began(rig.clock.wall_ms(), 3)
-    assert start(rig, "end", P0) == {P0: begun(5, began=began)}
+    assert start(rig, "end", P0) == {P0: begun(5)}
     rig.pass_time(60.0)
     rig.fill(P1, 3)
-    assert start(rig, "end", P1, P2) == {P1: begun(7, began=began), P2: begun(0, began=began)}
+    assert start(rig, "end", P1, P2) == {P1: begun(7), P2: begun(0)}
     assert {decode(stored(rig, tp).metadata).began for tp in (P0, P1, P2)} == {began}
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_first_start_at_the_end_holds_when_all_that_is_committed_was_committed_by_flushes(style: str) -> None:
+    """Each flush commits over the start position that had said when the group began; it has to say so again."""
+    rig = Rig(style, tps=(P0, P1))
+    rig.fill(P1, 7)
+    rig.pass_time(60.0)
+    started_ms = rig.clock.wall_ms()
+    for name in "ab":  # the second one knows it only from what the first has committed
+        worker = rig.worker(name, rules=Rules().with_bootstrap("end"))
+        rig.turn_until(lambda worker=worker: worker.controller.state.owned == {P0, P1})  # type: ignore[misc]
+        rig.fill(P0, 2)
+        rig.drain()
+        worker.stop.request()
+        rig.turn_until(lambda worker=worker: worker.controller.state.phase.value == "stopped")  # type: ignore[misc]
+        worker.close()
+        rig.workers.remove(worker)
+    began = decode(stored(rig, P0).metadata).began
+    assert began is not None
+    assert (began.at_ms >= started_ms, began.partitions) == (True, 2)
+    rig.broker.reset({P1: None})  # as if its first owner had died before it could commit where to start
+    rig.fill(P1, 2)
+    member_of(rig)
+    assert parts_of(rig, "end").find([P1], deadline=Deadline.after(80.0, rig.clock.now_s)) == {P1: begun(7)}
+
+
+def test_flush_says_nothing_of_what_is_not_proven() -> None:
+    """Its start may become another one: a flush record that names it would be history that never was."""
+    rig = Rig(COOPERATIVE, tps=(P0, P1))
+    worker = rig.owning()
+    worker.controller.on_revoked(frozenset({P1}))
+    rig.broker.reset({P1: None})
+    worker.flush_records.error = DiscardError("no answer")
+    worker.controller.on_assigned(frozenset({P1}))
+    worker.controller.consume_returned()
+    assert worker.controller.rewinds == {P1}
+    rig.fill(P0, 2)
+    rig.turn_until(lambda: rig.committed()[P0] == 2)
+    assert [line.partition for record in flush_records(rig.broker) for line in record.topic_partitions] == [0]
 
 
 def test_topic_partition_added_after_a_first_start_at_the_end_is_read_from_its_beginning() -> None:
@@ -177,7 +216,7 @@ def test_first_start_of_two_topics_treats_each_by_itself() -> None:
     rig.broker.reset({P0: 3})
     rig.fill(other, 4)
     found = start(rig, "end", P0, other)
-    assert found == {P0: committed(3), other: begun(4, began=Began(rig.clock.wall_ms(), 1))}
+    assert found == {P0: committed(3), other: begun(4)}
 
 
 def test_start_position_that_is_not_committed_is_not_proven_and_stops_in_the_end() -> None:
