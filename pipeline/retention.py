@@ -1,6 +1,6 @@
 """May a raw object go? Pure: an object with what announces it, and what readers and audits have said -> why not.
 
-Owns the rule of retirement (DESIGN 8). What cannot be told for certain keeps an object: it can be deleted only once.
+Owns the rule of retirement (ADR 10). What cannot be told for certain keeps an object: it can be deleted only once.
 """
 
 from __future__ import annotations

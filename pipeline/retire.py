@@ -1,4 +1,4 @@
-"""Raw objects past their retention: recorded as retired in a table, then deleted; only what is in the table (DESIGN 8).
+"""Raw objects past their retention: recorded as retired in a table, then deleted; only what is in the table (ADR 10).
 
     references topic -> objects with every hour in them -> may they go (retention.py)?
         -> compared with the table, value by value (table_check.py) -> recorded -> deleted

@@ -1,4 +1,4 @@
-"""The table of retired objects: recorded in it before they are deleted, so that nobody takes them for lost (DESIGN 8).
+"""The table of retired objects: recorded in it before they are deleted, so that nobody takes them for lost (ADR 10).
 
 Compaction writes it. The audit and backfill read it: the entries of a retired object are those that the table has under
 the ids of its references, all of which are retired with it.

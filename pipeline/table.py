@@ -1,4 +1,4 @@
-"""The Iceberg table of all entries: created, widened, appended to by compare-and-swap (DESIGN 8).
+"""The Iceberg table of all entries: created, widened, appended to by compare-and-swap (ADR 9).
 
 Every snapshot that materialize makes says, in its summary, up to which offsets of the references topic the table
 holds everything. An append takes place on a branch of its driver's own, which begins where the table was when the

@@ -76,7 +76,7 @@ def compare_with_table(spark: SparkSession, settings: JobSettings, references: D
 def _rows_of_table(spark: SparkSession, settings: JobSettings, references: DataFrame) -> DataFrame:
     """Give the table's rows of these references, with the columns that it has now.
 
-    A snapshot would be read with the columns of its own time [M]: one that was dropped since would still be there.
+    A snapshot would be read with the columns of its own time (ADR 10): one that was dropped since would still be there.
     """
     times = references.agg(F.min("event_time_min_us").alias("first"), F.max("event_time_max_us").alias("last")).first()
     assert times is not None, "an aggregate has one row"

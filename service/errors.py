@@ -61,7 +61,7 @@ class CommitAbortedError(DiscardError):
 class FencedError(DiscardError):
     """The producer is dead for good before a commit was asked for; `code` is the error name.
 
-    Another process has our transactional id, or the broker has timed the transaction out (DESIGN 4.3). Counted:
+    Another process has our transactional id, or the broker has timed the transaction out (KAFKA_FACTS T4). Counted:
     two workers of one name would fence each other for ever.
     """
 
@@ -71,7 +71,7 @@ class FencedError(DiscardError):
 
 
 class MembershipError(DiscardError):
-    """Group metadata without a generation or a member id: a broker would not fence it (TESTING 0.3)."""
+    """Group metadata without a generation or a member id: a broker would not fence it (KAFKA_FACTS F3)."""
 
 
 class CommitUnknownError(DiscardError):
@@ -111,4 +111,4 @@ class StoreRefusedError(StopError):
 
 
 class TooManyFailuresError(StopError):
-    """Unknown outcomes or fatal errors came more often than the process tolerates (DESIGN 4.2)."""
+    """Unknown outcomes or fatal errors came more often than the process tolerates (DESIGN 4.1)."""

@@ -1,4 +1,4 @@
-"""The walls of the house (STYLE): import contracts, one owner per library, sizes of modules and functions, names."""
+"""The walls of the house: import contracts, one owner per library, sizes of modules and functions, names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""References and their rows, from objects or, where these are retired, from the table (DESIGN 8).
+"""References and their rows, from objects or, where these are retired, from the table (ADR 10).
 
 Owns what retirement changes for the audit: an object that is recorded as retired is not missing, and its entries are
 judged by the table. Compaction may go on beside an audit.

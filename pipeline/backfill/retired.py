@@ -1,4 +1,4 @@
-"""What references held whose objects are retired: the table has it, under their ids (DESIGN 8)."""
+"""What references held whose objects are retired: the table has it, under their ids (ADR 10)."""
 
 from __future__ import annotations
 

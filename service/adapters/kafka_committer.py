@@ -1,7 +1,7 @@
 """The transaction: the only user of `confluent_kafka.Producer`. Fulfils `runtime.ports.Committer`.
 
 A new producer for every transaction: librdkafka has no KIP-890 and retries EndTxn by itself, so a delayed one could
-hit the next transaction of the same epoch, unseen by us; InitProducerId raises the epoch (DESIGN 4.2, TESTING 0.2).
+hit the next transaction of the same epoch, unseen by us; InitProducerId raises the epoch (ADR 3, KAFKA_FACTS F2).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _ABORT_S = 10.0  # after the deadline; where `send_offsets` has used them up, th
 _COMMIT_TRY_S = 1.0
 _FLUSH_TRY_S = 0.5
 _ABANDONED = "ABANDONED"
-# Of offsets that are sent at once: the coordinator writes them as one record batch, which its topic must take [M].
+# Of offsets that are sent at once: the coordinator writes them as one record batch (KAFKA_FACTS T16).
 _OFFSETS_BYTES_MAX = 500_000
 _OFFSET_BYTES = 400  # of one, with the group's name, beside topic and metadata
 _HOPELESS = {
@@ -47,6 +47,8 @@ _HOPELESS = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001
 }
 _NOT_AUTHORISED = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED}
+
+_Offsets = tuple[list[confluent_kafka.TopicPartition], Any]  # what is sent at once, and the library's group metadata
 
 
 class KafkaCommitter:
@@ -135,19 +137,25 @@ class KafkaCommitter:
         if not membership.is_proof:
             raise MembershipError(f"generation {membership.generation}, member id {membership.member_id!r}")
         assert offsets, "W1: a transaction without offsets would announce data nobody accounts for"
+        self._run(messages, deadline, [(some, membership.raw) for some in _at_once(offsets)])
+
+    def publish(self, messages: Iterable[Message], *, deadline: Deadline) -> None:
+        """Run one transaction of messages alone; ends and raises as `commit` does."""
+        self._run(messages, deadline, ())
+
+    def _run(self, messages: Iterable[Message], deadline: Deadline, offsets: Iterable[_Offsets]) -> None:
         self._prepare(deadline, self._patience_of_flush)
         producer, self._ready = self._ready, None  # never used again, whatever happens
         assert producer is not None, "prepare makes a producer ready"
-        self._fill(producer, messages, offsets, membership, deadline)
+        self._fill(producer, messages, deadline, offsets)
         self._end(producer, deadline)
 
     def _fill(
         self,
         producer: confluent_kafka.Producer,
         messages: Iterable[Message],
-        offsets: Mapping[TopicPartition, CommittedOffset],
-        membership: Membership,
         deadline: Deadline,
+        offsets: Iterable[_Offsets],
     ) -> None:
         deliveries = _Deliveries()
         try:
@@ -159,12 +167,10 @@ class KafkaCommitter:
             while producer.flush(deadline.at_most(_FLUSH_TRY_S).timeout_s()) and not deadline.has_passed():
                 self._patience_of_flush.require()
             deliveries.require(sent)
-            for some in _at_once(offsets):
-                send = partial(producer.send_offsets_to_transaction, some, membership.raw, deadline.timeout_s())
+            for some, group in offsets:
+                send = partial(producer.send_offsets_to_transaction, some, group, deadline.timeout_s())
                 self._patience_of_flush.ask(send)
-        except (
-            LeavingError
-        ) as error:  # nobody waits for an abort either: the next init or the broker's time-out does it
+        except LeavingError as error:  # nobody waits for an abort either: the next init or a time-out does it
             raise CommitAbortedError("the flush is abandoned", code=_ABANDONED) from error
         except (KafkaException, BufferError, SystemError) as error:
             raise self._aborted(producer, error, deadline) from error
@@ -198,7 +204,7 @@ class KafkaCommitter:
         """Commit, within the deadline.
 
         Without a time-out librdkafka asks for as long as the coordinator is out of reach. With one its state may be
-        wrong afterwards (TESTING T6), which is no matter here: a producer is never used again.
+        wrong afterwards (KAFKA_FACTS T6), which is no matter here: a producer is never used again.
         """
         while True:
             try:
@@ -280,7 +286,7 @@ def _problem_of(error: BaseException) -> KafkaError | None:
 
 
 class _Deliveries:
-    """Counts delivery reports; every message must be acknowledged before the commit (TESTING T8)."""
+    """Counts delivery reports; every message must be acknowledged before the commit (KAFKA_FACTS T8)."""
 
     def __init__(self) -> None:
         self.acknowledged = 0

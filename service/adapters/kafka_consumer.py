@@ -36,7 +36,7 @@ from service.patience import Patience
 _ASK_AGAIN_S = 0.1
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 # Called from C: for a name that is not UTF-8 the binding returns a list with a hole in it, an exception set beside it,
-# which Python code compiled for the call does not look at [M].
+# which Python code compiled for the call does not look at (KAFKA_FACTS L3).
 _headers_of = methodcaller("headers")
 
 
@@ -97,7 +97,7 @@ class KafkaConsumer:
         """Assign each at its offset; where its leader epoch is known, `consume` seeks there before it hands over any.
 
         Of an assignment the library compares the epoch with the log's at the next change of the leader only, unless it
-        does not know the leader yet, which it does by then [M]. `seek` compares at once.
+        does not know the leader yet, which it does by then (KAFKA_FACTS O2). `seek` compares at once.
         """
         if not self._patience.has_ended():  # else it may still wait for an answer; it ends with the process
             self._close_stranger()
@@ -110,7 +110,7 @@ class KafkaConsumer:
             return
         self._forget(starts)
         self._unchecked |= {tp: start for tp, start in starts.items() if start.leader_epoch is not None}
-        # librdkafka keeps a partition paused over loss and a new assignment (issues 1849, 5113): paused while owned,
+        # librdkafka keeps a partition paused over loss and a new assignment (KAFKA_FACTS R9): paused while owned,
         # lost, everything resumed, assigned again - and it would be silent for ever.
         if self._paused:
             consumer.pause(positions)
@@ -220,7 +220,7 @@ class KafkaConsumer:
         """Assign one that has failed anew; without cooperation only all can be, so `starts` is of all that is owned.
 
         It cannot be sought: behind a broken batch the library may have read garbage as a batch, and have gone to an
-        offset that the log does not have [M].
+        offset that the log does not have (KAFKA_FACTS L1).
         """
         if self._incremental:
             self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
@@ -309,8 +309,8 @@ class KafkaConsumer:
         """Go to an offset; librdkafka drops what it had fetched before.
 
         It compares the leader epoch, where it is known, with the log's: `consume` raises StartPositionError where the
-        log has no such offset of that epoch, since it was truncated or is of another topic [M]. A TopicPartition that
-        was assigned a moment ago may not be fetched yet: then it is tried again.
+        log has no such offset of that epoch, since it was truncated or is of another topic (KAFKA_FACTS O2). A
+        TopicPartition that was assigned a moment ago may not be fetched yet: then it is tried again.
 
         Raises:
             SourceError: the TopicPartition cannot be sought by the deadline.
@@ -364,7 +364,7 @@ class KafkaConsumer:
         """Leave the group; runs the callbacks, in a helper thread while this one stands still.
 
         The broker is told at once. Raises LeavingError where the library goes on to wait for it: up to 5 s for one that
-        says nothing, and longer for what was asked before [M]; it ends with the process.
+        says nothing, and longer for what was asked before (KAFKA_FACTS L5); it ends with the process.
         """
         self._patience.to_leave().ask(self._close_both)
 
@@ -375,8 +375,8 @@ class KafkaConsumer:
     def _ask_by_stranger(self) -> confluent_kafka.Consumer:
         """Have a client for what is asked inside a callback, until the assignment is made.
 
-        There `list_topics` of the same client aborts the process at its next callback, be it a line of its log
-        (CallState_get: Assertion `cs != NULL' failed); `committed` never returns in a thread of `Patience.ask` [M].
+        There `list_topics` of the same client aborts the process at its next callback, be it a line of its log, and
+        `committed` never returns in a thread of `Patience.ask` (KAFKA_FACTS L4).
         """
         if self._stranger is None:
             self._stranger = make_client(confluent_kafka.Consumer, "consumer", self._options, self._brokers)

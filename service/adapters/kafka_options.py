@@ -1,6 +1,6 @@
 """librdkafka options: what the promise needs, and what settings pass through.
 
-Everything is passed explicitly, never left to a default that might change (TESTING 1.6).
+Everything is passed explicitly, never left to a default that might change (KAFKA_FACTS F7, O1).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ PINNED_PRODUCER: dict[str, Any] = {
     "compression.type": "zstd",
     "linger.ms": 5,
     "allow.auto.create.topics": False,
-    # Offsets are sent until a request has failed, whatever time-out the call was given [M]; the default is 60 s.
+    # Offsets are sent until a request has failed, whatever time-out the call was given (KAFKA_FACTS T17).
     "socket.timeout.ms": 10_000,
 }
 PINNED_CONSUMER: dict[str, Any] = {
@@ -30,7 +30,7 @@ PINNED_CONSUMER: dict[str, Any] = {
     "allow.auto.create.topics": False,
     "check.crcs": True,
     "enable.partition.eof": True,
-    # librdkafka sleeps that long when its queue is full; its default of 1000 starves a fast loop (DESIGN 7).
+    # librdkafka sleeps that long when its queue is full; its default of 1000 starves a fast loop (KAFKA_FACTS L6).
     "fetch.queue.backoff.ms": 20,
     "queued.max.messages.kbytes": 32_768,
     "topic.metadata.refresh.interval.ms": 60_000,

@@ -1,7 +1,7 @@
 """Finds where a TopicPartition can be read again behind record batches that the client library cannot read.
 
-A fetch from any offset of a batch gives the whole batch, and the library's error names the batch's first offset [M]:
-so whether two offsets are of the same broken batch can be told, and its end is found by halving.
+A fetch from any offset of a batch gives the whole batch, and the library's error names the batch's first offset
+(KAFKA_FACTS L2): so whether two offsets are of the same broken batch can be told, and its end is found by halving.
 """
 
 from __future__ import annotations

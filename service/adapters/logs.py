@@ -1,7 +1,7 @@
 """structlog's configuration: JSON lines in containers, readable lines on a terminal; the only user of `configure`.
 
 Every event carries `ts` (wall time), `mono` (monotonic seconds), `worker`, `pid`, `boot` and `seq`, which counts the
-lines of one boot in the order in which they are written: a reader of all pods' logs sees what is lost (TESTING 3.5).
+lines of one boot in the order in which they are written: a reader of all pods' logs sees what is lost (DESIGN 9).
 A line is veiled as it is written (`service.privacy`), whoever has made it.
 """
 

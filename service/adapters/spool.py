@@ -4,7 +4,7 @@
     <batch id>/rows           pieces of rows that left memory, each with a checksum
     <batch id>/<n>.avro       finished objects, until their flush is committed or discarded
 
-Nothing is synced to disk: after a crash the records are read again (TESTING 1.4). What is read back is compared with
+Nothing is synced to disk: after a crash the records are read again (DESIGN 4.5). What is read back is compared with
 the checksum that was taken when it was written.
 """
 

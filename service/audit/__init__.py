@@ -14,5 +14,5 @@
     report.py run.py     what came out; the command
 
 It shares the formats with the worker (`core.reference`, `core.projection`, `core.flush_record`, `core.dead_letter`,
-`core.model`) and no rule: what the worker computes is computed here again, from DESIGN.md, by other code.
+`core.model`) and no rule: what the worker computes is computed here again, from docs/DESIGN.md, by other code.
 """

@@ -1,7 +1,7 @@
 """The batch: everything accepted since the last commit, over all TopicPartitions, with one id (DESIGN 2, 3.6).
 
 Owns the ledger - which offsets are covered, and what became of their entries - and the conservation law. The ledger,
-never the client's position, says what is committed (TESTING 0.5). `ClosedBatch` is what a flush gets.
+never the client's position, says what is committed (KAFKA_FACTS F5). `ClosedBatch` is what a flush gets.
 """
 
 from __future__ import annotations

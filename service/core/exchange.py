@@ -36,7 +36,7 @@ class Membership(NamedTuple):
 
     @property
     def is_proof(self) -> bool:
-        """Whether a broker would check it: without generation and member id it would not (TESTING 0.3).
+        """Whether a broker would check it: without generation and member id it would not (KAFKA_FACTS F3).
 
         Members count from 1; a KIP-848 member that was put out has epoch 0 until it is in again.
         """

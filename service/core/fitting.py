@@ -5,8 +5,8 @@
     too large otherwise  so is the whole record; the letter has nothing of it but its place
 
 A broker compares a record batch, compressed, with `max.message.bytes`. The most that a message can be is alone in one
-and not compressed [M]: the client library batches less than that together, and sends what compression makes larger as
-it is.
+and not compressed (KAFKA_FACTS T12): the client library batches less than that together, and sends what compression
+makes larger as it is.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ _FIXED = StepSeconds(seal=0.01, upload=0.05, announce=0.1)
 
 
 def _growing(work: FlushWork) -> StepSeconds:
-    """Give the seconds of the first measurement: two cores beside broker and store (docs/adr/0012)."""
+    """Give the seconds of the first measurement: two cores beside broker and store (ADR 12)."""
     return StepSeconds(
         seal=work.entries * 25e-6 + work.row_bytes * 1e-8,
         upload=work.objects * 5e-3 + work.row_bytes * 2e-8,

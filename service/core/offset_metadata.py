@@ -1,4 +1,4 @@
-"""What is stored with a committed offset (DESIGN 4.3): `encode` and `decode` are a pair.
+"""What is stored with a committed offset (DESIGN 4.6): `encode` and `decode` are a pair.
 
 Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17],"raw-4":[9,2]}}`. `topic_id` is
 Kafka's id of the topic as its tools print it, or null where it is not known. `roots` has the highest root offset of

@@ -7,7 +7,7 @@ from service.core.model import RootLink, TopicPartition
 
 _NULL, _PRESENT = b"\0", b"\2"
 NO_TIMESTAMP_MS = -1
-TIMESTAMP_MS_MAX = 253_402_300_799_999  # the end of the year 9999: what is later is no date for Avro's readers [M]
+TIMESTAMP_MS_MAX = 253_402_300_799_999  # the end of the year 9999, the last one of Avro's readers (KAFKA_FACTS L7)
 
 
 def readable_timestamp(timestamp_ms: int | None) -> int:

@@ -205,7 +205,7 @@ class Worker:
             patience=self._patience,
         )
         options = producer_options(settings.kafka, worker=settings.worker, transactional_id=settings.transactional_id)
-        # init_transactions waits for the broker to end what an earlier producer left open (TESTING T7).
+        # init_transactions waits for the broker to end what an earlier producer left open (KAFKA_FACTS T7).
         return KafkaCommitter(
             options,
             init_budget_s=2 * settings.kafka.transaction_timeout_s,

@@ -114,7 +114,7 @@ class Controller:
         self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
         try:
             self.handle(event)
-        except BaseException as error:  # noqa: BLE001 - raised again by the loop: see TESTING 0.4
+        except BaseException as error:  # noqa: BLE001 - raised again by the loop: KAFKA_FACTS F4
             self.error = self.error or error
 
     # From the loop.

@@ -160,12 +160,12 @@ class Flusher:
             DiscardError: see its kinds; the batch is to be discarded.
             StopError: the store refuses us.
         """
-        membership = self._membership()  # taken when the batch is closed, not when it is sent (DESIGN 4.2)
+        membership = self._membership()  # taken when the batch is closed, not when it is sent (DESIGN 4.4)
         opened = batch.opening.membership
         if membership.member_id != opened.member_id:
             # The race: (1) the batch is opened as member X; (2) while a revoke waits for this flush the broker expels
-            # X, without on_lost (TESTING 0.6); (3) another member consumes these partitions; (4) we rejoin as Y. The
-            # broker would accept Y's commit of what X read, so only the member that opened a batch may commit it.
+            # X, without on_lost (KAFKA_FACTS F6); (3) another member consumes these partitions; (4) we rejoin as Y.
+            # The broker would accept Y's commit of what X read: only the member that opened a batch may commit it.
             raise MembershipError(f"opened as member {opened.member_id!r}, now {membership.member_id!r}")
         if opened.outlives_fencing:
             membership = opened  # see `runtime.member_proof`

@@ -3,10 +3,10 @@
 The broker lets a member commit offsets that it does not own; only member id and generation tell that it was away.
 With the classic protocol a member that was put out comes back under another id. With KIP-848 it comes back under its
 own, with a later epoch, which moves without a callback at other times too. That the client library does not join
-again before it has called `on_lost` is its order of events, not ours (docs/adr/0004). So there:
+again before it has called `on_lost` is its order of events, not ours (ADR 4). So there:
 
     1. a batch is committed with the epoch that it was opened in, never with a later one: a broker refuses it where the
-       member was away meanwhile; since Kafka 4.3 (KIP-1251) it takes it where only the epoch has moved [M];
+       member was away meanwhile; since Kafka 4.3 it takes it where only the epoch has moved (KAFKA_FACTS R12);
     2. it is opened in an epoch only once the committed offsets, asked for in this epoch, are those that it begins at.
 """
 

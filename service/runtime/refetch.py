@@ -1,7 +1,7 @@
 """What is done about records that the client library cannot read: fetched again, then stopped, held or put away.
 
 A bad fetch is not a bad log: another replica, or the same one a moment later, may hand over what this one did not.
-Nothing behind such a record is recorded before it is (TESTING I1): the consumer hands over no more of its
+Nothing behind such a record is recorded before it is (I1): the consumer hands over no more of its
 TopicPartition until it is sought.
 """
 

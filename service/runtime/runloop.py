@@ -218,7 +218,7 @@ class Runloop:
         for cause, count in refused.items():
             self._metrics.add("records_refused", count, cause=cause)
             self._log.info("records_refused", cause=cause, records=count)
-        for tp, holes in gaps.items():  # legal where a hole holds no data record (DESIGN 4.3)
+        for tp, holes in gaps.items():  # legal where a hole holds no data record (KAFKA_FACTS O5)
             self._metrics.add("offset_gaps", len(holes))
             self._log.info(
                 "offset_gaps",

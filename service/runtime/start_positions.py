@@ -1,4 +1,4 @@
-"""Where to start a TopicPartition: its committed offset, or by an explicit policy; never a silent jump (DESIGN 4.3).
+"""Where to start a TopicPartition: its committed offset, or by an explicit policy; never a silent jump (DESIGN 4.6).
 
 In two steps, since the client library can be asked less inside a callback than outside:
 
@@ -269,7 +269,7 @@ class StartPositions:
     def watch(self, *, deadline: Deadline) -> None:
         """Ask for the ids of all topics, before a flush that no callback waits for: what it has was read of these.
 
-        Where a topic is made anew the library takes over the new id and reads on at its position, without a word [M].
+        Where a topic is made anew the library takes over the new id and reads on at its position (KAFKA_FACTS O4).
         A flush inside a callback may still have records of both; its offsets have the old id, which the next owner
         compares.
 

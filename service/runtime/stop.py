@@ -1,4 +1,4 @@
-"""Signals -> flags. Handlers do nothing else: an exception from one would lose records that were taken (TESTING 0.4).
+"""Signals -> flags. Handlers do nothing else: an exception would lose records that were taken (KAFKA_FACTS F4).
 
 The first SIGTERM or SIGINT asks for a flush and an orderly leave; the second abandons the flush, which is as safe.
 """

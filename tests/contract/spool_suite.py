@@ -58,7 +58,7 @@ class SpoolContract:
         assert batch.load(other.finish()) == b"aabcbc"
 
     def test_object_that_is_not_what_was_written_is_an_error(self, spool: Spool) -> None:
-        """C03: by length, and by checksum."""
+        """By length, and by checksum."""
         batch = spool.open("b1")
         file = batch.create(0)
         file.write(b"abc")

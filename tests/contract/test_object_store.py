@@ -149,7 +149,7 @@ def test_nothing_is_said_of_or_waited_for_a_repetition_that_does_not_come(
 
 @pytest.mark.parametrize("way", ["answer", "body"])
 def test_request_that_trickles_ends_with_its_deadline(way: str) -> None:
-    """C3: a byte now and then keeps botocore's time-outs from ever passing; the thread is free again all the same."""
+    """A byte now and then keeps botocore's time-outs from passing; the thread is free again (KAFKA_FACTS S2)."""
     with trickle(reads=way == "answer") as url:
         store = S3Store(S3Settings(bucket="bucket", endpoint_url=url, access_key=SecretStr("key"), **TRICKLE))
         begun_s, clock = time.monotonic(), FakeClock()
@@ -159,7 +159,7 @@ def test_request_that_trickles_ends_with_its_deadline(way: str) -> None:
 
 
 def test_threads_held_by_trickling_answers_do_not_add_up() -> None:
-    """C3: after each failed flush the pool is a new one, and the threads of the old one end."""
+    """After each failed flush the pool is a new one, and the threads of the old one end."""
     before = set(threading.enumerate())
     with trickle(reads=True) as url:
         store = S3Store(S3Settings(bucket="bucket", endpoint_url=url, access_key=SecretStr("key"), **TRICKLE))
@@ -225,7 +225,7 @@ def test_throttling_is_waited_out_however_often_it_is_said(place: Place, server:
 
 
 def test_finding_9_lost_answer_becomes_a_taken_key_that_is_found_to_be_ours(place: Place, server: HttpS3) -> None:
-    """S5: stored, the answer lost, the repetition gets 412: compared by length and checksum, it is ours."""
+    """Stored, the answer lost, the repetition gets 412: by length and checksum it is ours (KAFKA_FACTS S5)."""
     import hashlib  # noqa: PLC0415
 
     server.faults.append(CUT_AFTER)
@@ -291,7 +291,7 @@ def test_put_is_unconditional_where_a_store_does_not_know_conditions(place: Plac
 
 
 def test_body_is_sent_as_it_is(place: Place, server: HttpS3) -> None:
-    """No chunked signing around it: other stores store the chunks (TESTING S4)."""
+    """No chunked signing around it: other stores store the chunks (KAFKA_FACTS S4)."""
     place.put("one.avro", b"body")
     assert "content-encoding" not in server.headers[0]
     assert server.headers[0]["content-length"] == "4"

@@ -78,7 +78,7 @@ def prepared(directory: Path, bytes_max: int = 10_000) -> DiskSpool:
 
 
 def test_leftovers_of_an_earlier_process_are_wiped(tmp_path: Path) -> None:
-    """C02, C15: nothing is ever taken over; the records are read again."""
+    """Nothing is ever taken over; the records are read again (DESIGN 5)."""
     first = prepared(tmp_path / "spool")
     batch = first.open("b1")
     batch.append(b"x")
@@ -199,7 +199,7 @@ def _swap_pieces(data: bytearray, piece: Piece) -> bytes:
 
 @pytest.mark.parametrize("damage", [_turn_a_bit, _tear, _tear_in_the_middle, _swap_bytes, _swap_pieces])
 @pytest.mark.parametrize("what", ["rows", "object"])
-def test_finding_a5_rows_that_changed_on_disk_are_never_sealed_and_are_read_again(
+def test_rows_that_changed_on_disk_are_never_sealed_and_are_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: Callable[[bytearray, Piece], bytes], what: str
 ) -> None:
     """The real disk under a whole worker: between a spill and the seal, or the seal and the upload, bytes change."""
@@ -243,7 +243,7 @@ def test_finding_a5_rows_that_changed_on_disk_are_never_sealed_and_are_read_agai
     assert worker.metrics.total("flushes", outcome="committed") > 0
 
 
-def test_finding_a5_second_worker_process_of_one_name_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
+def test_second_worker_process_of_one_name_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     """`service run` with the same name and spool directory: it ends with a clear message before it touches anything."""
     spool = prepared(tmp_path / encode_user("worker-0"))
     batch = spool.open("b1")
@@ -267,7 +267,7 @@ def test_finding_a5_second_worker_process_of_one_name_is_refused_and_the_first_g
 
 
 def test_object_that_changed_on_disk_is_never_uploaded(tmp_path: Path) -> None:
-    """C03: what is read back has the checksum of what was written."""
+    """What is read back has the checksum of what was written."""
     batch = prepared(tmp_path / "spool").open("b1")
     file = batch.create(0)
     file.write(b"abc")
@@ -386,7 +386,7 @@ def written(spool: DiskSpool, batch_id: str, size: int) -> DiskBatch:
 def test_files_that_cannot_be_deleted_are_tried_again_with_every_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """C16: the flush is committed already: a cleanup that fails is logged, and hides nothing."""
+    """The flush is committed already: a cleanup that fails is logged, and hides nothing."""
     spool = prepared(tmp_path / "spool")
     with monkeypatch.context() as patch, capture_logs() as logs:
         patch.setattr(shutil, "rmtree", _refusing(errno.EACCES))

@@ -1,4 +1,4 @@
-"""What the client library cannot read, on its own mock cluster: nothing behind it is handed over (faults A1, B1)."""
+"""What the client library cannot read, on its own mock cluster: nothing behind it is handed over (DESIGN 4.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The invariants of TESTING 3.0, from what lies outside the workers: source logs, committed messages, objects.
+"""I1 to I5 and W3, from what lies outside the workers: source logs, committed messages, objects.
 
 Independent of the worker's own reading code: rows are read with fastavro by the header's schema, entries counted and
 compared with the standard library. Of the product it uses what readers use: messages, and exact schemas by projection.

@@ -69,7 +69,7 @@ class FakeConsumer:
             self._serve()
             self._point("callback_served")
             self.member.background()
-        if self.raise_after_pop is not None:  # positions have moved, records are gone (TESTING 0.4)
+        if self.raise_after_pop is not None:  # positions have moved, records are gone (KAFKA_FACTS F4)
             error, self.raise_after_pop = self.raise_after_pop, None
             raise error
         if self.purge:

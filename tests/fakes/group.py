@@ -1,7 +1,7 @@
 """Group coordinators: classic (eager and cooperative) and KIP-848, with generations, member ids and time-outs.
 
 `validate` is copied from Apache Kafka's `ClassicGroup.validateOffsetCommit` and
-`ConsumerGroup.validateOffsetCommit`, with the bypass of the first (TESTING 0.3).
+`ConsumerGroup.validateOffsetCommit`, with the bypass of the first (KAFKA_FACTS F3).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Modelled on rdkafka_cgrp.c (2.16): losing the session resets the member id (classic) or the epoch (KIP-848) at once,
 while the callback waits for the application; a member that waits for a callback does not join again before; and when
-it is put out while an ordinary revoke is waiting, that one is *not* turned into a loss (TESTING 0.6).
+it is put out while an ordinary revoke is waiting, that one is *not* turned into a loss (KAFKA_FACTS F6).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pipeline.backfill.publish import Publication
 from pipeline.cli import main
 from pipeline.jobs.backfill import Backfill
 from pipeline.publisher import Publisher
+from service.adapters.kafka_committer import KafkaCommitter
 from tests.pipeline.stopping import Point, stop_at
 
 # Where the driver stops: before or after a call of this method, and which call.
@@ -16,7 +17,7 @@ POINTS: dict[str, Point] = {
     "before the upload": Point(Backfill, "_write"),
     "between upload and manifest": Point(Backfill, "_write_outbox"),
     "between manifest and first transaction": Point(Backfill, "publish"),
-    "inside an open transaction": Point(Publisher, "_end", call=2),
+    "inside an open transaction": Point(KafkaCommitter, "_end", call=2),
     "between two transactions": Point(Publisher, "commit", is_before=False),
     "after the last transaction": Point(Publication, "_await_visible"),
 }

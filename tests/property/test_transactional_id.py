@@ -35,7 +35,7 @@ def ids(one: Names) -> tuple[str, str]:
 @example(("p.logs", "eu", "pod-0"), ("p", "logs.eu", "pod-0"))
 @example(("p", "g", "g/backfill"), ("p", "g", "backfill"))
 @example(("p", "g", "é" * 255), ("p", "g", "é" * 254 + "e"))
-def test_finding_c1_transactional_ids_are_injective(one: Names, other: Names) -> None:
+def test_transactional_ids_are_injective(one: Names, other: Names) -> None:
     """Equal ids are of equal names; a backfill's is never a worker's, and belongs to prefix and group alone."""
     (worker, backfill), (other_worker, other_backfill) = ids(one), ids(other)
     assert (worker == other_worker) == (one == other)

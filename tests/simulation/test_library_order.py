@@ -17,7 +17,7 @@ PUT_OUT = Swarm(at_zombie=0.006, members=0.08, outcome=0.2, store_refused=0.0)
 
 
 @pytest.mark.parametrize("first", [0, 15, 30, 45])
-def test_h07_hasty_library_doubles_nothing(first: int, run_seed: Run) -> None:
+def test_hasty_library_doubles_nothing(first: int, run_seed: Run) -> None:
     """A stale batch is refused by the broker: it is sent with the epoch that it was opened in."""
     for seed in range(first, first + 15):
         run_seed(seed, style=Style.KIP848, swarm=PUT_OUT, parts=Parts(member848=HastyMember848))

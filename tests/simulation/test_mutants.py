@@ -1,4 +1,4 @@
-"""V01: a simulation that lets a wrong worker pass proves nothing; each of these must be noticed."""
+"""A simulation that lets a wrong worker pass proves nothing; each of these must be noticed."""
 
 from __future__ import annotations
 

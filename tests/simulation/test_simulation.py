@@ -11,7 +11,7 @@ from tests.simulation.conftest import SEEDS_DEFAULT, Run
 from tests.simulation.swarm import Style, Swarm
 
 GROUPS = 20
-# Places of a worker at which every run of the suite must have let something else happen (TESTING 3.2).
+# Places of a worker at which every run of the suite must have let something else happen.
 PLACES = {
     "init", "consume", "callback_served", "committed", "watermarks", "unstable", "seek", "put",
     "put_acknowledged", "begin", "produced", "offsets_sent", "ending", "ended", "close",

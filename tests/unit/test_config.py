@@ -343,7 +343,7 @@ def settings_of(**kafka: Any) -> Settings:
 
 
 def test_consumer_is_told_what_the_promise_needs() -> None:
-    """Everything explicitly, nothing left to a default (TESTING 1.6, O09)."""
+    """Everything explicitly, nothing left to a default (KAFKA_FACTS F7, O1)."""
     kafka = settings_of(
         client_properties={"security.protocol": "SASL_SSL"},
         consumer_properties={"fetch.max.bytes": "1000"},

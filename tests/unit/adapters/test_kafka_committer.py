@@ -119,7 +119,7 @@ def test_finding_3_metadata_that_proves_nothing_never_reaches_the_broker(bench: 
     "code", [KafkaError.ILLEGAL_GENERATION, KafkaError.UNKNOWN_MEMBER_ID, KafkaError._TIMED_OUT, 9999]
 )
 def test_error_before_the_commit_aborts(bench: Bench, call: str, code: int) -> None:
-    """Nothing was asked for: abort, and say the code; an unknown one, too (TESTING T1)."""
+    """Nothing was asked for: abort, and say the code; an unknown one, too (KAFKA_FACTS T1)."""
     bench.fail(call, kafka_error(code, abortable=True))
     with pytest.raises(CommitAbortedError) as caught:
         bench.commit()
@@ -146,7 +146,7 @@ def test_fatal_error_before_the_commit_is_told_apart(bench: Bench, call: str) ->
 
 
 def test_abort_that_fails_is_left_to_the_next_init(bench: Bench) -> None:
-    """TESTING T5: no commit was asked for, so the next producer's init aborts."""
+    """No commit was asked for, so the next producer's init aborts (KAFKA_FACTS T5)."""
     bench.fail("offsets", kafka_error(KafkaError.UNKNOWN_MEMBER_ID, abortable=True))
     bench.fail("abort", kafka_error(KafkaError._STATE))
     with pytest.raises(CommitAbortedError) as caught:
@@ -163,7 +163,7 @@ def test_commit_that_is_aborted_by_the_broker_is_aborted(bench: Bench) -> None:
 
 
 def test_commit_that_is_retriable_is_called_again(bench: Bench) -> None:
-    """TESTING T1: the same call again, until it has an outcome."""
+    """The same call again, until it has an outcome (KAFKA_FACTS T1)."""
     bench.fail("commit", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 3)
     bench.commit()
     assert bench.made[0].calls.count("commit") == 4
@@ -188,7 +188,7 @@ def test_commit_that_stays_retriable_past_the_deadline_is_unknown(bench: Bench) 
 
 @pytest.mark.parametrize("retriable", [True, False])
 def test_fatal_commit_is_unknown_and_never_repeated(bench: Bench, *, retriable: bool) -> None:
-    """A commit that the broker has but the library calls failed comes as a fatal error (TESTING T3)."""
+    """A commit that the broker has but the library calls failed comes as a fatal error (KAFKA_FACTS T3)."""
     bench.fail("commit", kafka_error(KafkaError._FENCED, fatal=True, retriable=retriable))
     with pytest.raises(CommitUnknownError):
         bench.commit()
@@ -214,7 +214,7 @@ def test_error_that_the_binding_wraps_is_judged_by_its_cause(bench: Bench, call:
 
 
 def test_message_without_delivery_report_is_never_committed(bench: Bench) -> None:
-    """TESTING T8: the acknowledgements are counted."""
+    """The acknowledgements are counted (KAFKA_FACTS T8)."""
     bench.producers.lost_reports = 1
     with pytest.raises(CommitAbortedError, match="1 of 2"):
         bench.commit()
@@ -257,7 +257,7 @@ def test_missing_permission_stops_the_worker(bench: Bench, call: str, code: int)
 
 
 def test_message_too_large_for_its_topic_stops_the_worker(bench: Bench) -> None:
-    """TESTING T12: the same message would be made again for ever; a person has to look."""
+    """The same message would be made again for ever; a person has to look (KAFKA_FACTS T12)."""
     bench.fail("produce", kafka_error(KafkaError.MSG_SIZE_TOO_LARGE))
     with pytest.raises(SourceError, match="larger"):
         bench.commit()
@@ -296,7 +296,7 @@ def test_prepare_makes_one_producer_and_commit_uses_it(bench: Bench) -> None:
 
 
 def test_prepare_waits_while_the_broker_ends_what_an_earlier_producer_left_open(bench: Bench) -> None:
-    """TESTING T7: CONCURRENT_TRANSACTIONS and time-outs are waited for."""
+    """CONCURRENT_TRANSACTIONS and time-outs are waited for (KAFKA_FACTS T7)."""
     bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 4)
     bench.committer.prepare()
     assert bench.made[0].calls == ["init"] * 5
@@ -360,7 +360,7 @@ def test_prepare_that_cannot_succeed_stops_at_once(bench: Bench, error: KafkaExc
 
 
 def test_offsets_are_never_missing(bench: Bench) -> None:
-    """W1, TESTING T13: without offsets the library would commit the messages alone, and say nothing."""
+    """W1: without offsets the library would commit the messages alone, and say nothing (KAFKA_FACTS T13)."""
     with pytest.raises(AssertionError, match="W1"):
         bench.committer.commit(MESSAGES, {}, MEMBER, deadline=Deadline.after(30.0, bench.clock.now_s))
 

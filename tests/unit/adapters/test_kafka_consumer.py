@@ -89,7 +89,7 @@ def bench(consumers: type[ScriptedConsumer]) -> Bench:
 
 
 def test_all_three_callbacks_are_registered(bench: Bench) -> None:
-    """Without on_lost, what is lost would come as revoked and be flushed (TESTING R2)."""
+    """Without on_lost, what is lost would come as revoked and be flushed (KAFKA_FACTS R2)."""
     assert bench.library.callbacks.keys() == {"on_assign", "on_revoke", "on_lost"}
     for name in ("on_revoke", "on_lost"):
         bench.library.callbacks[name](bench.library, [confluent_kafka.TopicPartition("source", 0)])
@@ -100,7 +100,7 @@ def test_all_three_callbacks_are_registered(bench: Bench) -> None:
 def test_assignment_begins_at_the_offsets_that_the_listener_says(
     consumers: type[ScriptedConsumer], *, incremental: bool, call: str
 ) -> None:
-    """Never at a reset of the library's choice; with the call that the protocol wants (TESTING T15)."""
+    """Never at a reset of the library's choice; with the call that the protocol wants (KAFKA_FACTS T15)."""
     bench = Bench(consumers, incremental=incremental)
     bench.assign(S0, S1)
     assert bench.library.assigned == {S0: (40, 2, "meta"), S1: (40, 2, "meta")}
@@ -142,7 +142,7 @@ def test_record_without_time_stamp_has_none(bench: Bench, timestamp: tuple[int, 
     "code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION]
 )
 def test_offset_out_of_range_stops_the_worker(bench: Bench, code: int) -> None:
-    """O1: a jump would lose records or double them, and nobody would know."""
+    """A jump would lose records or double them, and nobody would know (KAFKA_FACTS O1)."""
     with pytest.raises(StartPositionError, match="source-0"):
         bench.consume(ScriptedMessage(error=KafkaError(code)))
 
@@ -158,7 +158,7 @@ def test_offset_out_of_range_stops_the_worker(bench: Bench, code: int) -> None:
     ],
 )
 def test_error_that_waiting_does_not_mend_stops_the_worker(bench: Bench, error: KafkaError) -> None:
-    """R13: a worker that is ready and does nothing is worse than one that ends."""
+    """A worker that is ready and does nothing is worse than one that ends (KAFKA_FACTS R13)."""
     with pytest.raises(SourceError):
         bench.consume(ScriptedMessage(1), ScriptedMessage(error=error, topic=None))
 
@@ -201,7 +201,7 @@ def test_failure_is_forgotten_with_its_topic_partition(bench: Bench, callback: s
 
 
 def test_leader_epoch_of_a_start_is_compared_before_any_record_is_handed_over(bench: Bench) -> None:
-    """O2: by a seek, which may have to wait; where no epoch is known there is nothing to compare."""
+    """By a seek, which may have to wait; without a known epoch nothing is compared (KAFKA_FACTS O2)."""
     bench.library.seek_errors.append(kafka_error(KafkaError._STATE))
     bench.listener.starts = {TopicPartition(*S0): CommittedOffset(40, 2), TopicPartition(*S1): CommittedOffset(50)}
     bench.assign(S0, S1)
@@ -228,7 +228,7 @@ def test_pause_holds_for_what_is_assigned_meanwhile(bench: Bench) -> None:
 
 
 def test_topic_partition_paused_lost_and_assigned_again_is_not_silent_for_ever(bench: Bench) -> None:
-    """It is kept paused by the library over loss and assignment (issues 1849, 5113)."""
+    """It is kept paused by the library over loss and assignment (KAFKA_FACTS R9)."""
     bench.assign(S0, S1)
     bench.adapter.pause()
     bench.library.unassign_for_test(S1)
@@ -252,7 +252,7 @@ def test_topic_partition_paused_twice_over_an_assignment_is_resumed_in_the_end(b
 
 
 def test_pause_and_resume_are_not_repeated(bench: Bench) -> None:
-    """Each call purges what was fetched (TESTING R9)."""
+    """Each call purges what was fetched (KAFKA_FACTS R9)."""
     bench.assign(S0)
     bench.adapter.resume()
     bench.adapter.pause()

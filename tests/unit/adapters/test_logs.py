@@ -31,7 +31,7 @@ def configured(level: str = "info", style: str = "json") -> io.StringIO:
 
 
 def test_every_line_says_who_speaks_when_and_how_many() -> None:
-    """What verify-logs merges all pods' lines by (DESIGN 9)."""
+    """What a reader merges all pods' lines by (DESIGN 9)."""
     stream = configured()
     structlog.get_logger().info("flush_committed", records=3)
     (line,) = lines(stream)

@@ -505,7 +505,7 @@ def world_of_dead_entries() -> World:
 
 
 @pytest.mark.parametrize("timestamp_ms", [253_402_300_799_999, 253_402_300_800_000, 2**62])
-def test_finding_a7_row_has_no_timestamp_that_is_later_than_the_year_9999(timestamp_ms: int) -> None:
+def test_row_has_no_timestamp_that_is_later_than_the_year_9999(timestamp_ms: int) -> None:
     """No reader makes a date of it; one that leaves out another timestamp is wrong."""
     entry = {"user": "ann", "time": "2024-05-01T10:00:00Z"}
     columns = [column("user", "string"), column("time", "string")]

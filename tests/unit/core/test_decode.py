@@ -1,4 +1,4 @@
-"""Records to entries: formats, envelopes, limits, compression, bad elements (DESIGN 3.1, TESTING 2.3)."""
+"""Records to entries: formats, envelopes, limits, compression, bad elements (DESIGN 3.1, 4.5)."""
 
 import gzip
 import json
@@ -223,7 +223,7 @@ def test_record_with_more_entries_than_allowed_is_bad_as_a_whole(value: bytes) -
     ],
 )
 def test_record_of_nothing_but_separators_costs_little(value: bytes, form: Literal["json", "ndjson"]) -> None:
-    """Elements are counted before they are decoded: no list of a million refusals fills the memory (TESTING 2.3)."""
+    """Elements are counted before they are decoded: no list of a million refusals fills the memory (DESIGN 4.5)."""
     tracemalloc.start()
     try:
         decoded = decode(value, form, field="e")
@@ -254,7 +254,7 @@ def test_zeros_behind_a_gzip_member_are_padding() -> None:
 
 @COMPRESS
 def test_decompression_bomb_is_refused_within_the_memory_of_the_limit(compress: Any) -> None:
-    """Fifty megabytes out of fifty kilobytes are never held (TESTING 2.3)."""
+    """Fifty megabytes out of fifty kilobytes are never held (DESIGN 4.5)."""
     bomb = compress(b" " * (50 * MEGABYTE))
     tracemalloc.start()
     try:
@@ -277,7 +277,7 @@ def test_value_of_exactly_the_limit_passes_and_one_byte_more_does_not(compress: 
 @pytest.mark.timeout(20)
 @COMPRESS
 def test_many_empty_members_take_linear_time(compress: Any) -> None:
-    """Thousands of empty members or frames are no work for minutes (TESTING 2.3)."""
+    """Thousands of empty members or frames are no work for minutes (DESIGN 4.5)."""
     empty = compress(b"")
     assert decode(empty * 10_000).bad == []
 

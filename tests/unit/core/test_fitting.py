@@ -73,7 +73,7 @@ def test_record_too_large_for_the_dead_letter_topic_is_an_object(record: SourceR
         assert (message.key, message.headers[0]) == (record.key, ("trace", b"\xff"))
 
 
-def test_finding_b3_indexes_count_into_the_size_of_a_dead_letter() -> None:
+def test_indexes_count_into_the_size_of_a_dead_letter() -> None:
     """A record of a hundred thousand bad entries names each of them in a header: with its own there is no room."""
     record = RECORD._replace(value=b"x" * 200_000, headers=(("trace", b"x" * 440_000),))
     letter = DeadLetter(record, Reason.NO_USER, "why", tuple(range(100_000)))

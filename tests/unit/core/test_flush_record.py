@@ -94,7 +94,7 @@ def test_parts_fit_into_a_message_and_are_the_record_again(topics: list[str], by
     assert merge_parts(reversed(parts)) == ([record], [])
 
 
-def test_finding_b5_record_of_five_thousand_topic_partitions_comes_in_parts() -> None:
+def test_record_of_five_thousand_topic_partitions_comes_in_parts() -> None:
     """Idle ones have a line, too, and each may be of a topic of its own with a name as long as Kafka takes."""
     record = with_lines(*(f"{n:05}".ljust(249, "t") for n in range(5_000)))
     parts = split_parts(record, bytes_max=99_000)

@@ -241,7 +241,7 @@ def test_size_of_a_batch_survives_a_rebalance() -> None:
     ],
 )
 def test_three_failures_in_five_minutes_end_the_process(failures: list[tuple[bool, float]], phase: Phase) -> None:
-    """Fatal and unknown outcomes count, ordinary discards do not, old ones are forgotten (DESIGN 4.2)."""
+    """Fatal and unknown outcomes count, ordinary discards do not, old ones are forgotten (DESIGN 4.1)."""
     state = CONSUMING
     for counts, at_s in failures:
         state, _ = step(state, FlushDue(FlushReason.INTERVAL, at_s))

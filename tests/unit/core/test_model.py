@@ -25,5 +25,5 @@ def test_size_of_a_record_counts_key_value_and_headers() -> None:
 def test_membership_without_generation_or_member_id_is_no_proof(
     generation: int, member_id: str, *, is_proof: bool
 ) -> None:
-    """C24: a broker would not fence such metadata, so nothing is sent with it (TESTING 0.3)."""
+    """A broker would not fence such metadata, so nothing is sent with it (KAFKA_FACTS F3)."""
     assert Membership(generation, member_id, raw=None).is_proof is is_proof

@@ -57,7 +57,7 @@ def test_reserved_name_is_a_collision_like_any_other() -> None:
 
 @pytest.mark.timeout(20)
 def test_thousands_of_names_that_collide_take_linear_time() -> None:
-    """All spellings of twelve letters are 4,096 collisions in one record (TESTING 2.3)."""
+    """All spellings of twelve letters are 4,096 collisions in one record (DESIGN 4.5)."""
     spellings = {"".join(letters) for letters in itertools.product(*((c, c.upper()) for c in "abcdefghijkl"))}
     names = avro_names(spellings)
     assert {name.lower() for name in names.values()} == {"abcdefghijkl", *(f"abcdefghijkl_{n}" for n in range(2, 4097))}

@@ -140,7 +140,7 @@ def test_partition_key_over_the_bytes_of_a_schema_is_cut() -> None:
 
 
 def test_object_with_too_many_keys_over_time_becomes_a_map_and_no_cut() -> None:
-    """Every entry brings a key of its own: columns at first, a map beyond the bound (TESTING 2.3)."""
+    """Every entry brings a key of its own: columns at first, a map beyond the bound (DESIGN 4.5)."""
     made = plan(rows_of([("ann", {"labels": {f"k{n}": n}}) for n in range(50)], BOUNDS), BOUNDS)
     assert [part.entry_type for part in made.parts] == [RecordType({"labels": MapType(T.LONG53)})]
 

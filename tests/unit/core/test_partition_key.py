@@ -1,4 +1,4 @@
-"""Where an entry goes: user, event time, date, hour; and users as paths (DESIGN 3.1, TESTING 2.3)."""
+"""Where an entry goes: user, event time, date, hour; and users as paths (DESIGN 3.1, 4.5)."""
 
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -165,7 +165,7 @@ def test_unique_id_is_the_first_text_or_integer_of_its_paths(entry: dict[str, An
     ],
 )
 def test_user_of_each_awkward_kind_is_safe_in_a_path_and_reads_back(user: str, encoded: str) -> None:
-    """The rows of TESTING 2.3: traversal, separators, control characters, lookalikes."""
+    """Hostile users (DESIGN 4.5): traversal, separators, control characters, lookalikes."""
     assert encode_user(user) == encoded
     assert parse_user(encoded) == user
 

@@ -1,4 +1,4 @@
-"""One entry to its type, and what is done with one that is too large (DESIGN 3.3, TESTING 2.3)."""
+"""One entry to its type, and what is done with one that is too large (DESIGN 3.3, 4.5)."""
 
 from typing import Any
 
@@ -128,14 +128,14 @@ def test_entry_with_nothing_left_to_turn_is_refused() -> None:
 
 @pytest.mark.timeout(20)
 def test_entry_of_thousands_of_subtrees_is_fitted_in_linear_time() -> None:
-    """Four thousand objects, of which nearly all have to become JSON (TESTING 2.3)."""
+    """Four thousand objects, of which nearly all have to become JSON (DESIGN 4.5)."""
     kind = infer_entry({f"k{n}": {"a": 1} for n in range(3_990)}, LIMITS)
     assert fit_entry(kind, fields_max=4_000, bytes_max=10**7).fields == 4_000
 
 
 @pytest.mark.timeout(20)
 def test_objects_with_ever_new_keys_are_inferred_in_linear_time() -> None:
-    """A list of lists of objects, each with a key of its own (TESTING 2.3: schema explosion)."""
+    """A list of lists of objects, each with a key of its own: schema explosion (DESIGN 4.5)."""
     limits = Limits(16, 500, 100)
     value = [[{f"k{n}": 0} for n in range(500)] for _ in range(100)]
     kind = infer_entry({"x": value}, limits).by_name["x"]

@@ -78,7 +78,7 @@ def test_entry_too_large_alone_has_its_largest_subtree_as_json() -> None:
 
 
 def test_key_in_every_record_of_its_own_never_grows_a_schema_without_bound() -> None:
-    """Schema explosion: the object ends at its bound, again and again (TESTING 2.3)."""
+    """Schema explosion: the object ends at its bound, again and again (DESIGN 4.5)."""
     spool, bounds = opened(), BOUNDS._replace(fields_max=50)
     rows = rows_of(*[("ann", 10, {f"key{n}": n}) for n in range(200)], bounds=bounds)
     objects = sealed_objects(rows, spool, seal_rules(bounds=bounds))

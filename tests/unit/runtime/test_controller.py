@@ -85,7 +85,7 @@ def test_revoke_leaves_the_uploads_less_time_than_a_timer_does() -> None:
 
 
 def test_discard_on_revoke_rewinds_only_what_is_kept() -> None:
-    """What is given back is never sought: somebody else owns it when the seek would come (TESTING R10)."""
+    """What is given back is never sought: somebody else owns it when the seek would come (KAFKA_FACTS R10)."""
     rig = Rig(tps=(P0, P1, P2))
     worker = holding(rig)
     worker.committer.script.append("TRANSACTION_ABORTABLE")
@@ -236,7 +236,7 @@ def test_unknown_outcome_on_revoke_is_resolved_before_anything_is_owned_again(st
 
 
 def test_three_unknown_outcomes_in_five_minutes_end_the_process() -> None:
-    """A worker that cannot learn what became of its transactions is not one to go on (DESIGN 4.2)."""
+    """A worker that cannot learn what became of its transactions is not one to go on (DESIGN 4.1)."""
     rig = Rig()
     worker = rig.owning()
     worker.committer.script.extend([Outcome.UNKNOWN_OPEN] * 3)
@@ -268,7 +268,7 @@ def test_failures_that_are_long_ago_are_forgotten() -> None:
 
 
 def test_two_workers_of_one_name_do_not_fence_each_other_for_ever() -> None:
-    """C31: the same transactional id twice: one is fenced again and again, and ends; nothing is doubled."""
+    """One is fenced again and again, and ends; nothing is doubled (KAFKA_FACTS T11)."""
     rig = Rig()
     first = rig.worker("twin")
     second = rig.worker("twin")
@@ -311,7 +311,7 @@ def test_pause_after_a_failure_grows_and_ends() -> None:
 
 
 def test_topic_partition_assigned_while_paused_is_read_after_the_pause() -> None:
-    """Paused stays paused for what comes meanwhile, and nothing stays silent for ever (TESTING R9)."""
+    """Paused stays paused for what comes meanwhile, and nothing stays silent for ever (KAFKA_FACTS R9)."""
     rig = Rig()
     first, second = rig.worker("a"), rig.worker("b")
     rig.turn_until(lambda: bool(first.controller.state.owned) and bool(second.controller.state.owned))
@@ -351,7 +351,7 @@ def test_worker_that_fails_in_the_middle_of_a_flush_commits_nothing_when_it_is_c
 
 
 def test_log_of_a_commit_has_what_a_verifier_needs() -> None:
-    """verify-logs proves resume and contiguity from these fields (DESIGN 9)."""
+    """A reader of all logs can prove resume and contiguity from these fields (DESIGN 9)."""
     rig = Rig()
     worker = holding(rig)
     with capture_logs() as logs:

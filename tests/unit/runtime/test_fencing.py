@@ -1,4 +1,4 @@
-"""Fencing by epoch: what a delayed request of one transaction can do to the next (TESTING 0.2, C13)."""
+"""Fencing by epoch: what a delayed request of one transaction can do to the next (KAFKA_FACTS F2)."""
 
 from __future__ import annotations
 

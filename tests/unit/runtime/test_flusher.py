@@ -426,7 +426,7 @@ def test_dead_letter_too_large_for_its_topic_lies_in_an_object() -> None:
 
 @pytest.mark.parametrize("what", ["key", "headers"])
 def test_dead_letter_of_a_large_key_or_headers_fits_into_its_topic(what: str) -> None:
-    """T12: a record that the dead-letter topic cannot take must not stop the worker again and again."""
+    """A record that the dead-letter topic cannot take must not stop the worker again and again (KAFKA_FACTS T12)."""
     rig = Rig()
     worker = rig.owning()
     large = b"x" * 1_000_000

@@ -43,7 +43,7 @@ def raising(error: BaseException) -> Callable[[], None]:
 def test_group_is_left_although_the_batch_cannot_be_discarded(
     worker: Worker, monkeypatch: pytest.MonkeyPatch, first: Exception, then: Exception
 ) -> None:
-    """C5: an error after the commit ends the loop, forgetting the batch fails too; the first is raised."""
+    """An error after the commit ends the loop, forgetting the batch fails too; the first is raised."""
     left: list[str] = []
     monkeypatch.setattr(worker.loop, "run", raising(first))
     monkeypatch.setattr(worker.controller, "fail", raising(then))

@@ -42,7 +42,7 @@ def put_out_and_overtaken(rig: Rig, worker: FakeWorker) -> None:
 
 
 @pytest.mark.parametrize("is_lenient", [True, False])
-def test_h07_batch_of_before_is_refused_though_the_member_is_in_again_under_its_id(is_lenient: bool) -> None:  # noqa: FBT001 - a case
+def test_batch_of_before_is_refused_though_the_member_is_in_again_under_its_id(is_lenient: bool) -> None:  # noqa: FBT001 - a case
     """It is sent with the epoch that it was opened in: the broker knows that nothing was owned since then."""
     rig, worker = owning(lenient=is_lenient)
     worker.step()
@@ -53,7 +53,7 @@ def test_h07_batch_of_before_is_refused_though_the_member_is_in_again_under_its_
     rig.drain()
 
 
-def test_h07_with_the_epoch_of_now_the_broker_takes_what_others_have_committed_since() -> None:
+def test_with_the_epoch_of_now_the_broker_takes_what_others_have_committed_since() -> None:
     """What the guard is for."""
     rig, worker = owning()
     worker.step()
@@ -66,7 +66,7 @@ def test_h07_with_the_epoch_of_now_the_broker_takes_what_others_have_committed_s
         worker.controller.flush_due(FlushReason.INTERVAL)
 
 
-def test_h07_batch_is_opened_where_the_committed_offsets_are() -> None:
+def test_batch_is_opened_where_the_committed_offsets_are() -> None:
     """Put out between two batches, unaware of it: what others have committed meanwhile is not read on from behind."""
     rig, worker = owning(records=0)
     put_out_and_overtaken_without_batch(rig, worker)

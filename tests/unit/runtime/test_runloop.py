@@ -282,7 +282,7 @@ def test_error_while_recording_is_never_committed_by_closing() -> None:
 
 
 def test_records_of_a_topic_partition_not_owned_are_refused_and_counted() -> None:
-    """The broker would take a commit for them: the filter is what keeps a zombie from committing (TESTING 0.3)."""
+    """The broker would take a commit for them: the filter is what keeps a zombie from committing (KAFKA_FACTS F3)."""
     rig = Rig(KIP848)
     worker = rig.owning()
     rig.fill(P0, 3)
@@ -430,7 +430,7 @@ def test_stop_whose_flush_fails_ends_stopped_and_the_next_owner_reads_again() ->
 
 @pytest.mark.parametrize("style", [EAGER, COOPERATIVE, KIP848])
 def test_closing_after_a_stop_flushes_nothing_twice(style: str) -> None:
-    """The revoke that closing brings sees that everything is committed (TESTING R14)."""
+    """The revoke that closing brings sees that everything is committed (KAFKA_FACTS R14)."""
     rig = Rig(style)
     worker = rig.owning()
     rig.fill(P0, 4)

@@ -439,7 +439,7 @@ def test_committed_offset_of_a_topic_that_was_made_anew_is_refused(style: str) -
 
 @pytest.mark.parametrize("style", STYLES)
 def test_topic_made_anew_while_a_worker_runs_stops_it(style: str) -> None:
-    """The client library takes over the new id and reads on at its position, without a word [M]."""
+    """The client library takes over the new id and reads on at its position, without a word (KAFKA_FACTS O4)."""
     rig = Rig(style)
     worker = flushed(rig, is_gone=False)
     rig.broker.remake("source", keep_offsets=True)

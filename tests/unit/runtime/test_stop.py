@@ -22,7 +22,7 @@ def handlers() -> Iterator[None]:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_first_signal_asks_to_stop_and_the_second_to_abandon(number: signal.Signals) -> None:
-    """C28: SIGINT raises no KeyboardInterrupt: that would lose the records of the call it falls into."""
+    """SIGINT raises no KeyboardInterrupt: that would lose the records of the call it falls into (KAFKA_FACTS F4)."""
     stop = StopFlag()
     stop.install()
     assert not stop.requested
