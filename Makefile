@@ -71,7 +71,7 @@ test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, 
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-unit: setup  ## only the tests that need nothing but Python
-	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation tests/test_architecture.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation tests/test_architecture.py tests/test_pointers.py $(PYTEST_ARGS)
 
 test-integration: setup  ## only the tests on real Kafka and S3
 	$(BIN)/python -m pytest tests/integration tests/stack $(PYTEST_ARGS)

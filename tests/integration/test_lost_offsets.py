@@ -127,7 +127,7 @@ def test_topic_made_anew_whose_offsets_the_brokers_have_dropped_starts_as_before
 def test_topic_made_anew_while_a_worker_runs_stops_it(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
 ) -> None:
-    """The client library takes the new id over and reads on; a worker asks once a minute."""
+    """The client library takes the new id over and reads on; a worker asks before each flush of its loop."""
     with _deployment(kafka, s3, names, tmp_path, protocol) as deployment:
         written = kafka.produce(deployment.source, some_records(40, partitions=TWO))
         deployment.start("w1")

@@ -73,9 +73,7 @@ PLAIN = SourceRecord(TopicPartition("app", 3), 0, None, None, None, ())
     ],
     ids=["small", "key-and-value", "headers", "emoji", "indexes"],
 )
-def test_dead_letter_takes_no_more_memory_than_it_says(
-    make: Callable[[int], SourceRecord], indexes: int
-) -> None:
+def test_dead_letter_takes_no_more_memory_than_it_says(make: Callable[[int], SourceRecord], indexes: int) -> None:
     """With its record, its headers and its indexes: a batch of nothing else is bounded by what they say."""
     count, kept = 300, []
     tracemalloc.start()

@@ -80,9 +80,7 @@ def test_row_is_kept_with_all_that_its_meta_says() -> None:
         (2**63 - 1, -1),
     ],
 )
-def test_timestamp_that_is_no_date_is_left_out_and_the_object_is_read(
-    timestamp_ms: int | None, kept: int
-) -> None:
+def test_timestamp_that_is_no_date_is_left_out_and_the_object_is_read(timestamp_ms: int | None, kept: int) -> None:
     """Kafka takes any int64 of a producer; Avro's readers make a date of it, up to the end of the year 9999."""
     rows = Rows()
     rows.add(record(A, 7, timestamp_ms), 0, keyed("ann"), ENTRY, b'{"a":1}', HOUR_US)

@@ -1,0 +1,93 @@
+"""Pointers of code and pages: each leads to a place in this repository, and none out of it."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = ROOT / "docs"
+SUFFIXES = {"", ".java", ".j2", ".md", ".mk", ".py", ".sh", ".toml", ".tpl", ".xml", ".yaml", ".yml"}
+SECTION = r"\d+(?:\.\d+)?"
+# What a pointer looks like, and the page with its places: pattern of the pointer, page, pattern of a place.
+KINDS = {
+    "DESIGN": (rf"\bDESIGN\s+({SECTION}(?:(?:,\s+|-){SECTION})*)", "DESIGN.md", rf"^#+ ({SECTION})\.? "),
+    "KAFKA_FACTS": (r"\bKAFKA_FACTS\s+([A-Z]\d+(?:,\s+[A-Z]\d+)*)", "KAFKA_FACTS.md", r"^\*\*([A-Z]\d+)\. "),
+    "INVARIANTS": (r"\b([WI]\d{1,2})\b", "INVARIANTS.md", r"^\| ([WI]\d+) \|"),
+    "ADR": (r"\bADR\s+(\d+)", "adr", r"^# (\d+)\. "),
+}
+FINDING = re.compile(r"finding[_ ]([a-z]?\d+)")
+NAMED_TEST = re.compile(r"\b(tests/[\w/]+\.py)::(\w+)")
+LINK = re.compile(r"\]\((?![a-z]+:)([^)\s#]*)#?([^)\s]*)\)")
+OUTSIDE = re.compile(r"\b(?:TESTING|STYLE)\b|\b(?:reviews|shared)/| \[M\]")
+
+
+@cache
+def places(kind: str) -> frozenset[str]:
+    """Return what pointers of a kind may name."""
+    _, page, pattern = KINDS[kind]
+    pages = PAGES.glob(f"{page}/*.md") if kind == "ADR" else [PAGES / page]
+    return frozenset(name for one in pages for name in re.findall(pattern, one.read_text(), re.MULTILINE))
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """Yield what people have written here, tracked or about to be, but for this file."""
+    listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    paths = (ROOT / name for name in names)
+    for path in paths:
+        if path.suffix in SUFFIXES and path != Path(__file__) and path.is_file():
+            yield path, path.read_text()
+
+
+def lost_in(text: str) -> Iterator[str]:
+    """Yield the pointers of a text that lead nowhere, or out of the repository."""
+    for kind, (pattern, _, _) in KINDS.items():
+        for found in re.findall(pattern, text):
+            yield from (f"{kind} {name}" for name in re.findall(r"[A-Z]?[\d.]+\b", found) if name not in places(kind))
+    yield from (f"finding {name}" for name in FINDING.findall(text) if f"F{name}" not in places("KAFKA_FACTS"))
+    for name, test in NAMED_TEST.findall(text):
+        if not (ROOT / name).is_file() or f"def {test}(" not in (ROOT / name).read_text():
+            yield f"{name}::{test}"
+    yield from OUTSIDE.findall(text)
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as they are made where it is read."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_pointer_leads_to_a_place_of_this_repository() -> None:
+    """Sections, facts, decisions, invariants and tests that are named exist; pages outside are not named."""
+    lost = [f"{path.relative_to(ROOT)}: {pointer}" for path, text in texts() for pointer in lost_in(text)]
+    assert not lost, "\n".join(lost)
+
+
+def test_link_of_a_page_leads_to_a_file_and_a_heading() -> None:
+    """Relative ones; others are somebody else's to keep."""
+    lost = []
+    for page, text in texts():
+        for name, anchor in LINK.findall(text) if page.suffix == ".md" else []:
+            target = (page.parent / name) if name else page
+            if not target.exists() or (anchor and anchor not in anchors(target)):
+                lost.append(f"{page.relative_to(ROOT)}: {name}#{anchor}")
+    assert not lost, "\n".join(lost)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(DESIGN 4.99)", "DESIGN 3.1,\n3.99", "DESIGN 3.1-3.99", "KAFKA_FACTS F99", "KAFKA_FACTS F1, O99", "ADR 99",
+        "W99: lost", "I99", "test_finding_99_is_none", "test_finding_a1_is_none", "see TESTING 2.3", "STYLE 2",
+        "reviews/one.md", "so it is [M].", "`tests/test_pointers.py::test_none`",
+    ],
+)  # fmt: skip
+def test_pointer_that_leads_nowhere_is_noticed(text: str) -> None:
+    """Whatever its kind; what is right beside it is not."""
+    assert len(list(lost_in(f"DESIGN 3.1, KAFKA_FACTS F1, ADR 1, W3: {text}"))) == 1
