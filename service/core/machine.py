@@ -18,7 +18,32 @@ from typing import NamedTuple, assert_never
 
 from service.core.batch import Size, grown, shrunk
 from service.core.flush_policy import FlushReason
-from service.core.model import TopicPartition
+from service.core.machine_events import (
+    Assigned,
+    ConsumeReturned,
+    Discard,
+    Effect,
+    Event,
+    Failed,
+    Flush,
+    FlushCommitted,
+    FlushDiscarded,
+    FlushDue,
+    Leave,
+    Lost,
+    Own,
+    Pause,
+    RecordingFailed,
+    RecordsRefused,
+    Release,
+    Resume,
+    Revoked,
+    Rewound,
+    StopRequested,
+    Tick,
+    TopicPartitions,
+    TransactionEnded,
+)
 
 FAILURES_MAX = 3
 FAILURES_WINDOW_S = 300.0
@@ -32,7 +57,6 @@ class MachineRules(NamedTuple):
     size_max: Size
 
 
-TopicPartitions = frozenset[TopicPartition]
 NOTHING: TopicPartitions = frozenset()
 
 
@@ -68,7 +92,9 @@ class After:
 class WorkerState:
     """All that the control plane knows; `generation` grows by one with each change of assignment.
 
-    `size_max` is set after a batch was discarded: half of its size, doubled again by each commit.
+    `size_max` is set after a batch was discarded: half of its size, doubled again by each commit. Records of `rewinds`
+    are refused until their TopicPartition is at its committed offset again. `given_back` was released since `consume`
+    was called, which may still return records that it took before. `may_be_open`: our last transaction, on the broker.
     """
 
     phase: Phase = Phase.IDLE
@@ -79,158 +105,11 @@ class WorkerState:
     discards_in_row: int = 0
     failures_at_s: tuple[float, ...] = ()
     size_max: Size | None = None
+    rewinds: TopicPartitions = NOTHING
+    given_back: TopicPartitions = NOTHING
+    may_be_open: bool = False
 
 
-# Events. `at_s` is monotonic time; `covers` tells whether the open batch covers any offset.
-
-
-@dataclass(frozen=True, slots=True)
-class Assigned:
-    """The group gave us these, beside what we own."""
-
-    tps: TopicPartitions
-    covers: bool
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Revoked:
-    """The group asks these back and waits for us."""
-
-    tps: TopicPartitions
-    covers: bool
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Lost:
-    """These are somebody else's already."""
-
-    tps: TopicPartitions
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class FlushDue:
-    """A trigger fired on a batch that covers something."""
-
-    reason: FlushReason
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class StopRequested:
-    """SIGTERM or SIGINT."""
-
-    covers: bool
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class FlushCommitted:
-    """The transaction is committed."""
-
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class FlushDiscarded:
-    """The batch was not committed, or nobody knows; `counts_as_failure` for fatal and unknown outcomes."""
-
-    counts_as_failure: bool
-    size: Size
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class RecordingFailed:
-    """A record that was handed over could not be recorded: the disk refused."""
-
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Failed:
-    """The worker cannot go on; nothing is committed any more."""
-
-    at_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Time went by."""
-
-    at_s: float
-
-
-Event = (
-    Assigned
-    | Revoked
-    | Lost
-    | FlushDue
-    | StopRequested
-    | FlushCommitted
-    | FlushDiscarded
-    | RecordingFailed
-    | Failed
-    | Tick
-)
-
-
-# Effects, in the order in which the shell performs them.
-
-
-@dataclass(frozen=True, slots=True)
-class Flush:
-    """Flush the open batch and report FlushCommitted or FlushDiscarded."""
-
-    reason: FlushReason
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    """Forget the open batch and its files."""
-
-
-@dataclass(frozen=True, slots=True)
-class Own:
-    """Begin to own these at their committed offsets."""
-
-    tps: TopicPartitions
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """Stop owning these."""
-
-    tps: TopicPartitions
-
-
-@dataclass(frozen=True, slots=True)
-class Rewind:
-    """Seek these to their committed offsets."""
-
-    tps: TopicPartitions
-
-
-@dataclass(frozen=True, slots=True)
-class Pause:
-    """Take no records for a while, but go on polling."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Resume:
-    """Take records again."""
-
-
-@dataclass(frozen=True, slots=True)
-class Leave:
-    """Leave the group and end the loop."""
-
-
-Effect = Flush | Discard | Own | Release | Rewind | Pause | Resume | Leave
 Step = tuple[WorkerState, tuple[Effect, ...]]
 
 
@@ -256,25 +135,8 @@ def _step(state: WorkerState, event: Event, rules: MachineRules) -> Step:
         return _when_final(state, event)
     if isinstance(event, Failed):  # also in the middle of a flush
         return replace(state, phase=Phase.FAILED, after=After()), (Discard(),)
-    outcome = isinstance(event, FlushCommitted | FlushDiscarded)
-    if outcome != (state.phase is Phase.FLUSHING):
+    if isinstance(event, FlushCommitted | FlushDiscarded) != (state.phase is Phase.FLUSHING):
         raise InvalidTransitionError(f"{event} in {state.phase}")
-    return _dispatch(state, event, rules)
-
-
-def _dispatch(
-    state: WorkerState,
-    event: Assigned
-    | Revoked
-    | Lost
-    | FlushDue
-    | StopRequested
-    | FlushCommitted
-    | FlushDiscarded
-    | RecordingFailed
-    | Tick,
-    rules: MachineRules,
-) -> Step:
     match event:
         case Assigned():
             return _when_assigned(state, event)
@@ -285,16 +147,30 @@ def _dispatch(
         case FlushDue():
             return _flush(state, event.reason, After())
         case StopRequested():
-            if event.covers:
-                return _flush(state, FlushReason.STOPPING, After(stop=True))
-            return replace(state, phase=Phase.STOPPED), (Leave(),)
+            return _when_asked_to_stop(state, event)
         case FlushCommitted():
             size_max = grown(state.size_max, rules.size_max)
-            return _go_on(replace(state, discards_in_row=0, size_max=size_max), rewind=NOTHING, before=())
+            return _go_on(replace(state, discards_in_row=0, size_max=size_max), before=())
         case FlushDiscarded():
             return _when_discarded(state, event, rules)
-        case RecordingFailed():
-            return _when_recording_failed(state, event, rules)
+        case RecordingFailed():  # nothing is being flushed: it is read again after a pause
+            state, pause = _backed_off(state, event.at_s, rules)
+            return replace(state, rewinds=state.owned), (Discard(), pause)
+        case _:
+            return _between(state, event)
+
+
+def _between(state: WorkerState, event: RecordsRefused | ConsumeReturned | TransactionEnded | Rewound | Tick) -> Step:
+    match event:
+        case RecordsRefused():
+            return replace(state, rewinds=state.owned), ()
+        case ConsumeReturned():
+            rewinds, may_be_open = state.rewinds | event.again & state.owned, state.may_be_open or event.may_be_open
+            return replace(state, rewinds=rewinds, given_back=NOTHING, may_be_open=may_be_open), ()
+        case TransactionEnded():
+            return replace(state, may_be_open=False), ()
+        case Rewound():
+            return replace(state, rewinds=state.rewinds - event.tps), ()
         case Tick():
             if state.paused_until_s is not None and event.at_s >= state.paused_until_s:
                 return replace(state, paused_until_s=None), (Resume(),)
@@ -307,49 +183,47 @@ def _when_final(state: WorkerState, event: Event) -> Step:
     """Closing the consumer still revokes; nothing is flushed any more."""
     if isinstance(event, Revoked | Lost):
         gone = event.tps & state.owned
-        return replace(state, owned=state.owned - gone), (Release(gone),) if gone else ()
+        new = replace(state, owned=state.owned - gone, rewinds=state.rewinds - gone)
+        return new, (Release(gone, isinstance(event, Lost)),) if gone else ()
     return state, ()
 
 
 def _when_assigned(state: WorkerState, event: Assigned) -> Step:
-    if event.covers:  # a batch never spans generations
+    if event.has_progress:  # a batch never spans generations
         return _flush(state, FlushReason.ASSIGNED, After(own=event.tps - state.owned))
     return _change_owned(state, own=event.tps - state.owned, release=NOTHING, before=())
 
 
 def _when_revoked(state: WorkerState, event: Revoked) -> Step:
     gone = event.tps & state.owned
-    if event.covers:  # files mix TopicPartitions: all are committed together
+    if event.has_progress:  # files mix TopicPartitions: all are committed together
         return _flush(state, FlushReason.REVOKED, After(release=gone))
     return _change_owned(state, own=NOTHING, release=gone, before=())
 
 
+def _when_asked_to_stop(state: WorkerState, event: StopRequested) -> Step:
+    if event.has_progress:
+        return _flush(state, FlushReason.STOPPING, After(stop=True))
+    return replace(state, phase=Phase.STOPPED), (Leave(),)
+
+
 def _when_lost(state: WorkerState, event: Lost) -> Step:
     """Files mix TopicPartitions: with some lost, all of the batch is discarded and the rest rewound."""
-    gone = event.tps & state.owned
-    kept = state.owned - gone
-    new, effects = _change_owned(state, own=NOTHING, release=gone, before=(Discard(),))
-    return new, (*effects, Rewind(kept)) if kept else effects
+    state = replace(state, rewinds=state.owned)
+    return _change_owned(state, own=NOTHING, release=event.tps & state.owned, before=(Discard(),), is_lost=True)
 
 
 def _when_discarded(state: WorkerState, event: FlushDiscarded, rules: MachineRules) -> Step:
     failures = tuple(at_s for at_s in state.failures_at_s if event.at_s - at_s < FAILURES_WINDOW_S)
     if event.counts_as_failure:
         failures = (*failures, event.at_s)
-    state = replace(state, failures_at_s=failures, size_max=shrunk(state.size_max, event.size))
+    state = replace(state, failures_at_s=failures, size_max=shrunk(state.size_max, event.size), may_be_open=True)
     if len(failures) >= FAILURES_MAX:
         return replace(state, phase=Phase.FAILED, after=After()), (Discard(), Leave())
     if state.after.stop:
-        return _go_on(state, rewind=NOTHING, before=(Discard(),))
-    rewind = state.owned - state.after.release
-    state, pause = _backed_off(state, event.at_s, rules)
-    return _go_on(state, rewind=rewind, before=(Discard(), pause))
-
-
-def _when_recording_failed(state: WorkerState, event: RecordingFailed, rules: MachineRules) -> Step:
-    """Nothing is being flushed: what was handed over is read again after a pause."""
-    state, pause = _backed_off(state, event.at_s, rules)
-    return state, (Discard(), pause, Rewind(state.owned))
+        return _go_on(state, before=(Discard(),))
+    state, pause = _backed_off(replace(state, rewinds=state.owned), event.at_s, rules)
+    return _go_on(state, before=(Discard(), pause))
 
 
 def _backed_off(state: WorkerState, at_s: float, rules: MachineRules) -> tuple[WorkerState, Pause]:
@@ -361,21 +235,29 @@ def _flush(state: WorkerState, reason: FlushReason, after: After) -> Step:
     return replace(state, phase=Phase.FLUSHING, after=after), (Flush(reason),)
 
 
-def _go_on(state: WorkerState, *, rewind: TopicPartitions, before: tuple[Effect, ...]) -> Step:
+def _go_on(state: WorkerState, *, before: tuple[Effect, ...]) -> Step:
     """Do what waited for the flush."""
     after = state.after
     if after.stop:
         return replace(state, phase=Phase.STOPPED, after=After()), (*before, Leave())
-    if rewind:
-        before = (*before, Rewind(rewind))
     if not after.own and not after.release:
         return replace(state, phase=Phase.CONSUMING, after=After()), before
     return _change_owned(state, own=after.own, release=after.release, before=before)
 
 
 def _change_owned(
-    state: WorkerState, *, own: TopicPartitions, release: TopicPartitions, before: tuple[Effect, ...]
+    state: WorkerState,
+    *,
+    own: TopicPartitions,
+    release: TopicPartitions,
+    before: tuple[Effect, ...],
+    is_lost: bool = False,
 ) -> Step:
+    """Release, then own. What is given back and assigned again within one `consume` is read again from its start.
+
+    1. `consume` takes offset 10. 2. Inside it a revoke discards offsets 5 to 9. 3. Inside it, the TopicPartition is
+    assigned again, from 5. 4. `consume` returns 10, which looks like the next record after a gap.
+    """
     owned = (state.owned | own) - release
     new = replace(
         state,
@@ -383,10 +265,12 @@ def _change_owned(
         generation=state.generation + 1,
         owned=owned,
         after=After(),
+        rewinds=(state.rewinds | own & state.given_back) - release,
+        given_back=state.given_back | release,
     )
     effects = list(before)
     if release:
-        effects.append(Release(release))
+        effects.append(Release(release, is_lost))
     if own:
         effects.append(Own(own))
     return new, tuple(effects)
@@ -397,4 +281,5 @@ def check(state: WorkerState) -> None:
     assert (state.phase is Phase.FLUSHING) or state.after == After(), f"{state.after} waits in {state.phase}"
     assert state.phase is not Phase.IDLE or not state.owned, f"idle, but owns {sorted(state.owned)}"
     assert state.phase is not Phase.CONSUMING or state.owned, "consuming, but owns nothing"
+    assert state.rewinds <= state.owned, f"to be rewound, but not owned: {sorted(state.rewinds - state.owned)}"
     assert not (state.after.own & state.owned), f"assigned twice: {sorted(state.after.own & state.owned)}"

@@ -107,10 +107,18 @@ class Worker:
         except LeavingError:
             raise
         except StopError as error:
-            self._log.error("worker_failed", cause=type(error).__name__, message=str(error))
+            self._log.error(
+                "worker_failed", cause=type(error).__name__, message=str(error), story=list(self.controller.story)
+            )
             raise
         except BaseException as error:
-            self._log.error("worker_failed", cause=type(error).__name__, message=describe(error), exc_info=error)
+            self._log.error(
+                "worker_failed",
+                cause=type(error).__name__,
+                message=describe(error),
+                story=list(self.controller.story),
+                exc_info=error,
+            )
             raise
         finally:
             self.health.is_draining = True

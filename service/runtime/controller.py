@@ -1,23 +1,26 @@
 """The control plane's shell: turns callbacks, triggers and outcomes into events, performs the effects in order.
 
 Runs on the loop thread. Rebalance callbacks come from inside `Consumer.consume`: they flush, own and release, but
-never seek. A rewind is noted and done by `settle` when `consume` has returned, because records that it had taken
+never seek. A rewind is noted in the state and done when `consume` has returned, because records that it had taken
 before the callback are refused then and have to be read again (DESIGN 4.3: this is where the data was lost).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import structlog
 
 from service.core import machine
+from service.core import machine_events as events
 from service.core.batch import ClosedBatch, Opening, cost_of
 from service.core.deadline import Deadline
 from service.core.exchange import Clock
 from service.core.flush_policy import FlushReason
-from service.core.machine import Event, Phase, WorkerState
+from service.core.machine import Phase, WorkerState
+from service.core.machine_events import Event
 from service.core.model import CommittedOffset, TopicPartition
 from service.errors import (
     CommitUnknownError,
@@ -28,12 +31,15 @@ from service.errors import (
     TooManyFailuresError,
 )
 from service.privacy import describe
+from service.runtime.flush_report import FlushReport
 from service.runtime.flusher import Flusher, FlushSummary
 from service.runtime.member_proof import MemberProof
 from service.runtime.ports import Committer, Consumer, Metrics
 from service.runtime.recorder import Recorder
 from service.runtime.start_positions import StartPosition, StartPositions
 
+STORY_CHARS_MAX = 300
+STORY_MAX = 50  # events that are told where the worker ends by a fault
 STOPPED_S = 5.0  # where an answer is so late after its deadline the process was stopped while it waited
 
 
@@ -70,7 +76,7 @@ class Controller:
     ) -> None:
         self.state = WorkerState()
         self.error: BaseException | None = None
-        self.rewinds: set[TopicPartition] = set()
+        self.story: deque[str] = deque(maxlen=STORY_MAX)
         self._rules = rules
         self._recorder = recorder
         self._flusher = flusher
@@ -82,19 +88,20 @@ class Controller:
         self._metrics = metrics
         self._new_batch_id = new_batch_id
         self._starts: dict[TopicPartition, CommittedOffset] = {}
-        self._given_back: set[TopicPartition] = set()
-        self._is_settled = True
+        self._inbox: deque[Event] = deque()
+        self._is_handling = False
         self._closed: ClosedBatch | None = None
         self._deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
         self._is_late = False
         self._log = structlog.get_logger("controller")
+        self._told = FlushReport(self._log, metrics)
 
     # Callbacks: from inside Consumer.consume and Consumer.close.
 
     def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
         """Own what is new; flushes first where a batch is open, since a batch never spans generations."""
         self._starts = {}
-        self._callback(machine.Assigned(tps, self._recorder.has_progress, self._clock.now_s()))
+        self._callback(events.Assigned(tps, self._recorder.has_progress, self._clock.now_s()))
         return self._starts
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
@@ -102,13 +109,15 @@ class Controller:
         unknown = tps - self.state.owned
         if unknown:
             self._log.warning("revoked_unknown", topic_partitions=_names(unknown))
-        self._callback(machine.Revoked(tps, self._recorder.has_progress, self._clock.now_s()))
+        self._callback(events.Revoked(tps, self._recorder.has_progress, self._clock.now_s()))
+        self._require_nothing_of(tps, "W5")
 
     def on_lost(self, tps: frozenset[TopicPartition]) -> None:
         """Discard; what is lost never commits (W6)."""
         self._log.warning("partitions_lost", topic_partitions=_names(tps), generation=self.state.generation)
         self._metrics.add("rebalances", kind="lost")
-        self._callback(machine.Lost(tps, self._clock.now_s()))
+        self._callback(events.Lost(tps, self._clock.now_s()))
+        self._require_nothing_of(tps, "W6")
 
     def _callback(self, event: Event) -> None:
         self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
@@ -116,6 +125,11 @@ class Controller:
             self.handle(event)
         except BaseException as error:  # noqa: BLE001 - raised again by the loop: KAFKA_FACTS F4
             self.error = self.error or error
+
+    def _require_nothing_of(self, tps: frozenset[TopicPartition], rule: str) -> None:
+        is_left = self._recorder.opening is not None or self._closed is not None or tps & self.state.owned
+        if is_left and self.error is None:
+            self.error = AssertionError(f"{rule}: a callback leaves something of {_names(tps)} behind")
 
     # From the loop.
 
@@ -142,12 +156,9 @@ class Controller:
         Gives False where what was handed over is read again: the disk refuses, which makes a pause, or too little time
         is left for another flush before the next poll.
         """
-        if self._is_late:
-            self.rewinds |= self.state.owned
-            return False
-        membership = self._member_proof.membership(deadline=self._deadline)
+        membership = None if self._is_late else self._member_proof.membership(deadline=self._deadline)
         if membership is None:
-            self.rewinds |= self.state.owned
+            self.handle(events.RecordsRefused(self._clock.now_s()))
             return False
         opening = Opening(
             batch_id=self._new_batch_id(),
@@ -160,7 +171,7 @@ class Controller:
             self._recorder.open(opening)
         except SpoolError as error:
             self._log.warning("recording_refused", message=str(error))
-            self.handle(machine.RecordingFailed(self._clock.now_s()))
+            self.handle(events.RecordingFailed(self._clock.now_s()))
             return False
         return True
 
@@ -171,22 +182,22 @@ class Controller:
             StopError: the batch may hold records of two topics of one name, or the store refuses us.
         """
         self._start_positions.watch(deadline=self._deadline)
-        self.handle(machine.FlushDue(reason, self._clock.now_s()))
+        self.handle(events.FlushDue(reason, self._clock.now_s()))
 
     def stop(self) -> None:
         """Flush what is open and leave."""
-        self.handle(machine.StopRequested(self._recorder.has_progress, self._clock.now_s()))
+        self.handle(events.StopRequested(self._recorder.has_progress, self._clock.now_s()))
 
     def fail(self) -> None:
         """Commit nothing any more: what closing the consumer revokes is only released."""
-        self.handle(machine.Failed(self._clock.now_s()))
+        self.handle(events.Failed(self._clock.now_s()))
 
     def tick(self) -> None:
         """Let time pass."""
-        self.handle(machine.Tick(self._clock.now_s()))
+        self.handle(events.Tick(self._clock.now_s()))
 
-    def settle(self) -> None:
-        """Do the rewinds that were noted: ask the broker for the committed offsets and seek there.
+    def rewind_to_committed(self) -> None:
+        """Ask the broker for the committed offsets of what is to be rewound, and seek there.
 
         Whatever the last transaction became is settled before: `prepare` ends it, and committed offsets are stable.
         Where that is not done in time the rewinds stay noted, and their records refused, until the next turn.
@@ -194,20 +205,17 @@ class Controller:
         Raises:
             StopError: the broker does not answer.
         """
-        owned = self._recorder.positions
-        tps = {tp for tp in self.rewinds if tp in owned}
-        if not tps:
-            self.rewinds = set()
+        if not self.state.rewinds:
             return
         try:
-            self._settle_transaction()
+            self._end_transaction()
         except DiscardError as error:
             self._log.warning("not_settled", message=str(error))
             return
         if self._deadline.remaining_s() < self._rules.settle_s / 2:  # the process was stopped: it may be out by now
             self._log.warning("not_settled", message="too little time before the next poll")
             return
-        self.rewinds = set(self._start_positions.unproven)  # refused, and rewound, until they are
+        tps, owned = self.state.rewinds, self._recorder.positions
         committed = self._consumer.committed(tps, deadline=self._deadline)
         for tp in sorted(tps):
             first_offset = owned[tp].first_offset
@@ -220,40 +228,57 @@ class Controller:
             self._recorder.rewind(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
         self._metrics.add("rewinds", len(tps))
+        # What is not proven is refused, and rewound, until it is.
+        self.handle(events.Rewound(tps - self._start_positions.unproven, self._clock.now_s()))
 
-    def _settle_transaction(self) -> None:
+    def _end_transaction(self) -> None:
         """End what the last transaction may have left open, by the next producer's init."""
         if not self._committer.is_ready:
             self._committer.prepare(deadline=self._deadline)
-        self._is_settled = True
+        self.handle(events.TransactionEnded(self._clock.now_s()))
 
     # The machine and its effects.
 
     def handle(self, event: Event) -> None:
-        """Feed one event to the machine and perform what it asks for, outcomes included."""
+        """Feed one event to the machine and perform what it asks for; then what came of that, until nothing does."""
+        self._inbox.append(event)
+        if self._is_handling:
+            return
+        self._is_handling = True
+        try:
+            while self._inbox:
+                self._advance(self._inbox.popleft())
+        finally:
+            self._is_handling = False
+            self._inbox.clear()
+
+    def _advance(self, event: Event) -> None:
+        before = self.state.phase.value
         self.state, effects = machine.handle(self.state, event, rules=self._rules.machine)
+        if effects or not isinstance(event, events.Tick | events.ConsumeReturned):
+            told = f"{before} -> {self.state.phase.value}: {event}: {', '.join(map(str, effects))}"
+            self.story.append(told[:STORY_CHARS_MAX])
         for effect in effects:
+            assert not self._inbox, "a flush is the last effect: what comes of it is handled next"
             self._perform(effect, event)
 
-    def _perform(self, effect: machine.Effect, event: Event) -> None:
+    def _perform(self, effect: events.Effect, event: Event) -> None:
         match effect:
-            case machine.Flush(reason):
+            case events.Flush(reason):
                 self._flush(reason)
-            case machine.Discard():
+            case events.Discard():
                 self._discard(event)
-            case machine.Own(tps):
+            case events.Own(tps):
                 self._own(tps)
-            case machine.Release(tps):
-                self._release(tps, event)
-            case machine.Rewind(tps):
-                self.rewinds |= tps
-            case machine.Pause(seconds):
+            case events.Release(tps, is_lost):
+                self._release(tps, is_lost=is_lost)
+            case events.Pause(seconds):
                 self._log.info("paused", seconds=round(seconds, 3))
                 self._consumer.pause()
-            case machine.Resume():
+            case events.Resume():
                 self._log.info("resumed")
                 self._consumer.resume()
-            case machine.Leave():
+            case events.Leave():
                 if self.state.phase is Phase.FAILED:
                     raise TooManyFailuresError(f"{machine.FAILURES_MAX} failures in {machine.FAILURES_WINDOW_S:.0f} s")
 
@@ -275,54 +300,20 @@ class Controller:
         self._is_late = left.remaining_s() < self._rules.flush_budget_s
 
     def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
-        self._log.info(
-            "flush_committed",
-            batch_id=summary.batch_id,
-            flush_seq=summary.seq,
-            reason=reason.value,
-            generation=self.state.generation,
-            objects=summary.objects,
-            references=summary.references,
-            records=summary.records,
-            entries=summary.entries,
-            dead_letters=summary.dead_letters,
-            object_bytes=summary.object_bytes,
-            step_seconds={step: round(seconds, 4) for step, seconds in summary.seconds.items()},
-            offsets=batch.covered(),
-        )
-        self._metrics.add("flushes", reason=reason.value, outcome="committed")
-        self._metrics.add("objects", summary.objects)
-        self._metrics.add("references", summary.references)
-        self._metrics.add("schema_conflicts", summary.json_fields)
-        self._metrics.add("object_bytes", summary.object_bytes)
-        for step, seconds in summary.seconds.items():
-            self._metrics.observe("flush_step_seconds", seconds, step=step)
+        self._told.committed(batch, summary, reason, generation=self.state.generation)
         now_ms = self._clock.wall_ms()
         self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
         self._recorder.committed(batch, now_ms=now_ms)
         self._closed = None
-        self.handle(machine.FlushCommitted(self._clock.now_s()))
+        self.handle(events.FlushCommitted(self._clock.now_s()))
 
     def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
-        unknown = isinstance(error, CommitUnknownError)
-        self._is_settled = False
-        self._log.warning(
-            "batch_discarded",
-            batch_id=batch.batch_id,
-            reason=reason.value,
-            generation=self.state.generation,
-            cause=type(error).__name__,
-            code=getattr(error, "code", None),
-            message=str(error),
-            outcome="unknown" if unknown else "aborted",
-            cost=cost_of(batch.spans) + (", unless they are committed" if unknown else ""),
-        )
-        self._metrics.add("flushes", reason=reason.value, outcome="unknown" if unknown else "discarded")
-        counts = unknown or isinstance(error, FencedError)
-        self.handle(machine.FlushDiscarded(counts_as_failure=counts, size=batch.size, at_s=self._clock.now_s()))
+        self._told.discarded(batch, error, reason, generation=self.state.generation)
+        counts = isinstance(error, CommitUnknownError | FencedError)
+        self.handle(events.FlushDiscarded(counts_as_failure=counts, size=batch.size, at_s=self._clock.now_s()))
 
     def _discard(self, event: Event) -> None:
-        """Drop the closed batch, or the open one; `settle` rewinds what is still owned."""
+        """Drop the closed batch, or the open one; `rewind_to_committed` rewinds what is still owned."""
         closed, opening, self._closed = self._closed, self._recorder.opening, None
         if closed is not None or opening is not None:
             self._metrics.add("batches_discarded")
@@ -336,9 +327,6 @@ class Controller:
         for tp, position in positions.items():
             self._recorder.own(tp, position.committed)
             self._starts[tp] = position.committed
-        # `consume` pops offset 10; inside it a revoke discards 5 to 9, and 5 is assigned again; it returns 10, which
-        # looks like the next record after a gap. Records popped before a revoke are refused and read again.
-        self.rewinds |= tps & self._given_back
         member = self._consumer.membership()
         self._log.info(
             "partitions_assigned",
@@ -353,22 +341,20 @@ class Controller:
     def _find(self, tps: frozenset[TopicPartition]) -> dict[TopicPartition, StartPosition]:
         while True:
             try:
-                if not self._is_settled:  # or committed offsets would not be stable until our transaction times out
-                    self._settle_transaction()
+                if self.state.may_be_open:  # or committed offsets would not be stable until it times out
+                    self._end_transaction()
                 return self._start_positions.find(tps, deadline=self._deadline)
             except (DiscardError, StopError):
                 if self._deadline.at_s > self._clock.now_s() - STOPPED_S:
                     raise
                 self._deadline = Deadline.after(self._rules.settle_s, self._clock.now_s)  # stopped: ask once more
 
-    def _release(self, tps: frozenset[TopicPartition], event: Event) -> None:
+    def _release(self, tps: frozenset[TopicPartition], *, is_lost: bool) -> None:
         for tp in tps:
             self._recorder.disown(tp)
             self._metrics.forget("lag_records", topic=tp.topic, partition=str(tp.partition))
         self._start_positions.forget(tps)
-        self.rewinds -= tps
-        self._given_back |= tps
-        if not isinstance(event, machine.Lost):
+        if not is_lost:
             self._log.info("partitions_revoked", topic_partitions=_names(tps), generation=self.state.generation)
             self._metrics.add("rebalances", kind="revoked")
 
@@ -380,18 +366,18 @@ class Controller:
         """
         self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
         self._is_late = False
-        self._given_back.clear()
         error, self.error = self.error, None
         if isinstance(error, StopError):
             raise error
         if error is not None:
             raise StopError(f"a rebalance callback failed: {describe(error)}") from error
+        again, may_be_open = frozenset[TopicPartition](), False
         try:
-            self.rewinds |= self._start_positions.prove(deadline=self._deadline)
+            again = self._start_positions.prove(deadline=self._deadline)
         except DiscardError as unproven:
             self._log.warning("start_not_proven", message=str(unproven))
-            self._is_settled = False
-            self.rewinds |= self._start_positions.unproven
+            again, may_be_open = self._start_positions.unproven, True
+        self.handle(events.ConsumeReturned(again, may_be_open, self._clock.now_s()))
 
 
 def _names(tps: frozenset[TopicPartition]) -> list[str]:

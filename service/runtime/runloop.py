@@ -104,8 +104,8 @@ class Runloop:
             except LogPartitionerError:  # of the broker, the store or the disk: no record's doing
                 self._caution.pause()
                 raise
-        if self._controller.rewinds:
-            self._controller.settle()
+        if self._controller.state.rewinds:
+            self._controller.rewind_to_committed()
         self._put_away(self._refetcher.turn())
         if self._stop.requested:
             self._controller.stop()
@@ -136,7 +136,7 @@ class Runloop:
         positions = self._recorder.positions
         for record in chain.from_iterable(self._caution.parts(records)):
             tp = record.tp
-            if tp in self._controller.rewinds:
+            if tp in self._controller.state.rewinds:
                 refused["rewound"] += 1
             elif not self._recorder.accepts(record):
                 refused["covered" if tp in positions else "not_owned"] += 1
@@ -166,9 +166,9 @@ class Runloop:
     def _put_away(self, records: list[SourceRecord]) -> None:
         """Record what stands for offsets that cannot be read, and go on behind them."""
         for record in records:
-            if record.tp not in self._controller.rewinds and self._recorder.accepts(record):
+            if record.tp not in self._controller.state.rewinds and self._recorder.accepts(record):
                 self._record(record)
-                if record.tp not in self._controller.rewinds and not self._recorder.accepts(record):
+                if record.tp not in self._controller.state.rewinds and not self._recorder.accepts(record):
                     self._refetcher.go_on(record.tp)
 
     def _has_room(self, record: SourceRecord) -> bool:
@@ -184,7 +184,7 @@ class Runloop:
             self._flush(FlushReason.SHRUNK)
         elif source_bytes > self._rules.bounds.bytes_max:
             self._flush(FlushReason.BYTES)
-        return record.tp not in self._controller.rewinds
+        return record.tp not in self._controller.state.rewinds
 
     def _flush_if_full(self) -> None:
         self._check_at = self._weight + min(CHECK_EVERY, 1 + self._weight // CHECK_PART)
@@ -211,8 +211,8 @@ class Runloop:
         reason = decide_by_age(opened_at_s=opening.opened_at_s, now_s=self._clock.now_s(), bounds=self._rules.bounds)
         if reason is not None:
             self._controller.flush_due(reason)
-            if self._controller.rewinds:
-                self._controller.settle()
+            if self._controller.state.rewinds:
+                self._controller.rewind_to_committed()
 
     def _report(self, refused: Counter[str], gaps: dict[TopicPartition, list[tuple[int, int]]]) -> None:
         for cause, count in refused.items():

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from service.core import machine
+from service.core import machine_events as events
 from service.core.batch import Size
 from service.core.flush_policy import FlushReason
 from service.core.machine import SUCCESSORS, Phase, WorkerState
@@ -37,11 +38,14 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         self.size = Size(0, 0)
         self.size_max: Size | None = None
         self.flushed: FlushReason | None = None
-        self.pending: machine.Event | None = None  # the event that a flush holds up
+        self.pending: events.Event | None = None  # the event that a flush holds up
         self.paused = False
         self.has_left = False
         self.failures: list[float] = []
         self.discards_in_row = 0
+        self.to_rewind: Tps = frozenset()  # what was handed over of these was not recorded, or was discarded
+        self.given_back: Tps = frozenset()  # since `consume` was called, which may hand over older records of these
+        self.may_be_open = False
 
     # Events.
 
@@ -50,14 +54,14 @@ class WorkerOfOneThread(RuleBasedStateMachine):
     def assigned(self, tps: Tps) -> None:
         """The group gives us some, owned ones among them, or none at all."""
         self.group |= tps
-        self.feed(machine.Assigned(tps, self.covers, self.now_s))
+        self.feed(events.Assigned(tps, self.has_progress, self.now_s))
 
     @precondition(lambda self: self.state.phase is not Phase.FLUSHING)
     @rule(tps=some_tps)
     def revoked(self, tps: Tps) -> None:
         """The group asks some back, also such as are not ours."""
         self.group -= tps
-        self.feed(machine.Revoked(tps, self.covers, self.now_s))
+        self.feed(events.Revoked(tps, self.has_progress, self.now_s))
         self.check_given_back(tps)
 
     @precondition(lambda self: self.state.phase is not Phase.FLUSHING)
@@ -65,13 +69,11 @@ class WorkerOfOneThread(RuleBasedStateMachine):
     def lost(self, tps: Tps) -> None:
         """W6: what is lost is never committed: nothing is flushed, the batch is gone, the rest is read again."""
         self.group -= tps
-        effects = self.feed(machine.Lost(tps, self.now_s))
-        assert not any(isinstance(effect, machine.Flush) for effect in effects)
+        effects = self.feed(events.Lost(tps, self.now_s))
+        assert not any(isinstance(effect, events.Flush) for effect in effects)
         assert self.state.phase is not Phase.FLUSHING
-        assert not self.covers
+        assert not self.has_progress
         self.check_given_back(tps)
-        if self.state.phase not in FINAL and self.owned:
-            assert machine.Rewind(self.owned) in effects
 
     @precondition(lambda self: self.state.phase is Phase.CONSUMING and not self.paused)
     @rule(size=st.builds(Size, st.integers(0, 400), st.integers(0, 30)))
@@ -84,23 +86,49 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         self.size = Size(*map(sum, zip(self.size, size, strict=True)))
         bound = self.state.size_max or FULL
         if any(held >= most for held, most in zip(self.size, bound, strict=True)):
-            self.feed(machine.FlushDue(FlushReason.SHRUNK, self.now_s))
+            self.feed(events.FlushDue(FlushReason.SHRUNK, self.now_s))
+
+    @precondition(lambda self: self.state.phase is not Phase.FLUSHING)
+    @rule(again=some_tps, may_be_open=st.booleans())
+    def consume_returned(self, again: Tps, may_be_open: bool) -> None:  # noqa: FBT001 - drawn
+        """No callback comes any more; some are not proven to be ours yet."""
+        self.feed(events.ConsumeReturned(again, may_be_open, self.now_s))
+        if self.state.phase not in FINAL:
+            self.to_rewind |= again & self.owned
+            self.given_back = frozenset()
+            self.may_be_open |= may_be_open
+
+    @precondition(lambda self: self.state.phase is Phase.CONSUMING)
+    @rule()
+    def records_refused(self) -> None:
+        """There is no time for a batch: what was handed over is read again."""
+        self.feed(events.RecordsRefused(self.now_s))
+        self.to_rewind |= self.owned
+
+    @precondition(lambda self: self.state.phase is Phase.CONSUMING)
+    @rule(unproven=some_tps)
+    def rewound(self, unproven: Tps) -> None:
+        """The transaction is ended, and all but what is not proven is at its committed offset."""
+        self.feed(events.TransactionEnded(self.now_s))
+        self.feed(events.Rewound(self.state.rewinds - unproven, self.now_s))
+        self.to_rewind &= unproven
+        self.may_be_open = False
 
     @precondition(lambda self: self.state.phase is Phase.CONSUMING)
     @rule()
     def recording_failed(self) -> None:
         """The disk refused: what was handed over is read again after a pause, and no batch becomes smaller."""
-        effects = self.feed(machine.RecordingFailed(self.now_s))
+        effects = self.feed(events.RecordingFailed(self.now_s))
         backoff_s = min(BACKOFF_MAX_S, 2.0**self.discards_in_row)
-        assert effects == (machine.Discard(), machine.Pause(backoff_s), machine.Rewind(self.owned))
-        assert not self.covers
+        assert effects == (events.Discard(), events.Pause(backoff_s))
+        assert not self.has_progress
         self.discards_in_row += 1
 
-    @precondition(lambda self: self.state.phase is Phase.CONSUMING and self.covers)
+    @precondition(lambda self: self.state.phase is Phase.CONSUMING and self.has_progress)
     @rule(reason=st.sampled_from([FlushReason.INTERVAL, FlushReason.BYTES, FlushReason.ESTIMATE]))
     def due(self, reason: FlushReason) -> None:
         """A trigger fires."""
-        self.feed(machine.FlushDue(reason, self.now_s))
+        self.feed(events.FlushDue(reason, self.now_s))
 
     @precondition(lambda self: self.state.phase is Phase.FLUSHING)
     @rule()
@@ -113,7 +141,7 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         if before is not None:
             grown = Size(before.source_bytes * 2, before.entries * 2)
             self.size_max = grown if grown.source_bytes < FULL.source_bytes and grown.entries < FULL.entries else None
-        self.outcome(machine.FlushCommitted(self.now_s))
+        self.outcome(events.FlushCommitted(self.now_s))
 
     @precondition(lambda self: self.state.phase is Phase.FLUSHING)
     @rule(counts=st.booleans())
@@ -125,17 +153,18 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         self.failures += [self.now_s] if counts else []
         bound = self.size_max or self.size
         self.size_max = Size(*(max(1, min(pair) // 2) for pair in zip(bound, self.size, strict=True)))
-        effects = self.outcome(machine.FlushDiscarded(counts, self.size, self.now_s))
-        assert effects[0] == machine.Discard()
-        assert not self.covers
+        self.may_be_open = True
+        effects = self.outcome(events.FlushDiscarded(counts, self.size, self.now_s))
+        assert effects[0] == events.Discard()
+        assert not self.has_progress
         if len(self.failures) >= machine.FAILURES_MAX:
             assert self.state.phase is Phase.FAILED
         elif stops:
             assert self.state.phase is Phase.STOPPED
         else:
-            assert (machine.Rewind(kept) in effects) == bool(kept)
+            assert kept <= self.state.rewinds
             backoff_s = min(BACKOFF_MAX_S, 2.0**self.discards_in_row)
-            assert machine.Pause(backoff_s) in effects
+            assert events.Pause(backoff_s) in effects
             assert self.state.paused_until_s == self.now_s + backoff_s
             self.discards_in_row += 1
 
@@ -145,16 +174,16 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         """SIGTERM: what is open is flushed, then the worker leaves."""
         if chance != RARE:
             return
-        self.feed(machine.StopRequested(self.covers, self.now_s))
+        self.feed(events.StopRequested(self.has_progress, self.now_s))
         assert self.state.phase in (Phase.FLUSHING, *FINAL)
 
     @rule(chance=rarely)
     def failed(self, chance: int) -> None:
         """Something went wrong for good, in the middle of a flush too."""
         if chance == RARE:
-            self.feed(machine.Failed(self.now_s))
+            self.feed(events.Failed(self.now_s))
             assert self.state.phase in FINAL
-            assert not self.covers
+            assert not self.has_progress
 
     @precondition(lambda self: self.state.phase is not Phase.FLUSHING)
     @rule(seconds=st.sampled_from([0.5, 3.0, 200.0]))
@@ -162,25 +191,25 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         """Time goes by; a pause ends when its time has come."""
         self.now_s += seconds
         until_s = self.state.paused_until_s
-        self.feed(machine.Tick(self.now_s))
+        self.feed(events.Tick(self.now_s))
         if until_s is not None and self.state.phase not in FINAL:
             assert self.paused == (self.now_s < until_s)
 
     # The shell.
 
     @property
-    def covers(self) -> bool:
+    def has_progress(self) -> bool:
         """Whether a batch is open."""
         return self.batch_generation is not None
 
-    def feed(self, event: machine.Event) -> tuple[machine.Effect, ...]:
+    def feed(self, event: events.Event) -> tuple[events.Effect, ...]:
         """Advance by one event and perform the effects in order."""
         before = self.state
         self.state, effects = machine.handle(before, event, rules=RULES)
         assert self.state.phase in SUCCESSORS[before.phase]
         if before.phase in FINAL:
             assert self.state.phase is before.phase
-            assert all(isinstance(effect, machine.Release) for effect in effects)
+            assert all(isinstance(effect, events.Release) for effect in effects)
         else:
             grown = self.state.generation - before.generation
             assert grown in (0, 1)
@@ -191,54 +220,55 @@ class WorkerOfOneThread(RuleBasedStateMachine):
             self.pending = event
         return effects
 
-    def outcome(self, event: machine.Event) -> tuple[machine.Effect, ...]:
+    def outcome(self, event: events.Event) -> tuple[events.Effect, ...]:
         """Report the outcome of a flush; what it held up has happened then (W5)."""
         held_up, self.pending, self.flushed = self.pending, None, None
         effects = self.feed(event)
-        if isinstance(held_up, machine.Revoked):
+        if isinstance(held_up, events.Revoked):
             self.check_given_back(held_up.tps)
-        if isinstance(held_up, machine.Assigned) and self.state.phase not in FINAL:
+        if isinstance(held_up, events.Assigned) and self.state.phase not in FINAL:
             assert held_up.tps <= self.owned
-        if isinstance(held_up, machine.StopRequested):
+        if isinstance(held_up, events.StopRequested):
             assert self.state.phase in FINAL
             assert self.has_left
         return effects
 
-    def perform(self, effect: machine.Effect, event: machine.Event) -> None:
+    def perform(self, effect: events.Effect, event: events.Event) -> None:
         """Do to the model what the controller does to the world."""
         match effect:
-            case machine.Flush(reason):
-                assert self.covers, "an empty batch is flushed"
+            case events.Flush(reason):
+                assert self.has_progress, "an empty batch is flushed"
                 assert self.flushed is None, "two flushes at once"
-                assert not isinstance(event, machine.Lost)
+                assert not isinstance(event, events.Lost)
                 self.flushed = reason
-            case machine.Discard():
+            case events.Discard():
                 self.batch_generation = None
                 self.flushed = None
-            case machine.Own(tps):
-                assert not self.covers, "a batch spans generations"
+                self.to_rewind |= self.owned
+            case events.Own(tps):
+                assert not self.has_progress, "a batch spans generations"
                 assert not tps & self.owned, "owned twice"
                 assert tps <= self.group, "W6: owns what is somebody else's"
                 self.owned |= tps
-            case machine.Release(tps):
-                assert not self.covers, "W5: released with a batch open"
+                self.to_rewind |= tps & self.given_back
+            case events.Release(tps):
+                assert not self.has_progress, "W5: released with a batch open"
                 assert tps <= self.owned
                 self.owned -= tps
-            case machine.Rewind(tps):
-                assert not self.covers
-                assert tps <= self.state.owned, "rewinds what is not ours"
-            case machine.Pause(seconds):
+                self.to_rewind -= tps
+                self.given_back |= tps
+            case events.Pause(seconds):
                 assert 0 < seconds <= BACKOFF_MAX_S
                 self.paused = True
-            case machine.Resume():
+            case events.Resume():
                 self.paused = False
-            case machine.Leave():
+            case events.Leave():
                 self.has_left = True
 
     def check_given_back(self, tps: Tps) -> None:
         """W5: when the callback is over nothing is pending, and what was revoked is released."""
         if self.state.phase is not Phase.FLUSHING:
-            assert not self.covers
+            assert not self.has_progress
             if self.state.phase is not Phase.FAILED:
                 assert not tps & self.owned
 
@@ -250,7 +280,9 @@ class WorkerOfOneThread(RuleBasedStateMachine):
         assert self.state.size_max == self.size_max
         assert (self.flushed is not None) == (self.state.phase is Phase.FLUSHING)
         if self.state.phase in FINAL:
-            assert not self.covers
+            assert not self.has_progress
+        else:
+            assert (self.state.rewinds, self.state.may_be_open) == (self.to_rewind, self.may_be_open)
 
 
 TestMachine = WorkerOfOneThread.TestCase

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from service.core import machine
@@ -10,7 +11,7 @@ from service.core.batch import ClosedBatch, Ledger
 from service.core.deadline import Deadline
 from service.core.exchange import Membership, Message
 from service.core.flush_policy import FlushReason
-from service.core.machine import Effect, Event
+from service.core.machine_events import Event, FlushDiscarded, Rewound
 from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.controller import Controller
 from service.runtime.recorder import Recorder
@@ -33,24 +34,19 @@ class DropsBufferedRecords(Runloop):
 class NeverRewinds(Controller):
     """Forgets to seek back after a flush that failed."""
 
-    def _perform(self, effect: Effect, event: Event) -> None:
-        if not isinstance(effect, machine.Rewind):
-            super()._perform(effect, event)
+    def _advance(self, event: Event) -> None:
+        super()._advance(event)
+        if isinstance(event, FlushDiscarded):
+            self.state = replace(self.state, rewinds=machine.NOTHING)
 
 
 class RewindsNothingKept(Controller):
     """After a failure on revoke, rewinds what is given back only - which nobody may seek - and not what is kept."""
 
-    _in_callback = False
-
     def _callback(self, event: Event) -> None:
-        self._in_callback = True
+        before = self.state.rewinds
         super()._callback(event)
-        self._in_callback = False
-
-    def _perform(self, effect: Effect, event: Event) -> None:
-        if not (isinstance(effect, machine.Rewind) and self._in_callback):
-            super()._perform(effect, event)
+        self.state = replace(self.state, rewinds=before & self.state.owned)
 
 
 class CommitsThePosition(Controller):
@@ -118,9 +114,9 @@ class RecordsWhatIsNotOwned(Recorder):
 class AcceptsStaleRecords(Controller):
     """Takes records from before a TopicPartition was given back for those after it came again."""
 
-    def _release(self, tps: frozenset[TopicPartition], event: Event) -> None:
-        super()._release(tps, event)
-        self._given_back.clear()
+    def _advance(self, event: Event) -> None:
+        self.state = replace(self.state, given_back=machine.NOTHING)
+        super()._advance(event)
 
 
 class AnnouncesOutsideTheTransaction(FakeCommitter):
@@ -143,20 +139,20 @@ class AnnouncesOutsideTheTransaction(FakeCommitter):
 class ForgetsUnknownOutcomes(Controller):
     """Takes an unknown outcome for an abort: goes on where the batch began."""
 
-    def settle(self) -> None:
+    def rewind_to_committed(self) -> None:
         """Seek to where the batch began, without asking."""
-        for tp in self.rewinds & self._recorder.positions.keys():
+        for tp in self.state.rewinds:
             start = CommittedOffset(self._recorder.positions[tp].first_offset)
             self._recorder.rewind(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
-        self.rewinds = set()
+        self.handle(Rewound(self.state.rewinds, self._clock.now_s()))
 
 
 class SharesItsLedgers(Recorder):
     """Closes a batch without copying its ledgers, and goes on with them before the flush has ended."""
 
-    def close(self) -> ClosedBatch:
+    def close(self, **without: Any) -> ClosedBatch:
         """Begin the next batch at once."""
-        batch = super().close()
+        batch = super().close(**without)
         self._ledgers.committed(now_ms=0)
         return batch._replace(ledgers=self._ledgers.by_tp)

@@ -9,6 +9,7 @@ import pytest
 
 from service.core import machine
 from service.core.deadline import Deadline
+from service.core.machine_events import Rewound
 from service.core.model import CommittedOffset, SourceRecord
 from service.runtime.controller import Controller
 from service.runtime.runloop import Runloop
@@ -95,11 +96,11 @@ def _record_past_a_failed_flush(loop: Runloop, record: SourceRecord) -> bool:
 
 
 def _settle_before_init(controller: Controller) -> None:
-    tps = controller.rewinds
+    tps = controller.state.rewinds
     for tp, start in controller._consumer.committed(tps, deadline=controller._deadline).items():
         controller._recorder.rewind(tp, start or CommittedOffset(0))
         controller._consumer.seek(tp, start or CommittedOffset(0), deadline=controller._deadline)
-    controller.rewinds = set()
+    controller.handle(Rewound(tps, 0.0))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +150,7 @@ def _settle_before_init(controller: Controller) -> None:
         ),
         pytest.param(
             Controller,
-            "settle",
+            "rewind_to_committed",
             _settle_before_init,
             test_controller.test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready,
             id="settle-before-init",

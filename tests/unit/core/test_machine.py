@@ -9,10 +9,10 @@ import pytest
 from service.core import machine
 from service.core.batch import Size
 from service.core.flush_policy import FlushReason
-from service.core.machine import (
-    NOTHING,
-    After,
+from service.core.machine import NOTHING, After, InvalidTransitionError, MachineRules, Phase, WorkerState, check, handle
+from service.core.machine_events import (
     Assigned,
+    ConsumeReturned,
     Discard,
     Effect,
     Event,
@@ -21,23 +21,19 @@ from service.core.machine import (
     FlushCommitted,
     FlushDiscarded,
     FlushDue,
-    InvalidTransitionError,
     Leave,
     Lost,
-    MachineRules,
     Own,
     Pause,
-    Phase,
     RecordingFailed,
+    RecordsRefused,
     Release,
     Resume,
     Revoked,
-    Rewind,
+    Rewound,
     StopRequested,
     Tick,
-    WorkerState,
-    check,
-    handle,
+    TransactionEnded,
 )
 from service.core.model import TopicPartition
 
@@ -73,24 +69,23 @@ def step(state: WorkerState, event: Event) -> tuple[WorkerState, tuple[Effect, .
         (CONSUMING, Revoked(AB, False, 0), Phase.IDLE, NOTHING, 4, (Release(AB),)),
         (CONSUMING, Revoked(ONLY_A, True, 0), Phase.FLUSHING, AB, 3, (Flush(FlushReason.REVOKED),)),
         (CONSUMING, Revoked(ONLY_C, False, 0), Phase.CONSUMING, AB, 4, ()),
-        (CONSUMING, Lost(ONLY_A, 0), Phase.CONSUMING, frozenset({B}), 4,
-         (Discard(), Release(ONLY_A), Rewind(frozenset({B})))),
-        (CONSUMING, Lost(AB, 0), Phase.IDLE, NOTHING, 4, (Discard(), Release(AB))),
+        (CONSUMING, Lost(ONLY_A, 0), Phase.CONSUMING, frozenset({B}), 4, (Discard(), Release(ONLY_A, True))),
+        (CONSUMING, Lost(AB, 0), Phase.IDLE, NOTHING, 4, (Discard(), Release(AB, True))),
         (CONSUMING, FlushDue(FlushReason.BYTES, 0), Phase.FLUSHING, AB, 3, (Flush(FlushReason.BYTES),)),
         (CONSUMING, StopRequested(True, 0), Phase.FLUSHING, AB, 3, (Flush(FlushReason.STOPPING),)),
         (CONSUMING, StopRequested(False, 0), Phase.STOPPED, AB, 3, (Leave(),)),
         (CONSUMING, Failed(0), Phase.FAILED, AB, 3, (Discard(),)),
-        (CONSUMING, RecordingFailed(0), Phase.CONSUMING, AB, 3, (Discard(), Pause(1), Rewind(AB))),
+        (CONSUMING, RecordingFailed(0), Phase.CONSUMING, AB, 3, (Discard(), Pause(1))),
         (flushing(), FlushCommitted(0), Phase.CONSUMING, AB, 3, ()),
         (flushing(own=ONLY_C), FlushCommitted(0), Phase.CONSUMING, AB | ONLY_C, 4, (Own(ONLY_C),)),
         (flushing(release=ONLY_A), FlushCommitted(0), Phase.CONSUMING, frozenset({B}), 4, (Release(ONLY_A),)),
         (flushing(release=AB), FlushCommitted(0), Phase.IDLE, NOTHING, 4, (Release(AB),)),
         (flushing(stop=True), FlushCommitted(0), Phase.STOPPED, AB, 3, (Leave(),)),
-        (flushing(), FlushDiscarded(False, SIZE, 0), Phase.CONSUMING, AB, 3, (Discard(), Pause(1), Rewind(AB))),
+        (flushing(), FlushDiscarded(False, SIZE, 0), Phase.CONSUMING, AB, 3, (Discard(), Pause(1))),
         (flushing(own=ONLY_C), FlushDiscarded(False, SIZE, 0), Phase.CONSUMING, AB | ONLY_C, 4,
-         (Discard(), Pause(1), Rewind(AB), Own(ONLY_C))),
+         (Discard(), Pause(1), Own(ONLY_C))),
         (flushing(release=ONLY_A), FlushDiscarded(False, SIZE, 0), Phase.CONSUMING, frozenset({B}), 4,
-         (Discard(), Pause(1), Rewind(frozenset({B})), Release(ONLY_A))),
+         (Discard(), Pause(1), Release(ONLY_A))),
         (flushing(release=AB), FlushDiscarded(True, SIZE, 0), Phase.IDLE, NOTHING, 4,
          (Discard(), Pause(1), Release(AB))),
         (flushing(stop=True), FlushDiscarded(True, SIZE, 0), Phase.STOPPED, AB, 3, (Discard(), Leave())),
@@ -108,6 +103,47 @@ def test_event_in_a_state_leads_to_the_next_with_its_effects(
     """The table of the control plane, row by row."""
     new, done = step(state, event)
     assert (new.phase, new.owned, new.generation, done) == (phase, owned, generation, effects)
+
+
+@pytest.mark.parametrize(
+    ("state", "event", "rewinds"),
+    [
+        (CONSUMING, RecordsRefused(0), AB),
+        (CONSUMING, RecordingFailed(0), AB),
+        (CONSUMING, Lost(ONLY_A, 0), frozenset({B})),
+        (CONSUMING, ConsumeReturned(ONLY_A | ONLY_C, False, 0), ONLY_A),
+        (replace(CONSUMING, rewinds=AB), Rewound(ONLY_A, 0), frozenset({B})),
+        (replace(CONSUMING, rewinds=AB), Revoked(ONLY_A, False, 0), frozenset({B})),
+        (replace(CONSUMING, given_back=frozenset({C})), Assigned(ONLY_C, False, 0), ONLY_C),
+        (flushing(), FlushCommitted(0), NOTHING),
+        (flushing(), FlushDiscarded(False, SIZE, 0), AB),
+        (flushing(own=ONLY_C), FlushDiscarded(False, SIZE, 0), AB),
+        (flushing(release=ONLY_A), FlushDiscarded(False, SIZE, 0), frozenset({B})),
+    ],
+)
+def test_what_was_handed_over_and_not_recorded_is_read_again(
+    state: WorkerState, event: Event, rewinds: frozenset[TopicPartition]
+) -> None:
+    """What is owned still: nobody may seek what somebody else owns."""
+    assert step(state, event)[0].rewinds == rewinds
+
+
+def test_records_from_before_a_revoke_are_refused_until_consume_has_returned() -> None:
+    """It may have taken them before the callbacks, which gave their TopicPartition back and took it again."""
+    state, _ = step(CONSUMING, Revoked(ONLY_A, False, 0))
+    state, _ = step(state, Assigned(ONLY_A, False, 0))
+    state, _ = step(state, ConsumeReturned(NOTHING, False, 0))
+    assert (state.rewinds, state.given_back) == (ONLY_A, NOTHING)
+    state, _ = step(state, Rewound(ONLY_A, 0))
+    assert not step(step(state, Assigned(ONLY_C, False, 0))[0], ConsumeReturned(NOTHING, False, 0))[0].rewinds
+
+
+def test_transaction_may_be_open_from_a_discard_until_the_broker_has_ended_it() -> None:
+    """Or where a start position could not be committed."""
+    state, _ = step(flushing(), FlushDiscarded(False, SIZE, 0))
+    assert state.may_be_open
+    assert not step(state, TransactionEnded(0))[0].may_be_open
+    assert step(CONSUMING, ConsumeReturned(NOTHING, True, 0))[0].may_be_open
 
 
 @pytest.mark.parametrize(
@@ -144,7 +180,7 @@ def test_final_state_only_releases(phase: Phase) -> None:
         assert step(state, event) == (state, ())
     new, effects = step(state, Revoked(ONLY_A, True, 0))
     assert (new.owned, effects) == (frozenset({B}), (Release(ONLY_A),))
-    assert step(new, Lost(AB, 0))[1] == (Release(frozenset({B})),)
+    assert step(new, Lost(AB, 0))[1] == (Release(frozenset({B}), True),)
 
 
 def test_pauses_grow_with_discards_in_a_row_and_end_with_a_commit() -> None:

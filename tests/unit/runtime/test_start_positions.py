@@ -176,7 +176,7 @@ def test_flush_says_nothing_of_what_is_not_proven() -> None:
     worker.flush_records.error = DiscardError("no answer")
     worker.controller.on_assigned(frozenset({P1}))
     worker.controller.consume_returned()
-    assert worker.controller.rewinds == {P1}
+    assert worker.controller.state.rewinds == {P1}
     rig.fill(P0, 2)
     rig.turn_until(lambda: rig.committed()[P0] == 2)
     assert [line.partition for record in flush_records(rig.broker) for line in record.topic_partitions] == [0]
