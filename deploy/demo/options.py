@@ -19,14 +19,19 @@ SESSION_TIMEOUT_S = 6.0  # the local brokers use the same for the consumer proto
 
 _HOME = Path(__file__).parents[2] / ".local"
 _GENERATED_ENTRIES = 60_000
-# For a minute's work on two cores: few files and tasks, and no second compiler that would pay off after an hour. With
-# one compiler Java reserves 48 MB for code, which Spark's generated classes fill: then the process dies.
+# For a minute's work on two cores: few files and tasks, plans that are neither compiled nor made anew at each stage, no
+# bounds checks by Arrow, and no second compiler that would pay off after an hour (154-170 s became 121-124). With one
+# compiler Java reserves 48 MB for code, which Spark's generated classes fill: then the process dies.
 SMALL_SPARK = {
     "PIPELINE_TABLE__USER_BUCKETS": "2",
     "PIPELINE_SPARK__PROPERTIES": json.dumps(
         {
             "spark.sql.shuffle.partitions": "2",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+            "spark.sql.adaptive.enabled": "false",
+            "spark.sql.codegen.wholeStage": "false",
+            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
+            "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
         }
     ),
 }
