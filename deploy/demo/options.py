@@ -19,22 +19,26 @@ SESSION_TIMEOUT_S = 6.0  # the local brokers use the same for the consumer proto
 
 _HOME = Path(__file__).parents[2] / ".local"
 _GENERATED_ENTRIES = 60_000
-# For a minute's work on two cores: few files and tasks, plans that are neither compiled nor made anew at each stage, no
-# bounds checks by Arrow, and no second compiler that would pay off after an hour (154-170 s became 121-124). With one
-# compiler Java reserves 48 MB for code, which Spark's generated classes fill: then the process dies.
-SMALL_SPARK = {
-    "PIPELINE_TABLE__USER_BUCKETS": "2",
-    "PIPELINE_SPARK__PROPERTIES": json.dumps(
-        {
-            "spark.sql.shuffle.partitions": "2",
-            "spark.sql.adaptive.enabled": "false",
-            "spark.sql.codegen.wholeStage": "false",
-            "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC "
-            "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
-        }
-    ),
+# For a minute's work on two cores: few files and tasks, and no second compiler that would pay off after an hour. With
+# one compiler Java reserves 48 MB for code, which Spark's generated classes fill: then the process dies.
+_SMALL = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
+# For one run of each plan, which is over before its code would be compiled: 154-170 s of a demo became 121-124.
+_UNCOMPILED = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.driver.extraJavaOptions": f"{_SMALL['spark.driver.extraJavaOptions']} "
+    "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
+}
+
+
+def small_spark(*, is_compiled: bool) -> dict[str, str]:
+    """Return settings of the pipeline for a minute's work; plans are compiled and adapted as in production, or not."""
+    properties = _SMALL if is_compiled else _SMALL | _UNCOMPILED
+    return {"PIPELINE_TABLE__USER_BUCKETS": "2", "PIPELINE_SPARK__PROPERTIES": json.dumps(properties)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +99,7 @@ class DemoOptions:
         }
         if self.protocol != "consumer":
             settings["LOGP_KAFKA__ASSIGNMENT_STRATEGY"] = self.protocol
-        settings |= SMALL_SPARK
+        settings |= small_spark(is_compiled=False)
         if not self.input:
             # One of the generated clients writes data as keys: the table keeps them in one column beyond this bound.
             settings["PIPELINE_TABLE__COLUMNS_MAX"] = "200"

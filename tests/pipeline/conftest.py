@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 from pyspark.sql import SparkSession
 
-from deploy.demo.options import SMALL_SPARK
+from deploy.demo.options import small_spark
 from deploy.local.processes import ServerProcess
 from deploy.pipeline_jars import ensure_pipeline_jars
 from pipeline.config import JobSettings, load_all
@@ -69,7 +69,7 @@ def pipeline_variables(root: Path) -> dict[str, str]:
         "PIPELINE_SPARK__MASTER": "local[2]",
         "PIPELINE_SPARK__DRIVER_MEMORY": "2g",
         "PIPELINE_SPARK__JARS_DIRECTORY": str(ensure_pipeline_jars()),
-    } | SMALL_SPARK
+    } | small_spark(is_compiled=True)
 
 
 def settings_of(variables: dict[str, str]) -> JobSettings:
