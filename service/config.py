@@ -14,8 +14,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from service.config_sources import SourcedSettings
+from service.core.object_key import key_safe
 from service.core.pack_plan import Layout
-from service.core.partition_key import encode_user
 
 PREFIX = "LOGP_"
 ABORT_S = 10.0  # for an abort, after a flush that came to nothing
@@ -344,9 +344,9 @@ class Settings(SourcedSettings):
 
         Injective, since neither of the two behind the prefix keeps a dot; a long one is cut, with a hash.
         """
-        return f"{self.transactional_id_prefix}.{encode_user(self.kafka.group_id)}.{encode_user(self.worker)}"
+        return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}.{key_safe(self.worker)}"
 
     @property
     def backfill_transactional_id(self) -> str:
         """The one id of all backfills of a group; no worker's, which has no slash behind the prefix."""
-        return f"{self.transactional_id_prefix}.{encode_user(self.kafka.group_id)}/backfill"
+        return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}/backfill"

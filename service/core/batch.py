@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from service.core.dead_letter import DeadLetter
 from service.core.exchange import BatchSpool, Membership
+from service.core.flush_policy import Size
 from service.core.model import CommittedOffset, TopicPartition
 from service.core.rows import Rows
 
@@ -89,27 +90,6 @@ class Opening(NamedTuple):
     membership: Membership
     opened_at_s: float
     opened_at_ms: int
-
-
-class Size(NamedTuple):
-    """How much a batch holds, or may hold: bytes of source records, decompressed, and entries."""
-
-    source_bytes: int
-    entries: int
-
-
-def shrunk(size_max: Size | None, discarded: Size) -> Size:
-    """Halve what was too large, down to one byte and one entry: then every record is a batch of its own."""
-    source_bytes, entries = discarded if size_max is None else map(min, size_max, discarded)
-    return Size(max(1, source_bytes // 2), max(1, entries // 2))
-
-
-def grown(size_max: Size | None, full: Size) -> Size | None:
-    """Double after a commit; None again where a batch may be as large as the settings say."""
-    if size_max is None:
-        return None
-    doubled = Size(2 * size_max.source_bytes, 2 * size_max.entries)
-    return None if doubled.source_bytes >= full.source_bytes or doubled.entries >= full.entries else doubled
 
 
 @dataclass(slots=True)

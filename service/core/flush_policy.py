@@ -9,8 +9,6 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
-from service.core.batch import Size
-
 SMOOTHING = 0.4
 UNKNOWN_SHARE = 0.05  # what a step is taken to have done that was cut short with nothing to show
 _RATIO_MIN, _RATIO_MAX = 0.25, 8.0
@@ -29,6 +27,27 @@ class FlushReason(StrEnum):
     ASSIGNED = "assigned"
     REVOKED = "revoked"
     STOPPING = "stopping"
+
+
+class Size(NamedTuple):
+    """How much a batch holds, or may hold: bytes of source records, decompressed, and entries."""
+
+    source_bytes: int
+    entries: int
+
+
+def shrunk(size_max: Size | None, discarded: Size) -> Size:
+    """Halve what was too large, down to one byte and one entry: then every record is a batch of its own."""
+    source_bytes, entries = discarded if size_max is None else map(min, size_max, discarded)
+    return Size(max(1, source_bytes // 2), max(1, entries // 2))
+
+
+def grown(size_max: Size | None, full: Size) -> Size | None:
+    """Double after a commit; None again where a batch may be as large as the settings say."""
+    if size_max is None:
+        return None
+    doubled = Size(2 * size_max.source_bytes, 2 * size_max.entries)
+    return None if doubled.source_bytes >= full.source_bytes or doubled.entries >= full.entries else doubled
 
 
 class FlushBounds(NamedTuple):

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import NamedTuple, assert_never
 
-from service.core.batch import Size, grown, shrunk
-from service.core.flush_policy import FlushReason
+from service.core.flush_policy import FlushReason, Size, grown, shrunk
 from service.core.machine_events import (
     Assigned,
     ConsumeReturned,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from service.core.batch import Size
-from service.core.flush_policy import FlushReason
+from service.core.flush_policy import FlushReason, Size
 from service.core.model import TopicPartition
 
 TopicPartitions = frozenset[TopicPartition]

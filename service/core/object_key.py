@@ -10,15 +10,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
+from urllib.parse import unquote_to_bytes
+
 from service.core.dead_letter import RECORD_SUFFIX
 from service.core.model import PartitionKey
-from service.core.partition_key import encode_user
+
+KEY_SAFE_CHARS_MAX = 100
+_UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
+_HASH_CHARS = 32
 
 
 def data_key(prefix: str, key: PartitionKey, *, batch_id: str, number: int, attempt: int = 0) -> str:
     """Name the object of one PartitionKey; another attempt gets another key."""
     again = f"-{attempt}" if attempt else ""
-    return f"{prefix}/user={encode_user(key.user)}/date={key.date}/hour={key.hour:02}/{batch_id}-{number}{again}.avro"
+    return f"{prefix}/user={key_safe(key.user)}/date={key.date}/hour={key.hour:02}/{batch_id}-{number}{again}.avro"
 
 
 def pack_key(prefix: str, hour: tuple[str, int] | None, *, batch_id: str, number: int, attempt: int = 0) -> str:
@@ -41,3 +48,22 @@ def dead_letter_key(prefix: str, *, batch_id: str, number: int) -> str:
 def stored_record_key(prefix: str, *, batch_id: str, number: int) -> str:
     """Name the object of a record whose key or headers its dead-letter topic cannot take."""
     return dead_letter_key(prefix, batch_id=batch_id, number=number) + RECORD_SUFFIX
+
+
+def key_safe(name: str) -> str:
+    """Return a name in its form in an object key: `A-Za-z0-9_-` as they are, other bytes of its UTF-8 as %XX.
+
+    Beyond KEY_SAFE_CHARS_MAX: a prefix, `~` (which no short form contains) and half a SHA-256; such a form only
+    identifies, a user is read from the reference.
+    """
+    encoded = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], name.encode()).decode("ascii")
+    if len(encoded) <= KEY_SAFE_CHARS_MAX:
+        return encoded
+    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH_CHARS]
+    prefix = encoded[: KEY_SAFE_CHARS_MAX - _HASH_CHARS - 1]
+    return f"{prefix}~{digest}"
+
+
+def parse_key_safe(encoded: str) -> str | None:
+    """Return the name; None where the form only identifies it."""
+    return None if "~" in encoded else unquote_to_bytes(encoded).decode()

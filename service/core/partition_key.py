@@ -1,17 +1,11 @@
-"""Entry -> PartitionKey, and a user's safe form in an object key (DESIGN 3.1, 3.4).
-
-`encode_user` is injective and bounded; `parse_user` is its pair up to the bound.
-"""
+"""Entry -> PartitionKey: who and when it is of (DESIGN 3.1)."""
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, TypeGuard
-from urllib.parse import unquote_to_bytes
 
 import msgspec
 
@@ -20,11 +14,8 @@ from service.core.event_time import LATEST_US, TimeRules, is_absurd, parse_event
 from service.core.locate import Locate, compile_path
 from service.core.model import PartitionKey, SourceRecord
 
-ENCODED_USER_BYTES_MAX = 100
 USER_CHARS_MAX = 4096
-_UNSAFE = re.compile(rb"[^A-Za-z0-9_-]")
 _US_PER_HOUR = 3_600_000_000
-_HASH_CHARS = 32
 
 
 class KeyRules(NamedTuple):
@@ -141,22 +132,3 @@ def _date_and_hour_in(zone: tzinfo) -> Callable[[int], tuple[str, int]]:
 def _utc_hour(hours: int) -> tuple[str, int]:
     moment = datetime.fromtimestamp(hours * 3600, tz=UTC)
     return moment.date().isoformat(), moment.hour
-
-
-def encode_user(user: str) -> str:
-    """Make a user safe in an object key: `A-Za-z0-9_-` as they are, other bytes of its UTF-8 as %XX.
-
-    Beyond ENCODED_USER_BYTES_MAX: a prefix, `~` (which no short form contains) and half a SHA-256; such a path only
-    identifies, the user is read from the reference.
-    """
-    encoded = _UNSAFE.sub(lambda found: b"%%%02X" % found[0][0], user.encode()).decode("ascii")
-    if len(encoded) <= ENCODED_USER_BYTES_MAX:
-        return encoded
-    digest = hashlib.sha256(user.encode()).hexdigest()[:_HASH_CHARS]
-    prefix = encoded[: ENCODED_USER_BYTES_MAX - _HASH_CHARS - 1]
-    return f"{prefix}~{digest}"
-
-
-def parse_user(encoded: str) -> str | None:
-    """Read a user back; None where the form only identifies it."""
-    return None if "~" in encoded else unquote_to_bytes(encoded).decode()

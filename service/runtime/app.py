@@ -26,13 +26,13 @@ from service.adapters.object_store import S3Store
 from service.adapters.spool import DiskSpool
 from service.config import POLL_MARGIN_S, Settings
 from service.core.announcements import Speaker
-from service.core.batch import Size
 from service.core.chain import root_of
-from service.core.flush_policy import FlushBounds
+from service.core.flush_policy import FlushBounds, Size
 from service.core.json_text import JsonDecoder
 from service.core.machine import MachineRules, Phase
+from service.core.object_key import key_safe
 from service.core.offset_metadata import Topics
-from service.core.partition_key import Placer, encode_user
+from service.core.partition_key import Placer
 from service.errors import LeavingError, LogPartitionerError, SpoolError, StopError
 from service.patience import Patience
 from service.privacy import describe
@@ -138,7 +138,7 @@ class Worker:
     def _build(self, cleanup: ExitStack) -> None:
         settings, clock = self._settings, self.clock
         spool = DiskSpool(
-            Path(settings.spool.directory) / encode_user(settings.worker), bytes_max=settings.spool.bytes_max
+            Path(settings.spool.directory) / key_safe(settings.worker), bytes_max=settings.spool.bytes_max
         )
         try:
             spool.prepare()
@@ -183,7 +183,7 @@ class Worker:
             clock=clock,
             metrics=self.metrics,
         )
-        journal = DiskJournal(Path(settings.spool.directory) / f"{encode_user(settings.worker)}.journal")
+        journal = DiskJournal(Path(settings.spool.directory) / f"{key_safe(settings.worker)}.journal")
         cleanup.callback(journal.close)
         ends_max = settings.input.fatal_ends_max
         caution = Caution(journal, ends_max=ends_max, recorder=recorder, metrics=self.metrics)

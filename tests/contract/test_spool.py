@@ -18,7 +18,7 @@ from service.adapters.spool import DiskBatch, DiskSpool
 from service.core import rows as rows_module
 from service.core.exchange import Piece, SealedFile
 from service.core.flush_policy import FlushReason
-from service.core.partition_key import encode_user
+from service.core.object_key import key_safe
 from service.errors import SpoolError
 from service.runtime.ports import Spool
 from tests.contract.spool_suite import SpoolContract
@@ -245,7 +245,7 @@ def test_rows_that_changed_on_disk_are_never_sealed_and_are_read_again(
 
 def test_second_worker_process_of_one_name_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     """`service run` with the same name and spool directory: it ends with a clear message before it touches anything."""
-    spool = prepared(tmp_path / encode_user("worker-0"))
+    spool = prepared(tmp_path / key_safe("worker-0"))
     batch = spool.open("b1")
     piece = batch.append(b"rows")
     file = batch.create(0)

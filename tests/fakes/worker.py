@@ -8,11 +8,10 @@ from datetime import UTC
 from typing import Any, NamedTuple
 
 from service.core.announcements import Speaker
-from service.core.batch import Size
 from service.core.decode import InputRules, RecordDecoder
 from service.core.entry_types import SchemaBounds
 from service.core.event_time import TimeRules
-from service.core.flush_policy import FlushBounds
+from service.core.flush_policy import FlushBounds, Size
 from service.core.json_text import JsonDecoder
 from service.core.lattice import Limits
 from service.core.machine import MachineRules

@@ -8,8 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from service.core import machine
 from service.core import machine_events as events
-from service.core.batch import Size
-from service.core.flush_policy import FlushReason
+from service.core.flush_policy import FlushReason, Size
 from service.core.machine import SUCCESSORS, Phase, WorkerState
 from service.core.model import TopicPartition
 from tests.strategies import times_as_many

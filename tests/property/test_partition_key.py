@@ -14,16 +14,8 @@ from hypothesis import strategies as st
 
 from service.core.event_time import LATEST_US, EpochUnit, TimeRules, parse_event_time
 from service.core.model import PartitionKey, SourceRecord, TopicPartition
-from service.core.object_key import data_key
-from service.core.partition_key import (
-    ENCODED_USER_BYTES_MAX,
-    KeyRules,
-    Placed,
-    Placer,
-    Unplaceable,
-    encode_user,
-    parse_user,
-)
+from service.core.object_key import KEY_SAFE_CHARS_MAX, data_key, key_safe, parse_key_safe
+from service.core.partition_key import KeyRules, Placed, Placer, Unplaceable
 from tests.strategies import entries, floats, integers, values
 
 SAFE = re.compile(r"[A-Za-z0-9_%~-]*\Z")
@@ -57,19 +49,19 @@ time_rules = st.builds(
 @given(users, users)
 def test_users_that_differ_have_encodings_that_differ(one: str, other: str) -> None:
     """The encoding is injective, also without case folding of the bytes it escapes."""
-    assert (encode_user(one) == encode_user(other)) == (one == other)
+    assert (key_safe(one) == key_safe(other)) == (one == other)
 
 
 @given(users)
 def test_encoded_user_is_bounded_safe_as_a_path_and_reads_back(user: str) -> None:
     """At most 100 bytes of harmless characters; up to that bound the user reads back."""
-    encoded = encode_user(user)
-    assert len(encoded.encode()) <= ENCODED_USER_BYTES_MAX
+    encoded = key_safe(user)
+    assert len(encoded.encode()) <= KEY_SAFE_CHARS_MAX
     assert SAFE.match(encoded)
-    assert parse_user(encoded) in (user, None)
-    assert (parse_user(encoded) is None) == ("~" in encoded)
-    if len(user.encode()) * 3 <= ENCODED_USER_BYTES_MAX:
-        assert parse_user(encoded) == user
+    assert parse_key_safe(encoded) in (user, None)
+    assert (parse_key_safe(encoded) is None) == ("~" in encoded)
+    if len(user.encode()) * 3 <= KEY_SAFE_CHARS_MAX:
+        assert parse_key_safe(encoded) == user
 
 
 @given(users, st.dates(), st.integers(0, 23))

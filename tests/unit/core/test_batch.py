@@ -2,9 +2,10 @@
 
 import pytest
 
-from service.core.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening, Size
+from service.core.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
 from service.core.dead_letter import DeadLetter, Reason
 from service.core.exchange import Membership
+from service.core.flush_policy import Size
 from service.core.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.fakes.spool import FakeSpool
 

@@ -2,7 +2,6 @@
 
 import pytest
 
-from service.core.batch import Size
 from service.core.flush_policy import (
     UNKNOWN_SHARE,
     FlushBounds,
@@ -10,6 +9,7 @@ from service.core.flush_policy import (
     FlushLoad,
     FlushReason,
     FlushWork,
+    Size,
     StepSeconds,
     decide_by_age,
     decide_by_load,

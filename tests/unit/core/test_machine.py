@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from service.core import machine
-from service.core.batch import Size
-from service.core.flush_policy import FlushReason
+from service.core.flush_policy import FlushReason, Size
 from service.core.machine import NOTHING, After, InvalidTransitionError, MachineRules, Phase, WorkerState, check, handle
 from service.core.machine_events import (
     Assigned,

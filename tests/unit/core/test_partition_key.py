@@ -9,7 +9,8 @@ import pytest
 from service.core.dead_letter import Reason
 from service.core.event_time import TimeRules
 from service.core.model import PartitionKey, SourceRecord, TopicPartition
-from service.core.partition_key import USER_CHARS_MAX, KeyRules, Placed, Placer, Unplaceable, encode_user, parse_user
+from service.core.object_key import key_safe, parse_key_safe
+from service.core.partition_key import USER_CHARS_MAX, KeyRules, Placed, Placer, Unplaceable
 
 NOON_MS = 1_714_564_800_000  # 2024-05-01T12:00:00Z
 RECORD = SourceRecord(TopicPartition("app", 0), 5, NOON_MS + 1, b"key-user", None, (("id", b"h1"),))
@@ -166,15 +167,15 @@ def test_unique_id_is_the_first_text_or_integer_of_its_paths(entry: dict[str, An
 )
 def test_user_of_each_awkward_kind_is_safe_in_a_path_and_reads_back(user: str, encoded: str) -> None:
     """Hostile users (DESIGN 4.5): traversal, separators, control characters, lookalikes."""
-    assert encode_user(user) == encoded
-    assert parse_user(encoded) == user
+    assert key_safe(user) == encoded
+    assert parse_key_safe(encoded) == user
 
 
 def test_user_beyond_the_bound_is_a_prefix_and_a_hash() -> None:
     """Such a path only identifies; twins that differ at the end differ in the hash."""
-    one, other = encode_user("x" * 10_000 + "a"), encode_user("x" * 10_000 + "b")
+    one, other = key_safe("x" * 10_000 + "a"), key_safe("x" * 10_000 + "b")
     assert one != other
     assert one[:67] == other[:67] == "x" * 67
-    assert (len(one), one[67], parse_user(one)) == (100, "~", None)
-    assert parse_user(encode_user("x" * 100)) == "x" * 100
-    assert parse_user(encode_user("x" * 101)) is None
+    assert (len(one), one[67], parse_key_safe(one)) == (100, "~", None)
+    assert parse_key_safe(key_safe("x" * 100)) == "x" * 100
+    assert parse_key_safe(key_safe("x" * 101)) is None
