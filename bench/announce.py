@@ -15,14 +15,14 @@ from bench.lab import Lab, open_lab
 from bench.worker import Figures, discard, fill, print_table
 from bench.workloads import PARTITIONS, WORKLOADS, Workload, generate
 from deploy.local.errors import StackError
-from service.core.announcements import Speaker, Uploaded, reference_messages
-from service.core.avro_schema import row_schema
-from service.core.exchange import Message, SealedFile, StoredObject
-from service.core.lattice import Limits, RecordType
-from service.core.model import PartitionKey, TopicPartition
-from service.core.reference_lines import Described, LineWriter, Sources, nulls_of, widen
-from service.core.schema_infer import infer_entry
-from service.core.seal import SealedObject
+from service.avro.infer import infer_entry
+from service.avro.schema import row_schema
+from service.avro.schema_types import Limits, RecordType
+from service.batch.messages import Speaker, Uploaded, reference_messages
+from service.batch.reference_lines import Described, LineWriter, Sources, nulls_of, widen
+from service.batch.seal import SealedObject
+from service.boundary import Message, SealedFile, StoredObject
+from service.formats.model import PartitionKey, TopicPartition
 
 _FIELDS = 20
 _LINES_BYTES_MAX = 666_808  # of a message, by default

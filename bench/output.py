@@ -9,8 +9,8 @@ import msgspec
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from bench.lab import Run
-from service.core.flush_record import decode_flush_record, merge_parts
-from service.core.reference import decode_references
+from service.formats.flush_record import decode_flush_record, merge_parts
+from service.formats.reference import decode_references
 
 _TIMEOUT_S = 30
 _RETRIES = {

@@ -33,9 +33,9 @@ from pipeline.objects import Objects
 from pipeline.pieces import projection_text
 from pipeline.references import MessageAt, SchemaTexts, decode
 from pipeline.session import open_session
-from service.core.avro_schema import schema_of, type_of
-from service.core.lattice import ArrayType, MapType, RecordType, Scalar, Type, join_records
-from service.core.reference import Reference
+from service.avro.schema import schema_of, type_of
+from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
+from service.formats.reference import Reference
 
 _HERE = Path(__file__).parent
 SPARK_AVRO = JarSet(_HERE / "pom.xml", _HERE / "jars.lock")

@@ -32,10 +32,10 @@ from urllib.parse import unquote_to_bytes
 
 from pyspark.sql import types as T
 
-from service.core import projection
-from service.core.avro_schema import META, type_of
-from service.core.lattice import ArrayType, RecordType, Scalar, Type
-from service.core.projection import NAME_PROPERTY
+from service.avro.schema import META, type_of
+from service.avro.schema_types import ArrayType, RecordType, Scalar, Type
+from service.formats import projection
+from service.formats.projection import NAME_PROPERTY
 
 REFERENCE = "_reference"
 REST = "_rest"

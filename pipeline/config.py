@@ -1,6 +1,6 @@
 """Settings of the jobs (`PIPELINE_`, nested by `__`); brokers, topics, bucket and input rules are the worker's.
 
-The worker's settings (`LOGP_`, see `service.config`) say where its topics and objects are; a job needs the same
+The worker's settings (`LOGP_`, see `service.config.settings`) say where its topics and objects are; a job needs the same
 environment as a worker, and what stands here beside it, from the same kinds of sources: environment, a TOML file
 named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by `PIPELINE_SECRETS_DIR`, defaults.
 """
@@ -14,11 +14,11 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from service.audit.times import EpochUnit
-from service.config import PositiveInt, PositiveSeconds, Section, Settings, Zone
-from service.config_checks import load
-from service.config_sources import SourcedSettings, read_settings
+from service.config.checks import load
+from service.config.settings import PositiveInt, PositiveSeconds, Section, Settings, Zone
+from service.config.sources import SourcedSettings, read_settings
 from service.errors import SettingsError
+from service.oracle.times import EpochUnit
 
 PREFIX = "PIPELINE_"
 

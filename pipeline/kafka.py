@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient
 
 from pipeline.errors import BrokerError
-from service.core import model
+from service.formats import model
 
 if TYPE_CHECKING:
-    from service.config import KafkaSettings
+    from service.config.settings import KafkaSettings
 
 _ANSWER_S = 20.0
 _ASK_AGAIN_S = 0.2

@@ -21,14 +21,14 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from pipeline.errors import ObjectError, ObjectTakenError
-from service.core.exchange import StoredObject
+from service.boundary import StoredObject
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
     from pipeline.pieces import Piece
-    from service.config import S3Settings
+    from service.config.settings import S3Settings
 
 Asked = TypeVar("Asked")
 Given = TypeVar("Given")

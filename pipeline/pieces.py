@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from service.core.model import PartitionKey
+from service.formats.model import PartitionKey
 
 if TYPE_CHECKING:
-    from service.core.reference import Reference
+    from service.formats.reference import Reference
 
 # An object costs about as much to open as this many bytes of it cost to read, a reference as this many.
 _OPEN_BYTES = 64 * 1024

@@ -12,14 +12,14 @@ from pipeline.errors import BrokerError, OvertakenError
 from service.adapters.clock import SystemClock
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_options import producer_options
-from service.core.deadline import Deadline
+from service.control.deadline import Deadline
 from service.errors import CommitUnknownError, FencedError, LogPartitionerError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from service.config import Settings
-    from service.core.exchange import Message
+    from service.boundary import Message
+    from service.config.settings import Settings
 
 _FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 

@@ -19,12 +19,12 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pipeline.errors import PipelineError
 from pipeline.kafka import Ends, spark_options
 from pipeline.references import MessageAt
-from service.core.reference import decode_message
+from service.formats.reference import decode_message
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from service.config import KafkaSettings
+    from service.config.settings import KafkaSettings
 
 WEIGHED_AT_ONCE = 10_000
 """Offsets whose messages are weighed at once; all that stays of each is a `Weight`."""

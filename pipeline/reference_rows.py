@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.pieces import projection_text
 from pipeline.rows import fingerprint_of
-from service.core.model import PartitionKey
-from service.core.reference import (
+from service.formats.model import PartitionKey
+from service.formats.reference import (
     Checksum,
     Location,
     Reference,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from pipeline.errors import PipelineError
-from service.core.reference import Reference, decode_references
+from service.formats.reference import Reference, decode_references
 
 if TYPE_CHECKING:
     from pyspark.sql import Row

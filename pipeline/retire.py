@@ -33,7 +33,7 @@ from pipeline.retired import RetiredObjects
 from pipeline.session import CATALOG
 from pipeline.table_check import OBJECT, Outcome, compare_with_table
 from pipeline.topics import read_messages, reference_lines
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

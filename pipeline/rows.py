@@ -22,9 +22,9 @@ from pipeline.columns import REFERENCE, REST, FieldPlan, FilePlan, parse_column_
 from pipeline.errors import ObjectError
 from pipeline.objects import Content
 from pipeline.table_rows import write_object
-from service.core.avro_binary import decode_long, decode_string, encode_long
-from service.core.avro_schema import META
-from service.core.container import MAGIC, SYNC_BYTES, Codec, decompress
+from service.avro.binary import decode_long, decode_string, encode_long
+from service.avro.container import MAGIC, SYNC_BYTES, Codec, decompress
+from service.avro.schema import META
 
 if TYPE_CHECKING:
     from pipeline.pieces import Part, Piece, Span

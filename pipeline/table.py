@@ -22,13 +22,13 @@ from pipeline.columns import FIXED_FIELDS, REFERENCE, admit, project
 from pipeline.errors import OvertakenError, TableError
 from pipeline.references import time_spans
 from pipeline.session import CATALOG
-from service.core.avro_schema import META
+from service.avro.schema import META
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.config import TableSettings
-    from service.core.reference import Reference
+    from service.formats.reference import Reference
 
 FORMAT = "3"
 PROPERTY_FORMAT = "log-partitioner.format"

@@ -1,7 +1,7 @@
 """Raw objects against the table: has it every row of an object, once, with the same values? The last look at both.
 
 An object is read again, by its version, with the audit's own reader, which compares size, checksum and etag on the way;
-rows are compared by position, `_meta` and the digest of their values (`service.audit.equal`). So rows that were deleted
+rows are compared by position, `_meta` and the digest of their values (`oracle.equal`). So rows that were deleted
 or doubled, values that were updated, and columns that were dropped or renamed are seen, whoever did it and whenever.
 """
 
@@ -17,7 +17,7 @@ from pipeline.audit.frames import ENTRY_KEY
 from pipeline.audit.result import Kind
 from pipeline.columns import REFERENCE
 from pipeline.session import CATALOG
-from service.core.avro_schema import META
+from service.avro.schema import META
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

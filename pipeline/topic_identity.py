@@ -15,7 +15,7 @@ from pipeline.kafka import ask_topic_id
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from service.config import KafkaSettings
+    from service.config.settings import KafkaSettings
 
 _PROPERTY = "log-partitioner.topic-id"
 

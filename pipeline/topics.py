@@ -14,15 +14,15 @@ from pyspark.sql import types as T
 
 from pipeline.kafka import spark_options
 from pipeline.reference_rows import REFERENCE, expand
-from service.core.model import TopicPartition
-from service.core.reference import FORMAT_VERSION
+from service.formats.model import TopicPartition
+from service.formats.reference import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from service.config import KafkaSettings
+    from service.config.settings import KafkaSettings
 
 # Records that one task reads, about: judging them takes some seconds.
 _RECORDS_PER_TASK = 200_000

@@ -23,7 +23,7 @@ from pipeline.table import (
     position_of,
     told_by,
 )
-from service.core.avro_schema import META
+from service.avro.schema import META
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

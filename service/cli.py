@@ -11,9 +11,10 @@ import json
 import sys
 from collections.abc import Sequence
 
-from service import config_checks, offsets, privacy
+from service import offsets, privacy
 from service.audit import run as audit
-from service.config import Settings
+from service.config import checks
+from service.config.settings import Settings
 from service.errors import LogPartitionerError, SettingsError
 
 FAILED, REFUSED = 1, 2
@@ -57,14 +58,14 @@ def _parser() -> argparse.ArgumentParser:
 def _run(_options: argparse.Namespace) -> int:
     from service.runtime.app import run  # noqa: PLC0415 - the other commands need no Kafka client
 
-    settings = config_checks.load()
+    settings = checks.load()
     privacy.hide(settings.secrets)
     run(settings)
     return 0
 
 
 def _audit(options: argparse.Namespace) -> int:
-    settings = config_checks.load()
+    settings = checks.load()
     privacy.hide(settings.secrets)
     try:
         return audit.main(options, settings)
@@ -74,13 +75,13 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _offsets(options: argparse.Namespace) -> int:
-    settings = config_checks.load()
+    settings = checks.load()
     privacy.hide(settings.secrets)
     return offsets.main(options, settings)
 
 
 def _check_config(_options: argparse.Namespace) -> int:
-    settings = config_checks.load()
+    settings = checks.load()
     sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
     return 0
 

@@ -13,11 +13,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import NamedTuple
 
-from service.config import Settings
-from service.core import offset_metadata
-from service.core.deadline import Deadline
-from service.core.model import CommittedOffset, TopicPartition
+from service.config.settings import Settings
+from service.control.deadline import Deadline
 from service.errors import SettingsError
+from service.formats import offset_metadata
+from service.formats.model import CommittedOffset, TopicPartition
 from service.runtime.ports import Consumer, FlushRecords
 
 ANSWER_S = 120.0  # also for a transaction that a dead worker has left open over committed offsets

@@ -11,14 +11,14 @@ import msgspec
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from service.core.entry_types import SchemaBounds
-from service.core.exchange import BatchSpool
-from service.core.json_text import JsonDecoder
-from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar, Type
-from service.core.pack_plan import Layout, LayoutRules
-from service.core.rows import Rows
-from service.core.schema_infer import INT64_MAX, INT64_MIN, LONG53_MAX
-from service.core.seal import SealedObject, SealRules, seal
+from service.avro.entry_types import SchemaBounds
+from service.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX
+from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type
+from service.batch.pack_plan import Layout, LayoutRules
+from service.batch.rows import Rows
+from service.batch.seal import SealedObject, SealRules, seal
+from service.boundary import BatchSpool
+from service.input.json_text import JsonDecoder
 
 
 def times_as_many(factor: int) -> settings:

@@ -13,11 +13,11 @@ from deploy.demo.options import GROUP, SOURCE
 from deploy.local.errors import StackError
 from service.audit.collect import KafkaTopics
 from service.audit.findings import CouldNotTellError
-from service.config import KafkaSettings
-from service.core.dead_letter import DeadLetterHeaders, parse_headers
-from service.core.flush_record import FlushRecord, decode_flush_record, merge_parts
-from service.core.model import SourceRecord
-from service.core.reference import ReferenceMessage, decode_message
+from service.config.settings import KafkaSettings
+from service.formats.dead_letter import DeadLetterHeaders, parse_headers
+from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
+from service.formats.model import SourceRecord
+from service.formats.reference import ReferenceMessage, decode_message
 
 _TRIES_MAX = 100  # dead letters of one reason that are looked at for an entry that can be shown
 

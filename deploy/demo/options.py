@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from deploy.demo.faults import FAULT_KINDS, FaultKind
-from service.config import IdSettings, TimeSettings, UserSettings
+from service.config.settings import IdSettings, TimeSettings, UserSettings
 
 Protocol = Literal["range", "cooperative-sticky", "consumer"]
 AuditKind = Literal["spark", "small"]

@@ -7,7 +7,7 @@ from enum import IntEnum
 
 from deploy.demo.announced import Announced, DeadReason
 from deploy.demo.fields import name_fields
-from service.core.dead_letter import Reason
+from service.formats.dead_letter import Reason
 
 _FIELDS_SHOWN = 200
 _BYTES_SHOWN = 200

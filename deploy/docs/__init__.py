@@ -1,6 +1,6 @@
 """Documents that are made from code, so that they cannot say something else.
 
-    service.config.Settings     -> docs/CONFIGURATION.md, `config` in helm/log-partitioner/values.schema.json
+    service.config.settings.Settings     -> docs/CONFIGURATION.md, `config` in helm/log-partitioner/values.schema.json
     service.adapters.metrics    -> docs/METRICS.md
 
 `python -m deploy.docs` writes them; `python -m deploy.docs --check` fails when one is out of date.

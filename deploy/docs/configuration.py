@@ -9,8 +9,8 @@ from deploy.docs.settings_schema import Group, Schema, Setting, groups
 from deploy.docs.tables import code, table
 from pipeline.config import PREFIX as PIPELINE_PREFIX
 from pipeline.config import PipelineSettings
-from service.config import PREFIX
-from service.config_sources import variable_of
+from service.config.settings import PREFIX
+from service.config.sources import variable_of
 
 _HEAD = """\
 # Configuration

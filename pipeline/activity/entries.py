@@ -17,16 +17,16 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pipeline.objects import Objects
 from pipeline.pieces import decode_share
 from pipeline.rows import open_piece
-from service.audit.decode import Decoder
-from service.audit.published_schema import PublishedSchema
-from service.core.avro_schema import META
+from service.avro.schema import META
+from service.oracle.decode import Decoder
+from service.oracle.published_schema import PublishedSchema
 
 if TYPE_CHECKING:
     from pipeline.config import ActivitySettings
     from pipeline.objects import Content
     from pipeline.pieces import Part, Piece
-    from service.audit.published_schema import Restore
-    from service.config import InputSettings, S3Settings
+    from service.config.settings import InputSettings, S3Settings
+    from service.oracle.published_schema import Restore
 
 Row = dict[str, Any]
 
@@ -122,7 +122,7 @@ def _index_of(index: int, root: Row | None) -> int:
 
 
 def size_of(entry: object) -> int:
-    """Give the size of an entry in bytes: its JSON text in the form of `service.audit.equal`, in UTF-8.
+    """Give the size of an entry in bytes: its JSON text in the form of `service.oracle.equal`, in UTF-8.
 
     So entries that are equal (DESIGN 3.2) have one size, whichever file they are read from: no spaces, no nulls,
     whole numbers by their digits.

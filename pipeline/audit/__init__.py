@@ -18,5 +18,5 @@
     result.py text.py          what came out; for programs, for people
     verdicts.py history.py metrics.py   what is kept of it
 
-Judging (what an entry must look like) is `service.audit`'s, which shares formats with the worker and no rule.
+Judging (what an entry must look like) is `service.oracle`'s, which shares formats with the worker and no rule.
 """

@@ -24,7 +24,7 @@ from pipeline.audit.windows import reach_last
 from pipeline.errors import TableError
 from pipeline.kafka import Brokers
 from pipeline.progress import Progress
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from pipeline.audit.result import Kind
 from pipeline.audit.run_records import Line, RunRecord, Sums, judge
 from pipeline.backfill.outbox import BATCH_PREFIX
 from pipeline.topics import lines_of, sources_of
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,15 +26,15 @@ from pipeline.audit.frames import ARCHIVED
 from pipeline.audit.result import Kind
 from pipeline.errors import ArchiveError, ObjectError
 from pipeline.objects import Objects
-from service.audit.judge import Judge
-from service.audit.times import date_and_hour, read_time
+from service.oracle.judge import Judge
+from service.oracle.times import date_and_hour, read_time
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.audit.result import Window
     from pipeline.config import CsvSettings, JobSettings
-    from service.config import Settings
+    from service.config.settings import Settings
 
 _S3 = "s3://"
 _SUFFIXES = (".csv", ".csv.gz")

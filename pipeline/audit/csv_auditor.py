@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pipeline.audit.result import Window
     from pipeline.audit.scope import Span
     from pipeline.config import JobSettings
-    from service.core.model import TopicPartition
+    from service.formats.model import TopicPartition
 
 
 class CsvOptions(NamedTuple):

@@ -11,7 +11,7 @@ from pipeline.audit.findings import union
 from pipeline.audit.frames import ENTRY_KEY
 from pipeline.audit.lag import hour_of
 from pipeline.audit.result import Ids, Kind, RecordHour, Verdict
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

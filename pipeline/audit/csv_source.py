@@ -16,17 +16,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pipeline.audit.csv_values import value_of_entry
 from pipeline.audit.executors import Row, batched, record_of
 from pipeline.audit.frames import IDENTIFIED
-from service.audit.decode import Decoder
-from service.audit.judge import Judge
-from service.audit.locate import IdRule, Surroundings, parse_path, values_at
+from service.oracle.decode import Decoder
+from service.oracle.judge import Judge
+from service.oracle.locate import IdRule, Surroundings, parse_path, values_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pipeline.config import JobSettings
-    from service.audit.decode import JsonObject
-    from service.audit.locate import Path
-    from service.config import Settings
+    from service.config.settings import Settings
+    from service.oracle.decode import JsonObject
+    from service.oracle.locate import Path
 
 
 def identify(messages: DataFrame, settings: JobSettings) -> DataFrame:

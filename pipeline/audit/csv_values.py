@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from service.audit.equal import canonical, digest
+from service.oracle.equal import canonical, digest
 
 if TYPE_CHECKING:
-    from service.audit.json_text import Parse
+    from service.oracle.json_text import Parse
 
 _WORDS = ("true", "false")
 

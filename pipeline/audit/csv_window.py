@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from pipeline.audit.result import Window
     from pipeline.audit.scope import Span
-    from service.core.model import TopicPartition
+    from service.formats.model import TopicPartition
 
 
 class Judged(NamedTuple):

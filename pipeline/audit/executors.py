@@ -1,6 +1,6 @@
 """What runs on the executors: records, objects, dead letters and rows of the table -> rows of `frames`.
 
-The judging itself is the small audit's (`service.audit`): its own code, none of the worker's.
+The judging itself is the oracle's (`service.oracle`): none of the worker's code.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pipeline.audit.result import Kind
 from pipeline.errors import ObjectError
 from pipeline.objects import Objects, Stored
 from pipeline.table_rows import restore
-from service.audit.equal import canonical, digest
-from service.audit.judge import Judge, record_digest, value_digest
-from service.audit.published_schema import META
-from service.core.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
-from service.core.model import SourceRecord, TopicPartition, readable
+from service.formats.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
+from service.formats.model import SourceRecord, TopicPartition, readable
+from service.oracle.equal import canonical, digest
+from service.oracle.judge import Judge, record_digest, value_digest
+from service.oracle.published_schema import META
 
 if TYPE_CHECKING:
-    from service.audit.json_text import Parse
-    from service.config import Settings
+    from service.config.settings import Settings
+    from service.oracle.json_text import Parse
 
 Row = dict[str, Any]
 Batches = Iterable[pa.RecordBatch]

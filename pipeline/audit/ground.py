@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from pipeline.audit.scope import Span, doubts_of, is_before_all, span_of
 from pipeline.topics import lines_of
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

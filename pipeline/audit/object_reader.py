@@ -20,18 +20,18 @@ from pipeline.errors import ObjectError
 from pipeline.objects import Content, Objects, Stored
 from pipeline.reference_rows import reference_of
 from pipeline.rows import Container
-from service.audit.equal import digest
-from service.audit.expected_schema import is_covered_by
-from service.audit.judge import Judge
-from service.audit.published_schema import META, PublishedSchema, RestoreError
-from service.core.projection import project
+from service.formats.projection import project
+from service.oracle.equal import digest
+from service.oracle.expected_schema import is_covered_by
+from service.oracle.judge import Judge
+from service.oracle.published_schema import META, PublishedSchema, RestoreError
 
 if TYPE_CHECKING:
     from pipeline.objects import Address
     from pipeline.pieces import Span
-    from service.audit.json_text import Parse
-    from service.config import Settings
-    from service.core.reference import Reference
+    from service.config.settings import Settings
+    from service.formats.reference import Reference
+    from service.oracle.json_text import Parse
 
 Row = dict[str, Any]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from pipeline.audit.result import Kind
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 
 class Line(NamedTuple):

@@ -18,7 +18,7 @@ from pipeline.audit.executors import batched
 from pipeline.audit.result import Kind
 from pipeline.objects import Objects, Stored
 from pipeline.rows import fingerprint_of
-from service.core.projection import ITEMS, NAME_PROPERTY, VALUES, number_of
+from service.formats.projection import ITEMS, NAME_PROPERTY, VALUES, number_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from pipeline.audit.ground import Announced
     from pipeline.config import JobSettings
-    from service.config import Settings
+    from service.config.settings import Settings
 
 Avro = Any
 _SCHEMA = ("bucket", "schema_object", "schema_fingerprint")

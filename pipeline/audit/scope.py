@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from pipeline.audit.result import Window
     from pipeline.kafka import Brokers, Ends
-    from service.config import KafkaSettings
-    from service.core.model import TopicPartition
+    from service.config.settings import KafkaSettings
+    from service.formats.model import TopicPartition
 
 OffsetRanges = dict["TopicPartition", tuple[int, int]]
 """[first, next) by TopicPartition."""

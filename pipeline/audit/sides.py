@@ -18,7 +18,7 @@ from pipeline.columns import REFERENCE
 from pipeline.reference_rows import REFERENCE as REFERENCE_COLUMNS
 from pipeline.session import CATALOG
 from pipeline.topics import read_messages
-from service.core.avro_schema import META
+from service.avro.schema import META
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pipeline.audit.scope import Span
     from pipeline.config import JobSettings
     from pipeline.table import Position
-    from service.core.model import TopicPartition
+    from service.formats.model import TopicPartition
 
 _TP = ["topic", "partition"]
 _OBJECT = ["location.bucket", "location.object"]

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from pipeline.rows import fingerprint_of
-from service.audit.expected_schema import Record
-from service.audit.published_schema import META
-from service.core.projection import null_counts
+from service.formats.projection import null_counts
+from service.oracle.expected_schema import Record
+from service.oracle.published_schema import META
 
 if TYPE_CHECKING:
-    from service.audit.published_schema import PublishedSchema
-    from service.core.reference import Reference
+    from service.formats.reference import Reference
+    from service.oracle.published_schema import PublishedSchema
 
 Row = dict[str, Any]
 

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from pipeline.audit.ground import Announced
-    from service.config import S3Settings
+    from service.config.settings import S3Settings
 
-_OWN = ("user=", "pack/", "_schemas/", "_dead-letters/")  # see `service.core.object_key`
+_OWN = ("user=", "pack/", "_schemas/", "_dead-letters/")  # see `service.formats.object_key`
 _OF_BACKFILL = rf"/({BATCH_PREFIX}[^/]+)-[0-9a-f]{{8}}-[0-9]+(\.avro|\.record\.json)?$"
 _MANIFEST = r"/_backfill/([^/]+)/manifest\.json$"
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from pipeline.audit.result import Window
     from pipeline.audit.scope import Source
-    from service.config import KafkaSettings
+    from service.config.settings import KafkaSettings
 
 
 def is_of(window: Window, timestamp_ms: Column) -> Column:

@@ -9,6 +9,6 @@
     outbox.py               the list of all messages of a run, written once: parts, and a manifest that names them
     publish.py              from the outbox to the topics, in transactions that also say how far the run has come
 
-Records become rows by the worker's own code (`service.core`); split and write run on the executors. Run records have
+Records become rows by the worker's own code (`service.batch`); split and write run on the executors. Run records have
 a topic of their own: the ranges of flush records must join without overlap, and a backfill's ranges were flushed once.
 """

@@ -27,17 +27,17 @@ from pipeline.pieces import pieces_of
 from pipeline.reference_rows import REFERENCE, reference_of
 from pipeline.rows import Container
 from pipeline.topics import references
-from service.core.avro_schema import META
-from service.core.dead_letter import parse_headers
-from service.core.model import TopicPartition
+from service.avro.schema import META
+from service.formats.dead_letter import parse_headers
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.config import JobSettings
     from pipeline.retired import RetiredSnapshot
-    from service.config import KafkaSettings, S3Settings
-    from service.core.reference import Reference
+    from service.config.settings import KafkaSettings, S3Settings
+    from service.formats.reference import Reference
 
 WHOLE = -1
 """The index that stands for a record that could not be split, and is dead as a whole."""

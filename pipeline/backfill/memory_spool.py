@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import zlib
 
-from service.core.exchange import Piece, SealedFile
+from service.boundary import Piece, SealedFile
 
 
 class MemorySpool:

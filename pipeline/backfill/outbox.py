@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pipeline.errors import ObjectError, ObjectTakenError, PipelineError
-from service.core.exchange import Message
-from service.core.model import TopicPartition
+from service.boundary import Message
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from pipeline.backfill.ranges import Ranges

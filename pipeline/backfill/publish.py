@@ -27,24 +27,24 @@ from pipeline.kafka import partition_ends, read_messages
 from pipeline.progress import Progress
 from pipeline.publisher import UnknownOutcomeError
 from pipeline.references import MessageAt, decode
-from service.core.announcements import backfill_message
-from service.core.dead_letter import parse_headers
-from service.core.flush_record import (
+from service.batch.messages import backfill_message
+from service.formats.dead_letter import parse_headers
+from service.formats.flush_record import (
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,
     decode_backfill_record,
 )
-from service.core.model import SourceRecord, TopicPartition
-from service.core.reference import decode_references
+from service.formats.model import SourceRecord, TopicPartition
+from service.formats.reference import decode_references
 
 if TYPE_CHECKING:
     from pipeline.backfill.outbox import Run
     from pipeline.config import BackfillSettings
     from pipeline.objects import Objects
     from pipeline.publisher import Publisher
-    from service.config import KafkaSettings, Settings
-    from service.core import exchange
+    from service import boundary as exchange
+    from service.config.settings import KafkaSettings, Settings
 
 _UNKNOWN_MAX = 3
 

@@ -14,12 +14,12 @@ import msgspec
 
 from pipeline.errors import RangeError
 from pipeline.kafka import Brokers
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from service.config import KafkaSettings
+    from service.config.settings import KafkaSettings
 
 Ranges = dict[TopicPartition, range]
 """Offsets to look at; no range is empty."""

@@ -11,7 +11,7 @@ from pipeline.columns import REFERENCE
 from pipeline.errors import RangeError
 from pipeline.session import CATALOG
 from pipeline.table import position_of
-from service.core.avro_schema import META
+from service.avro.schema import META
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,19 +16,19 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.backfill.held import WHOLE
-from service.core.announcements import dead_letters_of
-from service.core.dead_letter import Reason
-from service.core.decode import Bad, RecordDecoder, refused
-from service.core.entry_types import EntryTypes
-from service.core.model import PartitionKey, SourceRecord, TopicPartition, readable
-from service.core.partition_key import Placed, Placer, Unplaceable
-from service.core.schema_infer import TooDeepError, TooManyFieldsError
-from service.rules import json_decoder, key_rules, record_decoder, schema_bounds
+from service.avro.entry_types import EntryTypes
+from service.avro.infer import TooDeepError, TooManyFieldsError
+from service.batch.messages import dead_letters_of
+from service.config.rules import json_decoder, key_rules, record_decoder, schema_bounds
+from service.formats.dead_letter import Reason
+from service.formats.model import PartitionKey, SourceRecord, TopicPartition, readable
+from service.input.decode import Bad, RecordDecoder, refused
+from service.partitioning.partitioner import Partitioner, Placement, Rejection
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from service.config import Settings
+    from service.config.settings import Settings
 
 _HEADERS = T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]))
 RECORD = T.StructType(
@@ -62,14 +62,14 @@ class Rules(NamedTuple):
     """The worker's rules for one record; for one thread."""
 
     decoder: RecordDecoder
-    placer: Placer
+    partitioner: Partitioner
     types: EntryTypes
 
 
 def rules_of(settings: Settings) -> Rules:
     """Make the rules of these settings."""
     decoder = record_decoder(settings, json_decoder(settings))
-    return Rules(decoder, Placer(key_rules(settings)), EntryTypes(schema_bounds(settings)))
+    return Rules(decoder, Partitioner(key_rules(settings)), EntryTypes(schema_bounds(settings)))
 
 
 def pieces_of(messages: DataFrame, held: DataFrame, settings: Settings) -> DataFrame:
@@ -110,7 +110,7 @@ def split(row: dict[str, Any], rules: Rules) -> Iterator[dict[str, Any]]:
         if index in held:
             continue
         placed = _place(entry, decoded.envelope, record, rules)
-        if isinstance(placed, Placed):
+        if isinstance(placed, Placement):
             by_key.setdefault(placed.key, []).append(index)
         else:
             bad.append(Bad(index, placed.reason, placed.message))
@@ -123,16 +123,16 @@ def split(row: dict[str, Any], rules: Rules) -> Iterator[dict[str, Any]]:
 
 def _place(
     entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord, rules: Rules
-) -> Placed | Unplaceable:
+) -> Placement | Rejection:
     """Place an entry; one that no schema has room for is known by itself, before any row."""
-    placed = rules.placer.place(entry, envelope, record)
-    if isinstance(placed, Placed):
+    placed = rules.partitioner.partition(entry, envelope, record)
+    if isinstance(placed, Placement):
         try:
             rules.types.of(entry)
         except TooDeepError as error:
-            return Unplaceable(Reason.TOO_DEEP, str(error))
+            return Rejection(Reason.TOO_DEEP, str(error))
         except TooManyFieldsError as error:
-            return Unplaceable(Reason.TOO_MANY_FIELDS, str(error))
+            return Rejection(Reason.TOO_MANY_FIELDS, str(error))
     return placed
 
 

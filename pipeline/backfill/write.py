@@ -30,7 +30,9 @@ from pipeline.backfill.memory_spool import MemorySpool
 from pipeline.backfill.outbox import Announced, encode_part, part_key
 from pipeline.backfill.split import record_of, rules_of
 from pipeline.objects import Objects
-from service.core.announcements import (
+from service.avro.schema import RowSchema
+from service.batch.fitting import split_letter, stored_apart, stored_object
+from service.batch.messages import (
     Speaker,
     Uploaded,
     check_references,
@@ -41,23 +43,21 @@ from service.core.announcements import (
     reference_messages,
     rows_in,
 )
-from service.core.avro_schema import RowSchema
-from service.core.chain import root_of
-from service.core.dead_letter import DeadLetter, Reason
-from service.core.fitting import split_letter, stored_apart, stored_object
-from service.core.model import PartitionKey
-from service.core.object_key import schema_key
-from service.core.partition_key import Placed
-from service.core.rows import Rows
-from service.core.seal import SealedObject, seal
-from service.rules import inline_text_max, seal_rules
+from service.batch.rows import Rows
+from service.batch.seal import SealedObject, seal
+from service.config.rules import inline_text_max, seal_rules
+from service.formats.dead_letter import DeadLetter, Reason
+from service.formats.model import PartitionKey
+from service.formats.object_key import schema_key
+from service.partitioning.chain import root_of
+from service.partitioning.partitioner import Placement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from pipeline.backfill.outbox import Run
     from pipeline.config import BackfillSettings
-    from service.config import Settings
+    from service.config.settings import Settings
 
 WORKER = "backfill"
 GENERATION = 0
@@ -179,8 +179,8 @@ class Writer:
         root = root_of(record, self._settings.input.chain_header)
         for index in piece["indexes"]:
             entry = entries[index]
-            placed = self._rules.placer.place(entry, decoded.envelope, record)
-            assert isinstance(placed, Placed), f"{record.tp} {record.offset} {index} had a place, now: {placed}"
+            placed = self._rules.partitioner.partition(entry, decoded.envelope, record)
+            assert isinstance(placed, Placement), f"{record.tp} {record.offset} {index} had a place, now: {placed}"
             assert placed.key == key, f"{record.tp} {record.offset} {index}: {placed.key} was {key}"
             text = decoded.text or _encode_json(entry)
             number = rows.add(record, index, key, self._rules.types.of(entry), text, placed.event_time_us)

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pipeline.config import JobSettings
     from pipeline.retired import RetiredSnapshot
-    from service.core.model import TopicPartition
+    from service.formats.model import TopicPartition
 
 
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")

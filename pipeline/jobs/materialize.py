@@ -41,8 +41,8 @@ if TYPE_CHECKING:
 
     from pipeline.config import JobSettings, MaterializeSettings
     from pipeline.kafka import Ends
-    from service.config import S3Settings
-    from service.core.reference import Reference
+    from service.config.settings import S3Settings
+    from service.formats.reference import Reference
 
 _MESSAGE_COLUMNS = ("partition", "offset", "value")
 

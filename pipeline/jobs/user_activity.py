@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.config import JobSettings
-    from service.core.reference import Reference
+    from service.formats.reference import Reference
 
 _ATTEMPTS = 5
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from pipeline.audit.result import Example, Finding, Kind, Result
 from pipeline.report.events import REBALANCES, Event, EventKind
 from pipeline.report.handled import Commits, Handled
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 _DURING_MAX = 6
 

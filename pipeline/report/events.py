@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 
 class EventKind(StrEnum):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pipeline.audit.result import Flush
 from pipeline.report.events import Event, EventKind
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 
 class Commit(NamedTuple):

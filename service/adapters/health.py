@@ -7,7 +7,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
-from service.core.exchange import Clock
+from service.boundary import Clock
 
 
 class Answer(NamedTuple):

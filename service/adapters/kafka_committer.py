@@ -16,9 +16,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import Brokers, describe, make_client
 from service.adapters.kafka_values import position
-from service.core.deadline import Deadline
-from service.core.exchange import Clock, Membership, Message
-from service.core.model import CommittedOffset, TopicPartition
+from service.boundary import Clock, Membership, Message
+from service.control.deadline import Deadline
 from service.errors import (
     CommitAbortedError,
     CommitUnknownError,
@@ -28,6 +27,7 @@ from service.errors import (
     SourceError,
     StopError,
 )
+from service.formats.model import CommittedOffset, TopicPartition
 from service.patience import Patience
 
 TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - librdkafka's own codes begin with an underscore

@@ -27,10 +27,10 @@ from service.adapters.kafka_values import (
     topic_partition,
     topic_partitions,
 )
-from service.core.deadline import Deadline
-from service.core.exchange import FetchFailure, Membership, RebalanceListener
-from service.core.model import HEADERS_UNREADABLE, CommittedOffset, SourceRecord, TopicPartition, readable
+from service.boundary import FetchFailure, Membership, RebalanceListener
+from service.control.deadline import Deadline
 from service.errors import SourceError
+from service.formats.model import HEADERS_UNREADABLE, CommittedOffset, SourceRecord, TopicPartition, readable
 from service.patience import Patience
 
 _ASK_AGAIN_S = 0.1

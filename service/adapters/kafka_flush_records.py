@@ -14,11 +14,11 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import make_client
-from service.core.deadline import Deadline
-from service.core.flush_history import FlushHistory
-from service.core.flush_record import decode_flush_record
-from service.core.model import TopicPartition
+from service.control.deadline import Deadline
+from service.control.flush_history import FlushHistory
 from service.errors import HistoryUnknownError
+from service.formats.flush_record import decode_flush_record
+from service.formats.model import TopicPartition
 from service.patience import Patience
 
 _MESSAGES_AT_ONCE = 1000

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 
 from service.adapters.kafka_log import make_admin
 from service.adapters.kafka_values import position
-from service.core.model import CommittedOffset, TopicPartition
 from service.errors import SourceError
+from service.formats.model import CommittedOffset, TopicPartition
 
 _NOT_YET = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
 _ASK_AGAIN_S = 0.2

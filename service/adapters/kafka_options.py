@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from service.config import KafkaSettings
-from service.kafka_properties import refused
+from service.config.kafka_properties import refused
+from service.config.settings import KafkaSettings
 
 _MESSAGE_MAX_BYTES = 1_000_000  # librdkafka's default
 _QUEUE_MAX_KBYTES = 65_536  # copies of messages in memory; librdkafka's default is a GiB

@@ -14,8 +14,8 @@ import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import make_client
-from service.core.deadline import Deadline
-from service.core.model import TopicPartition
+from service.control.deadline import Deadline
+from service.formats.model import TopicPartition
 
 _LOOK_S = 5.0  # of an unknown magic byte the library says nothing but at the batch's first offset
 _TURN_S = 0.2

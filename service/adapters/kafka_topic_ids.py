@@ -9,7 +9,7 @@ import structlog
 from confluent_kafka import KafkaException, TopicCollection
 
 from service.adapters.kafka_log import make_admin
-from service.core.deadline import Deadline
+from service.control.deadline import Deadline
 from service.patience import Patience
 
 _ANSWER_S = 10.0

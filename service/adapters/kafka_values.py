@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import confluent_kafka
 
-from service.core.exchange import Membership
-from service.core.model import CommittedOffset, TopicPartition
+from service.boundary import Membership
+from service.formats.model import CommittedOffset, TopicPartition
 
 _METADATA_MAGIC = b"CGMDv2:"
 _GENERATION = struct.Struct("<i")

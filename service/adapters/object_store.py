@@ -31,9 +31,9 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from service.config import S3Settings
-from service.core.deadline import Deadline
-from service.core.exchange import StoredObject
+from service.boundary import StoredObject
+from service.config.settings import S3Settings
+from service.control.deadline import Deadline
 from service.errors import KeyTakenError, StoreRefusedError, UploadError
 from service.privacy import veiled
 

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import structlog
 
-from service.core.exchange import Piece, SealedFile
+from service.boundary import Piece, SealedFile
 from service.errors import SpoolError
 
 _MARKER = ".log-partitioner-spool"

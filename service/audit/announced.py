@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from service.audit.findings import Findings, Kind
-from service.audit.judge import value_digest
-from service.core.dead_letter import HEADER_REASON, DeadLetterHeaders, Reason, parse_headers
-from service.core.flush_record import BackfillRecord, FlushRecord, decode_flush_record, merge_parts
-from service.core.model import Headers, SourceRecord, TopicPartition
-from service.core.reference import (
+from service.formats.dead_letter import HEADER_REASON, DeadLetterHeaders, Reason, parse_headers
+from service.formats.flush_record import BackfillRecord, FlushRecord, decode_flush_record, merge_parts
+from service.formats.model import Headers, SourceRecord, TopicPartition
+from service.formats.reference import (
     Line,
     Reference,
     ReferenceMessage,
@@ -25,6 +24,7 @@ from service.core.reference import (
     encode_message,
     reference_id,
 )
+from service.oracle.judge import value_digest
 
 Committed = dict[TopicPartition, int | None]  # the group's offsets; None where it has none
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from service.audit.announced import Announced, Committed
 from service.audit.backfills import check_backfills, newest_records
 from service.audit.dead_letters import DeadLetterAudit
-from service.audit.equal import differences
 from service.audit.fetch import Address, Fetcher, Store, address_of
 from service.audit.findings import Findings, Kind
 from service.audit.flushes import (
@@ -25,22 +24,23 @@ from service.audit.flushes import (
     made_good_batches,
     ranges_of,
 )
-from service.audit.judge import Judge
 from service.audit.objects import ObjectAudit, Position
 from service.audit.reconcile import account, check_order, first_records
 from service.audit.report import Report
 from service.audit.schemas import check_schema_object
 from service.audit.source_table import SourceTable
-from service.core.model import FATAL, SourceRecord
+from service.formats.model import FATAL, SourceRecord
+from service.oracle.equal import differences
+from service.oracle.judge import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from service.audit.rows import AlteredRow
-    from service.config import Settings
-    from service.core.flush_record import BackfillRecord
-    from service.core.model import TopicPartition
-    from service.core.reference import Reference, SchemaLocation
+    from service.config.settings import Settings
+    from service.formats.flush_record import BackfillRecord
+    from service.formats.model import TopicPartition
+    from service.formats.reference import Reference, SchemaLocation
 
 EXAMPLES = 5
 THREADS = 16

@@ -12,17 +12,17 @@ import msgspec
 
 from service.audit.announced import BatchSums
 from service.audit.findings import Findings, Kind
-from service.core.flush_record import decode_backfill_record
-from service.core.model import TopicPartition
+from service.formats.flush_record import decode_backfill_record
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from service.audit.announced import Announced, Committed
     from service.audit.source_table import SourceTable
-    from service.core.flush_record import BackfilledTopicPartition, BackfillRecord, FlushRecord
-    from service.core.model import SourceRecord
-    from service.core.reference import Reference
+    from service.formats.flush_record import BackfilledTopicPartition, BackfillRecord, FlushRecord
+    from service.formats.model import SourceRecord
+    from service.formats.reference import Reference
 
 
 class MadeGood(NamedTuple):

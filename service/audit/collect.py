@@ -16,14 +16,14 @@ import confluent_kafka
 
 from service.audit.fetch import ObjectMissingError, StoredObject
 from service.audit.findings import CouldNotTellError
-from service.core.model import HEADERS_UNREADABLE, Headers, SourceRecord, TopicPartition, readable
+from service.formats.model import HEADERS_UNREADABLE, Headers, SourceRecord, TopicPartition, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from mypy_boto3_s3 import S3Client
 
-    from service.config import KafkaSettings, S3Settings
+    from service.config.settings import KafkaSettings, S3Settings
 
 REQUEST_TIMEOUT_S = 30.0
 SILENCE_MAX_S = 60.0

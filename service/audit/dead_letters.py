@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from service.audit.findings import Findings, Kind
-from service.audit.judge import record_digest, value_digest
 from service.audit.source_table import RecordAt, SourceColumns, SourceTable, see
-from service.core.dead_letter import RECORD_SUFFIX, decode_stored_record
+from service.formats.dead_letter import RECORD_SUFFIX, decode_stored_record
+from service.oracle.judge import record_digest, value_digest
 
 if TYPE_CHECKING:
     from service.audit.announced import SeenDeadLetter

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from service.core.reference import Reference
+    from service.formats.reference import Reference
 
 _AHEAD_PER_THREAD = 2
 _AHEAD_BYTES_MAX = 128 * 1024 * 1024

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from service.audit.announced import Announced, BatchSums, Committed
 from service.audit.backfills import MadeGood, made_good
 from service.audit.findings import Findings, Kind
-from service.core.flush_record import FlushedTopicPartition, FlushRecord
-from service.core.model import TopicPartition
+from service.formats.flush_record import FlushedTopicPartition, FlushRecord
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from service.audit.source_table import SourceTable
-    from service.core.reference import Reference
+    from service.formats.reference import Reference
 
 Ranges = dict[TopicPartition, list[FlushedTopicPartition]]
 

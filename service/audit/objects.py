@@ -15,24 +15,24 @@ from urllib.parse import quote
 
 import fastavro
 
-from service.audit.container import Container
-from service.audit.decompress import ZstdError
 from service.audit.findings import Findings, Kind
 from service.audit.rows import AlteredRow, RowAudit, RowTally
 from service.audit.schemas import SchemaAudit
 from service.audit.statements import check_nulls, check_statements, nulls_bytes
+from service.oracle.container import Container
+from service.oracle.decompress import ZstdError
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from service.audit.announced import Announced
     from service.audit.fetch import StoredObject
-    from service.audit.json_text import Parse
-    from service.audit.object_schema import ExactSchema, HeaderSchema
     from service.audit.source_table import SourceTable
-    from service.config import Settings
-    from service.core.model import TopicPartition
-    from service.core.reference import Reference
+    from service.config.settings import Settings
+    from service.formats.model import TopicPartition
+    from service.formats.reference import Reference
+    from service.oracle.json_text import Parse
+    from service.oracle.object_schema import ExactSchema, HeaderSchema
 
 # What a damaged file makes fastavro and the codecs raise.
 UNREADABLE = (

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from service.audit.flushes import Ranges
     from service.audit.objects import Position
     from service.audit.source_table import SourceColumns, SourceTable
-    from service.core.model import TopicPartition
-    from service.core.reference import Reference
+    from service.formats.model import TopicPartition
+    from service.formats.reference import Reference
 
 
 class Accounts(NamedTuple):

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from service.audit.equal import digest
 from service.audit.findings import Findings, Kind
-from service.audit.published_schema import META, PublishedSchema, RestoreError
 from service.audit.source_table import SourceColumns, SourceTable, see
-from service.core.model import PartitionKey, RootLink, TopicPartition
+from service.formats.model import PartitionKey, RootLink, TopicPartition
+from service.oracle.equal import digest
+from service.oracle.published_schema import META, PublishedSchema, RestoreError
 
 
 class AlteredRow(NamedTuple):

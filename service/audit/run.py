@@ -14,7 +14,7 @@ from service.audit.report import ExitCode, Report
 if TYPE_CHECKING:
     import argparse
 
-    from service.config import Settings
+    from service.config.settings import Settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

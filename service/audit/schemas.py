@@ -10,7 +10,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from service.audit.expected_schema import (
+from service.audit.findings import Findings, Kind
+from service.oracle.expected_schema import (
     Type,
     characters_of,
     fields_of,
@@ -20,17 +21,16 @@ from service.audit.expected_schema import (
     schema_differences,
     without_subtrees,
 )
-from service.audit.findings import Findings, Kind
-from service.audit.object_schema import ExactSchema, HeaderSchema, ObjectSchemas
+from service.oracle.object_schema import ExactSchema, HeaderSchema, ObjectSchemas
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
-    from service.audit.json_text import Parse
     from service.audit.rows import RowTally
     from service.audit.source_table import SourceTable
-    from service.config import SchemaSettings
-    from service.core.reference import Reference
+    from service.config.settings import SchemaSettings
+    from service.formats.reference import Reference
+    from service.oracle.json_text import Parse
 
 EXPECTED_MAX = 100_000
 

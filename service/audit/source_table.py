@@ -14,13 +14,13 @@ from bisect import bisect_left
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from service.audit.equal import DIGEST_BYTES
-from service.audit.judge import JudgedEntry, JudgedRecord, record_digest, value_digest
+from service.oracle.equal import DIGEST_BYTES
+from service.oracle.judge import JudgedEntry, JudgedRecord, record_digest, value_digest
 
 if TYPE_CHECKING:
-    from service.audit.decode import Reasons
-    from service.audit.expected_schema import Type
-    from service.core.model import PartitionKey, RootLink, SourceRecord, TopicPartition
+    from service.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
+    from service.oracle.decode import Reasons
+    from service.oracle.expected_schema import Type
 
 _DEAD = -1
 _SEEN_MAX = 255

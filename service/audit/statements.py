@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from service.audit.findings import Findings, Kind
-from service.audit.published_schema import NAME_PROPERTY
-from service.core.model import TopicPartition
-from service.core.projection import null_counts, number_of
+from service.formats.model import TopicPartition
+from service.formats.projection import null_counts, number_of
+from service.oracle.published_schema import NAME_PROPERTY
 
 if TYPE_CHECKING:
-    from service.audit.object_schema import ExactSchema, HeaderSchema
     from service.audit.rows import RowTally
-    from service.core.reference import Reference
+    from service.formats.reference import Reference
+    from service.oracle.object_schema import ExactSchema, HeaderSchema
 
 EXAMPLE_CHARS_MAX = 400
 

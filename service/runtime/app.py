@@ -24,19 +24,19 @@ from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.metrics import PrometheusMetrics
 from service.adapters.object_store import S3Store
 from service.adapters.spool import DiskSpool
-from service.config import POLL_MARGIN_S, Settings
-from service.core.announcements import Speaker
-from service.core.chain import root_of
-from service.core.flush_policy import FlushBounds, Size
-from service.core.json_text import JsonDecoder
-from service.core.machine import MachineRules, Phase
-from service.core.object_key import key_safe
-from service.core.offset_metadata import Topics
-from service.core.partition_key import Placer
+from service.batch.messages import Speaker
+from service.config.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
+from service.config.settings import POLL_MARGIN_S, Settings
+from service.control.flush_policy import FlushBounds, Size
+from service.control.machine import MachineRules, Phase
 from service.errors import LeavingError, LogPartitionerError, SpoolError, StopError
+from service.formats.object_key import key_safe
+from service.formats.offset_metadata import Topics
+from service.input.json_text import JsonDecoder
+from service.partitioning.chain import root_of
+from service.partitioning.partitioner import Partitioner
 from service.patience import Patience
 from service.privacy import describe
-from service.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
 from service.runtime.caution import Caution
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
@@ -268,7 +268,7 @@ def _recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
     header = settings.input.chain_header
     return RecorderRules(
         decoder=record_decoder(settings, decoder),
-        placer=Placer(key_rules(settings)),
+        partitioner=Partitioner(key_rules(settings)),
         bounds=schema_bounds(settings),
         memory_bytes_max=settings.spool.memory_bytes_max,
         root_of=lambda record: root_of(record, header) if record.headers else None,

@@ -1,4 +1,4 @@
-"""Keeps on the disk which records are in hand, and finds the one that ends the process (see `core.caution`)."""
+"""Keeps on the disk which records are in hand, and finds the one that ends the process (see `control.caution`)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import structlog
 
-from service.core import caution
-from service.core.caution import Ends, Offsets, Pace
-from service.core.model import FATAL, SourceRecord, TopicPartition
+from service.control import caution
+from service.control.caution import Ends, Offsets, Pace
 from service.errors import SpoolError
+from service.formats.model import FATAL, SourceRecord, TopicPartition
 from service.runtime.ports import Journal, Metrics
 from service.runtime.recorder import Recorder
 

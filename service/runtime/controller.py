@@ -13,15 +13,13 @@ from typing import NamedTuple
 
 import structlog
 
-from service.core import machine
-from service.core import machine_events as events
-from service.core.batch import ClosedBatch, Opening, cost_of
-from service.core.deadline import Deadline
-from service.core.exchange import Clock
-from service.core.flush_policy import FlushReason
-from service.core.machine import Phase, WorkerState
-from service.core.machine_events import Event
-from service.core.model import CommittedOffset, TopicPartition
+from service.batch.batch import ClosedBatch, Opening, cost_of
+from service.boundary import Clock
+from service.control import events, machine
+from service.control.deadline import Deadline
+from service.control.events import Event
+from service.control.flush_policy import FlushReason
+from service.control.machine import Phase, WorkerState
 from service.errors import (
     CommitUnknownError,
     DiscardError,
@@ -30,6 +28,7 @@ from service.errors import (
     StopError,
     TooManyFailuresError,
 )
+from service.formats.model import CommittedOffset, TopicPartition
 from service.privacy import describe
 from service.runtime.flush_report import FlushReport
 from service.runtime.flusher import Flusher, FlushSummary

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.core.batch import ClosedBatch, cost_of
-from service.core.flush_policy import FlushReason
+from service.batch.batch import ClosedBatch, cost_of
+from service.control.flush_policy import FlushReason
 from service.errors import CommitUnknownError, DiscardError
 from service.runtime.flusher import FlushSummary
 from service.runtime.ports import Metrics

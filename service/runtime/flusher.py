@@ -13,7 +13,11 @@ from typing import NamedTuple
 
 import structlog
 
-from service.core.announcements import (
+from service.avro.schema import RowSchema
+from service.avro.schema_types import Scalar
+from service.batch.batch import ClosedBatch
+from service.batch.fitting import Apart, split_letter, stored_apart, stored_object
+from service.batch.messages import (
     Speaker,
     Uploaded,
     check_references,
@@ -26,20 +30,16 @@ from service.core.announcements import (
     reference_messages,
     rows_in,
 )
-from service.core.avro_schema import RowSchema
-from service.core.batch import ClosedBatch
-from service.core.deadline import Deadline
-from service.core.exchange import Clock, Membership, Message, StoredObject
-from service.core.fitting import Apart, split_letter, stored_apart, stored_object
-from service.core.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork, StepSeconds
-from service.core.flush_record import FlushRecord
-from service.core.lattice import Scalar
-from service.core.model import CommittedOffset, TopicPartition
-from service.core.object_key import schema_key
-from service.core.offset_metadata import Topics
-from service.core.pack_plan import FEW_PARTS
-from service.core.seal import SealedObject, SealRules, seal
+from service.batch.pack_plan import FEW_PARTS
+from service.batch.seal import SealedObject, SealRules, seal
+from service.boundary import Clock, Membership, Message, StoredObject
+from service.control.deadline import Deadline
+from service.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork, StepSeconds
 from service.errors import CommitAbortedError, DiscardError, MembershipError, UploadError
+from service.formats.flush_record import FlushRecord
+from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.object_key import schema_key
+from service.formats.offset_metadata import Topics
 from service.runtime.ports import Committer, Metrics
 from service.runtime.uploader import Upload, Uploader, bytes_upload, file_upload
 

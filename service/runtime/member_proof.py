@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import structlog
 
-from service.core.deadline import Deadline
-from service.core.exchange import Membership
+from service.boundary import Membership
+from service.control.deadline import Deadline
 from service.runtime.ports import Consumer
 from service.runtime.recorder import Recorder
 

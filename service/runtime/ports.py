@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from service.core.deadline import Deadline
-from service.core.exchange import BatchSpool, FetchFailure, Membership, Message, RebalanceListener, StoredObject
-from service.core.model import CommittedOffset, SourceRecord, TopicPartition
+from service.boundary import BatchSpool, FetchFailure, Membership, Message, RebalanceListener, StoredObject
+from service.control.deadline import Deadline
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 
 
 class Consumer(Protocol):

@@ -12,15 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from service.core.announcements import dead_letters_of
-from service.core.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
-from service.core.dead_letter import Reason
-from service.core.decode import Bad, Decoded, RecordDecoder, refused
-from service.core.entry_types import EntryTypes, SchemaBounds
-from service.core.flush_policy import FlushLoad
-from service.core.model import CommittedOffset, RootLink, SourceRecord, TopicPartition
-from service.core.partition_key import Placer, Unplaceable
-from service.core.schema_infer import TooDeepError, TooManyFieldsError
+from service.avro.entry_types import EntryTypes, SchemaBounds
+from service.avro.infer import TooDeepError, TooManyFieldsError
+from service.batch.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
+from service.batch.messages import dead_letters_of
+from service.control.flush_policy import FlushLoad
+from service.formats.dead_letter import Reason
+from service.formats.model import CommittedOffset, RootLink, SourceRecord, TopicPartition
+from service.input.decode import Bad, Decoded, RecordDecoder, refused
+from service.partitioning.partitioner import Partitioner, Rejection
 from service.runtime.ports import Spool
 
 _encode_json = msgspec.json.Encoder().encode
@@ -33,7 +33,7 @@ class RecorderRules(NamedTuple):
     """
 
     decoder: RecordDecoder
-    placer: Placer
+    partitioner: Partitioner
     bounds: SchemaBounds
     memory_bytes_max: int
     root_of: Callable[[SourceRecord], RootLink | None]
@@ -176,8 +176,8 @@ class Recorder:
         rules, rows, types = self._rules, batch.rows, self._types
         root = rules.root_of(record) if record.headers else None
         for index, entry in decoded.entries:
-            placed = rules.placer.place(entry, decoded.envelope, record)
-            if isinstance(placed, Unplaceable):
+            placed = rules.partitioner.partition(entry, decoded.envelope, record)
+            if isinstance(placed, Rejection):
                 bad.append(Bad(index, placed.reason, placed.message))
                 continue
             try:

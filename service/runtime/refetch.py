@@ -12,11 +12,11 @@ from typing import Literal, NamedTuple
 
 import structlog
 
-from service.core.batch import Ledger
-from service.core.deadline import Deadline
-from service.core.exchange import Clock, FetchFailure
-from service.core.model import CommittedOffset, SourceRecord, TopicPartition
+from service.batch.batch import Ledger
+from service.boundary import Clock, FetchFailure
+from service.control.deadline import Deadline
 from service.errors import SourceError
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.ports import Consumer, Metrics
 from service.runtime.recorder import Recorder
 

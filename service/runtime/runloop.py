@@ -13,11 +13,11 @@ from typing import NamedTuple
 
 import structlog
 
-from service.core.exchange import Clock
-from service.core.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
-from service.core.machine import Phase
-from service.core.model import SourceRecord, TopicPartition
+from service.boundary import Clock
+from service.control.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
+from service.control.machine import Phase
 from service.errors import DiscardError, LogPartitionerError, SpoolError, StopError
+from service.formats.model import SourceRecord, TopicPartition
 from service.runtime.caution import Caution
 from service.runtime.controller import Controller
 from service.runtime.flusher import Flusher

@@ -21,11 +21,8 @@ from typing import Literal, NamedTuple
 
 import structlog
 
-from service.core import offset_metadata
-from service.core.deadline import Deadline
-from service.core.exchange import Clock
-from service.core.model import CommittedOffset, TopicPartition
-from service.core.offset_metadata import Began, Topics
+from service.boundary import Clock
+from service.control.deadline import Deadline
 from service.errors import (
     DiscardError,
     HistoryUnknownError,
@@ -33,6 +30,9 @@ from service.errors import (
     SourceError,
     StartPositionError,
 )
+from service.formats import offset_metadata
+from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.offset_metadata import Began, Topics
 from service.runtime.ports import Committer, Consumer, FlushRecords
 
 TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have

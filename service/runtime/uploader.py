@@ -14,8 +14,8 @@ from queue import SimpleQueue
 from threading import Condition, Thread
 from typing import NamedTuple
 
-from service.core.deadline import Deadline
-from service.core.exchange import BatchSpool, SealedFile, StoredObject
+from service.boundary import BatchSpool, SealedFile, StoredObject
+from service.control.deadline import Deadline
 from service.errors import KeyTakenError, UploadError
 from service.runtime.ports import ObjectStore
 

@@ -12,11 +12,8 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
-from service.core.deadline import Deadline
-from service.core.exchange import Membership, Message
-from service.core.flush_record import encode_flush_record
-from service.core.model import CommittedOffset, SourceRecord, TopicPartition
-from service.core.offset_metadata import BYTES_MAX
+from service.boundary import Membership, Message
+from service.control.deadline import Deadline
 from service.errors import (
     CommitAbortedError,
     FencedError,
@@ -25,6 +22,9 @@ from service.errors import (
     SourceError,
     StartPositionError,
 )
+from service.formats.flush_record import encode_flush_record
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from service.formats.offset_metadata import BYTES_MAX
 from service.runtime.ports import Committer, Consumer, FlushRecords
 from tests.golden.example import FLUSH_RECORD
 

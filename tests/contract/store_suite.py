@@ -8,8 +8,8 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
-from service.core.deadline import Deadline
-from service.core.exchange import StoredObject
+from service.boundary import StoredObject
+from service.control.deadline import Deadline
 from service.errors import KeyTakenError, UploadError
 from service.runtime.ports import ObjectStore
 from tests.fakes.clock import FakeClock

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.core.exchange import Message
-from service.core.model import TopicPartition
+from service.boundary import Message
 from service.errors import CommitAbortedError, CommitUnknownError
+from service.formats.model import TopicPartition
 from service.runtime.ports import Consumer
 from tests.contract import kafka_suite
 from tests.contract.kafka_suite import CommitterContract, ConsumerContract, FlushRecordsContract, Reading

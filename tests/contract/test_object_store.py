@@ -15,9 +15,9 @@ from structlog.testing import capture_logs
 
 from service.adapters import object_store
 from service.adapters.object_store import S3Store
-from service.config import S3Settings
-from service.core.deadline import Deadline
-from service.core.exchange import StoredObject
+from service.boundary import StoredObject
+from service.config.settings import S3Settings
+from service.control.deadline import Deadline
 from service.errors import KeyTakenError, StoreRefusedError, UploadError
 from service.runtime.uploader import Uploader, bytes_upload
 from tests.contract.http_s3 import CUT_AFTER, CUT_BEFORE, NO_ETAG, Fault, HttpS3, serve, trickle

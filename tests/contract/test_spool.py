@@ -15,11 +15,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.adapters.spool import DiskBatch, DiskSpool
-from service.core import rows as rows_module
-from service.core.exchange import Piece, SealedFile
-from service.core.flush_policy import FlushReason
-from service.core.object_key import key_safe
+from service.batch import rows as rows_module
+from service.boundary import Piece, SealedFile
+from service.control.flush_policy import FlushReason
 from service.errors import SpoolError
+from service.formats.object_key import key_safe
 from service.runtime.ports import Spool
 from tests.contract.spool_suite import SpoolContract
 from tests.fakes import worker as worker_module

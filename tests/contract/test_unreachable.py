@@ -24,9 +24,9 @@ from service.adapters.clock import SystemClock
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_consumer import KafkaConsumer
 from service.adapters.kafka_log import Brokers
-from service.core.deadline import Deadline
-from service.core.model import TopicPartition
+from service.control.deadline import Deadline
 from service.errors import LeavingError, StopError
+from service.formats.model import TopicPartition
 from service.patience import Patience
 from tests.contract.deaf_brokers import closed_port, hang_up, http, noise, serve, silent, tls, wrong_password
 

@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError
 
 from service.adapters.kafka_consumer import KafkaConsumer
 from service.adapters.kafka_options import PINNED_CONSUMER
-from service.core.deadline import Deadline
-from service.core.model import CommittedOffset, SourceRecord, TopicPartition
+from service.control.deadline import Deadline
 from service.errors import StartPositionError, StopError
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.contract.mock_cluster import MockCluster, batch, old_message
 
 TP = TopicPartition("source", 0)

@@ -12,8 +12,8 @@ from deploy.docs.settings_schema import groups
 from pipeline.config import PREFIX as PIPELINE_PREFIX
 from pipeline.config import PipelineSettings
 from service.adapters.metrics import PrometheusMetrics
-from service.config import PREFIX, Settings
-from service.config_sources import SourcedSettings, variable_of
+from service.config.settings import PREFIX, Settings
+from service.config.sources import SourcedSettings, variable_of
 from tests.deployment.tools import RULES
 
 

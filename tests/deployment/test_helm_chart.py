@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.config import PREFIX, Settings
-from service.config_checks import load
+from service.config.checks import load
+from service.config.settings import PREFIX, Settings
 from service.errors import SettingsError
 from tests.deployment.tools import CHART, REQUIRED_VALUES, parse, render, run
 

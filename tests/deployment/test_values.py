@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from service.config import Settings
+from service.config.settings import Settings
 from tests.deployment import plain_yaml
 from tests.deployment.tools import CHART, ROOT
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from service.core.exchange import Clock, Message
-from service.core.model import CommittedOffset, TopicPartition
+from service.boundary import Clock, Message
+from service.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.log import FakeLog
 
 METADATA_CHARS_MAX = 4096  # offset.metadata.max.bytes

@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 from fastavro.validation import validate
 
-from service.core.dead_letter import parse_headers
-from service.core.flush_record import FlushRecord, decode_flush_record, merge_parts
-from service.core.model import PartitionKey, TopicPartition
-from service.core.projection import NAME_PROPERTY, null_counts, project
-from service.core.reference import Reference, decode_references
+from service.formats.dead_letter import parse_headers
+from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
+from service.formats.model import PartitionKey, TopicPartition
+from service.formats.projection import NAME_PROPERTY, null_counts, project
+from service.formats.reference import Reference, decode_references
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.reading import loaded, parsed, read_container, restored, without_nulls
 from tests.fakes.store import Bucket

@@ -7,7 +7,7 @@ START_MS = 1_790_000_000_000
 
 
 class FakeClock:
-    """Both clocks of `core.exchange.Clock`, moving together."""
+    """Both clocks of `boundary.Clock`, moving together."""
 
     def __init__(self) -> None:
         self._passed_s = 0.0

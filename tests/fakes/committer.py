@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from enum import Enum
 
-from service.core.deadline import Deadline
-from service.core.exchange import Membership, Message
-from service.core.model import CommittedOffset, TopicPartition
+from service.boundary import Membership, Message
+from service.control.deadline import Deadline
 from service.errors import CommitAbortedError, CommitUnknownError, FencedError, MembershipError, SourceError, StopError
+from service.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.broker import BrokerError, FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumer import Point, no_point

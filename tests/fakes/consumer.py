@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from service.core.deadline import Deadline
-from service.core.exchange import FetchFailure, Membership, RebalanceListener
-from service.core.model import CommittedOffset, SourceRecord, TopicPartition
+from service.boundary import FetchFailure, Membership, RebalanceListener
+from service.control.deadline import Deadline
 from service.errors import SourceError, StartPositionError
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.member import Callback, Member

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from service.core.deadline import Deadline
-from service.core.flush_history import FlushHistory
-from service.core.flush_record import decode_flush_record
-from service.core.model import TopicPartition
+from service.control.deadline import Deadline
+from service.control.flush_history import FlushHistory
 from service.errors import HistoryUnknownError
+from service.formats.flush_record import decode_flush_record
+from service.formats.model import TopicPartition
 from tests.fakes.broker import FakeBroker
 
 

@@ -10,17 +10,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from service.config import KafkaSettings, S3Settings, Settings
-from service.core.announcements import Speaker
-from service.core.batch import Opening
-from service.core.chain import root_of
-from service.core.deadline import Deadline
-from service.core.exchange import Membership, Message
-from service.core.flush_policy import FlushReason
-from service.core.model import CommittedOffset, Headers, SourceRecord, TopicPartition
-from service.core.offset_metadata import Began, Topics
-from service.core.partition_key import USER_CHARS_MAX, Placer
-from service.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
+from service.batch.batch import Opening
+from service.batch.messages import Speaker
+from service.boundary import Membership, Message
+from service.config.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
+from service.config.settings import KafkaSettings, S3Settings, Settings
+from service.control.deadline import Deadline
+from service.control.flush_policy import FlushReason
+from service.formats.model import CommittedOffset, Headers, SourceRecord, TopicPartition
+from service.formats.offset_metadata import Began, Topics
+from service.partitioning.chain import root_of
+from service.partitioning.partitioner import USER_CHARS_MAX, Partitioner
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
 from tests.fakes.clock import START_MS, FakeClock
@@ -121,7 +121,7 @@ class Deployment:
         decoder = json_decoder(settings)
         rules = RecorderRules(
             decoder=record_decoder(settings, decoder),
-            placer=Placer(key_rules(settings)),
+            partitioner=Partitioner(key_rules(settings)),
             bounds=schema_bounds(settings),
             memory_bytes_max=2**40,
             root_of=lambda record: root_of(record, settings.input.chain_header) if record.headers else None,

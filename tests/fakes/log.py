@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from service.core.model import Headers, SourceRecord, TopicPartition
+from service.formats.model import Headers, SourceRecord, TopicPartition
 
 
 class FakeLog:

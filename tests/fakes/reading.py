@@ -9,7 +9,7 @@ from typing import Any
 
 import fastavro
 
-from service.core.projection import NAME_PROPERTY, TYPE_PROPERTY
+from service.formats.projection import NAME_PROPERTY, TYPE_PROPERTY
 
 _HEADER = fastavro.parse_schema(
     {

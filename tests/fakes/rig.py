@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 from tests import canaries
 from tests.fakes.broker import FakeBroker
 from tests.fakes.check import check_all, check_commit

@@ -6,7 +6,7 @@ import hashlib
 import zlib
 from collections.abc import Callable
 
-from service.core.exchange import Piece, SealedFile
+from service.boundary import Piece, SealedFile
 from service.errors import SpoolError
 from tests.fakes.consumer import Point, no_point
 

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Mapping
 from enum import Enum
 
-from service.core.deadline import Deadline
-from service.core.exchange import StoredObject
+from service.boundary import StoredObject
+from service.control.deadline import Deadline
 from service.errors import KeyTakenError, StoreRefusedError, UploadError
 from service.privacy import veiled
 from tests.fakes.clock import FakeClock

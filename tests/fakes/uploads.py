@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from service.core.deadline import Deadline
-from service.core.exchange import StoredObject
+from service.boundary import StoredObject
+from service.control.deadline import Deadline
 from service.runtime.ports import ObjectStore
 from service.runtime.uploader import BODIES_BYTES_MAX, Upload, Uploader, _Bodies
 

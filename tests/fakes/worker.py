@@ -7,18 +7,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import Any, NamedTuple
 
-from service.core.announcements import Speaker
-from service.core.decode import InputRules, RecordDecoder
-from service.core.entry_types import SchemaBounds
-from service.core.event_time import TimeRules
-from service.core.flush_policy import FlushBounds, Size
-from service.core.json_text import JsonDecoder
-from service.core.lattice import Limits
-from service.core.machine import MachineRules
-from service.core.offset_metadata import Topics
-from service.core.pack_plan import Layout, LayoutRules
-from service.core.partition_key import KeyRules, Placer
-from service.core.seal import SealRules
+from service.avro.entry_types import SchemaBounds
+from service.avro.schema_types import Limits
+from service.batch.messages import Speaker
+from service.batch.pack_plan import Layout, LayoutRules
+from service.batch.seal import SealRules
+from service.control.flush_policy import FlushBounds, Size
+from service.control.machine import MachineRules
+from service.formats.offset_metadata import Topics
+from service.input.decode import InputRules, RecordDecoder
+from service.input.json_text import JsonDecoder
+from service.partitioning.event_time import TimeRules
+from service.partitioning.partitioner import KeyRules, Partitioner
 from service.runtime.caution import Caution
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
@@ -102,7 +102,7 @@ def recorder_rules(*, bounds: SchemaBounds = SCHEMA_BOUNDS, memory_bytes_max: in
     )
     return RecorderRules(
         decoder=RecordDecoder(InputRules("json", None, 2**24, 10**5), JsonDecoder(keep_inexact_text=False)),
-        placer=Placer(keys),
+        partitioner=Partitioner(keys),
         bounds=bounds,
         memory_bytes_max=memory_bytes_max,
         root_of=lambda _record: None,

@@ -18,11 +18,16 @@ from typing import Any, cast
 import fastavro
 import msgspec
 
-from service.core import container, offset_metadata
-from service.core.avro_binary import encode_long
-from service.core.avro_schema import META, row_schema
-from service.core.dead_letter import StoredRecord, encode_stored_record
-from service.core.flush_record import (
+from service.avro import container
+from service.avro.binary import encode_long
+from service.avro.infer import infer_entry
+from service.avro.schema import META, row_schema
+from service.avro.schema_types import Limits, RecordType
+from service.batch.pack_schema import merge_entries
+from service.batch.reference_lines import Described, LineWriter, widen
+from service.formats import offset_metadata
+from service.formats.dead_letter import StoredRecord, encode_stored_record
+from service.formats.flush_record import (
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,
@@ -32,11 +37,9 @@ from service.core.flush_record import (
     encode_backfill_record,
     encode_flush_record,
 )
-from service.core.lattice import Limits, RecordType
-from service.core.model import PartitionKey, RootLink, TopicPartition
-from service.core.pack_schema import merge_entries
-from service.core.projection import project
-from service.core.reference import (
+from service.formats.model import PartitionKey, RootLink, TopicPartition
+from service.formats.projection import project
+from service.formats.reference import (
     Checksum,
     Line,
     ObjectPlace,
@@ -45,8 +48,6 @@ from service.core.reference import (
     decode_references,
     encode_message,
 )
-from service.core.reference_lines import Described, LineWriter, widen
-from service.core.schema_infer import infer_entry
 from tests.property.avro_reading import entry_fields, to_datum
 
 ROOT = Path(__file__).parents[2]

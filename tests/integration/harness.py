@@ -21,8 +21,8 @@ from confluent_kafka import KafkaException, Message
 
 from deploy.local.processes import ServerProcess
 from deploy.local.s3 import S3Endpoint
-from service.core.flush_record import FlushRecord, decode_flush_record, merge_parts
-from service.core.reference import Reference, decode_references
+from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
+from service.formats.reference import Reference, decode_references
 from tests import canaries
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names

@@ -24,8 +24,8 @@ from botocore.credentials import Credentials
 from confluent_kafka import Message
 
 from deploy.local.s3 import S3Endpoint
-from service.core.projection import project
-from service.core.reference import Location, Reference
+from service.formats.projection import project
+from service.formats.reference import Location, Reference
 from tests.integration.harness import Deployment
 
 META = "_meta"

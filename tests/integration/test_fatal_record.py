@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from service.core.dead_letter import parse_headers
+from service.formats.dead_letter import parse_headers
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
@@ -17,7 +17,7 @@ EXIT_CODE = 134
 ENDS = 3 + 1 + 3  # to be careful; with few in hand; alone
 DEADLY = """
 import os, sys
-from service.core.decode import RecordDecoder
+from service.input.decode import RecordDecoder
 decode = RecordDecoder.decode
 def deadly(self, value):
     if value and b"deadly" in value:

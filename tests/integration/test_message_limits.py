@@ -12,11 +12,11 @@ from service.adapters.clock import SystemClock
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_options import producer_options
 from service.adapters.kafka_values import parse_group_metadata
-from service.core.deadline import Deadline
-from service.core.exchange import Membership, Message
-from service.core.fitting import BATCH_BYTES, message_bytes
-from service.core.model import CommittedOffset, TopicPartition
+from service.batch.fitting import BATCH_BYTES, message_bytes
+from service.boundary import Membership, Message
+from service.control.deadline import Deadline
 from service.errors import SourceError
+from service.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.hostile import MOST, Deployment, fill
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names

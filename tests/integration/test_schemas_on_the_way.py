@@ -20,9 +20,9 @@ import pytest
 
 from deploy.demo.generate import generate
 from deploy.demo.settings import GeneratorSettings, Rates
-from service.core.avro_schema import row_schema, type_of
-from service.core.lattice import join_records
-from service.core.projection import null_counts
+from service.avro.schema import row_schema, type_of
+from service.avro.schema_types import join_records
+from service.formats.projection import null_counts
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import ReadObject, read_objects

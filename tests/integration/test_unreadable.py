@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from deploy.local.kafka import KafkaCluster
-from service.core.dead_letter import parse_headers
+from service.formats.dead_letter import parse_headers
 from tests.contract.mock_cluster import append, batch
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper, ToProduce

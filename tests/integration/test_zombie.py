@@ -11,7 +11,7 @@ import pytest
 
 from deploy.local.s3_fault_rules import Action, Rule
 from deploy.local.s3_faults import S3FaultProxy
-from service.core.reference import decode_references
+from service.formats.reference import decode_references
 from tests.integration.flow import Flow, some_records
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper

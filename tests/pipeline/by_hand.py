@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 from confluent_kafka import Message
 
-from service.core.dead_letter import DeadLetter, Reason, headers_of
-from service.core.flush_record import (
+from service.formats.dead_letter import DeadLetter, Reason, headers_of
+from service.formats.flush_record import (
     FlushedTopicPartition,
     FlushRecord,
     FlushTotals,
@@ -20,9 +20,9 @@ from service.core.flush_record import (
     encode_flush_record,
     split_parts,
 )
-from service.core.model import PartitionKey, SourceRecord, TopicPartition
-from service.core.object_key import data_key, pack_key
-from service.core.reference import Reference, decode_references, encode_message
+from service.formats.model import PartitionKey, SourceRecord, TopicPartition
+from service.formats.object_key import data_key, pack_key
+from service.formats.reference import Reference, decode_references, encode_message
 from tests.pipeline.groups import commit
 from tests.pipeline.packs import Entry, Written, split_message, write_object
 from tests.stack.kafka_helper import KafkaHelper, ToProduce

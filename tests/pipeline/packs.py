@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import fastavro
 import msgspec
 
-from service.core.avro_schema import RowSchema, row_schema
-from service.core.container import SYNC_BYTES, Codec, block, compressor, header
-from service.core.lattice import ArrayType, Limits, MapType, RecordType, Scalar, Type, join_records
-from service.core.model import PartitionKey, RootLink
-from service.core.names import avro_names
-from service.core.pack_schema import merge_entries, projection_of
-from service.core.reference import (
+from service.avro.container import SYNC_BYTES, Codec, block, compressor, header
+from service.avro.infer import infer_entry
+from service.avro.names import avro_names
+from service.avro.schema import RowSchema, row_schema
+from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type, join_records
+from service.batch.pack_schema import merge_entries, projection_of
+from service.formats.model import PartitionKey, RootLink
+from service.formats.reference import (
     Checksum,
     CoveredRange,
     Line,
@@ -31,7 +32,6 @@ from service.core.reference import (
     decode_references,
     encode_message,
 )
-from service.core.schema_infer import infer_entry
 
 BUCKET, TOPIC = "data", "logs"
 KEY = PartitionKey("ann", "2026-03-04", 5)

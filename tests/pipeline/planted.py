@@ -19,9 +19,9 @@ from msgspec.structs import replace
 
 from pipeline.audit.result import Example, Kind, Result
 from pipeline.rows import read_header, read_rows
-from service.core.container import SYNC_BYTES, block, compressor, header
-from service.core.flush_record import FlushedTopicPartition, FlushRecord, encode_flush_record, merge_parts
-from service.core.reference import Checksum, Reference, ReferenceMessage, RootRange, SourceRange, encode_message
+from service.avro.container import SYNC_BYTES, block, compressor, header
+from service.formats.flush_record import FlushedTopicPartition, FlushRecord, encode_flush_record, merge_parts
+from service.formats.reference import Checksum, Reference, ReferenceMessage, RootRange, SourceRange, encode_message
 from tests.pipeline.packs import messages_of
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names

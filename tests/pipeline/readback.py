@@ -9,8 +9,8 @@ from pyiceberg.table import Table
 
 from pipeline.session import CATALOG
 from pipeline.table_rows import restore
-from service.audit.equal import canonical
-from service.audit.json_text import parse_rounding
+from service.oracle.equal import canonical
+from service.oracle.json_text import parse_rounding
 from tests.pipeline.conftest import Lake
 
 Places = dict[tuple[int, int, int], Any]

@@ -15,9 +15,15 @@ from pipeline.audit.result import Kind
 from pipeline.audit.schemas import wrong_schemas
 from pipeline.retire import objects_of
 from pipeline.topics import flush_records, reference_lines, references
-from service.core.flush_record import FlushedTopicPartition, FlushRecord, FlushTotals, encode_flush_record, split_parts
-from service.core.model import PartitionKey
-from service.core.reference import encode_message
+from service.formats.flush_record import (
+    FlushedTopicPartition,
+    FlushRecord,
+    FlushTotals,
+    encode_flush_record,
+    split_parts,
+)
+from service.formats.model import PartitionKey
+from service.formats.reference import encode_message
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.pipeline.packs import Entry, Written, split_message, write_object
 from tests.stack.names import Names

@@ -12,9 +12,9 @@ from pipeline.audit.result import ExitCode, Kind, Result, Window
 from pipeline.backfill.outbox import outboxes_prefix
 from pipeline.backfill.ranges import Wanted, parse_offsets
 from pipeline.rows import read_rows
-from service.core.dead_letter import parse_headers
-from service.core.flush_record import decode_backfill_record, encode_backfill_record
-from service.core.reference import Reference, decode_message, encode_message, reference_id
+from service.formats.dead_letter import parse_headers
+from service.formats.flush_record import decode_backfill_record, encode_backfill_record
+from service.formats.reference import Reference, decode_message, encode_message, reference_id
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

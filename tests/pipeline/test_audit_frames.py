@@ -20,8 +20,8 @@ from pipeline.audit.sides import reach_of
 from pipeline.audit.stored import sort_out
 from pipeline.kafka import Ends
 from pipeline.topics import lines_of
-from service.config import S3Settings
-from service.core.model import TopicPartition
+from service.config.settings import S3Settings
+from service.formats.model import TopicPartition
 from tests.pipeline.conftest import pipeline_variables, settings_of
 
 COMPARED = "living boolean, id string, in_files int, in_dead_letters int, row_ids array<string>"

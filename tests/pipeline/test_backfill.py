@@ -23,10 +23,10 @@ from pipeline.backfill.ranges import Wanted, parse_offsets
 from pipeline.errors import BrokerError, OvertakenError, RangeError
 from pipeline.jobs.backfill import Backfill
 from pipeline.kafka import Brokers
-from service.core.dead_letter import parse_headers
-from service.core.model import TopicPartition
-from service.core.projection import project
-from service.core.reference import Reference, decode_message, decode_references, encode_message
+from service.formats.dead_letter import parse_headers
+from service.formats.model import TopicPartition
+from service.formats.projection import project
+from service.formats.reference import Reference, decode_message, decode_references, encode_message
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.backfill_driver import POINTS

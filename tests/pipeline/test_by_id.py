@@ -12,7 +12,7 @@ from pipeline.audit.by_id import Rules, compare
 from pipeline.audit.csv_values import value_of_entry, value_of_text
 from pipeline.audit.frames import ARCHIVED, IDENTIFIED
 from pipeline.audit.result import Kind
-from service.audit.json_text import parse_rounding
+from service.oracle.json_text import parse_rounding
 
 SECOND_US = 1_000_000
 HOUR_US = 3600 * SECOND_US

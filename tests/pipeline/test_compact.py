@@ -18,7 +18,7 @@ from pipeline.jobs.compact import Compact, PassedHour, choose, utc_hours
 from pipeline.jobs.materialize import Materialize
 from pipeline.table import Table
 from pipeline.upkeep import FileHour
-from service.audit.equal import canonical
+from service.oracle.equal import canonical
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

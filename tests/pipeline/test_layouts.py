@@ -18,8 +18,8 @@ from pipeline.jobs.user_activity import UserActivity
 from pipeline.kafka import partition_ends
 from pipeline.retire import Retired
 from pipeline.retired import RetiredObjects
-from service.audit.equal import canonical
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
+from service.oracle.equal import canonical
 from tests.pipeline import minutes, planted
 from tests.pipeline.by_hand import ByHand, Layout
 from tests.pipeline.conftest import Lake

@@ -15,9 +15,9 @@ from pipeline.errors import PipelineError, TableError
 from pipeline.jobs.materialize import Materialize
 from pipeline.jobs.user_activity import UserActivity
 from pipeline.kafka import ask_topic_id, partition_ends
-from service.audit.equal import canonical
-from service.config import KafkaSettings
-from service.core.reference import Reference, encode_message
+from service.config.settings import KafkaSettings
+from service.formats.reference import Reference, encode_message
+from service.oracle.equal import canonical
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

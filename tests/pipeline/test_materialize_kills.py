@@ -14,7 +14,7 @@ import pytest
 
 from deploy.local.processes import ServerProcess
 from pipeline.jobs.materialize import Materialize
-from service.audit.equal import canonical
+from service.oracle.equal import canonical
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

@@ -29,8 +29,8 @@ from pipeline.retired import RetiredObjects
 from pipeline.rows import read_rows
 from pipeline.table import Table
 from pipeline.topics import read_messages, references
-from service.audit.equal import canonical
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
+from service.oracle.equal import canonical
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.backfill_driver import MEETING

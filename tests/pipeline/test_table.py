@@ -23,7 +23,7 @@ from pipeline.errors import OvertakenError
 from pipeline.session import catalog_options
 from pipeline.table import SUMMARY_CARRIED, Position, Table, format_offsets
 from pipeline.upkeep import Upkeep
-from service.core.reference import Reference
+from service.formats.reference import Reference
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.pipeline.others import by_others
 from tests.pipeline.packs import KEY, Entry, write_object

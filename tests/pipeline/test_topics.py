@@ -6,7 +6,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from pipeline import topics
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from service.core.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
-from service.core.exchange import Membership
-from service.core.model import CommittedOffset, TopicPartition
+from service.batch.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
+from service.boundary import Membership
+from service.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.spool import FakeSpool
 
 MEMBER = Membership(1, "member", None)

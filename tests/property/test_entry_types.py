@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core import entry_types as module
-from service.core.entry_types import EntryTypes, SchemaBounds
-from service.core.lattice import Limits, RecordType
-from service.core.schema_infer import TooDeepError, TooManyFieldsError, fit_entry, infer_entry
+from service.avro import entry_types as module
+from service.avro.entry_types import EntryTypes, SchemaBounds
+from service.avro.infer import TooDeepError, TooManyFieldsError, fit_entry, infer_entry
+from service.avro.schema_types import Limits, RecordType
 from tests.strategies import LIMITS, entries, entries_near, entry_types, times_as_many, values
 
 Entry = dict[str, Any]

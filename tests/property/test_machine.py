@@ -6,11 +6,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from service.core import machine
-from service.core import machine_events as events
-from service.core.flush_policy import FlushReason, Size
-from service.core.machine import SUCCESSORS, Phase, WorkerState
-from service.core.model import TopicPartition
+from service.control import events, machine
+from service.control.flush_policy import FlushReason, Size
+from service.control.machine import SUCCESSORS, Phase, WorkerState
+from service.formats.model import TopicPartition
 from tests.strategies import times_as_many
 
 TPS = [TopicPartition("app", number) for number in range(4)]

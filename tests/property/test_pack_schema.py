@@ -10,12 +10,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from service.core.avro_schema import META, row_schema, schema_of
-from service.core.lattice import ArrayType, MapType, RecordType, Scalar, Type, join_records
-from service.core.pack_schema import IncompatibleError, Merging, merge_entries, projection_of
-from service.core.projection import project
-from service.core.row_encoder import Misfit, walk_entry
-from service.core.schema_infer import TooDeepError
+from service.avro.infer import TooDeepError
+from service.avro.row_encoder import SchemaMismatch, walk_entry
+from service.avro.schema import META, row_schema, schema_of
+from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
+from service.batch.pack_schema import IncompatibleError, Merging, merge_entries, projection_of
+from service.formats.projection import project
 from tests.property.avro_reading import canonical, entry_fields, to_entry
 from tests.strategies import LIMITS, entries_near, entry_types, names, times_as_many
 
@@ -137,7 +137,7 @@ def test_entry_written_under_the_merged_type_reads_back_equal(data: st.DataObjec
     entry = data.draw(entries_near(own))
     try:
         walk_entry(own, entry, bytearray(), LIMITS)
-    except (Misfit, TooDeepError):
+    except (SchemaMismatch, TooDeepError):
         return
     out = bytearray()
 

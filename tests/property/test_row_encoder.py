@@ -10,12 +10,19 @@ import fastavro
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core.avro_schema import row_schema
-from service.core.lattice import RecordType, join_records
-from service.core.model import RootLink, TopicPartition
-from service.core.row_encoder import WALKED_ENTRIES, EntryEncoder, Misfit, compile_encoder, exact_encoder, walk_entry
-from service.core.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
-from service.core.schema_infer import TooDeepError, infer_entry
+from service.avro.infer import TooDeepError, infer_entry
+from service.avro.row_encoder import (
+    WALKED_ENTRIES,
+    EntryEncoder,
+    SchemaMismatch,
+    compile_encoder,
+    exact_encoder,
+    walk_entry,
+)
+from service.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
+from service.avro.schema import row_schema
+from service.avro.schema_types import RecordType, join_records
+from service.formats.model import RootLink, TopicPartition
 from tests.property.avro_reading import entry_fields, to_datum
 from tests.strategies import LIMITS, entries_near, entry_types, texts, times_as_many
 
@@ -42,7 +49,7 @@ def outcome(encode: Any, entry: dict[str, Any]) -> Outcome:
     out = bytearray(b"before")
     try:
         encode(entry, out)
-    except (Misfit, TooDeepError) as refused:
+    except (SchemaMismatch, TooDeepError) as refused:
         return type(refused).__name__, b""
     assert out.startswith(b"before")
     return "encoded", bytes(out[6:])
@@ -72,7 +79,7 @@ def test_encoder_accepts_exactly_the_entries_its_type_holds(drawn: tuple[RecordT
         assert walked(kind, entry)[0] != "encoded"
         return
     held = join_records(kind, inferred, object_keys_max=LIMITS.object_keys_max) is kind
-    assert walked(kind, entry)[0] == ("encoded" if held else "Misfit")
+    assert walked(kind, entry)[0] == ("encoded" if held else "SchemaMismatch")
 
 
 @given(types_and_entries)

@@ -17,22 +17,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.core import pack_plan
-from service.core import rows as rows_module
-from service.core.announcements import Speaker, Uploaded, key_of, reference_messages
-from service.core.avro_schema import schema_of, type_of
-from service.core.container import Codec
-from service.core.entry_types import EntryTypes, SchemaBounds
-from service.core.exchange import StoredObject
-from service.core.lattice import Limits, RecordType, join_records
-from service.core.model import PartitionKey, RootLink, SourceRecord, TopicPartition
-from service.core.pack_plan import META_BYTES
-from service.core.projection import null_counts, project
-from service.core.reference import Reference, decode_references
-from service.core.row_encoder import WALKED_ENTRIES
-from service.core.rows import Rows
-from service.core.schema_infer import TooDeepError, TooManyFieldsError
-from service.core.seal import SealedObject, SealRules
+from service.avro.container import Codec
+from service.avro.entry_types import EntryTypes, SchemaBounds
+from service.avro.infer import TooDeepError, TooManyFieldsError
+from service.avro.row_encoder import WALKED_ENTRIES
+from service.avro.schema import schema_of, type_of
+from service.avro.schema_types import Limits, RecordType, join_records
+from service.batch import pack_plan
+from service.batch import rows as rows_module
+from service.batch.messages import Speaker, Uploaded, key_of, reference_messages
+from service.batch.pack_plan import META_BYTES
+from service.batch.rows import Rows
+from service.batch.seal import SealedObject, SealRules
+from service.boundary import StoredObject
+from service.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
+from service.formats.projection import null_counts, project
+from service.formats.reference import Reference, decode_references
 from tests.fakes.spool import FakeBatchSpool, FakeSpool
 from tests.property.avro_reading import canonical, entry_fields, to_entry
 from tests.strategies import LIMITS, entries, entries_near, entry_types, seal_rules, sealed_objects, times_as_many

@@ -15,9 +15,9 @@ from pipeline.objects import Content
 from pipeline.pieces import pieces_of
 from pipeline.rows import RowGatherer
 from pipeline.table_rows import restore
-from service.audit.equal import canonical
-from service.audit.json_text import parse_rounding
-from service.core.avro_schema import META
+from service.avro.schema import META
+from service.oracle.equal import canonical
+from service.oracle.json_text import parse_rounding
 from tests import strategies
 from tests.unit.pipeline.test_rows import columns_of, file_of
 

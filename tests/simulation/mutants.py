@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from service.core import machine
-from service.core.batch import ClosedBatch, Ledger
-from service.core.deadline import Deadline
-from service.core.exchange import Membership, Message
-from service.core.flush_policy import FlushReason
-from service.core.machine_events import Event, FlushDiscarded, Rewound
-from service.core.model import CommittedOffset, SourceRecord, TopicPartition
+from service.batch.batch import ClosedBatch, Ledger
+from service.boundary import Membership, Message
+from service.control import machine
+from service.control.deadline import Deadline
+from service.control.events import Event, FlushDiscarded, Rewound
+from service.control.flush_policy import FlushReason
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.controller import Controller
 from service.runtime.recorder import Recorder
 from service.runtime.runloop import Runloop

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from service.core import machine
-from service.core.deadline import Deadline
-from service.core.machine_events import Rewound
-from service.core.model import CommittedOffset, SourceRecord
+from service.control import machine
+from service.control.deadline import Deadline
+from service.control.events import Rewound
+from service.formats.model import CommittedOffset, SourceRecord
 from service.runtime.controller import Controller
 from service.runtime.runloop import Runloop
 from service.runtime.start_positions import StartPositions

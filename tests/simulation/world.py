@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from service.core.machine import Phase
-from service.core.model import TopicPartition
-from service.core.pack_plan import Layout
+from service.batch.pack_plan import Layout
+from service.control.machine import Phase
 from service.errors import StopError
+from service.formats.model import TopicPartition
 from service.runtime.start_positions import Bootstrap
 from tests import canaries
 from tests.fakes.broker import Committed, FakeBroker

@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from service import cli, config
+from service import cli
+from service.config import settings as config
 from service.adapters.kafka_options import (
     PINNED_CONSUMER,
     PINNED_PRODUCER,
     consumer_options,
     producer_options,
 )
-from service.config import ABORT_S, ANSWER_MARGIN_S, POLL_MARGIN_S, Settings
-from service.config_checks import load
+from service.config.checks import load
+from service.config.kafka_properties import REFUSED, SECRET
+from service.config.settings import ABORT_S, ANSWER_MARGIN_S, POLL_MARGIN_S, Settings
 from service.errors import SettingsError
-from service.kafka_properties import REFUSED, SECRET
 
 MINIMAL = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "kafka:9092",

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from service.core.announcements import BACKFILL_TYPE, FLUSH_TYPE, REFERENCES_TYPE
-from service.core.dead_letter import Reason, StoredRecord, decode_stored_record
-from service.core.flush_record import (
+from service.batch.messages import BACKFILL_TYPE, FLUSH_TYPE, REFERENCES_TYPE
+from service.formats.dead_letter import Reason, StoredRecord, decode_stored_record
+from service.formats.flush_record import (
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,
@@ -22,7 +22,7 @@ from service.core.flush_record import (
     encode_flush_record,
     split_parts,
 )
-from service.core.reference import (
+from service.formats.reference import (
     Checksum,
     CoveredRange,
     Line,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from service import cli
-from service.core.model import CommittedOffset, TopicPartition
-from service.core.offset_metadata import decode, encode
 from service.errors import SettingsError
+from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.offset_metadata import decode, encode
 from service.offsets import Change, Offsets
 from tests.fakes.broker import BrokerError
 from tests.fakes.records import P0, P1

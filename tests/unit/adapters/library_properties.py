@@ -12,7 +12,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaException
 
-from service.kafka_properties import REFUSED, SECRET
+from service.config.kafka_properties import REFUSED, SECRET
 
 REDACTED = "[redacted]"
 _VALUES = ("x", "conf", "true", "false", "1", "2000", "10000", "none", "latest", "range", "fifo", "file", "plain", "0",

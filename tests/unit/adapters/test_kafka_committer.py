@@ -13,9 +13,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_committer import KafkaCommitter
-from service.core.deadline import Deadline
-from service.core.exchange import Membership, Message
-from service.core.model import CommittedOffset, TopicPartition
+from service.boundary import Membership, Message
+from service.control.deadline import Deadline
 from service.errors import (
     CommitAbortedError,
     CommitUnknownError,
@@ -24,6 +23,7 @@ from service.errors import (
     SourceError,
     StopError,
 )
+from service.formats.model import CommittedOffset, TopicPartition
 from service.patience import Patience
 from tests.fakes.clock import FakeClock
 from tests.fakes.records import P0, P1

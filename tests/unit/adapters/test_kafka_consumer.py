@@ -12,10 +12,10 @@ from structlog.testing import capture_logs
 
 from service.adapters import kafka_consumer
 from service.adapters.kafka_consumer import KafkaConsumer
-from service.core.deadline import Deadline
-from service.core.exchange import FetchFailure
-from service.core.model import CommittedOffset, SourceRecord, TopicPartition
+from service.boundary import FetchFailure
+from service.control.deadline import Deadline
 from service.errors import SourceError, StartPositionError
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.fakes.clock import FakeClock
 from tests.fakes.records import P0, P1
 from tests.unit.adapters.scripted_kafka import (

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_flush_records import KafkaFlushRecords
-from service.core.deadline import Deadline
-from service.core.flush_record import encode_flush_record
-from service.core.model import TopicPartition
+from service.control.deadline import Deadline
 from service.errors import HistoryUnknownError, LeavingError
+from service.formats.flush_record import encode_flush_record
+from service.formats.model import TopicPartition
 from service.patience import Patience
 from tests.fakes.clock import FakeClock
 from tests.golden.example import FLUSH_RECORD

@@ -11,8 +11,8 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicParti
 
 from service.adapters import kafka_log, kafka_offsets
 from service.adapters.kafka_offsets import commit_offsets
-from service.core.model import CommittedOffset
 from service.errors import SourceError
+from service.formats.model import CommittedOffset
 from tests.fakes.records import P0
 from tests.unit.adapters.scripted_kafka import kafka_error
 

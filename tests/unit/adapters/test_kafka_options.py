@@ -11,8 +11,8 @@ from service.adapters.kafka_options import (
     consumer_options,
     producer_options,
 )
-from service.config import KafkaSettings
-from service.kafka_properties import REFUSED, refused
+from service.config.kafka_properties import REFUSED, refused
+from service.config.settings import KafkaSettings
 
 PROMISED = {
     "enable.auto.commit": False,

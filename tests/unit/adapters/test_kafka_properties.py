@@ -8,8 +8,8 @@ import confluent_kafka
 import pytest
 
 from service.adapters.kafka_options import consumer_options, producer_options
-from service.config import KafkaSettings
-from service.kafka_properties import REFUSED, SECRET, is_secret, refused
+from service.config.kafka_properties import REFUSED, SECRET, is_secret, refused
+from service.config.settings import KafkaSettings
 from tests.unit.adapters.library_properties import REDACTED, effect, effective, known_names
 
 SHOWN_BY_US = {"sasl.username", "ssl.key.location", "sasl.oauthbearer.assertion.private.key.file", "ssl.ca.pem"}

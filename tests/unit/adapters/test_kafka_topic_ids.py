@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from service.adapters import kafka_log
 from service.adapters.kafka_consumer import KafkaConsumer
-from service.core.deadline import Deadline
+from service.control.deadline import Deadline
 from tests.fakes.clock import FakeClock
 from tests.unit.adapters.scripted_kafka import fresh_consumer_class, kafka_error
 

@@ -12,8 +12,8 @@ import pytest
 from service.audit.auditor import Audit, Options
 from service.audit.findings import Kind
 from service.audit.report import ExitCode, Report
-from service.core.dead_letter import HEADER_INDEXES, HEADER_REASON, DeadLetter, Reason
-from service.core.reference import Checksum
+from service.formats.dead_letter import HEADER_INDEXES, HEADER_REASON, DeadLetter, Reason
+from service.formats.reference import Checksum
 from tests.unit.audit.world import (
     APP_0,
     APP_1,
@@ -33,7 +33,7 @@ from tests.unit.audit.world import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from service.core.model import TopicPartition
+    from service.formats.model import TopicPartition
 
 
 def kinds(report: Report) -> set[Kind]:

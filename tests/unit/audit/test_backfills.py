@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from service.audit.findings import Kind
-from service.core.dead_letter import headers_of
-from service.core.flush_record import (
+from service.formats.dead_letter import headers_of
+from service.formats.flush_record import (
     BackfilledTopicPartition,
     BackfillRecord,
     BackfillTotals,
 )
-from service.core.reference import decode_references, encode_message
+from service.formats.reference import decode_references, encode_message
 from tests.unit.audit.world import World, clean_world
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from service.audit.findings import Kind
-from service.core.flush_record import BackfilledTopicPartition, BackfillRecord, BackfillTotals
-from service.core.lattice import RecordType, Scalar
-from service.core.model import TopicPartition
+from service.avro.schema_types import RecordType, Scalar
+from service.formats.flush_record import BackfilledTopicPartition, BackfillRecord, BackfillTotals
+from service.formats.model import TopicPartition
 from tests.unit.audit.test_backfills import BATCH
 from tests.unit.audit.world import (
     APP_0,

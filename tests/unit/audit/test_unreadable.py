@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from service.audit.findings import Kind
 from service.audit.report import ExitCode
-from service.core.dead_letter import DeadLetter, Reason
-from service.core.model import FATAL, HEADERS_UNREADABLE, SourceRecord
+from service.formats.dead_letter import DeadLetter, Reason
+from service.formats.model import FATAL, HEADERS_UNREADABLE, SourceRecord
 from tests.unit.audit.world import APP_0, World, clean_world, record
 
 

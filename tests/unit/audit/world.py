@@ -23,11 +23,13 @@ import msgspec
 
 from service.audit.auditor import Audit, Options
 from service.audit.fetch import ObjectMissingError, StoredObject
-from service.config import KafkaSettings, S3Settings, Settings
-from service.core.avro_schema import META as META_NAME
-from service.core.avro_schema import schema_of, type_of
-from service.core.dead_letter import DeadLetter, Reason, headers_of
-from service.core.flush_record import (
+from service.avro.schema import META as META_NAME
+from service.avro.schema import schema_of, type_of
+from service.avro.schema_types import RecordType
+from service.batch.pack_schema import merge_entries, projection_of
+from service.config.settings import KafkaSettings, S3Settings, Settings
+from service.formats.dead_letter import DeadLetter, Reason, headers_of
+from service.formats.flush_record import (
     BackfillRecord,
     FlushedTopicPartition,
     FlushRecord,
@@ -35,10 +37,8 @@ from service.core.flush_record import (
     encode_backfill_record,
     encode_flush_record,
 )
-from service.core.lattice import RecordType
-from service.core.model import SourceRecord, TopicPartition
-from service.core.pack_schema import merge_entries, projection_of
-from service.core.reference import (
+from service.formats.model import SourceRecord, TopicPartition
+from service.formats.reference import (
     Checksum,
     CoveredRange,
     Line,

@@ -7,10 +7,10 @@ import pytest
 
 from deploy.demo.announced import Announced
 from deploy.local.errors import StackError
-from service.core.dead_letter import DeadLetter, Reason, headers_of
-from service.core.flush_record import decode_flush_record, split_parts
-from service.core.model import SourceRecord, TopicPartition
-from service.core.reference import decode_message
+from service.formats.dead_letter import DeadLetter, Reason, headers_of
+from service.formats.flush_record import decode_flush_record, split_parts
+from service.formats.model import SourceRecord, TopicPartition
+from service.formats.reference import decode_message
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "format-1"
 

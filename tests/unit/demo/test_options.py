@@ -5,8 +5,8 @@ import json
 import pytest
 
 from deploy.demo.options import parse_options
-from service.config import Settings
-from service.config_checks import load
+from service.config.checks import load
+from service.config.settings import Settings
 
 ADDRESSES = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:9092",

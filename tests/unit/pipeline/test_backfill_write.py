@@ -16,10 +16,10 @@ from pipeline.backfill.publish import advance, beginning
 from pipeline.backfill.split import PIECE, rules_of, split
 from pipeline.backfill.write import LINES_MAX, Writer, _parts
 from pipeline.config import BackfillSettings
-from service.config import Settings
-from service.core.dead_letter import Reason, parse_headers
-from service.core.model import PartitionKey, TopicPartition
-from service.core.reference import Reference, decode_message, decode_references
+from service.config.settings import Settings
+from service.formats.dead_letter import Reason, parse_headers
+from service.formats.model import PartitionKey, TopicPartition
+from service.formats.reference import Reference, decode_message, decode_references
 from tests.contract.http_s3 import HttpS3, serve
 
 TP = TopicPartition("logs", 3)

@@ -9,8 +9,8 @@ import pytest
 from pipeline.errors import ObjectError
 from pipeline.objects import Content, Objects
 from pipeline.pieces import Part, Piece
-from service.config import S3Settings
-from service.core.model import PartitionKey
+from service.config.settings import S3Settings
+from service.formats.model import PartitionKey
 
 BODY = b"0123456789"
 PART = Part("r", PartitionKey("u", "2026-03-04", 5), 1, ((0, len(BODY)),), 0)

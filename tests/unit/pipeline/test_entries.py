@@ -7,8 +7,8 @@ from pipeline.activity.entries import Reading, entries_of
 from pipeline.config import ActivitySettings
 from pipeline.objects import Content
 from pipeline.pieces import pieces_of
-from service.config import InputSettings, S3Settings
-from service.core.model import PartitionKey, RootLink
+from service.config.settings import InputSettings, S3Settings
+from service.formats.model import PartitionKey, RootLink
 from tests.pipeline.packs import KEY, TOPIC, Entry, Written, write_object
 
 READING = Reading(S3Settings(bucket="data"), InputSettings(), ActivitySettings())

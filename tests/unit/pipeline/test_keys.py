@@ -4,9 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from pipeline.audit.statements import is_under_its_key
-from service.core.model import PartitionKey
-from service.core.object_key import data_key, pack_key
-from service.core.reference import Reference
+from service.formats.model import PartitionKey
+from service.formats.object_key import data_key, pack_key
+from service.formats.reference import Reference
 from tests.pipeline.packs import KEY, Entry, write_object
 
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references

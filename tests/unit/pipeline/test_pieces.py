@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from pipeline import pieces
 from pipeline.pieces import Piece, decode_share, encode_share, pieces_of, share_out
-from service.core.model import PartitionKey
-from service.core.reference import Reference
+from service.formats.model import PartitionKey
+from service.formats.reference import Reference
 from tests.pipeline.packs import KEY, Entry, write_object
 
 MIB = 1024 * 1024

@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from pipeline.reference_log import Bounds, Weight, begins_of, cut, weigh
-from service.core.model import PartitionKey
-from service.core.reference import encode_message
+from service.formats.model import PartitionKey
+from service.formats.reference import encode_message
 from tests.pipeline.packs import KEY, Entry, write_object
 
 BOUNDS = Bounds(references_max=10, bytes_max=1000)

@@ -11,8 +11,8 @@ from pipeline.errors import PipelineError
 from pipeline.objects import Objects
 from pipeline.reference_rows import expand, reference_of
 from pipeline.references import MessageAt, SchemaTexts, decode, time_spans
-from service.core.model import PartitionKey, RootLink
-from service.core.reference import SchemaLocation, encode_message
+from service.formats.model import PartitionKey, RootLink
+from service.formats.reference import SchemaLocation, encode_message
 from tests.pipeline.packs import KEY, Entry, split_message, write_object
 
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references

@@ -15,10 +15,10 @@ from pipeline.errors import ObjectError
 from pipeline.objects import Content
 from pipeline.pieces import pieces_of, projection_text
 from pipeline.rows import RowGatherer, read_rows
-from service.core.avro_schema import META
-from service.core.container import Codec
-from service.core.model import PartitionKey, RootLink
-from service.core.reference import Reference
+from service.avro.container import Codec
+from service.avro.schema import META
+from service.formats.model import PartitionKey, RootLink
+from service.formats.reference import Reference
 from tests.pipeline.packs import KEY, TIME_US, Entry, Written, write_object
 
 BYTES_MAX = 1 << 20

@@ -4,7 +4,7 @@ from collections import Counter
 
 from pipeline.audit.result import Kind
 from pipeline.audit.run_records import Line, RunRecord, Sums, Wrong, judge
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 ONE, OTHER = TopicPartition("logs", 0), TopicPartition("logs", 1)
 RECORD = RunRecord(

@@ -3,7 +3,7 @@
 import json
 
 from pipeline.audit.schemas import absent_fields
-from service.core.model import PartitionKey
+from service.formats.model import PartitionKey
 from tests.pipeline.packs import KEY, Entry, Written, write_object
 
 BOB = PartitionKey("bob", *KEY[1:])

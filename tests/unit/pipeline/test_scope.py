@@ -2,7 +2,7 @@
 
 from pipeline.audit.scope import Source, behind, doubts_of, is_before_all, reaching_to, span_of
 from pipeline.kafka import Ends
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 TP = TopicPartition("logs", 0)
 OTHER = TopicPartition("logs", 1)

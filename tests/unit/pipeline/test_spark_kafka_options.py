@@ -5,7 +5,7 @@ from pydantic import SecretStr
 
 from pipeline.errors import BrokerError
 from pipeline.kafka import spark_options
-from service.config import KafkaSettings
+from service.config.settings import KafkaSettings
 
 
 def options(properties: dict[str, str]) -> dict[str, str]:

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from pipeline.audit.statements import wrong_fields, wrong_roots
 from pipeline.rows import read_rows
-from service.audit.json_text import parse_rounding
-from service.audit.published_schema import PublishedSchema
-from service.core.model import PartitionKey, RootLink
-from service.core.reference import Reference, RootRange
+from service.formats.model import PartitionKey, RootLink
+from service.formats.reference import Reference, RootRange
+from service.oracle.json_text import parse_rounding
+from service.oracle.published_schema import PublishedSchema
 from tests.pipeline.packs import KEY, Entry, Written, write_object
 
 BOB = PartitionKey("bob", *KEY[1:])

@@ -20,8 +20,8 @@ from pipeline.errors import ObjectError
 from pipeline.objects import Objects, Stored
 from pipeline.pieces import Piece, decode_share, encode_share, pieces_of
 from pipeline.rows import Container
-from service.config import S3Settings
-from service.core.reference import Reference
+from service.config.settings import S3Settings
+from service.formats.reference import Reference
 from tests.pipeline.packs import KEY, Entry, write_object
 
 OBJECT_KEY = "p/pack/b-0.avro"

@@ -8,7 +8,7 @@ from pipeline.report.around import moments_of
 from pipeline.report.beside import Range, ranges_of
 from pipeline.report.events import REBALANCES, Event, EventKind, read_log
 from pipeline.report.handled import Commit, Commits
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 from tests.unit.report.world import FLUSH_MS, T0_MS, TOPIC, WorkerLog, flush, missing, result
 
 TP = TopicPartition(TOPIC, 0)

@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 from pipeline.report.events import Event, EventKind, Log, read_log
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 from tests.unit.report.world import T0_MS, TOPIC, WorkerLog
 
 SERVICE = Path(__file__).parents[3] / "service"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from service.core.dead_letter import parse_headers
-from service.core.model import CommittedOffset, SourceRecord
 from service.errors import SourceError
+from service.formats.dead_letter import parse_headers
+from service.formats.model import CommittedOffset, SourceRecord
 from tests.fakes.journal import FakeJournal
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig

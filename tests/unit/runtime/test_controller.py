@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.core import offset_metadata
-from service.core.batch import ClosedBatch
-from service.core.deadline import Deadline
-from service.core.flush_policy import FlushReason
-from service.core.machine import Phase
-from service.core.model import CommittedOffset
+from service.batch.batch import ClosedBatch
+from service.control.deadline import Deadline
+from service.control.flush_policy import FlushReason
+from service.control.machine import Phase
 from service.errors import CommitAbortedError, StopError, TooManyFailuresError
+from service.formats import offset_metadata
+from service.formats.model import CommittedOffset
 from service.runtime.flusher import FlushSummary
 from service.runtime.start_positions import TOPIC_IDS_S
 from tests.fakes.committer import Outcome

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.core.deadline import Deadline
-from service.core.flush_policy import FlushReason
+from service.control.deadline import Deadline
+from service.control.flush_policy import FlushReason
 from tests.fakes.broker import BrokerError
 from tests.fakes.check import InvariantError
 from tests.fakes.committer import FakeCommitter

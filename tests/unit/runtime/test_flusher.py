@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 
-from service.core import offset_metadata, pack_plan
-from service.core.announcements import reference_messages
-from service.core.batch import ClosedBatch
-from service.core.dead_letter import parse_headers
-from service.core.deadline import Deadline
-from service.core.exchange import Membership
-from service.core.flush_policy import FlushReason
-from service.core.pack_plan import Part
-from service.core.reference_lines import Described, LineWriter
-from service.core.rows import Rows
-from service.core.seal import Sealing
+from service.batch import pack_plan
+from service.batch.batch import ClosedBatch
+from service.batch.messages import reference_messages
+from service.batch.pack_plan import Part
+from service.batch.reference_lines import Described, LineWriter
+from service.batch.rows import Rows
+from service.batch.seal import Sealing
+from service.boundary import Membership
+from service.control.deadline import Deadline
+from service.control.flush_policy import FlushReason
 from service.errors import (
     CommitAbortedError,
     CommitUnknownError,
@@ -27,6 +26,8 @@ from service.errors import (
     StoreRefusedError,
     UploadError,
 )
+from service.formats import offset_metadata
+from service.formats.dead_letter import parse_headers
 from service.runtime import flusher as flusher_module
 from service.runtime import recorder as recorder_module
 from service.runtime.flusher import FlushSummary

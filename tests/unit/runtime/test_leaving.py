@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from service.config import HttpSettings, KafkaSettings, S3Settings, Settings, SpoolSettings
-from service.core.machine import Phase
+from service.config.settings import HttpSettings, KafkaSettings, S3Settings, Settings, SpoolSettings
+from service.control.machine import Phase
 from service.errors import LeavingError, SpoolError, StopError
 from service.runtime.app import Worker
 from service.runtime.stop import StopFlag

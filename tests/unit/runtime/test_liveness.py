@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from service.core.flush_policy import FlushLoad
+from service.control.flush_policy import FlushLoad
 from service.errors import CommitAbortedError, UploadError
 from tests.fakes.check import flush_records, references
 from tests.fakes.committer import Outcome

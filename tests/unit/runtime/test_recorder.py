@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from service.core.announcements import rows_in
-from service.core.batch import ClosedBatch, Ledger, Opening
-from service.core.dead_letter import Reason
-from service.core.entry_types import SchemaBounds
-from service.core.exchange import Membership
-from service.core.model import CommittedOffset, SourceRecord, TopicPartition
-from service.core.seal import SealedObject, seal
+from service.avro.entry_types import SchemaBounds
+from service.batch.batch import ClosedBatch, Ledger, Opening
+from service.batch.messages import rows_in
+from service.batch.seal import SealedObject, seal
+from service.boundary import Membership
 from service.errors import SpoolError
+from service.formats.dead_letter import Reason
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.recorder import Recorder
 from tests.fakes.reading import read_rows
 from tests.fakes.records import P0, P1, entry, record

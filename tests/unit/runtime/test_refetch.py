@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from service.core.dead_letter import parse_headers
 from service.errors import SourceError
+from service.formats.dead_letter import parse_headers
 from service.runtime.refetch import FETCHES_MAX, HOLD_S, OnUnreadable
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import COOPERATIVE, STYLES, Rig

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.core.deadline import Deadline
-from service.core.flush_policy import FlushReason
-from service.core.lattice import RecordType
-from service.core.model import CommittedOffset
+from service.avro.schema_types import RecordType
+from service.control.deadline import Deadline
+from service.control.flush_policy import FlushReason
 from service.errors import SourceError, StopError
+from service.formats.model import CommittedOffset
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
 from tests.fakes.pace import long_records

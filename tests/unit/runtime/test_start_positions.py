@@ -8,9 +8,7 @@ from typing import Literal
 import pytest
 from structlog.testing import capture_logs
 
-from service.core.deadline import Deadline
-from service.core.model import CommittedOffset, TopicPartition
-from service.core.offset_metadata import Began, Topics, decode, encode
+from service.control.deadline import Deadline
 from service.errors import (
     CommitAbortedError,
     DiscardError,
@@ -20,6 +18,8 @@ from service.errors import (
     SourceError,
     StartPositionError,
 )
+from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.offset_metadata import Began, Topics, decode, encode
 from service.runtime.start_positions import Bootstrap, StartPosition, StartPositions
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
@@ -411,7 +411,7 @@ def test_start_position_is_committed_only_as_the_member_that_it_was_assigned_to(
 def test_finding_7_read_committed_is_what_makes_start_positions_stable() -> None:
     """The source consumer's isolation level decides whether offsets are stable: any other value is refused."""
     from service.adapters.kafka_options import PINNED_CONSUMER  # noqa: PLC0415
-    from service.kafka_properties import refused  # noqa: PLC0415
+    from service.config.kafka_properties import refused  # noqa: PLC0415
 
     assert PINNED_CONSUMER["isolation.level"] == "read_committed"
     assert refused("isolation.level", "read_uncommitted")

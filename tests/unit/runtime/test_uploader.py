@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from service.core.deadline import Deadline
-from service.core.exchange import StoredObject
+from service.boundary import StoredObject
+from service.control.deadline import Deadline
 from service.errors import SpoolError, StoreRefusedError, UploadError
 from service.runtime.uploader import BODIES_BYTES_MAX, KEYS_MAX, Upload, Uploader, bytes_upload, file_upload
 from tests.fakes.clock import FakeClock

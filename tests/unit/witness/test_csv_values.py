@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pipeline.audit.csv_values import value_of_entry, value_of_text
-from service.audit.json_text import parse_rounding
+from service.oracle.json_text import parse_rounding
 
 JSON = st.recursive(
     st.none()

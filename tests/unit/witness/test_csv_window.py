@@ -6,7 +6,7 @@ from pipeline.audit.csv_window import Judged, find_judged
 from pipeline.audit.result import Window
 from pipeline.audit.scope import Source, Span, whole_span_of
 from pipeline.kafka import Ends
-from service.core.model import TopicPartition
+from service.formats.model import TopicPartition
 
 NOW_MS = 10_000_000
 PADDING_MS = 60_000

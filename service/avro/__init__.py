@@ -1,0 +1,1 @@
+"""Entries as Avro: types and their join, names, schemas, rows, the container. Pure bytes."""

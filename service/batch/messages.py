@@ -1,0 +1,265 @@
+"""What one flush says: references by object, a flush record, the dead letters - as messages (DESIGN 3.5-3.7).
+
+Values in, messages out; `runtime.flusher` decides when, and so does the backfill for what it publishes itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import NamedTuple, cast
+
+from service.batch.batch import ClosedBatch, Ledger
+from service.batch.fitting import holds_record, message_bytes
+from service.batch.seal import SealedObject
+from service.boundary import Message, StoredObject
+from service.control.flush_policy import FlushReason
+from service.formats.dead_letter import DeadLetter, Reason, headers_of
+from service.formats.flush_record import (
+    PART_NUMBERS_BYTES,
+    BackfillRecord,
+    FlushedTopicPartition,
+    FlushRecord,
+    FlushTotals,
+    encode_backfill_record,
+    encode_flush_record,
+    split_parts,
+)
+from service.formats.model import SourceRecord, TopicPartition
+from service.formats.object_key import data_key, pack_key
+from service.formats.reference import (
+    CONTENT_TYPE,
+    Checksum,
+    Line,
+    ObjectPlace,
+    ReferenceMessage,
+    SchemaLocation,
+    count_lines,
+    encode_message,
+    reference_id,
+)
+from service.input.decode import Bad
+
+REFERENCES_TYPE = "log-partitioner.references.v1"
+FLUSH_TYPE = "log-partitioner.flush.v1"
+BACKFILL_TYPE = "log-partitioner.backfill.v1"
+
+
+class Speaker(NamedTuple):
+    """Who speaks, and to which topics."""
+
+    worker: str
+    boot: str
+    group_id: str
+    bucket: str
+    references_topic: str
+    flushes_topic: str
+    dead_letters_topic: str
+
+
+class Uploaded(NamedTuple):
+    """An object of the batch in the store, and where its schema lies; `inline` puts the schema's text into messages."""
+
+    sealed: SealedObject
+    stored: StoredObject
+    schema_object: str
+    inline: bool
+
+
+def reference_messages(
+    uploaded: Iterable[Uploaded],
+    speaker: Speaker,
+    *,
+    batch_id: str,
+    generation: int,
+    at_ms: int,
+    first_number: int = 0,
+) -> Iterator[Message]:
+    """Give the messages that announce objects, in the order of their references' numbers."""
+    number = first_number
+    for one in uploaded:
+        place = _place_of(one, speaker.bucket)
+        schema = one.sealed.schema
+        text = schema.text if one.inline else None
+        for group in one.sealed.groups:
+            message = ReferenceMessage(
+                batch_id=batch_id,
+                worker=speaker.worker,
+                generation=generation,
+                first_number=number,
+                object=place,
+                schema=SchemaLocation(schema.fingerprint, one.schema_object, text),
+                sources=group.sources,
+                event_time_us=group.event_time_us,
+                hours=group.hours,
+                schemas=group.schemas,
+                references=cast("tuple[Line, ...]", group.lines),  # encoded already
+            )
+            headers = _cloud_event(REFERENCES_TYPE, reference_id(batch_id, number), speaker, at_ms)
+            yield Message(speaker.references_topic, batch_id.encode(), encode_message(message), headers)
+            number += group.references
+
+
+def rows_in(objects: Iterable[SealedObject]) -> Counter[TopicPartition]:
+    """Count the rows of finished objects by TopicPartition."""
+    rows: Counter[TopicPartition] = Counter()
+    for one in objects:
+        for tp, count in one.sources:
+            rows[tp] += count
+    return rows
+
+
+def check_references(objects: Iterable[SealedObject], messages: Iterable[Message]) -> None:
+    """Assert W3: the messages have all lines of the objects, and these name as many entries as there are rows."""
+    objects = list(objects)
+    lines = sum(one.references for one in objects)
+    found = sum(count_lines(message.value or b"") for message in messages)
+    assert found == lines, f"W3: {found} references are in messages, {lines} should be"
+    rows, named = rows_in(objects), Counter[TopicPartition]()
+    for group in (group for one in objects for group in one.groups):
+        for source, entries in zip(group.sources, group.entries, strict=True):
+            named[TopicPartition(source.topic, source.partition)] += entries
+    wrong = sorted(tp for tp in rows.keys() | named.keys() if rows[tp] != named[tp])
+    assert not wrong, f"W3: {wrong[0]}: {named[wrong[0]]} entries are in references, {rows[wrong[0]]} should be"
+
+
+def inline_bytes(text: str) -> int:
+    """Return how many bytes the text of a schema takes within a message."""
+    return len(encode_message(text))
+
+
+def _place_of(uploaded: Uploaded, bucket: str) -> ObjectPlace:
+    file, stored = uploaded.sealed.file, uploaded.stored
+    return ObjectPlace(
+        bucket=bucket,
+        key=stored.key,
+        etag=stored.etag,
+        version_id=stored.version_id,
+        size=file.size,
+        checksum=Checksum("sha256", file.sha256.hex()),
+        header_bytes=uploaded.sealed.header_bytes,
+    )
+
+
+def object_metadata(sealed: SealedObject, *, batch_id: str) -> dict[str, str]:
+    """Say what an object is, in the store's own metadata: the batch, and how many entries of how many PartitionKeys."""
+    return {"lp-batch-id": batch_id, "lp-entries": str(sealed.entries), "lp-references": str(sealed.references)}
+
+
+def key_of(sealed: SealedObject, prefix: str, *, batch_id: str, attempt: int) -> str:
+    """Name an object in the store."""
+    if sealed.key is not None:
+        return data_key(prefix, sealed.key, batch_id=batch_id, number=sealed.number, attempt=attempt)
+    return pack_key(prefix, sealed.hour, batch_id=batch_id, number=sealed.number, attempt=attempt)
+
+
+def flush_record_of(
+    batch: ClosedBatch,
+    speaker: Speaker,
+    objects: Iterable[SealedObject],
+    *,
+    seq: int,
+    reason: FlushReason,
+    ended_at_ms: int,
+    step_seconds: Mapping[str, float],
+    topic_ids: Mapping[str, str],
+) -> FlushRecord:
+    """Write the flush record of a batch."""
+    objects, owned = list(objects), batch.ledgers
+    return FlushRecord(
+        batch_id=batch.batch_id,
+        group_id=speaker.group_id,
+        topic_ids={topic: topic_ids[topic] for topic in sorted({tp.topic for tp in owned}) if topic in topic_ids},
+        worker=speaker.worker,
+        boot=speaker.boot,
+        seq=seq,
+        generation=batch.opening.generation,
+        reason=reason.value,
+        started_at_ms=batch.opening.opened_at_ms,
+        ended_at_ms=ended_at_ms,
+        step_seconds={step: round(seconds, 6) for step, seconds in step_seconds.items()},
+        topic_partitions=tuple(_flushed(tp, ledger) for tp, ledger in owned.items()),
+        totals=FlushTotals(
+            records=sum(ledger.records for ledger in owned.values()),
+            entries=sum(ledger.entries for ledger in owned.values()),
+            entries_in_files=sum(sealed.entries for sealed in objects),
+            dead_letters=sum(letter.entries for letter in batch.dead_letters),
+            dead_letter_records=len(batch.dead_letters),
+            discarded_replays=sum(ledger.discarded_replays for ledger in owned.values()),
+            references=sum(sealed.references for sealed in objects),
+            bytes=sum(sealed.file.size for sealed in objects),
+        ),
+    )
+
+
+def _flushed(tp: TopicPartition, ledger: Ledger) -> FlushedTopicPartition:
+    return FlushedTopicPartition(
+        topic=tp.topic,
+        partition=tp.partition,
+        first_offset=ledger.first_offset,
+        next_offset=ledger.next_offset,
+        min_offset=ledger.min_offset,
+        max_offset=ledger.max_offset,
+        timestamp_max_ms=ledger.timestamp_max_ms,
+        idle_since_ms=ledger.idle_since_ms,
+        records=ledger.records,
+        entries=ledger.entries,
+        dead_letters=ledger.dead_letters,
+        discarded_replays=ledger.discarded_replays,
+    )
+
+
+def flush_messages(
+    flush_record: FlushRecord, speaker: Speaker, *, message_bytes_max: int, at_ms: int
+) -> Iterator[Message]:
+    """Wrap a flush record, in as many parts as its topic needs; the key is the worker."""
+    around = _flush_message(flush_record, speaker, b"", at_ms)
+    for part in split_parts(flush_record, bytes_max=message_bytes_max - message_bytes(around) - PART_NUMBERS_BYTES):
+        yield _flush_message(part, speaker, encode_flush_record(part), at_ms)
+
+
+def _flush_message(part: FlushRecord, speaker: Speaker, value: bytes, at_ms: int) -> Message:
+    headers = _cloud_event(FLUSH_TYPE, f"{part.batch_id}/{part.part}", speaker, at_ms)
+    return Message(speaker.flushes_topic, speaker.worker.encode(), value, headers)
+
+
+def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter]:
+    """Make one dead letter per reason of what is bad in a record."""
+    by_reason: dict[Reason, list[Bad]] = {}
+    for one in bad:
+        by_reason.setdefault(one.reason, []).append(one)
+    letters = []
+    for reason, some in by_reason.items():
+        indexes = tuple(sorted(one.number for one in some if one.number is not None))
+        letters.append(DeadLetter(record, reason, some[0].message, indexes or None))
+    return letters
+
+
+def backfill_message(record: BackfillRecord, topic: str, speaker: Speaker, *, at_ms: int) -> Message:
+    """Wrap a backfill's record; the key is the batch id, so that a compacted topic keeps the last one of each."""
+    headers = _cloud_event(BACKFILL_TYPE, f"{record.batch_id}/{record.published}", speaker, at_ms)
+    return Message(topic, record.batch_id.encode(), encode_backfill_record(record), headers)
+
+
+def dead_letter_message(letter: DeadLetter, speaker: Speaker, *, batch_id: str, object_key: str | None) -> Message:
+    """Wrap a dead letter: key, value and headers of the record untouched, but for what is stored apart."""
+    if object_key is not None and holds_record(object_key):
+        letter = letter._replace(record=letter.record._replace(key=None, headers=()))
+    headers = headers_of(letter, batch_id=batch_id, object_key=object_key)
+    value = letter.record.value if object_key is None else None
+    return Message(speaker.dead_letters_topic, letter.record.key, value, headers)
+
+
+def _cloud_event(event_type: str, event_id: str, speaker: Speaker, at_ms: int) -> list[tuple[str, bytes | None]]:
+    """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
+    moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    attributes = {
+        "ce_specversion": "1.0",
+        "ce_id": event_id,
+        "ce_source": f"/log-partitioner/{speaker.group_id}/{speaker.worker}",
+        "ce_type": event_type,
+        "ce_time": moment,
+        "content-type": CONTENT_TYPE,
+    }
+    return [(name, value.encode()) for name, value in attributes.items()]

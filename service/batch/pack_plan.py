@@ -1,0 +1,211 @@
+"""Which rows of a closed batch go into which object, decided from their types alone, before one is written.
+
+    rows in order -> parts       the rows of one PartitionKey under one exact type
+    parts -> objects             an object of its own, or a pack of one schema, maybe of one hour
+
+A PartitionKey whose joined type would pass a bound of one schema, or whose rows a bound of one object, is cut into
+parts in the order of arrival; each part is an object of its own, so that references of one PartitionKey stand in order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+
+from service.avro.entry_types import SchemaBounds
+from service.avro.schema import META
+from service.avro.schema_types import RecordType, Type, field_size, join
+from service.batch.pack_schema import Merging
+from service.batch.reference_lines import SOURCE_BYTES
+from service.batch.rows import Rows
+
+Layout = Literal["auto", "pack", "file"]
+Hour = tuple[str, int]
+
+FEW_PARTS = 8  # so many PartitionKeys stay files under `auto`
+HOUR_PARTS_MIN = 100  # so many make a pack of an hour's own
+META_BYTES = 128  # of a row beside its text, with an ordinary topic and user
+KNOWN_TYPES_MAX = 16  # of one PartitionKey; what more make is hardly met again
+LINE_HEAD_BYTES = 25_600  # a user of the most characters, each escaped to six bytes, and some numbers
+LINE_SOURCE_BYTES = 60  # the four numbers of one TopicPartition
+PROJECTED_SHARE = 0.75  # a projection has less than a third of a schema's estimated bytes: a quarter of a line
+GROUPS_MAX = 64  # packs with a schema of their own; what fits none of them is an object of its own
+
+
+class LayoutRules(NamedTuple):
+    """How objects are cut; sizes in bytes of entries as JSON text, `pack_bytes_max` in bytes of the object.
+
+    PartitionKeys with more than `packed_bytes_max` keep an object of their own; `object_bytes_max` cuts that.
+    A line of a reference message has room for `line_bytes_max`: what has too many TopicPartitions for one is cut, too.
+    """
+
+    layout: Layout
+    packed_bytes_max: int
+    object_bytes_max: int
+    pack_bytes_max: int
+    line_bytes_max: int
+
+
+class Part(NamedTuple):
+    """Rows [begin, end) of the order: those of one PartitionKey under one exact type.
+
+    `size` estimates their bytes in an object, rather too high, from their texts. `group` is the number of the schema
+    that it shares with others, None for an object of its own; `hour` is set where the pack is one hour's own.
+    """
+
+    key: int
+    begin: int
+    end: int
+    size: int
+    entry_type: RecordType
+    group: int | None
+    hour: Hour | None
+
+
+class Plan(NamedTuple):
+    """The parts in order, and the merged type of each group."""
+
+    order: Sequence[int]
+    parts: list[Part]
+    merged: list[RecordType]
+
+
+def plan_objects(rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one_record: bool = False) -> Plan:
+    """Plan the objects of a batch; one record that makes many PartitionKeys is packed under every layout."""
+    order = rows.in_order()
+    groups = _Groups(bounds)
+    layout: Layout = "auto" if is_one_record and rules.layout == "file" else rules.layout
+    parts = list(_cut(rows, order, bounds, rules))
+    parts_of_key = Counter(part.key for part in parts)
+    if layout == "file" or (layout == "auto" and len(parts_of_key) <= FEW_PARTS):
+        return Plan(order, parts, [])
+    for at, part in enumerate(parts):  # in place: there may be a million
+        is_describable = part.entry_type.size <= PROJECTED_SHARE * rules.line_bytes_max
+        if part.size <= rules.packed_bytes_max and is_describable and parts_of_key[part.key] == 1:
+            parts[at] = part._replace(group=groups.assign(part.entry_type))
+    counts = Counter((part.group, _hour(rows, part)) for part in parts)
+    busy = {place: place[1] for place, count in counts.items() if place[0] is not None and count >= HOUR_PARTS_MIN}
+    for at, part in enumerate(parts):
+        if (hour := busy.get((part.group, _hour(rows, part)))) is not None:
+            parts[at] = part._replace(hour=hour)
+    return Plan(order, parts, groups.merged())
+
+
+def _hour(rows: Rows, part: Part) -> Hour:
+    key = rows.keys[part.key]
+    return key.date, key.hour
+
+
+def _sources_max(rows: Rows, line_bytes_max: int) -> int:
+    """Return of how many TopicPartitions the rows of one line may be, beside the user and the exact schema."""
+    longest = max((len(tp.topic) for tp in rows.tps), default=0)
+    room = line_bytes_max * 3 // 4 - LINE_HEAD_BYTES
+    return max(1, room // (SOURCE_BYTES + longest + LINE_SOURCE_BYTES))
+
+
+def _cut(rows: Rows, order: Sequence[int], bounds: SchemaBounds, rules: LayoutRules) -> Iterator[Part]:
+    joined = _Joined(rows.types, bounds)
+    key_of, type_of, sizes, tp_of = rows.key_of, rows.type_of, rows.text_sizes, rows.tp_of
+    object_bytes_max, sources_max = rules.object_bytes_max, _sources_max(rows, rules.line_bytes_max)
+    has_many_sources = len(rows.tps) > sources_max
+    begin, end = 0, len(order)
+    while begin < end:
+        key = key_of[order[begin]]
+        joined.begin(type_of[order[begin]])
+        size, first, at = 0, begin, begin
+        sources: set[int] = set()
+        while at < end and key_of[row := order[at]] == key:
+            weight = sizes[row] + META_BYTES
+            size += weight
+            is_full = size > object_bytes_max and at > first
+            if has_many_sources:
+                sources.add(tp_of[row])
+                is_full = is_full or len(sources) > sources_max
+            if is_full or not joined.add(type_of[row]):
+                yield Part(key, first, at, size - weight, joined.entry_type(), None, None)
+                joined.begin(type_of[row])
+                size, first, sources = weight, at, {tp_of[row]}
+            at += 1
+        yield Part(key, first, at, size, joined.entry_type(), None, None)
+        begin = at
+
+
+class _Joined:
+    """The join of the types of one part as it grows: a row costs what its own type has, not what the join has."""
+
+    def __init__(self, types: Sequence[RecordType], bounds: SchemaBounds) -> None:
+        self._types = types
+        self._bounds = bounds
+        self._known: dict[frozenset[int], RecordType] = {}
+
+    def begin(self, number: int) -> None:
+        """Begin a part with the type of this number."""
+        first = self._types[number]
+        self._numbers = {number}
+        self._by_name, self._is_firsts = first.by_name, True
+        self._fields, self._size = first.fields, first.size
+
+    def add(self, number: int) -> bool:
+        """Join the type of this number; False, and nothing is changed, where the result passes a bound of a schema."""
+        if number in self._numbers:
+            return True
+        keys_max, fields, size = self._bounds.limits.object_keys_max, self._fields, self._size
+        changed: dict[str, Type] = {}
+        for name, child in self._types[number].by_name.items():
+            old = self._by_name.get(name)
+            new = child if old is None else join(old, child, object_keys_max=keys_max)
+            if new is not old:
+                changed[name] = new
+                fields += new.fields + 1 if old is None else new.fields - old.fields
+                size += field_size(name, new) if old is None else new.size - old.size
+        if fields > self._bounds.fields_max or size > self._bounds.bytes_max:
+            return False
+        if changed:
+            if self._is_firsts:  # the first type's own, which others hold
+                self._by_name, self._is_firsts = dict(self._by_name), False
+            self._by_name.update(changed)
+            self._fields, self._size = fields, size
+        self._numbers.add(number)
+        return True
+
+    def entry_type(self) -> RecordType:
+        """Give the join; the same object for the same few types."""
+        if len(self._numbers) == 1:
+            return self._types[next(iter(self._numbers))]
+        if len(self._numbers) > KNOWN_TYPES_MAX:
+            return RecordType(self._by_name)
+        numbers = frozenset(self._numbers)
+        known = self._known.get(numbers)
+        if known is None:
+            known = self._known[numbers] = RecordType(self._by_name)
+        return known
+
+
+class _Groups:
+    """Merges exact types into as few pack schemas as the rule allows, first come first served."""
+
+    def __init__(self, bounds: SchemaBounds) -> None:
+        self._bounds = bounds
+        self._groups: list[Merging] = []
+        self._known: dict[RecordType, int | None] = {}
+
+    def merged(self) -> list[RecordType]:
+        """Give the merged type of each group."""
+        return [group.entry_type for group in self._groups]
+
+    def assign(self, entry_type: RecordType) -> int | None:
+        """Give the number of the group that a type goes into; None where there is no room."""
+        if entry_type not in self._known:
+            self._known[entry_type] = self._find(entry_type)
+        return self._known[entry_type]
+
+    def _find(self, entry_type: RecordType) -> int | None:
+        bounds = self._bounds
+        for number, group in enumerate(self._groups):
+            if group.add(entry_type, fields_max=bounds.fields_max, bytes_max=bounds.bytes_max):
+                return number
+        if len(self._groups) == GROUPS_MAX:
+            return None
+        self._groups.append(Merging(entry_type, reserved=(META,), keys_max=bounds.limits.object_keys_max))
+        return len(self._groups) - 1

@@ -1,0 +1,182 @@
+"""Which PartitionKeys may share a pack: the join of exact types that changes no value, and its projections back.
+
+The merged schema may have more nullable fields, give a type to what is null, `{}` or `[]` throughout, and be long64
+where an exact one is long53; it changes no other type and no Avro name (DESIGN 6). Then every value reads back equal,
+and the exact schema is a projection of the merged one (`service.formats.projection`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from service.avro.names import avro_names, sanitise
+from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, field_size
+from service.formats.projection import EMPTY_OBJECT, ITEMS, LONG53, NULL, VALUES
+
+_LONGS = (Scalar.LONG53, Scalar.LONG64)
+
+
+class IncompatibleError(ValueError):
+    """The two may not share a pack."""
+
+
+def merge_entries(left: RecordType, right: RecordType, *, reserved: tuple[str, ...], keys_max: int) -> RecordType:
+    """Merge the types of two PartitionKeys' entries; `left` itself where it holds `right` already.
+
+    `reserved` are the Avro names that no top-level field gets; nested objects have at most `keys_max` keys.
+
+    Raises:
+        IncompatibleError: a type or an Avro name would change, or an object would become a map.
+    """
+    return _merge_records(left, right, reserved=reserved, keys_max=None, nested_max=keys_max)
+
+
+def _merge(left: Type, right: Type, keys_max: int) -> Type:
+    if left is right or right is Scalar.NULL:
+        return left
+    if left is Scalar.NULL:
+        return right
+    if isinstance(left, RecordType):
+        if isinstance(right, RecordType):
+            return _merge_records(left, right, reserved=(), keys_max=keys_max, nested_max=keys_max)
+        if isinstance(right, MapType) and not left.by_name:
+            return right
+    elif isinstance(left, ArrayType):
+        if isinstance(right, ArrayType):
+            item = _merge(left.item, right.item, keys_max)
+            return left if item is left.item else ArrayType(item)
+    elif isinstance(left, MapType):
+        if isinstance(right, MapType):
+            value = _merge(left.value, right.value, keys_max)
+            return left if value is left.value else MapType(value)
+        if isinstance(right, RecordType) and not right.by_name:
+            return left
+    elif left in _LONGS and right in _LONGS:
+        return Scalar.LONG64
+    raise IncompatibleError(left, right)  # without words: their texts may be long, and nobody reads them
+
+
+def _merge_records(
+    left: RecordType, right: RecordType, *, reserved: tuple[str, ...], keys_max: int | None, nested_max: int
+) -> RecordType:
+    if left is right or left == right:
+        return left
+    mine = left.by_name
+    changed = {name: theirs for name, theirs in right.by_name.items() if name not in mine}
+    keys = len(mine) + len(changed)
+    if keys_max is not None and keys > keys_max:
+        raise IncompatibleError(f"more than {keys_max} keys")
+    for name, theirs in right.by_name.items():
+        if name not in changed:
+            new = _merge(mine[name], theirs, nested_max)
+            if new is not mine[name]:
+                changed[name] = new
+    merged = RecordType({**mine, **changed}) if changed else left
+    if len(mine) < keys or len(right.by_name) < keys:
+        _require_names((left, right), merged, reserved)
+    return merged
+
+
+def _require_names(owns: tuple[RecordType, ...], merged: RecordType, reserved: tuple[str, ...]) -> None:
+    if len({*reserved, *map(_plain_name, merged.by_name)}) == len(reserved) + len(merged.by_name):
+        return  # each is its original's alone, in any company
+    names = avro_names(merged.by_name, reserved=reserved)
+    for own in owns:
+        for original, name in avro_names(own.by_name, reserved=reserved).items():
+            if names[original] != name:
+                raise IncompatibleError(f"{original!r} is {name} alone, {names[original]} beside others")
+
+
+def _plain_name(original: str) -> str:
+    """Give the Avro name that a field has where no other would have it; in lower case, as names are compared."""
+    return sanitise(original).lower()
+
+
+class Merging:
+    """What `merge_entries` makes of many types, as it grows: adding one costs what it has, while no names collide."""
+
+    def __init__(self, first: RecordType, *, reserved: tuple[str, ...], keys_max: int) -> None:
+        self._reserved = reserved
+        self._keys_max = keys_max
+        self._entry_type: RecordType | None = first
+        self._by_name = dict(first.by_name)
+        self._fields, self._size = first.fields, first.size
+        self._names: set[str] | None = set(reserved)  # in lower case; None once two of them are the same
+        self._take(first.by_name)
+
+    @property
+    def entry_type(self) -> RecordType:
+        """What all types together are."""
+        if self._entry_type is None:
+            self._entry_type = RecordType(self._by_name)
+        return self._entry_type
+
+    def add(self, own: RecordType, *, fields_max: int, bytes_max: int) -> bool:
+        """Merge one more type; False, and nothing is changed, where it may not, or passes a bound of one schema."""
+        changed: dict[str, Type] = {}
+        new: list[str] = []
+        fields, size = self._fields, self._size
+        try:
+            for name, child in own.by_name.items():
+                old = self._by_name.get(name)
+                merged = child if old is None else _merge(old, child, self._keys_max)
+                if old is None:
+                    new.append(name)
+                    fields, size = fields + 1 + merged.fields, size + field_size(name, merged)
+                elif merged is not old:
+                    fields, size = fields + merged.fields - old.fields, size + merged.size - old.size
+                if merged is not old:
+                    changed[name] = merged
+            if fields > fields_max or size > bytes_max:
+                return False
+            if not self._are_free(new):
+                merge_entries(self.entry_type, own, reserved=self._reserved, keys_max=self._keys_max)
+        except IncompatibleError:
+            return False
+        if changed:
+            self._take(new)
+            self._by_name.update(changed)
+            self._fields, self._size, self._entry_type = fields, size, None
+        return True
+
+    def _are_free(self, originals: list[str]) -> bool:
+        """Tell whether every name, these included, is its original's alone: then none changes in any company."""
+        names = set(map(_plain_name, originals))
+        return self._names is not None and len(names) == len(originals) and self._names.isdisjoint(names)
+
+    def _take(self, originals: Iterable[str]) -> None:
+        for original in originals:
+            name = _plain_name(original)
+            if self._names is None or name in self._names:
+                self._names = None
+                return
+            self._names.add(name)
+
+
+def projection_of(own: RecordType, merged: RecordType) -> Any:
+    """Say what the exact type of a PartitionKey is of a merged one that it went into; None where it is all of it."""
+    return None if own == merged else _fields(own, merged)
+
+
+def _fields(own: RecordType, merged: RecordType) -> list[Any]:
+    found: list[Any] = []
+    for number, (name, child) in enumerate(merged.by_name.items()):
+        mine = own.by_name.get(name)
+        if mine is not None:
+            found.append(number if mine == child else [number, _projection(mine, child)])
+    return found
+
+
+def _projection(own: Type, merged: Type) -> Any:
+    """Project one position whose types differ."""
+    if own is Scalar.NULL:
+        return NULL
+    if own is Scalar.LONG53:
+        return LONG53
+    if isinstance(own, RecordType):
+        return _fields(own, merged) if own.by_name and isinstance(merged, RecordType) else EMPTY_OBJECT
+    if isinstance(own, ArrayType) and isinstance(merged, ArrayType):
+        return {ITEMS: _projection(own.item, merged.item)}
+    assert isinstance(own, MapType) and isinstance(merged, MapType), f"{own} did not go into {merged}"  # noqa: PT018
+    return {VALUES: _projection(own.value, merged.value)}

@@ -1,0 +1,227 @@
+"""Parts of one object -> lines of its messages, encoded as they are written, in groups that fit into a message.
+
+Owns what lines share and how it is numbered; `service.batch.messages` puts the object around it once it is stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from service.avro.bounded_cache import BoundedCache
+from service.avro.schema_types import RecordType, Scalar
+from service.batch.pack_schema import projection_of
+from service.formats.model import PartitionKey, RootLink, TopicPartition
+from service.formats.reference import CoveredRange, RootRange
+
+CACHED_FIELDS_MAX = 200_000
+ROOTS_MAX = 1000  # of one reference; more are cut, and the line says so
+SOURCE_BYTES = 120  # of one TopicPartition beside its topic
+_HOUR_BYTES = 20
+
+Spans = Mapping[TopicPartition, tuple[int, int]]
+"""[first_offset, next_offset) of the batch by TopicPartition."""
+Sources = dict[TopicPartition, list[int]]
+"""[min_offset, max_offset, entries] by TopicPartition."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Described(NamedTuple):
+    """What a line says of one part; `nulls` are the entries without a value by field of the exact type."""
+
+    key: PartitionKey
+    entry_type: RecordType
+    entries: int
+    event_time_min_us: int
+    event_time_max_us: int
+    nulls: Mapping[str, int]
+    start: int
+    length: int
+    sources: Sources
+    roots: Mapping[tuple[str, int], list[int]]
+
+
+class LineGroup(NamedTuple):
+    """So many lines that go into one message, as its list of them, and the lists that they point into.
+
+    `entries` are those that the lines name, of each of the sources.
+    """
+
+    sources: tuple[CoveredRange, ...]
+    entries: tuple[int, ...]
+    event_time_us: int
+    hours: tuple[tuple[str, int], ...]
+    schemas: tuple[msgspec.Raw, ...]
+    references: int
+    lines: msgspec.Raw
+
+
+class LineWriter:
+    """Writes the lines of one object, whose header has the type `merged`."""
+
+    def __init__(self, merged: RecordType, spans: Spans, *, bytes_max: int) -> None:
+        self.lines = 0
+        self._merged = merged
+        self._numbers = {name: number for number, name in enumerate(merged.by_name)}
+        self._spans = spans
+        self._bytes_max = bytes_max
+        self._projections: dict[RecordType, bytes] = {}
+        self._groups: list[LineGroup] = []
+        self._begin()
+
+    def _begin(self) -> None:
+        self._size = 0
+        self._event_time_us: int | None = None
+        self._sources: dict[TopicPartition, tuple[int, int]] = {}  # its number, and where its span begins
+        self._entries: Counter[TopicPartition] = Counter()
+        self._hours: dict[tuple[str, int], int] = {}
+        self._schemas: dict[bytes, int] = {}
+        self._last: tuple[RecordType | None, int] = (None, 0)
+        self._count = 0
+        self._lines = bytearray()  # one text: an object for each of a million lines would weigh more than they
+
+    def add(self, part: Described) -> None:
+        """Write the line of one part."""
+        before = self._size, len(self._sources), len(self._hours), len(self._schemas)
+        line = self._line(part)
+        if self._size + len(line) > self._bytes_max:
+            line = self._fit(part, line, before)
+        if self._count:
+            self._lines += b","
+        self._lines += line
+        for tp, (_, _, entries) in part.sources.items():
+            self._entries[tp] += entries
+        self.lines += 1
+        self._count += 1
+        self._size += len(line) + 1
+
+    def _fit(self, part: Described, line: bytes, before: tuple[int, int, int, int]) -> bytes:
+        """Begin the next group with this line, and shorten it where that is not enough; `before` is without it."""
+        if self._count:
+            self._size, *lengths = before
+            tables: tuple[dict[Any, Any], ...] = self._sources, self._hours, self._schemas
+            for table, length in zip(tables, lengths, strict=True):  # what this line alone has brought
+                while len(table) > length:
+                    table.popitem()
+            self._last = None, 0
+            self._end()
+            line = self._line(part)
+        for roots_max in (ROOTS_MAX, ROOTS_MAX // 10, 0):  # by topics of a hostile header, too
+            if self._size + len(line) > self._bytes_max:
+                line = self._line(part, with_nulls=False, roots_max=roots_max)
+        return line
+
+    def groups(self) -> list[LineGroup]:
+        """Give all lines, in their order; call once, at the end."""
+        if self._count:
+            self._end()
+        return self._groups
+
+    def _end(self) -> None:
+        covered = tuple(CoveredRange(tp.topic, tp.partition, *self._spans[tp]) for tp in self._sources)
+        schemas = tuple(map(msgspec.Raw, self._schemas))
+        lines = msgspec.Raw(b"[%b]" % bytes(self._lines))
+        hours = tuple(self._hours)
+        entries = tuple(self._entries[tp] for tp in self._sources)
+        group = LineGroup(covered, entries, self._event_time_us or 0, hours, schemas, self._count, lines)
+        self._groups.append(group)
+        self._begin()
+
+    def _line(self, part: Described, *, with_nulls: bool = True, roots_max: int = ROOTS_MAX) -> bytes:
+        if self._event_time_us is None:
+            self._event_time_us = part.event_time_min_us
+        numbers = self._numbers
+        nulls: list[int] | None = None
+        if with_nulls:
+            nulls = []
+            for name, count in part.nulls.items():  # in the order of both types: by name
+                nulls += (numbers[name], count)
+        line: list[Any] = [
+            part.key.user,
+            self._hour(part.key),
+            part.entries,
+            part.event_time_min_us - self._event_time_us,
+            part.event_time_max_us - part.event_time_min_us,
+            self._schema(part.entry_type),
+            nulls,
+            part.start,
+            part.length,
+            self._sources_of(part.sources),
+        ]
+        if part.roots:
+            roots = [RootRange(*root, *span) for root, span in sorted(part.roots.items())]
+            line += (roots[:roots_max], len(roots) > roots_max)
+        return _encode(line)
+
+    def _hour(self, key: PartitionKey) -> int:
+        hour = key.date, key.hour
+        number = self._hours.get(hour)
+        if number is None:
+            number = self._hours[hour] = len(self._hours)
+            self._size += _HOUR_BYTES
+        return number
+
+    def _schema(self, entry_type: RecordType) -> int:
+        if entry_type is self._last[0]:  # most entries of a pack are of few types, of which most come in rows
+            return self._last[1]
+        projection = self._projections.get(entry_type)
+        if projection is None:
+            projection = self._projections[entry_type] = _encode(projection_of(entry_type, self._merged))
+        number = self._schemas.get(projection)
+        if number is None:
+            number = self._schemas[projection] = len(self._schemas)
+            self._size += len(projection) + 1
+        self._last = entry_type, number
+        return number
+
+    def _sources_of(self, sources: Sources) -> list[int]:
+        found: list[int] = []
+        for tp, (low, high, entries) in sorted(sources.items()) if len(sources) > 1 else sources.items():
+            known = self._sources.get(tp)
+            if known is None:
+                known = self._sources[tp] = len(self._sources), self._spans[tp][0]
+                self._size += SOURCE_BYTES + len(tp.topic)
+            found += (known[0], low - known[1], high - low, entries)
+        return found
+
+
+def nulls_of(rows_of_types: Mapping[RecordType, int], entry_type: RecordType) -> dict[str, int]:
+    """Count the entries without a value by field, from how many rows have which type; ascending by name."""
+    nulls: dict[str, int] = {}
+    for one, rows in rows_of_types.items():
+        for name in _absent_fields.get((one, entry_type)):
+            nulls[name] = nulls.get(name, 0) + rows
+    return nulls if len(rows_of_types) == 1 else dict(sorted(nulls.items()))
+
+
+def _find_absent(types: tuple[RecordType, RecordType]) -> tuple[str, ...]:
+    """Name the fields of a type in which entries of another have no value."""
+    one, entry_type = types
+    return tuple(name for name in entry_type.by_name if one.by_name.get(name, Scalar.NULL) is Scalar.NULL)
+
+
+_absent_fields: BoundedCache[tuple[RecordType, RecordType], tuple[str, ...]] = BoundedCache(
+    _find_absent, weigh=lambda types: 1 + types[1].fields, weight_max=CACHED_FIELDS_MAX
+)
+
+
+def widen(spans: dict[Any, list[int]], place: Any, offset: int) -> None:
+    """Count one more entry of an offset in [min, max, entries] of its place."""
+    span = spans.get(place)
+    if span is None:
+        spans[place] = [offset, offset, 1]
+    else:
+        if offset > span[1]:
+            span[1] = offset
+        elif offset < span[0]:
+            span[0] = offset
+        span[2] += 1
+
+
+def root_place(root: RootLink) -> tuple[str, int]:
+    """Give the root TopicPartition of a link."""
+    return root.topic, root.partition

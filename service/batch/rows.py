@@ -1,0 +1,204 @@
+"""The rows of a batch as columns of numbers, and their entries as JSON text: no schema is decided here.
+
+    per row       PartitionKey, type, TopicPartition (each by number) · offset · index · event time · timestamp · text
+    in memory     texts since the last spill
+    on disk       runs: texts sorted by (date, hour, PartitionKey), in pieces with a checksum each
+
+A row is kept as the text of its entry, from which any schema can be written; sealing decodes and writes each row once.
+Runs are sorted as sealing reads, so that each is read once from its beginning to its end. Pure but for the spool.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterable, Iterator
+from typing import NamedTuple
+
+from service.avro.row_meta import readable_timestamp
+from service.avro.schema_types import RecordType
+from service.boundary import Piece
+from service.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
+
+PIECE_BYTES = 1024 * 1024
+# What is in memory beside the texts, in bytes, measured with some room (tests/unit/batch/test_rows.py).
+ROW_BYTES = 100
+KEY_BYTES = 500  # and each character of its user, one that JSON writes as it is or any other
+PLAIN_CHAR_BYTES, CHAR_BYTES = 3, 16
+TEXT_BYTES = 48
+TYPE_BYTES = 500  # and twice its estimated schema text
+
+
+class _Run(NamedTuple):
+    """Rows [first, next) on disk, sorted."""
+
+    first: int
+    next: int
+    pieces: list[Piece]
+
+
+class Rows:
+    """Collects the rows of one batch; numbers count from 0 in order of arrival."""
+
+    def __init__(self) -> None:
+        self.keys: list[PartitionKey] = []
+        self.types: list[RecordType] = []
+        self.tps: list[TopicPartition] = []
+        self.key_of = array("I")
+        self.type_of = array("I")
+        self.tp_of = array("I")
+        self.offsets = array("q")
+        self.indexes = array("I")
+        self.event_times_us = array("q")
+        self.timestamps_ms = array("q")
+        self.text_sizes = array("I")
+        self.ids: dict[int, str] = {}
+        self.roots: dict[int, RootLink] = {}
+        self.text_bytes = 0
+        self.memory_bytes = 0
+        self.fixed_bytes = 0
+        self._texts: list[bytes] = []
+        self._runs: list[_Run] = []
+        self._key_numbers: dict[PartitionKey, int] = {}
+        self._keys_by_hour: dict[tuple[str, int], array[int]] = {}
+        self._type_numbers: dict[int, int] = {}
+        self._tp_numbers: dict[TopicPartition, int] = {}
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def add(
+        self,
+        record: SourceRecord,
+        index: int,
+        key: PartitionKey,
+        entry_type: RecordType,
+        text: bytes,
+        event_time_us: int,
+    ) -> int:
+        """Add one row; gives its number. `entry_type` is kept by identity."""
+        number = len(self.offsets)
+        key_number = self._key_numbers.get(key)
+        if key_number is None:
+            key_number = self._new_key(key)
+        type_number = self._type_numbers.get(id(entry_type))
+        if type_number is None:
+            type_number = self._new_type(entry_type)
+        tp_number = self._tp_numbers.get(record.tp)
+        if tp_number is None:
+            tp_number = self._tp_numbers[record.tp] = len(self.tps)
+            self.tps.append(record.tp)
+        self.key_of.append(key_number)
+        self.type_of.append(type_number)
+        self.tp_of.append(tp_number)
+        self.offsets.append(record.offset)
+        self.indexes.append(index)
+        self.event_times_us.append(event_time_us)
+        self.timestamps_ms.append(readable_timestamp(record.timestamp_ms))
+        size = len(text)
+        self.text_sizes.append(size)
+        self._texts.append(text)
+        self.text_bytes += size
+        self.memory_bytes += size + TEXT_BYTES
+        self.fixed_bytes += ROW_BYTES
+        return number
+
+    def _new_key(self, key: PartitionKey) -> int:
+        number = self._key_numbers[key] = len(self.keys)
+        self.keys.append(key)
+        hour = key.date, key.hour
+        if hour not in self._keys_by_hour:
+            self._keys_by_hour[hour] = array("I")
+        self._keys_by_hour[hour].append(number)
+        is_plain = key.user.isascii() and key.user.isprintable()
+        self.fixed_bytes += KEY_BYTES + len(key.user) * (PLAIN_CHAR_BYTES if is_plain else CHAR_BYTES)
+        return number
+
+    def _new_type(self, entry_type: RecordType) -> int:
+        number = self._type_numbers[id(entry_type)] = len(self.types)
+        self.types.append(entry_type)  # keeps the object alive, and so its identity its own
+        self.fixed_bytes += TYPE_BYTES + 2 * entry_type.size
+        return number
+
+    def note(self, number: int, *, unique_id: str | None, root: RootLink | None) -> None:
+        """Keep what few rows have."""
+        if unique_id is not None:
+            self.ids[number] = unique_id
+            self.fixed_bytes += ROW_BYTES + len(unique_id)
+        if root is not None:
+            self.roots[number] = root
+            self.fixed_bytes += 4 * ROW_BYTES + CHAR_BYTES * len(root.topic) // 4
+
+    def in_order(self, first: int = 0) -> array[int]:
+        """Give the numbers of the rows from `first` on as they are sealed: by date, hour, PartitionKey, arrival."""
+        key_of = self.key_of[first:]
+        places = array("I", bytes(4 * len(self.keys)))
+        for key in key_of:
+            places[key] += 1
+        at = 0
+        for hour in sorted(self._keys_by_hour):
+            for key in self._keys_by_hour[hour]:
+                places[key], at = at, at + places[key]
+        order = array("I", bytes(4 * len(key_of)))
+        for row, key in enumerate(key_of, first):
+            order[places[key]] = row
+            places[key] += 1
+        return order
+
+    def spill(self, append: Callable[[bytes], Piece]) -> None:
+        """Bring the texts in memory to disk; `append` writes one piece.
+
+        Raises:
+            SpoolError: the disk refused; the rows are whole and in memory as before.
+        """
+        first = len(self) - len(self._texts)
+        pieces = []
+        waiting: list[bytes] = []
+        size = 0
+        for row in self.in_order(first):
+            text = self._texts[row - first]
+            if waiting and size + len(text) > PIECE_BYTES:
+                pieces.append(append(b"".join(waiting)))
+                waiting, size = [], 0
+            waiting.append(text)
+            size += len(text)
+        if waiting:
+            pieces.append(append(b"".join(waiting)))
+        self._runs.append(_Run(first, len(self), pieces))
+        self._texts = []
+        self.memory_bytes = 0
+
+    def texts(self, order: Iterable[int], read: Callable[[Piece], bytes]) -> Iterator[bytes]:
+        """Yield the texts of all rows in the order of `in_order`; each run is read once, piece by piece.
+
+        Raises:
+            SpoolError: the disk refused, or a piece is not what was written.
+        """
+        if not self._runs:
+            texts = self._texts
+            for row in order:
+                yield texts[row]
+            return
+        ends = [run.next for run in self._runs]
+        readers = [_take_from(run.pieces, read) for run in self._runs]
+        for reader in readers:
+            next(reader)
+        in_memory = ends[-1]
+        sizes = self.text_sizes
+        for row in order:
+            if row >= in_memory:
+                yield self._texts[row - in_memory]
+            else:
+                yield readers[bisect_right(ends, row)].send(sizes[row])
+
+
+def _take_from(pieces: list[Piece], read: Callable[[Piece], bytes]) -> Generator[bytes, int, None]:
+    """Give as many bytes as are asked for, one text after the other."""
+    size = yield b""
+    for piece in pieces:
+        data, at = read(piece), 0
+        while at < len(data):
+            text = data[at : at + size]
+            at += size
+            size = yield text
+    raise AssertionError("a run has no more texts")

@@ -1,0 +1,145 @@
+"""What runtime and adapters hand to each other: plain values, and the callbacks of a rebalance.
+
+Lies in core so that neither has to import the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from service.formats.model import CommittedOffset, TopicPartition
+
+
+class Clock(Protocol):
+    """Two clocks: monotonic for durations, wall time for what is written down."""
+
+    def now_s(self) -> float:
+        """Monotonic seconds."""
+        ...
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        ...
+
+
+class Membership(NamedTuple):
+    """What the broker fences by; `raw` is passed back to the client library as it is.
+
+    `outlives_fencing`: a member that was put out comes back under the same id (KIP-848), so that the id proves nothing.
+    """
+
+    generation: int
+    member_id: str
+    raw: object
+    outlives_fencing: bool = False
+
+    @property
+    def is_proof(self) -> bool:
+        """Whether a broker would check it: without generation and member id it would not (KAFKA_FACTS F3).
+
+        Members count from 1; a KIP-848 member that was put out has epoch 0 until it is in again.
+        """
+        return self.generation > 0 and self.member_id != ""
+
+
+class FetchFailure(NamedTuple):
+    """What the client library could not read: the offset that it names, the error's name, and its text."""
+
+    offset: int
+    code: str
+    message: str
+
+
+class Message(NamedTuple):
+    """A message to produce inside a transaction."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Sequence[tuple[str, bytes | None]]
+
+
+class SealedFile(NamedTuple):
+    """A finished object in the spool."""
+
+    path: str
+    size: int
+    sha256: bytes
+    crc32: int
+
+
+class Piece(NamedTuple):
+    """Bytes in the spool file of a batch, and the checksum that is compared when they are read back."""
+
+    start: int
+    length: int
+    crc32: int
+
+
+class ObjectFile(Protocol):
+    """An object of a batch while it is written."""
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        ...
+
+    def write(self, data: bytes) -> None:
+        """Append; raises SpoolError where the disk refuses."""
+        ...
+
+    def finish(self) -> SealedFile:
+        """Close it; raises SpoolError where the disk refuses."""
+        ...
+
+
+class BatchSpool(Protocol):
+    """The directory of one batch: one file of pieces, and its objects until they are committed or discarded.
+
+    Every method raises SpoolError where the disk refuses, or where what is read is not what was written.
+    """
+
+    def append(self, data: bytes) -> Piece:
+        """Append a piece."""
+        ...
+
+    def read(self, piece: Piece) -> bytes:
+        """Read a piece back."""
+        ...
+
+    def create(self, number: int) -> ObjectFile:
+        """Begin the object of this number."""
+        ...
+
+    def load(self, sealed: SealedFile) -> bytes:
+        """Read a finished object; any thread."""
+        ...
+
+    def delete(self) -> None:
+        """Delete everything of the batch; what cannot be deleted is tried again with the next batch. Never raises."""
+        ...
+
+
+class StoredObject(NamedTuple):
+    """An object whose upload was acknowledged."""
+
+    key: str
+    etag: str | None
+    version_id: str | None
+
+
+class RebalanceListener(Protocol):
+    """Called from inside `Consumer.consume` and `Consumer.close`; must not raise."""
+
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+        """Take over TopicPartitions; returns where to start each."""
+        ...
+
+    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
+        """Give TopicPartitions back; blocks the rebalance until everything of theirs is committed or discarded."""
+        ...
+
+    def on_lost(self, tps: frozenset[TopicPartition]) -> None:
+        """Forget TopicPartitions that somebody else owns already."""
+        ...

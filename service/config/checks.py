@@ -1,0 +1,159 @@
+# ruff: noqa: E501 - one sentence, one line
+"""The rules between settings: each has a name, and says what to change, with the numbers in it (DESIGN 4.7, W10).
+
+`load` reads settings and reports every problem at once; the checks are plain functions from settings to sentences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from service.config.kafka_properties import is_secret, refused
+from service.config.settings import POLL_MARGIN_S, Settings
+from service.config.sources import read_settings
+from service.errors import SettingsError
+from service.partitioning.locate import compile_path
+
+BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
+
+
+def load(**arguments: object) -> Settings:
+    """Read all settings and check them; `arguments` win over every other source.
+
+    Raises:
+        SettingsError: with everything that is wrong, at once.
+    """
+    settings, problems = read_settings(Settings, **arguments)
+    problems = [*find_problems(settings), *problems]
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def find_problems(settings: Settings) -> list[str]:
+    """Find everything that contradicts itself; one sentence each."""
+    checks = (_times, _sizes, _topics, _paths, _properties, _credentials)
+    return [problem for check in checks for problem in check(settings)]
+
+
+def _times(settings: Settings) -> Iterator[str]:
+    flush, kafka, s3 = settings.flush, settings.kafka, settings.s3
+    longest = max(flush.revoke_budget_s, flush.upload_deadline_s + flush.commit_budget_s)
+    needed = longest + settings.settle_s + POLL_MARGIN_S
+    if needed > kafka.max_poll_interval_s:
+        yield (
+            f"kafka.max_poll_interval_s ({kafka.max_poll_interval_s:g}) must be at least {needed:g}: the longest flush "
+            f"({longest:g}: flush.revoke_budget_s, or flush.upload_deadline_s + flush.commit_budget_s), "
+            f"kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) to wait for another's transaction, and "
+            f"{needed - longest - kafka.transaction_timeout_s:g} for answers; or the group takes the partitions away meanwhile"
+        )
+    if flush.commit_budget_s >= flush.revoke_budget_s:
+        yield (
+            f"flush.commit_budget_s ({flush.commit_budget_s:g}) must be under flush.revoke_budget_s "
+            f"({flush.revoke_budget_s:g}), or a revoke has no time to upload"
+        )
+    if flush.commit_budget_s > kafka.transaction_timeout_s:
+        yield (
+            f"flush.commit_budget_s ({flush.commit_budget_s:g}) must not exceed kafka.transaction_timeout_s "
+            f"({kafka.transaction_timeout_s:g}): the broker aborts the transaction before"
+        )
+    if kafka.transaction_timeout_s > BROKER_TRANSACTION_TIMEOUT_MAX_S:
+        yield (
+            f"kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) exceeds what brokers allow by default "
+            f"({BROKER_TRANSACTION_TIMEOUT_MAX_S})"
+        )
+    if s3.connect_timeout_s + s3.read_timeout_s > flush.upload_deadline_s:
+        yield (
+            f"s3.connect_timeout_s ({s3.connect_timeout_s:g}) + s3.read_timeout_s ({s3.read_timeout_s:g}) must fit into "
+            f"flush.upload_deadline_s ({flush.upload_deadline_s:g})"
+        )
+    if kafka.group_protocol == "classic" and kafka.session_timeout_s >= kafka.max_poll_interval_s:
+        yield (
+            f"kafka.session_timeout_s ({kafka.session_timeout_s:g}) must be under kafka.max_poll_interval_s "
+            f"({kafka.max_poll_interval_s:g})"
+        )
+    if settings.http.live_max_s <= kafka.max_poll_interval_s:
+        yield (
+            f"http.live_max_s ({settings.http.live_max_s:g}) must exceed kafka.max_poll_interval_s "
+            f"({kafka.max_poll_interval_s:g}), within which a worker polls, or a slow flush is killed"
+        )
+
+
+def _sizes(settings: Settings) -> Iterator[str]:
+    flush, spool, schema = settings.flush, settings.spool, settings.record_schema
+    if 2 * flush.bytes_max > spool.bytes_max:
+        yield (
+            f"spool.bytes_max ({spool.bytes_max}) must be at least twice flush.bytes_max ({flush.bytes_max}): "
+            "entries may lie there as rows and, while they are sealed, as objects"
+        )
+    if spool.block_bytes > spool.object_bytes_max:
+        yield f"spool.block_bytes ({spool.block_bytes}) must not exceed spool.object_bytes_max ({spool.object_bytes_max})"
+    if spool.packed_bytes_max > spool.pack_bytes_max:
+        yield f"spool.packed_bytes_max ({spool.packed_bytes_max}) must not exceed spool.pack_bytes_max ({spool.pack_bytes_max})"
+    if settings.input.json_depth_max < schema.depth_max:
+        yield (
+            f"input.json_depth_max ({settings.input.json_depth_max}) must not be under record_schema.depth_max "
+            f"({schema.depth_max})"
+        )
+
+
+def _topics(settings: Settings) -> Iterator[str]:
+    kafka = settings.kafka
+    own = [kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic, kafka.backfills_topic]
+    for topic in sorted({topic for topic in own if own.count(topic) > 1}):
+        yield f"topic {topic} is named for more than one of references, flushes, dead letters and backfills"
+    for topic in sorted(set(own) & set(kafka.source_topics)):
+        yield f"topic {topic} is read and written: the worker would consume its own output"
+
+
+def _paths(settings: Settings) -> Iterator[str]:
+    for name, paths in (
+        ("user", settings.user.paths),
+        ("time", settings.time.paths),
+        ("id", settings.id.paths),
+    ):
+        for path in paths:
+            try:
+                compile_path(path)
+            except ValueError as error:
+                yield f"{name}.paths: {error}"
+    try:
+        datetime.fromisoformat(settings.time.earliest)
+    except ValueError:
+        yield f"time.earliest ({settings.time.earliest!r}) is not an ISO-8601 time, such as 2000-01-01T00:00:00Z"
+    if settings.user.missing == "name" and settings.user.missing_name in settings.user.no_values:
+        yield f"user.missing_name ({settings.user.missing_name!r}) is in user.no_values"
+
+
+def _properties(settings: Settings) -> Iterator[str]:
+    kafka = settings.kafka
+    secrets = {name: secret.get_secret_value() for name, secret in kafka.secret_properties.items()}
+    places = {
+        "client_properties": kafka.client_properties,
+        "consumer_properties": kafka.consumer_properties,
+        "producer_properties": kafka.producer_properties,
+        "secret_properties": secrets,
+    }
+    for place, properties in places.items():
+        for name, value in properties.items():
+            why = refused(name, value)
+            if why is not None:
+                yield f"kafka.{place}: {name} may not be set: {why}"
+            if is_secret(name) and properties is not secrets:
+                yield f"kafka.{place}: {name} belongs in kafka.secret_properties: this place is shown by check-config"
+            elif "@" in urlsplit(value).netloc and properties is not secrets:
+                yield f"kafka.{place}: {name} has a user in its address, and is shown: it belongs in kafka.secret_properties"
+    for role, own in (("consumer", kafka.consumer_properties), ("producer", kafka.producer_properties)):
+        together = {**kafka.client_properties, **own, **secrets}
+        in_the_clear = "ssl" not in together.get("security.protocol", "").lower()
+        if in_the_clear and "PLAIN" in (together.get("sasl.mechanism"), together.get("sasl.mechanisms")):
+            yield f"kafka: sasl.mechanism PLAIN of the {role} sends the password in the clear without TLS: use SASL_SSL"
+
+
+def _credentials(settings: Settings) -> Iterator[str]:
+    if (settings.s3.access_key is None) != (settings.s3.secret_key is None):
+        yield "s3.access_key and s3.secret_key belong together: set both or neither"
+    if "@" in urlsplit(settings.s3.endpoint_url or "").netloc:
+        yield "s3.endpoint_url is shown by check-config: its user and password belong in s3.access_key and s3.secret_key"

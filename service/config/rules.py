@@ -1,0 +1,87 @@
+"""Settings -> the rules that core works by: one translation for the worker and for whatever repeats its work.
+
+Owns nothing but the mapping; what the settings mean stands in `service.config.settings`.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from service.avro.entry_types import SchemaBounds
+from service.avro.schema_types import Limits
+from service.batch.pack_plan import LayoutRules
+from service.batch.seal import SealRules
+from service.config.settings import Settings
+from service.input.decode import InputRules, RecordDecoder
+from service.input.json_text import JsonDecoder
+from service.partitioning.event_time import TimeRules
+from service.partitioning.partitioner import KeyRules
+
+MESSAGE_HEAD_BYTES = 16_000  # of a message of references, with the longest names, beside lines, lists and schema text
+
+
+def json_decoder(settings: Settings) -> JsonDecoder:
+    """Make the decoder of JSON text."""
+    return JsonDecoder(keep_inexact_text=settings.input.inexact_numbers == "text")
+
+
+def record_decoder(settings: Settings, decoder: JsonDecoder) -> RecordDecoder:
+    """Make the decoder of records around one of JSON text."""
+    source = settings.input
+    rules = InputRules(source.format, source.entries_field, source.record_bytes_max, source.entries_per_record_max)
+    return RecordDecoder(rules, decoder)
+
+
+def schema_bounds(settings: Settings) -> SchemaBounds:
+    """Turn settings into what one schema may hold."""
+    schema = settings.record_schema
+    return SchemaBounds(
+        limits=Limits(schema.depth_max, schema.object_keys_max, settings.input.json_depth_max),
+        fields_max=schema.fields_max,
+        bytes_max=schema.bytes_max,
+    )
+
+
+def seal_rules(settings: Settings) -> SealRules:
+    """Turn settings into the rules of writing objects; entries are decoded again as they were recorded."""
+    spool = settings.spool
+    lines_max = settings.kafka.message_bytes_max - inline_text_max(settings) - MESSAGE_HEAD_BYTES
+    return SealRules(
+        bounds=schema_bounds(settings),
+        layout=LayoutRules(
+            settings.layout, spool.packed_bytes_max, spool.object_bytes_max, spool.pack_bytes_max, lines_max
+        ),
+        codec=spool.codec,
+        block_bytes=spool.block_bytes,
+        group_bytes_max=lines_max,
+        decode=json_decoder(settings).decode_again,
+    )
+
+
+def inline_text_max(settings: Settings) -> int:
+    """Give the bytes of schema text that a message of references has room for beside its lines."""
+    return settings.kafka.message_bytes_max // 4
+
+
+def key_rules(settings: Settings) -> KeyRules:
+    """Turn settings into the rules of placing entries."""
+    user, times = settings.user, settings.time
+    earliest = datetime.fromisoformat(times.earliest)
+    if earliest.tzinfo is None:
+        earliest = earliest.replace(tzinfo=ZoneInfo(times.zone))
+    return KeyRules(
+        user_paths=user.paths,
+        no_users=frozenset(user.no_values),
+        missing_user=user.missing_name if user.missing == "name" else None,
+        time_paths=times.paths,
+        time=TimeRules(
+            epoch_unit=times.epoch_unit,
+            zone=ZoneInfo(times.zone),
+            earliest_us=round(earliest.timestamp()) * 1_000_000,
+            future_max_us=round(times.future_max_s * 1_000_000),
+        ),
+        missing_time=times.missing,
+        id_paths=settings.id.paths,
+        zone=ZoneInfo(settings.partition.zone),
+    )

@@ -1,0 +1,352 @@
+"""All settings of a worker, by section; what each means, its unit and its default.
+
+`service.config.sources` reads them, `service.config.checks` holds the rules between them.
+"""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Annotated, Literal
+from zoneinfo import ZoneInfo
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic_settings import SettingsConfigDict
+
+from service.batch.pack_plan import Layout
+from service.config.sources import SourcedSettings
+from service.formats.object_key import key_safe
+
+PREFIX = "LOGP_"
+ABORT_S = 10.0  # for an abort, after a flush that came to nothing
+ANSWER_MARGIN_S = 20.0  # for answers about offsets, beyond the transaction time-out of a worker that died
+POLL_MARGIN_S = 15.0  # of max.poll.interval, for what no deadline bounds
+
+
+def _known_zone(name: str) -> str:
+    try:
+        ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise ValueError(f"{name!r} is not a time zone of this machine, such as UTC or Europe/Berlin") from error
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_known_zone)]
+PositiveSeconds = Annotated[float, Field(gt=0)]
+PositiveInt = Annotated[int, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A frozen group of settings; an unknown name is an error, not a silence."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaSettings(Section):
+    """Brokers, topics, the consumer group, and what librdkafka is told beyond that."""
+
+    bootstrap_servers: str = Field(description="Brokers to start from, host:port, separated by commas.")
+    group_id: str = Field("log-partitioner", min_length=1, max_length=255, description="Consumer group of all workers.")
+    group_protocol: Literal["classic", "consumer"] = Field(
+        "classic", description="Group protocol: classic, or consumer (KIP-848, brokers from 4.0)."
+    )
+    assignment_strategy: Literal["range", "cooperative-sticky"] = Field(
+        "cooperative-sticky",
+        description="How the classic protocol assigns; the consumer protocol ignores it.",
+    )
+    source_topics: tuple[str, ...] = Field(min_length=1, description="Topics to read log records from (JSON list).")
+    references_topic: str = Field("references", description="Topic that gets references: a message per object.")
+    flushes_topic: str = Field("flushes", description="Topic that gets one flush record per flush.")
+    dead_letters_topic: str = Field("dead-letters", description="Topic that gets what cannot be partitioned.")
+    backfills_topic: str = Field(
+        "backfills", description="Topic that gets the run records of backfills; the worker does not use it."
+    )
+    bootstrap: Literal["beginning", "end", "fail"] = Field(
+        "beginning", description="Where to start on a TopicPartition without a committed offset."
+    )
+    accept_unknown_history: bool = Field(
+        default=False,
+        description="Start where kafka.bootstrap says also where the flush records cannot be read, which tell whether a "
+        "TopicPartition without a committed offset is new or has lost it: what was flushed before is published twice.",
+    )
+    on_unreadable: Literal["stop", "hold", "dead-letter"] = Field(
+        "stop",
+        description="What to do where the client library cannot read a record batch, also not when it is fetched "
+        "again three times: stop; hold its TopicPartition and go on with the others; or put a dead letter in its "
+        "place that names the offsets, and go on behind them.",
+    )
+    session_timeout_s: PositiveSeconds = Field(
+        30, description="Seconds without heartbeat until a worker is replaced (classic)."
+    )
+    max_poll_interval_s: PositiveSeconds = Field(
+        300, description="Seconds a worker may spend between polls before it loses its place."
+    )
+    transaction_timeout_s: PositiveSeconds = Field(
+        60, description="Seconds after which the broker aborts an open transaction."
+    )
+    message_bytes_max: int = Field(
+        900_000,
+        ge=100_000,
+        description="Bytes of a message to references, flushes or dead letters; at most their max.message.bytes.",
+    )
+    consume_records_max: PositiveInt = Field(2000, description="Records taken from the client library in one call.")
+    client_properties: dict[str, str] = Field(
+        {},
+        description="librdkafka properties for consumer and producer, such as security.protocol (JSON object).",
+    )
+    consumer_properties: dict[str, str] = Field(
+        {}, description="librdkafka properties for the consumer only (JSON object)."
+    )
+    producer_properties: dict[str, str] = Field(
+        {}, description="librdkafka properties for the producer only (JSON object)."
+    )
+    secret_properties: dict[str, SecretStr] = Field(
+        {}, description="librdkafka properties that must not be shown, such as sasl.password (JSON object)."
+    )
+
+
+class InputSettings(Section):
+    """How a record is taken apart, and how much of it is accepted."""
+
+    format: Literal["json", "ndjson"] = Field(
+        "json",
+        description="json: an object, an array of objects or an envelope; ndjson: one object per line.",
+    )
+    entries_field: str | None = Field(None, description="Field of an envelope object that holds the list of entries.")
+    record_bytes_max: PositiveInt = Field(
+        16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter."
+    )
+    entries_per_record_max: PositiveInt = Field(100_000, description="Entries in a record; more is a dead letter.")
+    fatal_ends_max: int = Field(
+        3,
+        ge=0,
+        description="A record that ended the process so many times in a row while it alone was in hand becomes a dead "
+        "letter, undecoded; 0: never.",
+    )
+    json_depth_max: int = Field(
+        100, ge=2, le=200, description="Levels of nesting in an entry; deeper is a dead letter."
+    )
+    chain_header: str = Field(
+        "source-topic-chain",
+        description="Header with the list of [topic, partition, offset] a record came through.",
+    )
+    inexact_numbers: Literal["round", "text"] = Field(
+        "round",
+        description="A number that a double does not hold: round it to the nearest, or keep its JSON text.",
+    )
+
+
+class UserSettings(Section):
+    r"""Where the user of an entry is found.
+
+    A path is dotted keys (`\.` for a dot in a key) of the entry; `envelope:path`, `key`, `key:path`
+    (the record key as JSON) and `header:name` look elsewhere. The first that yields a value wins.
+    """
+
+    paths: tuple[str, ...] = Field(
+        ("user",), min_length=1, description="Where to look for the user, in this order (JSON list)."
+    )
+    no_values: tuple[str, ...] = Field(("", "-"), description="Values that mean: no user here (JSON list).")
+    missing: Literal["dead-letter", "name"] = Field(
+        "dead-letter", description="What becomes of an entry without a user."
+    )
+    missing_name: str = Field("unknown", min_length=1, description="User of such entries where missing = name.")
+
+
+class TimeSettings(Section):
+    """Where the event time of an entry is found and how it is read; paths as in UserSettings."""
+
+    paths: tuple[str, ...] = Field(
+        ("time", "timestamp", "@timestamp"),
+        description="Where to look for the event time, in this order (JSON list).",
+    )
+    epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = Field(
+        "auto", description="Unit of numbers; auto decides by magnitude."
+    )
+    zone: Zone = Field("UTC", description="Time zone of texts that name none.")
+    earliest: str = Field("2000-01-01T00:00:00Z", description="Event times before this are absurd (ISO-8601).")
+    future_max_s: PositiveSeconds = Field(
+        86_400, description="Seconds past the Kafka record's timestamp beyond which an event time is absurd."
+    )
+    missing: Literal["record-timestamp", "dead-letter"] = Field(
+        "record-timestamp", description="What becomes of an entry whose event time is missing or absurd."
+    )
+
+
+class IdSettings(Section):
+    """Where the unique id of an entry is found; paths as in UserSettings."""
+
+    paths: tuple[str, ...] = Field((), description="Where to look for the unique id, in this order (JSON list).")
+
+
+class SchemaSettings(Section):
+    """Bounds of the aggregated schema (DESIGN 3.3)."""
+
+    depth_max: int = Field(
+        16,
+        ge=1,
+        le=32,
+        description="Levels of nesting that become columns; what is deeper is kept as JSON text.",
+    )
+    object_keys_max: int = Field(
+        500, ge=1, description="Distinct keys of one nested object; beyond it the object is a map."
+    )
+    fields_max: PositiveInt = Field(
+        1000, description="Fields of one schema, nested ones too; beyond it a PartitionKey goes on in another object."
+    )
+    bytes_max: PositiveInt = Field(
+        512 * 1024,
+        description="Estimated bytes of one schema text; beyond it a PartitionKey goes on in another object.",
+    )
+    inline: Literal["auto", "inline", "fingerprint"] = Field(
+        "auto", description="Whether messages of references carry the text of their object's schema."
+    )
+    inline_bytes_max: PositiveInt = Field(
+        1024 * 1024, description="Bytes of schema text in the messages of one flush up to which auto means inline."
+    )
+
+
+class PartitionSettings(Section):
+    """What date and hour mean."""
+
+    zone: Zone = Field("UTC", description="Time zone of date and hour in a PartitionKey.")
+
+
+class FlushSettings(Section):
+    """When a batch is flushed and how long that may take."""
+
+    interval_s: PositiveSeconds = Field(30, description="Seconds a batch stays open at most.")
+    bytes_max: PositiveInt = Field(256 * 1024 * 1024, description="Bytes of source records in a batch.")
+    entries_max: PositiveInt = Field(2_000_000, description="Entries in a batch.")
+    upload_deadline_s: PositiveSeconds = Field(90, description="Seconds for sealing and all uploads of a flush.")
+    commit_budget_s: PositiveSeconds = Field(30, description="Seconds for the transaction of a flush.")
+    revoke_budget_s: PositiveSeconds = Field(
+        100, description="Seconds a rebalance or a stop may be held up by its flush."
+    )
+    close_budget_s: PositiveSeconds = Field(10, description="Seconds to leave the group and close the clients.")
+    backoff_max_s: PositiveSeconds = Field(30, description="Longest pause after flushes that failed one after another.")
+
+
+class SpoolSettings(Section):
+    """The local disk between record and object; disposable, wiped at start."""
+
+    directory: Path = Field(
+        Path("spool"), description="Directory for rows and objects of the batch; each worker uses one of its own in it."
+    )
+    bytes_max: PositiveInt = Field(
+        2 * 1024 * 1024 * 1024,
+        description="Bytes on disk; a batch is flushed before, and where that frees nothing the consumer is paused.",
+    )
+    memory_bytes_max: PositiveInt = Field(
+        128 * 1024 * 1024,
+        description="Bytes of the open batch in memory: entries beyond go to disk, rows and PartitionKeys make a flush.",
+    )
+    packed_bytes_max: PositiveInt = Field(
+        1024 * 1024,
+        description="Bytes of rows of a PartitionKey in a batch beyond which it keeps an object of its own.",
+    )
+    pack_bytes_max: PositiveInt = Field(32 * 1024 * 1024, description="Bytes of one pack.")
+    object_bytes_max: PositiveInt = Field(
+        64 * 1024 * 1024, description="Bytes of rows in an object of one PartitionKey; it goes on in another."
+    )
+    block_bytes: PositiveInt = Field(64 * 1024, description="Bytes of rows in one Avro block before compression.")
+    codec: Literal["zstandard", "deflate", "null"] = Field("zstandard", description="Avro codec of the objects.")
+
+
+class S3Settings(Section):
+    """Where objects go."""
+
+    bucket: str = Field(min_length=1, max_length=255, description="Bucket of objects and schemas.")
+    prefix: str = Field("logs", max_length=512, description="Key prefix of everything this service writes.")
+    endpoint_url: str | None = Field(None, description="Endpoint of an S3 that is not AWS.")
+    region: str = Field("us-east-1", description="Region.")
+    access_key: SecretStr | None = Field(None, description="Access key; without one boto3 looks where it always does.")
+    secret_key: SecretStr | None = Field(None, description="Secret key.")
+    upload_threads: int = Field(32, ge=1, le=256, description="Uploads under way at once.")
+    connect_timeout_s: PositiveSeconds = Field(5, description="Seconds to connect.")
+    read_timeout_s: PositiveSeconds = Field(
+        60, description="Seconds without an answer once a body is sent; what is buffered on the way counts as sent."
+    )
+    attempts: int = Field(
+        5,
+        ge=1,
+        description="Attempts per object within the upload deadline; a store that says SlowDown is not counted.",
+    )
+    conditional: bool = Field(default=True, description="Send If-None-Match: * with every PUT.")
+    checksum: Literal["sha256", "crc32"] = Field(
+        "sha256", description="Checksum sent with every PUT, verified by the store."
+    )
+
+
+class HttpSettings(Section):
+    """One port for /livez, /readyz and /metrics."""
+
+    host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - probes come from outside the pod
+    port: int = Field(8080, ge=0, le=65535, description="Port; 0 takes a free one.")
+    live_max_s: PositiveSeconds = Field(360, description="Seconds without a turn of the loop after which /livez fails.")
+
+
+class LogSettings(Section):
+    """What the worker says."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is written.")
+    format: Literal["auto", "json", "console"] = Field(
+        "auto", description="auto: console on a terminal, JSON elsewhere."
+    )
+
+
+class Settings(SourcedSettings):
+    """All settings of a worker."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid")
+
+    worker: str = Field(
+        default_factory=socket.gethostname,
+        min_length=1,
+        max_length=255,
+        description="Name of this worker, unique among live ones; the pod's name.",
+    )
+    transactional_id_prefix: str = Field(
+        "log-partitioner", min_length=1, max_length=255, description="Prefix of the transactional id, for ACLs."
+    )
+    layout: Layout = Field(
+        "auto",
+        description="Objects: pack puts PartitionKeys together, file gives each its own (for erasure by user), "
+        "auto packs all but the large and the few.",
+    )
+    kafka: KafkaSettings
+    input: InputSettings = InputSettings()
+    user: UserSettings = UserSettings()
+    time: TimeSettings = TimeSettings()
+    id: IdSettings = IdSettings()
+    record_schema: SchemaSettings = Field(SchemaSettings(), description="Bounds of the aggregated schema.")
+    partition: PartitionSettings = PartitionSettings()
+    flush: FlushSettings = FlushSettings()
+    spool: SpoolSettings = SpoolSettings()
+    s3: S3Settings
+    http: HttpSettings = HttpSettings()
+    log: LogSettings = LogSettings()
+
+    @property
+    def settle_s(self) -> float:
+        """Seconds that are kept for what follows a flush: an abort, another's open transaction, committed offsets."""
+        return ABORT_S + self.kafka.transaction_timeout_s + ANSWER_MARGIN_S
+
+    @property
+    def secrets(self) -> list[str]:
+        """Every value that must not be shown."""
+        found = [self.s3.access_key, self.s3.secret_key, *self.kafka.secret_properties.values()]
+        return [secret.get_secret_value() for secret in found if secret is not None]
+
+    @property
+    def transactional_id(self) -> str:
+        """The id that fences an earlier process of the same worker; unique per live process.
+
+        Injective, since neither of the two behind the prefix keeps a dot; a long one is cut, with a hash.
+        """
+        return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}.{key_safe(self.worker)}"
+
+    @property
+    def backfill_transactional_id(self) -> str:
+        """The one id of all backfills of a group; no worker's, which has no slash behind the prefix."""
+        return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}/backfill"

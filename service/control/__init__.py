@@ -1,0 +1,1 @@
+"""When and in which order: the state machine, triggers, deadlines. Pure."""

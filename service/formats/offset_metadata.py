@@ -1,0 +1,102 @@
+"""What is stored with a committed offset (DESIGN 4.6): `encode` and `decode` are a pair.
+
+Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17],"raw-4":[9,2]}}`. `topic_id` is
+Kafka's id of the topic as its tools print it, or null where it is not known. `roots` has the highest root offset of
+each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last. `began` is
+written where a group has begun under `kafka.bootstrap = end`, and by all its commits from then on:
+`[1772600767000, 4]`, when, and with how many partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from service.formats.model import RootLink
+
+VERSION = 1
+BYTES_MAX = 4095
+"""UTF-8 bytes: of the 4,096 that the broker takes (offset.metadata.max.bytes) one is a NUL by confluent-kafka."""
+
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Began(NamedTuple):
+    """When a group began at the end of a topic, in wall-clock milliseconds, and how many partitions it had then."""
+
+    at_ms: int
+    partitions: int
+
+
+class _Form(msgspec.Struct):
+    v: int
+    topic_id: str | None = None
+    began: Began | None = None
+    roots: dict[str, Annotated[list[_Number], msgspec.Meta(min_length=1, max_length=2)]] = {}
+
+
+_decoder = msgspec.json.Decoder(_Form)
+
+
+class Encoded(NamedTuple):
+    """The text to commit, and how many roots did not fit into it."""
+
+    text: str
+    dropped: int
+
+
+class OffsetMetadata(NamedTuple):
+    """What the metadata of a committed offset says; None and nothing where it is unknown, which is never different."""
+
+    topic_id: str | None = None
+    roots: tuple[RootLink, ...] = ()
+    began: Began | None = None
+
+
+def encode(topic_id: str | None, roots: Sequence[RootLink] = (), *, began: Began | None = None) -> Encoded:
+    """Write metadata; `roots` begin with the least recently used one, which is the first to be dropped."""
+    head = b'{"v":%d,"topic_id":%s,' % (VERSION, msgspec.json.encode(topic_id))
+    if began is not None:
+        head += b'"began":%s,' % msgspec.json.encode(began)
+    head += b'"roots":{'
+    room = BYTES_MAX - len(head) - len(b"}}") + len(b",")  # the last root needs no comma
+    kept: list[bytes] = []
+    for root in reversed(roots):
+        place = [root.offset] if root.index is None else [root.offset, root.index]
+        member = msgspec.json.encode({f"{root.topic}-{root.partition}": place})[1:-1]
+        room -= len(member) + 1
+        if room < 0:
+            break
+        kept.append(member)
+    text = head + b",".join(reversed(kept)) + b"}}"
+    return Encoded(text.decode(), len(roots) - len(kept))
+
+
+def decode(text: str) -> OffsetMetadata:
+    """Read metadata; what is empty, not JSON, of another version or of another writer is unknown. Never raises."""
+    try:
+        form = _decoder.decode(text.rstrip("\0"))
+        roots = tuple(_root(name, place) for name, place in form.roots.items())
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return OffsetMetadata()
+    return OffsetMetadata(form.topic_id, roots, form.began) if form.v == VERSION else OffsetMetadata()
+
+
+def _root(name: str, place: list[int]) -> RootLink:
+    topic, _, partition = name.rpartition("-")
+    return RootLink(topic, int(partition), *place)
+
+
+@dataclass(slots=True)
+class Topics:
+    """What is known of the source topics, by name: Kafka's ids, and when the group began at their ends."""
+
+    ids: dict[str, str] = field(default_factory=dict)
+    began: dict[str, Began] = field(default_factory=dict)
+
+    def metadata_of(self, topic: str) -> str:
+        """Return the metadata of an offset of this topic that is committed now."""
+        return encode(self.ids.get(topic), began=self.began.get(topic)).text

@@ -1,0 +1,1 @@
+"""Entry -> user, time, PartitionKey; the root of a record. Pure."""

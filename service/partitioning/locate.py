@@ -1,0 +1,92 @@
+r"""Where user, event time and id of an entry are found: paths, compiled once (DESIGN 3.1).
+
+a.b            key `b` in the object under key `a` of the entry; `\.` is a dot inside a key
+envelope:a.b   the same in the envelope
+key            the record key as text;    key:a.b   the record key read as a JSON object
+header:name    the last header of that name, as text
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from service.formats.model import SourceRecord
+
+Locate = Callable[[dict[str, Any], dict[str, Any] | None, SourceRecord], Any]
+
+_DOT = re.compile(r"(?<!\\)\.")
+
+
+def split_path(path: str) -> tuple[str, ...]:
+    """Split a dotted path into its keys.
+
+    Raises:
+        ValueError: a key is empty.
+    """
+    keys = tuple(key.replace("\\.", ".") for key in _DOT.split(path))
+    if not all(keys):
+        raise ValueError(f"{path!r} has an empty key; write `\\.` for a dot inside a key")
+    return keys
+
+
+def compile_path(path: str) -> Locate:
+    """Compile one path; the result gives None where nothing is found, and never raises.
+
+    Raises:
+        ValueError: the path is not of the form above.
+    """
+    where, colon, rest = path.partition(":")
+    if where == "header" and colon:
+        if not rest:
+            raise ValueError("header: needs the name of a header")
+        return lambda _entry, _envelope, record: _header(record, rest)
+    if where == "key" and not colon:
+        return lambda _entry, _envelope, record: _text(record.key)
+    if where == "key":
+        keys = split_path(rest)
+        return lambda _entry, _envelope, record: _walk(_json_object(record.key), keys)
+    if where == "envelope" and colon:
+        keys = split_path(rest)
+        return lambda _entry, envelope, _record: _walk(envelope, keys)
+    keys = split_path(path)
+    if len(keys) == 1:
+        only = keys[0]
+        return lambda entry, _envelope, _record: entry.get(only)
+    return lambda entry, _envelope, _record: _walk(entry, keys)
+
+
+def _walk(value: Any, keys: tuple[str, ...]) -> Any:
+    for key in keys:
+        if type(value) is not dict:
+            return None
+        value = value.get(key)
+    return value
+
+
+def _header(record: SourceRecord, name: str) -> str | None:
+    for header, value in reversed(record.headers):
+        if header == name:
+            return _text(value)
+    return None
+
+
+def _text(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return None
+
+
+def _json_object(value: bytes | None) -> Any:
+    if not value:
+        return None
+    try:
+        return msgspec.json.decode(value)
+    except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError):
+        return None

@@ -1,0 +1,251 @@
+"""What one flush says, as messages: references by object, a flush record in parts, dead letters."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from service.avro.entry_types import EntryTypes
+from service.batch.batch import Batch, Ledgers, Opening
+from service.batch.fitting import message_bytes
+from service.batch.messages import (
+    FLUSH_TYPE,
+    REFERENCES_TYPE,
+    Speaker,
+    Uploaded,
+    backfill_message,
+    check_references,
+    dead_letter_message,
+    dead_letters_of,
+    flush_messages,
+    flush_record_of,
+    key_of,
+    object_metadata,
+    reference_messages,
+    rows_in,
+)
+from service.batch.rows import Rows
+from service.batch.seal import SealedObject
+from service.boundary import Membership, Message, StoredObject
+from service.control.flush_policy import FlushReason
+from service.formats.dead_letter import DeadLetter, Reason, parse_headers
+from service.formats.flush_record import BackfillRecord, BackfillTotals, decode_backfill_record, decode_flush_record
+from service.formats.flush_record import merge_parts as merged
+from service.formats.model import CommittedOffset, PartitionKey, SourceRecord, TopicPartition
+from service.formats.object_key import schema_key
+from service.formats.reference import CoveredRange, Reference, decode_references
+from service.input.decode import Bad
+from tests.fakes.spool import FakeSpool
+from tests.strategies import SCHEMA_BOUNDS, seal_rules, sealed_objects
+
+MEMBER = Membership(1, "member", None)
+SPEAKER = Speaker("w1", "boot", "group", "bucket", "references", "flushes", "dead-letters")
+A, B = TopicPartition("app", 0), TopicPartition("app", 1)
+AT_MS = 1_714_564_800_123
+RECORD = SourceRecord(A, 7, None, b"k", b"value", (("trace", b"\xff"),))
+
+
+def headers(message: Message) -> dict[str, str]:
+    """Give the headers of a message of ours."""
+    return {name: (value or b"").decode() for name, value in message.headers}
+
+
+def objects(users: int, *, layout: str = "pack", **rules: Any) -> list[SealedObject]:
+    """Seal rows of so many users, of two kinds that share no schema."""
+    rows, types = Rows(), EntryTypes(SCHEMA_BOUNDS)
+    for offset in range(users):
+        entry = {"a": 1 if offset % 2 else "x"}
+        key = PartitionKey(f"user-{offset}", "2024-05-01", 10)
+        record = SourceRecord(A, offset, None, None, None, ())
+        rows.add(record, 0, key, types.of(entry), json.dumps(entry).encode(), 1_714_557_600_000_000)
+    return sealed_objects(rows, FakeSpool().open("b1"), seal_rules(layout=layout, **rules))
+
+
+def announced(sealed: list[SealedObject], *, inline: bool = False, first_number: int = 0) -> list[Message]:
+    """Announce objects."""
+    uploaded = [
+        Uploaded(
+            one, StoredObject(key_of(one, "logs", batch_id="b1", attempt=0), '"etag"', "v1"),
+            schema_key("logs", one.schema.fingerprint), inline,
+        )
+        for one in sealed
+    ]  # fmt: skip
+    return list(
+        reference_messages(uploaded, SPEAKER, batch_id="b1", generation=4, at_ms=AT_MS, first_number=first_number)
+    )
+
+
+def references(messages: list[Message]) -> list[Reference]:
+    """Read all references."""
+    return [one for message in messages for one in decode_references(message.value or b"")]
+
+
+def test_message_announces_one_object_with_all_its_references() -> None:
+    """Two packs, two messages, each reference numbered within the batch; the key is the batch id."""
+    sealed = objects(40)
+    messages = announced(sealed)
+    assert [(message.topic, message.key) for message in messages] == [("references", b"b1")] * 2
+    found = references(messages)
+    assert [one.reference_id for one in found] == [f"b1-{n}" for n in range(40)]
+    assert [one.location.object for one in found] == ["logs/pack/b1-0.avro"] * 20 + ["logs/pack/b1-1.avro"] * 20
+    assert {(one.location.bucket, one.location.etag, one.location.version_id) for one in found} == {
+        ("bucket", '"etag"', "v1")
+    }
+    assert {(one.batch_id, one.worker, one.generation) for one in found} == {("b1", "w1", 4)}
+    for one, message in zip(sealed, messages, strict=True):
+        (size,) = {ref.location.size for ref in decode_references(message.value or b"")}
+        (checksum,) = {ref.location.checksum.value for ref in decode_references(message.value or b"")}
+        assert (size, checksum) == (one.file.size, one.file.sha256.hex())
+
+
+def test_references_of_one_object_in_several_messages_go_on_counting() -> None:
+    """Each message names its first; also where a backfill goes on from an earlier one."""
+    messages = announced(objects(40, group_bytes_max=500), first_number=100)
+    assert len(messages) > 4
+    assert [one.reference_id for one in references(messages)] == [f"b1-{n}" for n in range(100, 140)]
+    assert [headers(message)["ce_id"] for message in messages] == [
+        decode_references(message.value or b"")[0].reference_id for message in messages
+    ]
+
+
+def test_rows_of_objects_are_all_named_by_their_messages() -> None:
+    """W3: by TopicPartition; a message, a line or an entry that is left out is noticed."""
+    sealed = objects(40, group_bytes_max=500)
+    messages = announced(sealed)
+    assert rows_in(sealed) == {A: 40}
+    check_references(sealed, messages)
+    with pytest.raises(AssertionError, match=r"W3: \d+ references are in messages, 40 should be"):
+        check_references(sealed, messages[:-1])
+    last = sealed[-1]
+    for group, match in (
+        (last.groups[0]._replace(entries=(0,)), "W3: app-0: .* entries are in references, 40 should be"),
+        (last.groups[0]._replace(sources=(CoveredRange("app", 1, 0, 99),)), "W3: app-0"),
+    ):
+        wrong = [*sealed[:-1], last._replace(groups=[group, *last.groups[1:]])]
+        with pytest.raises(AssertionError, match=match):
+            check_references(wrong, messages)
+
+
+def test_schema_text_stands_in_a_message_where_it_is_asked_for() -> None:
+    """Fingerprint and place of the schema's own object always do."""
+    sealed = objects(3, layout="file")
+    for inline in (False, True):
+        for one, found in zip(sealed, references(announced(sealed, inline=inline)), strict=True):
+            assert found.schema.text == (one.schema.text if inline else None)
+            assert found.schema.fingerprint == one.schema.fingerprint
+            assert found.schema.object == f"logs/_schemas/{one.schema.fingerprint}.avsc"
+
+
+def test_message_is_a_cloud_event_in_binary_mode() -> None:
+    """Any tool sees what it is, from whom and of when."""
+    (message,) = announced(objects(1))
+    assert headers(message) == {
+        "ce_specversion": "1.0",
+        "ce_id": "b1-0",
+        "ce_source": "/log-partitioner/group/w1",
+        "ce_type": REFERENCES_TYPE,
+        "ce_time": "2024-05-01T12:00:00.123Z",
+        "content-type": "application/json",
+    }
+
+
+def test_object_is_named_by_what_it_holds() -> None:
+    """A file by its PartitionKey, a pack by its hour where it is of one; its metadata say how much is in it."""
+    (file,) = objects(1, layout="file")
+    assert key_of(file, "logs", batch_id="b1", attempt=0) == "logs/user=user-0/date=2024-05-01/hour=10/b1-0.avro"
+    assert key_of(file, "logs", batch_id="b1", attempt=1) == "logs/user=user-0/date=2024-05-01/hour=10/b1-0-1.avro"
+    packs = objects(250)
+    assert [key_of(pack, "logs", batch_id="b1", attempt=0) for pack in packs] == [
+        "logs/pack/date=2024-05-01/hour=10/b1-0.avro", "logs/pack/date=2024-05-01/hour=10/b1-1.avro"
+    ]  # fmt: skip
+    assert object_metadata(packs[0], batch_id="b1") == {
+        "lp-batch-id": "b1", "lp-entries": "125", "lp-references": "125"
+    }  # fmt: skip
+
+
+def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None:
+    """Ranges and sums are those of the ledgers; ids of topics as far as they are known."""
+    ledgers = Ledgers()
+    for tp in (B, A, TopicPartition("other", 0)):
+        ledgers.own(tp, CommittedOffset(5))
+    ledger = ledgers.by_tp[A]
+    for offset in (7, 9):
+        ledger.cover(offset, timestamp_ms=offset)
+    ledger.entries, ledger.dead_letters = 5, 2
+    ledgers.by_tp[B].idle_since_ms = 77
+    batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1"))
+    batch.dead_letters.append(DeadLetter(RECORD, Reason.MALFORMED, "", (1, 2)))
+    sealed = objects(3)
+    record = flush_record_of(
+        batch.close(ledgers.by_tp), SPEAKER, iter(sealed), seq=9, reason=FlushReason.BYTES, ended_at_ms=2000,
+        step_seconds={"seal": 0.12345678}, topic_ids={"app": "id-of-app", "unrelated": "x"},
+    )  # fmt: skip
+    assert (record.batch_id, record.group_id, record.worker, record.boot) == ("b1", "group", "w1", "boot")
+    assert (record.seq, record.generation, record.reason) == (9, 4, "bytes")
+    assert (record.started_at_ms, record.ended_at_ms, record.step_seconds) == (1000, 2000, {"seal": 0.123457})
+    assert record.topic_ids == {"app": "id-of-app"}
+    assert [(one.topic, one.partition) for one in record.topic_partitions] == [("app", 0), ("app", 1), ("other", 0)]
+    first, second, _ = record.topic_partitions
+    assert (first.first_offset, first.next_offset, first.min_offset, first.max_offset) == (5, 10, 7, 9)
+    assert (first.records, first.entries, first.dead_letters, first.timestamp_max_ms) == (2, 5, 2, 9)
+    assert (second.next_offset, second.min_offset, second.max_offset, second.idle_since_ms) == (5, None, None, 77)
+    totals = record.totals
+    assert (totals.records, totals.entries, totals.entries_in_files) == (2, 5, 3)
+    assert (totals.dead_letters, totals.dead_letter_records, totals.references) == (2, 1, 3)
+    assert totals.bytes == sum(one.file.size for one in sealed)
+
+
+@pytest.mark.parametrize(("message_bytes_max", "parts"), [(10**6, 1), (20_000, 5)])
+def test_flush_record_too_large_for_its_topic_comes_in_parts(message_bytes_max: int, parts: int) -> None:
+    """All of one key, each with an id of its own; together they are the flush record again, with all ids of topics."""
+    ledgers = Ledgers()
+    for n in range(300):
+        ledgers.own(TopicPartition(f"app-{n // 2}", n), CommittedOffset(n))
+    ids = {f"app-{n}": f"id-of-{n}" for n in range(0, 150, 3)}
+    batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1")).close(ledgers.by_tp)
+    record = flush_record_of(
+        batch, SPEAKER, [], seq=1, reason=FlushReason.STOPPING, ended_at_ms=2000, step_seconds={}, topic_ids=ids
+    )
+    messages = list(flush_messages(record, SPEAKER, message_bytes_max=message_bytes_max, at_ms=AT_MS))
+    assert (len(messages) > 1) == (parts > 1)
+    assert all(message_bytes(message) <= message_bytes_max for message in messages)
+    assert {(message.topic, message.key) for message in messages} == {("flushes", b"w1")}
+    assert [headers(message)["ce_id"] for message in messages] == [f"b1/{n + 1}" for n in range(len(messages))]
+    assert {headers(message)["ce_type"] for message in messages} == {FLUSH_TYPE}
+    assert merged(decode_flush_record(message.value or b"") for message in messages) == ([record], [])
+
+
+def test_record_has_one_dead_letter_for_each_reason() -> None:
+    """With the indexes of all entries that are dead for it, and the message of the first."""
+    bad = [Bad(5, Reason.NO_USER, "first"), Bad(1, Reason.TOO_DEEP, "deep"), Bad(2, Reason.NO_USER, "second")]
+    assert dead_letters_of(RECORD, bad) == [
+        DeadLetter(RECORD, Reason.NO_USER, "first", (2, 5)), DeadLetter(RECORD, Reason.TOO_DEEP, "deep", (1,))
+    ]  # fmt: skip
+    assert dead_letters_of(RECORD, [Bad(None, Reason.MALFORMED, "all")]) == [
+        DeadLetter(RECORD, Reason.MALFORMED, "all", None)
+    ]
+    assert dead_letters_of(RECORD, []) == []
+
+
+def test_dead_letter_is_the_record_with_headers_behind_its_own() -> None:
+    """Key, value and headers are untouched."""
+    letter = DeadLetter(RECORD, Reason.NO_USER, "why", (0,))
+    message = dead_letter_message(letter, SPEAKER, batch_id="b1", object_key=None)
+    assert (message.topic, message.key, message.value) == ("dead-letters", b"k", b"value")
+    assert message.headers[0] == ("trace", b"\xff")
+    parsed = parse_headers(message.headers)
+    assert (parsed.reason, parsed.offset, parsed.indexes, parsed.object_key) == ("no_user", 7, (0,), None)
+
+
+def test_record_of_a_backfill_is_keyed_by_its_batch() -> None:
+    """A compacted topic keeps the last of each run."""
+    totals = BackfillTotals(references=1, entries_in_files=1, dead_letters=0, dead_letter_records=0, bytes=5)
+    record = BackfillRecord(
+        batch_id="b1", worker="w1", generation=0, started_at_ms=1, committed_at_ms=2, outbox="ab", published=3,
+        messages=4, topic_partitions=(), totals=totals,
+    )  # fmt: skip
+    message = backfill_message(record, "backfills", SPEAKER, at_ms=AT_MS)
+    assert (message.topic, message.key, headers(message)["ce_id"]) == ("backfills", b"b1", "b1/3")
+    assert decode_backfill_record(message.value or b"") == record

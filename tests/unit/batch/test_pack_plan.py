@@ -1,0 +1,263 @@
+"""Which rows go into which object, with literal types, sizes and layouts."""
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from functools import reduce
+from typing import Any
+
+import pytest
+
+from service.avro.entry_types import EntryTypes, SchemaBounds
+from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, join_records
+from service.batch.pack_plan import (
+    FEW_PARTS,
+    GROUPS_MAX,
+    HOUR_PARTS_MIN,
+    LINE_HEAD_BYTES,
+    LINE_SOURCE_BYTES,
+    META_BYTES,
+    LayoutRules,
+    Plan,
+    plan_objects,
+)
+from service.batch.reference_lines import SOURCE_BYTES
+from service.batch.rows import Rows
+from service.formats.model import PartitionKey, SourceRecord, TopicPartition
+
+T = Scalar
+BOUNDS = SchemaBounds(Limits(3, 3, 5), fields_max=6, bytes_max=10**6)
+WIDE = SchemaBounds(Limits(16, 500, 100), fields_max=1000, bytes_max=512 * 1024)
+RULES = LayoutRules(
+    "pack", packed_bytes_max=10**6, object_bytes_max=10**7, pack_bytes_max=10**7, line_bytes_max=600_000
+)
+Row = tuple[str, dict[str, Any]]
+
+
+def rows_of(rows: Iterable[Row], bounds: SchemaBounds = WIDE, *, size: int = 10, hour: int = 10) -> Rows:
+    """Make rows of (user, entry), whose texts have all the same size."""
+    types, made, tp = EntryTypes(bounds), Rows(), TopicPartition("app", 0)
+    for offset, (user, entry) in enumerate(rows):
+        record = SourceRecord(tp, offset, None, None, None, ())
+        made.add(record, 0, PartitionKey(user, "2024-05-01", hour), types.of(entry), b"x" * size, offset)
+    return made
+
+
+def plan(rows: Rows, bounds: SchemaBounds = WIDE, *, is_one_record: bool = False, **rules: Any) -> Plan:
+    """Plan objects by the usual rules, or some others, and check what holds for every plan."""
+    made = plan_objects(rows, bounds, RULES._replace(**rules), is_one_record=is_one_record)
+    at = 0
+    for part in made.parts:
+        assert part.begin == at, "parts stand one behind the other"
+        assert {rows.key_of[made.order[n]] for n in range(part.begin, part.end)} == {part.key}
+        assert part.entry_type.fields <= bounds.fields_max
+        assert part.group is not None or part.hour is None
+        at = part.end
+    assert at == len(rows)
+    return made
+
+
+def users(count: int, entry: dict[str, Any] | None = None) -> list[Row]:
+    """Make rows of so many users."""
+    return [(f"user-{n}", {"a": n} if entry is None else entry) for n in range(count)]
+
+
+def groups(made: Plan) -> list[int | None]:
+    """Give the group of each part."""
+    return [part.group for part in made.parts]
+
+
+def test_batch_without_rows_has_no_objects() -> None:
+    """Records without entries, or dead letters alone."""
+    assert plan(Rows()) == Plan(Rows().in_order(), [], [])
+
+
+def test_rows_of_more_topic_partitions_than_a_line_names_are_cut() -> None:
+    """In the order of arrival, each part with some; where all fit, or the batch has few, nothing is cut."""
+    types, rows = EntryTypes(WIDE), Rows()
+    for offset in range(4_000):
+        record = SourceRecord(TopicPartition("t" * 249, offset % 400), offset, None, None, None, ())
+        rows.add(record, 0, PartitionKey("ann", "2024-05-01", 10), types.of({"a": 1}), b"x", offset)
+    assert len(plan(rows).parts) == 1
+    made = plan(rows, line_bytes_max=60_000)
+    assert len(made.parts) > 1
+    assert groups(made) == [None] * len(made.parts)
+    sources_max = (45_000 - LINE_HEAD_BYTES) // (249 + SOURCE_BYTES + LINE_SOURCE_BYTES)
+    assert 1 < sources_max < 400
+    for part in made.parts:
+        assert len({rows.tp_of[row] for row in made.order[part.begin : part.end]}) <= sources_max
+
+
+@pytest.mark.parametrize(("line_bytes_max", "shared"), [(600_000, True), (60_000, False)])
+def test_schema_whose_projection_would_fill_a_line_is_not_shared(line_bytes_max: int, *, shared: bool) -> None:
+    """It is an object's own, which needs none."""
+    wide = {f"field_{number}": number for number in range(700)}
+    made = plan(rows_of([("ann", wide), ("bob", {"a": 1})]), line_bytes_max=line_bytes_max)
+    assert groups(made) == [0 if shared else None, 0]
+
+
+def test_exact_type_of_a_part_is_the_join_of_its_rows() -> None:
+    """Types that flap become JSON; null, `{}` and `[]` what they are at the first typed value."""
+    rows = [("ann", {"mix": 1, "n": None, "o": {}, "l": []}), ("bob", {"mix": 1}), ("ann", {"mix": "x", "n": 1}),
+            ("ann", {"o": {"k": True}, "l": ["y"]}), ("ann", {"mix": 2.5})]  # fmt: skip
+    made = plan(rows_of(rows))
+    assert [part.entry_type for part in made.parts] == [
+        RecordType({"mix": T.JSON, "n": T.LONG53, "o": RecordType({"k": T.BOOL}), "l": ArrayType(T.STRING)}),
+        RecordType({"mix": T.LONG53}),
+    ]
+
+
+def test_rows_of_one_type_share_it() -> None:
+    """The join of a few types is the same object for every PartitionKey that has them."""
+    rows = [(f"user-{n}", entry) for n in range(20) for entry in ({"a": 1}, {"b": 1})]
+    assert len({id(part.entry_type) for part in plan(rows_of(rows)).parts}) == 1
+
+
+def test_types_of_rows_are_never_changed_by_joining_them() -> None:
+    """A type that adds nothing between two others that do: the first is other rows' own."""
+    rows = rows_of([("ann", {"a": 1, "b": 1}), ("ann", {"a": 1}), ("ann", {"c": 1}), ("bob", {"a": 1, "b": 1})])
+    made = plan(rows)
+    assert [[*part.entry_type.by_name] for part in made.parts] == [["a", "b", "c"], ["a", "b"]]
+    assert [[*one.by_name] for one in rows.types] == [["a", "b"], ["a"], ["c"]]
+
+
+def test_partition_key_over_the_fields_of_a_schema_is_cut_in_order_of_arrival() -> None:
+    """The part that is full takes rows it holds already; each part is an object of its own."""
+    entries = [{f"k{n}": 1} for n in range(6)] + [{"k0": 2}, {"more": 1}, {"k0": 3}]
+    made = plan(rows_of([("ann", entry) for entry in entries], BOUNDS), BOUNDS)
+    assert [(part.begin, part.end) for part in made.parts] == [(0, 7), (7, 9)]
+    assert [[*part.entry_type.by_name] for part in made.parts] == [[f"k{n}" for n in range(6)], ["k0", "more"]]
+    assert groups(made) == [None, None]
+
+
+def test_partition_key_over_the_bytes_of_a_schema_is_cut() -> None:
+    """Long names make a large schema of few fields."""
+    bounds = BOUNDS._replace(bytes_max=1000)
+    rows = [("ann", {f"k{n}" + "x" * 100: 1}) for n in range(3)]
+    made = plan(rows_of(rows, bounds), bounds)
+    assert [part.end for part in made.parts] == [1, 2, 3]
+    assert all(part.entry_type.size <= 1000 for part in made.parts)
+
+
+def test_object_with_too_many_keys_over_time_becomes_a_map_and_no_cut() -> None:
+    """Every entry brings a key of its own: columns at first, a map beyond the bound (DESIGN 4.5)."""
+    made = plan(rows_of([("ann", {"labels": {f"k{n}": n}}) for n in range(50)], BOUNDS), BOUNDS)
+    assert [part.entry_type for part in made.parts] == [RecordType({"labels": MapType(T.LONG53)})]
+
+
+def test_partition_key_over_the_bytes_of_an_object_is_cut_in_order_of_arrival() -> None:
+    """By estimated bytes; a row that is larger alone is a part of its own."""
+    rows = rows_of([("ann", {"a": 1})] * 10, size=100)
+    made = plan(rows, object_bytes_max=3 * (100 + META_BYTES))
+    assert [part.end for part in made.parts] == [3, 6, 9, 10]
+    assert [part.size for part in made.parts] == [3 * 228] * 3 + [228]
+    assert groups(made) == [None] * 4
+    assert [part.end for part in plan(rows, object_bytes_max=1).parts] == [*range(1, 11)]
+
+
+def test_large_partition_key_keeps_an_object_of_its_own() -> None:
+    """At the bound it is packed, beyond it not."""
+    rows = rows_of([*users(20), *[("user-3", {"a": 1})] * 9], size=100)
+    assert groups(plan(rows, packed_bytes_max=10 * 228)) == [0] * 20
+    made = plan(rows, packed_bytes_max=10 * 228 - 1)
+    assert [rows.keys[part.key].user for part in made.parts if part.group is None] == ["user-3"]
+
+
+@pytest.mark.parametrize(
+    ("layout", "count", "is_one_record", "packed"),
+    [
+        ("auto", FEW_PARTS, False, False),
+        ("auto", FEW_PARTS + 1, False, True),
+        ("auto", FEW_PARTS + 1, True, True),
+        ("pack", 1, False, True),
+        ("file", 500, False, False),
+        ("file", FEW_PARTS, True, False),
+        ("file", 500, True, True),
+        ("pack", 2, True, True),
+    ],
+)
+def test_layout_decides_whether_partition_keys_are_packed(
+    layout: str,
+    count: int,
+    is_one_record: bool,  # noqa: FBT001 - a case
+    packed: bool,  # noqa: FBT001 - a case
+) -> None:
+    """`auto` leaves a few as files; one record that makes many PartitionKeys is packed under every layout."""
+    made = plan(rows_of(users(count)), layout=layout, is_one_record=is_one_record)
+    assert groups(made) == [0 if packed else None] * count
+    assert len(made.merged) == packed
+
+
+def test_hour_of_many_partition_keys_has_a_pack_of_its_own() -> None:
+    """Others share one; what is large counts for neither."""
+    types, rows, tp = EntryTypes(WIDE), Rows(), TopicPartition("app", 0)
+    for hour, count in ((3, HOUR_PARTS_MIN), (4, HOUR_PARTS_MIN - 1), (5, HOUR_PARTS_MIN - 1)):
+        for n in range(count + (hour == 5)):
+            key = PartitionKey(f"user-{n}", "2024-05-01", hour)
+            large = hour == 5 and n == 50
+            record = SourceRecord(tp, len(rows), None, None, None, ())
+            rows.add(record, 0, key, types.of({"a": 1}), b"x" * (2_000 if large else 10), 0)
+    made = plan(rows, packed_bytes_max=1_000)
+    counts = Counter((part.group, part.hour) for part in made.parts)
+    assert counts == {(0, ("2024-05-01", 3)): 100, (0, None): 198, (None, None): 1}
+
+
+def test_types_that_share_no_schema_go_into_different_packs() -> None:
+    """A type that would change is another pack's; what only adds fields joins the first that takes it."""
+    entries = [{"a": 1}, {"a": "x"}, {"a": 2**60}, {"a": None, "b": 1}, {"a": 1.5}, {"a": "x", "c": True}, {"c": "x"},
+               {"A": 1}, {"d": {}}, {"d": {"k": 1}}, {"d": {"k": "x"}}]  # fmt: skip
+    made = plan(rows_of([(f"user-{n}", entry) for n, entry in enumerate(entries)]))
+    assert groups(made) == [0, 1, 0, 0, 2, 1, 0, 3, 0, 0, 1]
+    assert made.merged[0] == RecordType({"a": T.LONG64, "b": T.LONG53, "c": T.STRING, "d": RecordType({"k": T.LONG53})})
+    assert made.merged[1] == RecordType({"a": T.STRING, "c": T.BOOL, "d": RecordType({"k": T.STRING})})
+
+
+def test_pack_schema_keeps_the_limits_of_one_file() -> None:
+    """Beyond them PartitionKeys go on in another pack."""
+    made = plan(rows_of([(f"user-{n}", {f"k{n}": n}) for n in range(20)], BOUNDS), BOUNDS)
+    assert groups(made) == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 2
+    assert [merged.fields for merged in made.merged] == [6, 6, 6, 2]
+    bounds = BOUNDS._replace(fields_max=100, bytes_max=1000)
+    rows = [(f"user-{n}", {f"k{n}" + "x" * 100: 1}) for n in range(10)]
+    assert all(merged.size <= 1000 for merged in plan(rows_of(rows, bounds), bounds).merged)
+
+
+def incompatible(number: int) -> dict[str, Any]:
+    """Make an entry whose type shares a pack with that of no other number."""
+    return {f"f{bit}": 1 if number >> bit & 1 else "x" for bit in range(16)}
+
+
+def test_types_that_share_nothing_make_a_bounded_number_of_packs() -> None:
+    """A hostile batch has many objects, but few schemas that grow, and few packs open at once."""
+    made = plan(rows_of([(f"user-{n}", incompatible(n % 300)) for n in range(900)]))
+    assert len(made.merged) == GROUPS_MAX
+    assert Counter(groups(made)) == {None: 3 * (300 - GROUPS_MAX), **dict.fromkeys(range(GROUPS_MAX), 3)}
+
+
+HOSTILE = {
+    "a key of its own": lambda n: {f"k{n}": n},
+    "a type that no other has": incompatible,
+    "names that collide": lambda n: {"A": 1, "a": 1, f"k{n}": 1} if n % 2 else {"a": 1, f"K{n}": "x"},
+    "nested keys of its own": lambda n: {"o": {f"k{n}": n}, "l": [{f"k{n}": n}]},
+    "a nested type that no other has": lambda n: {"o": {"p": incompatible(n)}},
+}
+
+
+@pytest.mark.parametrize("one_user", [False, True])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_batch_costs_some_milliseconds_a_type(kind: str, one_user: bool) -> None:  # noqa: FBT001 - a case
+    """Each row of another type: not what all types before it have (processor time, several times what is usual)."""
+    rows = rows_of([("ann" if one_user else f"user-{n}", HOSTILE[kind](n)) for n in range(1_500)])
+    begin = time.process_time()
+    plan(rows)
+    assert time.process_time() - begin < 6
+
+
+def test_join_that_grows_row_by_row_is_the_join_of_all() -> None:
+    """Also where the sum of fields passes the bound on the way and the join does not."""
+    entries = [{"o": {f"k{n}": n}, "a": n % 3 or "x"} for n in range(200)]
+    made = plan(rows_of([("ann", entry) for entry in entries], BOUNDS), BOUNDS)
+    types = [EntryTypes(BOUNDS).of(entry) for entry in entries]
+    assert [part.entry_type for part in made.parts] == [
+        reduce(lambda a, b: join_records(a, b, object_keys_max=3), types)
+    ]

@@ -1,0 +1,288 @@
+"""The rows of a batch: what they hold, in which order they are sealed, what they weigh; and a disk that refuses."""
+
+import io
+import tracemalloc
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+import fastavro
+import pytest
+
+from service.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
+from service.avro.schema_types import RecordType, Scalar
+from service.batch import rows as module
+from service.batch.rows import Rows
+from service.boundary import Piece, SealedFile
+from service.errors import SpoolError
+from service.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
+from tests.fakes.spool import FakeSpool
+from tests.strategies import seal_rules, sealed_objects
+
+A, B = TopicPartition("app", 0), TopicPartition("app", 1)
+ENTRY = RecordType({"a": Scalar.LONG53})
+HOUR_US = 1_714_557_600_000_000
+ROWS = 1_500
+
+
+def record(tp: TopicPartition, offset: int, timestamp_ms: int | None = 5) -> SourceRecord:
+    """Make a record; its value is in no row."""
+    return SourceRecord(tp, offset, timestamp_ms, None, None, ())
+
+
+def keyed(user: str, hour: int = 10, date: str = "2024-05-01") -> PartitionKey:
+    """Make a PartitionKey."""
+    return PartitionKey(user, date, hour)
+
+
+def text(number: int) -> bytes:
+    """Make the text of an entry."""
+    return b'{"a":%d}' % number
+
+
+def filled(*keys: PartitionKey) -> Rows:
+    """Make rows of these PartitionKeys, one each, whose texts have their numbers."""
+    rows = Rows()
+    for number, key in enumerate(keys):
+        rows.add(record(A, number), 0, key, ENTRY, text(number), HOUR_US)
+    return rows
+
+
+def nothing(_piece: Piece) -> bytes:
+    """Read where nothing was written."""
+    raise AssertionError("nothing is on disk")
+
+
+def test_row_is_kept_with_all_that_its_meta_says() -> None:
+    """By numbers that count from 0 in order of arrival; what few rows have is kept beside."""
+    rows = Rows()
+    assert rows.add(record(A, 7), 2, keyed("ann"), ENTRY, b"{}", HOUR_US) == 0
+    assert rows.add(record(B, 8, None), 0, keyed("bob"), RecordType({}), b'{"a":1}', -1) == 1
+    assert rows.add(record(A, 2**62), 99_999, keyed("ann"), ENTRY, b"{}", 2**62) == 2
+    root = RootLink("raw", 1, 2, 3)
+    rows.note(1, unique_id="id", root=None)
+    rows.note(2, unique_id=None, root=root)
+    assert len(rows) == 3
+    assert [rows.keys[number] for number in rows.key_of] == [keyed("ann"), keyed("bob"), keyed("ann")]
+    assert [rows.types[number] for number in rows.type_of] == [ENTRY, RecordType({}), ENTRY]
+    assert [rows.tps[number] for number in rows.tp_of] == [A, B, A]
+    assert ([*rows.offsets], [*rows.indexes]) == ([7, 8, 2**62], [2, 0, 99_999])
+    assert ([*rows.event_times_us], [*rows.timestamps_ms]) == ([HOUR_US, -1, 2**62], [5, NO_TIMESTAMP_MS, 5])
+    assert (rows.ids, rows.roots, rows.text_bytes) == ({1: "id"}, {2: root}, 11)
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "kept"),
+    [
+        (None, NO_TIMESTAMP_MS),
+        (0, 0),
+        (TIMESTAMP_MS_MAX, TIMESTAMP_MS_MAX),
+        (TIMESTAMP_MS_MAX + 1, -1),
+        (2**63 - 1, -1),
+    ],
+)
+def test_timestamp_that_is_no_date_is_left_out_and_the_object_is_read(timestamp_ms: int | None, kept: int) -> None:
+    """Kafka takes any int64 of a producer; Avro's readers make a date of it, up to the end of the year 9999."""
+    rows = Rows()
+    rows.add(record(A, 7, timestamp_ms), 0, keyed("ann"), ENTRY, b'{"a":1}', HOUR_US)
+    rows.add(record(A, 8, 5), 0, keyed("ann"), ENTRY, b'{"a":2}', HOUR_US)
+    spool = FakeSpool().open("b1")
+    (sealed,) = sealed_objects(rows, spool, seal_rules())
+    found = list(fastavro.reader(io.BytesIO(spool.load(sealed.file))))
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=kept)
+    assert [(row["a"], row["_meta"]["timestamp"]) for row in found] == [
+        (1, moment), (2, datetime(1970, 1, 1, 0, 0, 0, 5_000, tzinfo=UTC))
+    ]  # fmt: skip
+
+
+def test_types_are_told_apart_by_identity_and_kept() -> None:
+    """An equal type made anew may be another number, but a number never another type: those in use stay alive."""
+    rows = Rows()
+    for n in range(200):
+        rows.add(record(A, n), 0, keyed("ann"), RecordType({f"k{n % 3}": Scalar.BOOL}), b"{}", 0)
+    assert [[*rows.types[number].by_name] for number in rows.type_of] == [[f"k{n % 3}"] for n in range(200)]
+
+
+def test_order_of_sealing_is_by_hour_then_by_partition_key_then_by_arrival() -> None:
+    """Rows of one PartitionKey stand together, those of one hour too; users as they came."""
+    keys = [keyed("zoe", 11), keyed("ann", 9), keyed("zoe", 11), keyed("bob", 9), keyed("ann", 9, "2024-04-30"),
+            keyed("ann", 9), keyed("zoe", 9)]  # fmt: skip
+    rows = filled(*keys)
+    assert [*rows.in_order()] == [4, 1, 5, 3, 6, 0, 2]
+    assert [*rows.in_order(3)] == [4, 5, 3, 6]
+    assert [*rows.in_order(7)] == []
+    assert [*Rows().in_order()] == []
+
+
+@pytest.mark.parametrize("spills", [(), (0,), (3,), (6,), (1, 1, 2, 5), (0, 1, 2, 3, 4, 5, 6)])
+def test_texts_come_in_the_order_of_sealing_wherever_they_are(spills: tuple[int, ...]) -> None:
+    """In memory, in one run, or in many; a spill of nothing is none."""
+    batch = FakeSpool().open("b1")
+    keys = [keyed("zoe", 11), keyed("ann", 9), keyed("zoe", 11), keyed("bob", 9), keyed("ann", 8), keyed("ann", 9)]
+    rows = Rows()
+    for number, key in enumerate(keys):
+        for _ in range(spills.count(number)):
+            rows.spill(batch.append)
+        rows.add(record(A, number), 0, key, ENTRY, text(number), HOUR_US)
+    for _ in range(spills.count(len(keys))):
+        rows.spill(batch.append)
+    order = rows.in_order()
+    for _ in range(2):
+        assert [*rows.texts(order, batch.read)] == [text(number) for number in order]
+
+
+def test_run_is_read_once_from_its_beginning_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A piece holds at most so many bytes, or one text that is larger; none is read twice, none before its turn."""
+    monkeypatch.setattr(module, "PIECE_BYTES", 20)
+    batch = FakeSpool().open("b1")
+    rows = Rows()
+    texts = [b"x" * size for size in (7, 7, 7, 50, 1, 19, 1, 20)]
+    for number, text in enumerate(texts):
+        rows.add(record(A, number), 0, keyed("ann"), ENTRY, text, HOUR_US)
+    pieces: list[Piece] = []
+
+    def append(data: bytes) -> Piece:
+        pieces.append(batch.append(data))
+        return pieces[-1]
+
+    rows.spill(append)
+    assert [piece.length for piece in pieces] == [14, 7, 50, 20, 1, 20]
+    read: list[Piece] = []
+
+    def note(piece: Piece) -> bytes:
+        read.append(piece)
+        return batch.read(piece)
+
+    reading = rows.texts(rows.in_order(), note)
+    assert next(reading) == texts[0]
+    assert read == pieces[:1]
+    assert [texts[0], *reading] == texts
+    assert read == pieces
+
+
+def test_spill_frees_the_memory_of_texts_and_of_nothing_else() -> None:
+    """What no spilling frees is bounded by a flush."""
+    rows = filled(keyed("ann"), keyed("bob"))
+    fixed = rows.fixed_bytes
+    assert rows.memory_bytes > 0
+    rows.spill(FakeSpool().open("b1").append)
+    assert (rows.memory_bytes, rows.fixed_bytes, rows.text_bytes) == (0, fixed, 14)
+
+
+@pytest.mark.parametrize("failing", [0, 1, 2])
+def test_spill_that_is_refused_leaves_the_rows_whole_and_may_be_tried_again(
+    failing: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the middle of a piece too: they are in memory as before, can be sealed, and can be spilled later."""
+    monkeypatch.setattr(module, "PIECE_BYTES", 20)
+    spool = FakeSpool()
+    batch = spool.open("b1")
+    rows = filled(*[keyed(f"user-{n % 3}", n % 2) for n in range(6)])
+    order = rows.in_order()
+    memory, expected = rows.memory_bytes, [text(number) for number in order]
+    calls = iter(range(99))
+    spool.refuses = lambda operation: operation == "append" and next(calls) == failing
+    with pytest.raises(SpoolError):
+        rows.spill(batch.append)
+    assert rows.memory_bytes == memory
+    assert [*rows.texts(order, nothing)] == expected
+    rows.spill(batch.append)
+    rows.add(record(A, 6), 0, keyed("ann", 20), ENTRY, text(6), HOUR_US)
+    assert [*rows.texts(rows.in_order(), batch.read)] == [*expected, text(6)]
+
+
+def test_damaged_piece_ends_the_reading() -> None:
+    """No row of it is ever written into an object."""
+    batch = FakeSpool().open("b1")
+    rows = filled(keyed("ann"), keyed("bob"))
+    rows.spill(batch.append)
+    batch.rows[3] ^= 1
+    with pytest.raises(SpoolError):
+        next(rows.texts(rows.in_order(), batch.read))
+
+
+class _Forgetful:
+    """A spool that keeps nothing: what is measured is what is in memory."""
+
+    class _Object:
+        size = 0
+
+        def write(self, data: bytes) -> None:
+            self.size += len(data)
+
+        def finish(self) -> SealedFile:
+            return SealedFile("", self.size, b"", 0)
+
+    def create(self, _number: int) -> _Object:
+        return self._Object()
+
+    def append(self, data: bytes) -> Piece:
+        return Piece(0, len(data), 0)
+
+    read = load = delete = nothing
+
+
+def measured(make: Callable[[int], None], count: int) -> int:
+    """Give the bytes that so many calls leave in memory."""
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        for number in range(count):
+            make(number)
+        return tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def add(rows: Rows, number: int, user: str = "ann", entry_type: RecordType = ENTRY) -> None:
+    """Add a row as the recorder does: key, text and numbers are objects of their own."""
+    key = PartitionKey(user + "" if user == "ann" else f"{user}{number}", "2024-05-01", number % 24)
+    row = rows.add(record(A, 10**9 + number), number % 10**5, key, entry_type, text(number), HOUR_US + number)
+    if user == "noted":
+        rows.note(row, unique_id=f"{number:032}", root=RootLink(f"raw{number % 3}", 1, 10**9 + number, number))
+
+
+USERS = pytest.mark.parametrize(
+    "user",
+    ["ann", "user-", "noted", "\U0001f600" * 30, "\u00e9" * 30, "\1" * 30, '"' * 30],
+    ids=["one", "many", "noted", "emoji", "accents", "controls", "quotes"],
+)
+
+
+@USERS
+def test_rows_take_no_more_memory_than_they_say(user: str) -> None:
+    """Columns, texts, PartitionKeys and what is noted: the bound on memory is one of real bytes."""
+    rows = Rows()
+    taken = measured(lambda number: add(rows, number, user), ROWS)
+    assert 0.2 * (rows.memory_bytes + rows.fixed_bytes) < taken <= rows.memory_bytes + rows.fixed_bytes
+
+
+@pytest.mark.parametrize("fields", [1, 3, 20])
+@pytest.mark.parametrize("name", ["k", "k" * 300, "\U0001f600" * 100], ids=["short", "long", "emoji"])
+def test_types_take_no_more_memory_than_they_say(fields: int, name: str) -> None:
+    """Each row of another type: dynamic keys weigh more than what stands under them."""
+    rows = Rows()
+
+    def add_new(number: int) -> None:
+        add(rows, number, "ann", RecordType({f"{name}{number}-{n}": Scalar.LONG53 for n in range(fields)}))
+
+    assert measured(add_new, 500) <= rows.memory_bytes + rows.fixed_bytes
+
+
+@USERS
+@pytest.mark.parametrize("layout", ["pack", "file"])
+def test_sealing_takes_no_more_memory_than_the_rows_have_said(user: str, layout: str) -> None:
+    """The plan, and the lines that are kept until the commit, are in what a row and a PartitionKey weigh."""
+    rows = Rows()
+    spool, rules = _Forgetful(), seal_rules(layout=layout, codec="zstandard")
+    sealed_objects(filled(keyed("ann")), spool, rules)  # what is kept of the first batch for all others
+    kept = []
+
+    def make(number: int) -> None:
+        add(rows, number, user)
+        if number == ROWS - 1:
+            kept.extend(sealed_objects(rows, spool, rules))
+
+    taken = measured(make, ROWS)
+    of_objects = 900 * len(kept) if layout == "file" else 200_000  # beside lines
+    assert taken <= rows.memory_bytes + rows.fixed_bytes + of_objects
+    assert sum(one.entries for one in kept) == ROWS

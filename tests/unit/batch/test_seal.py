@@ -1,0 +1,246 @@
+"""Objects of a closed batch by literal cases; that rows come out as they went in is in tests/property."""
+
+import io
+import json
+import time
+from itertools import pairwise
+from typing import Any
+
+import fastavro
+import pytest
+
+from service.avro.entry_types import EntryTypes, SchemaBounds
+from service.avro.schema_types import Limits, RecordType, Scalar
+from service.batch.pack_plan import GROUPS_MAX
+from service.batch.rows import Rows
+from service.batch.seal import SealedObject, Step, seal
+from service.errors import SpoolError
+from service.formats.model import PartitionKey, SourceRecord, TopicPartition
+from tests.fakes.spool import FakeBatchSpool, FakeSpool
+from tests.strategies import SCHEMA_BOUNDS, seal_rules, sealed_objects
+
+T = Scalar
+A = TopicPartition("app", 0)
+BOUNDS = SchemaBounds(Limits(3, 3, 5), fields_max=6, bytes_max=10**6)
+Row = tuple[str, int, dict[str, Any]]
+
+
+def rows_of(*rows: Row, bounds: SchemaBounds = SCHEMA_BOUNDS) -> Rows:
+    """Make rows of (user, hour, entry) at offsets from 0."""
+    made, types = Rows(), EntryTypes(bounds)
+    for user, hour, entry in rows:
+        record = SourceRecord(A, len(made), None, None, None, ())
+        key = PartitionKey(user, "2024-05-01", hour)
+        made.add(record, 0, key, types.of(entry), json.dumps(entry).encode(), 1_714_557_600_000_000)
+    return made
+
+
+def opened() -> FakeBatchSpool:
+    """Open the directory of a batch."""
+    return FakeSpool().open("b1")
+
+
+def read(spool: FakeBatchSpool, one: SealedObject) -> list[dict[str, Any]]:
+    """Read the entries of an object, as fastavro sees them."""
+    rows: list[Any] = list(fastavro.reader(io.BytesIO(spool.load(one.file))))
+    return [{name: value for name, value in row.items() if name != "_meta"} for row in rows]
+
+
+def test_batch_without_rows_makes_nothing() -> None:
+    """Records without entries, or dead letters alone, need no object."""
+    spool = opened()
+    assert sealed_objects(Rows(), spool, seal_rules()) == []
+    assert spool.objects == {}
+
+
+def test_file_holds_the_rows_of_one_partition_key_under_their_exact_schema() -> None:
+    """Types that flap are JSON in every row; null, `{}` and `[]` become what they are later."""
+    spool = opened()
+    entries = [{"mix": 1, "a": None, "b": {}, "c": []}, {"mix": "x", "a": 1, "b": {"k": True}, "c": ["y"]}, {}]
+    (one,) = sealed_objects(rows_of(*[("ann", 10, entry) for entry in entries]), spool, seal_rules())
+    assert (one.key, one.hour, one.number, one.entries, one.references) == (
+        PartitionKey("ann", "2024-05-01", 10), None, 0, 3, 1
+    )  # fmt: skip
+    assert read(spool, one) == [
+        {"mix": "1", "a": None, "b": {"k": None}, "c": []},
+        {"mix": '"x"', "a": 1, "b": {"k": True}, "c": ["y"]},
+        {"mix": None, "a": None, "b": None, "c": None},
+    ]
+
+
+def test_entry_too_large_alone_has_its_largest_subtree_as_json() -> None:
+    """It is read back by its mark."""
+    spool = opened()
+    entry = {"a": 1, "b": {"x": {"y": 2, "z": 3}}, "c": {"x": 1}, "d": 1}
+    (one,) = sealed_objects(rows_of(("ann", 10, entry), bounds=BOUNDS), spool, seal_rules(bounds=BOUNDS))
+    (row,) = read(spool, one)
+    assert json.loads(row["b"]) == {"x": {"y": 2, "z": 3}}
+
+
+def test_key_in_every_record_of_its_own_never_grows_a_schema_without_bound() -> None:
+    """Schema explosion: the object ends at its bound, again and again (DESIGN 4.5)."""
+    spool, bounds = opened(), BOUNDS._replace(fields_max=50)
+    rows = rows_of(*[("ann", 10, {f"key{n}": n}) for n in range(200)], bounds=bounds)
+    objects = sealed_objects(rows, spool, seal_rules(bounds=bounds))
+    assert [one.entry_type.fields for one in objects] == [50, 50, 50, 50]
+    assert sum(len(read(spool, one)) for one in objects) == 200
+
+
+def test_block_ends_at_its_bytes_and_with_its_partition_key() -> None:
+    """What a reader takes apart at once is bounded; no block holds rows of two."""
+    spool = opened()
+    rows = rows_of(*[(f"user-{n % 3}", 10, {"a": "x" * 90}) for n in range(30)])
+    (one,) = sealed_objects(rows, spool, seal_rules(layout="pack", block_bytes=400))
+    blocks = [
+        [row["_meta"]["user"] for row in block] for block in fastavro.block_reader(io.BytesIO(spool.load(one.file)))
+    ]
+    assert [len(block) for block in blocks] == [4, 4, 2] * 3
+    assert all(len(set(block)) == 1 for block in blocks)
+
+
+def test_pack_never_has_more_than_its_bytes() -> None:
+    """Rows may be larger in a pack than alone: each of many small ones has a byte for every field of the schema."""
+    spool = opened()
+    rows: list[Row] = [(f"user-{n:03}", n % 24, {f"k{n % 300}": n}) for n in range(600)]
+    objects = sealed_objects(rows_of(*rows), spool, seal_rules(pack_bytes_max=40_000))
+    sizes = [one.file.size for one in objects]
+    assert all(size <= 40_000 for size in sizes)
+    assert len(sizes) > 5
+    assert all(size > 39_000 for size in sizes[:-1]), "and is as full as it can be"
+    assert sum(one.references for one in objects) == 600
+
+
+@pytest.mark.parametrize("limit", range(1_700, 1_800, 7))
+def test_pack_ends_before_the_block_that_would_pass_its_bytes(limit: int) -> None:
+    """To the byte: the block that did not fit is in the next one, whose header is as long."""
+    rows = rows_of(*[(f"user-{n}", 10, {"a": "x" * (n % 7)}) for n in range(30)])
+    objects = sealed_objects(rows, opened(), seal_rules(pack_bytes_max=limit))
+    assert len(objects) > 1
+    for one, following in pairwise(objects):
+        lines = [line for group in following.groups for line in json.loads(bytes(group.lines))]
+        first_block_bytes = lines[0][8]
+        assert one.file.size <= limit < one.file.size + first_block_bytes
+
+
+def test_partition_key_that_no_pack_has_room_for_is_a_pack_alone() -> None:
+    """Nothing is cut for the size of a pack."""
+    spool = opened()
+    rows: list[Row] = [(user, 10, {"a": "x" * 1_000}) for user in ("ann", "bob", "bob", "bob", "cem")]
+    objects = sealed_objects(rows_of(*rows), spool, seal_rules(layout="pack", pack_bytes_max=2_500))
+    assert [one.entries for one in objects] == [1, 3, 1]
+    assert [len(read(spool, one)) for one in objects] == [1, 3, 1]
+
+
+def test_pack_of_an_hour_goes_on_past_what_has_an_object_of_its_own() -> None:
+    """Large PartitionKeys between small ones end no pack; the next hour does."""
+    rows: list[Row] = []
+    for hour in (3, 4):
+        for n in range(120):
+            rows += [(f"user-{n}", hour, {"a": "x" * (2_000 if n % 10 == 5 else 5)})]
+    spool = opened()
+    objects = sealed_objects(rows_of(*rows), spool, seal_rules(packed_bytes_max=1_000))
+    packs = [one for one in objects if one.key is None]
+    assert [(one.hour, one.references) for one in packs] == [(("2024-05-01", 3), 108), (("2024-05-01", 4), 108)]
+    assert len(objects) == 2 + 24
+    finished = [one.number for one in objects]
+    assert finished.index(packs[0].number) < finished.index(packs[1].number)
+
+
+def test_packs_of_different_schemas_are_written_side_by_side() -> None:
+    """PartitionKeys stand in one order, and each goes where it fits."""
+    spool = opened()
+    rows = rows_of(*[(f"user-{n}", 10, {"a": n if n % 2 else "x"}) for n in range(20)])
+    one, other = sealed_objects(rows, spool, seal_rules())
+    assert (one.entry_type, other.entry_type) == (RecordType({"a": T.STRING}), RecordType({"a": T.LONG53}))
+    assert (one.references, other.references) == (10, 10)
+
+
+def test_one_record_of_many_partition_keys_is_packed_under_every_layout() -> None:
+    """A record that alone passes a limit never makes a flush of a hundred thousand objects."""
+    rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(50)])
+    assert len(sealed_objects(rows, opened(), seal_rules(layout="file"))) == 50
+    assert len(sealed_objects(rows, opened(), seal_rules(layout="file"), is_one_record=True)) == 1
+
+
+def test_lines_of_one_object_go_into_messages_of_their_bytes() -> None:
+    """Groups of lines, none of them lost."""
+    rows = rows_of(*[(f"user-{n}", n % 24, {"a": n}) for n in range(500)])
+    (one,) = sealed_objects(rows, opened(), seal_rules(group_bytes_max=10_000))
+    assert sum(group.references for group in one.groups) == one.references == 500
+    assert len(one.groups) == 3
+    assert all(len(bytes(group.lines)) <= 10_000 for group in one.groups)
+
+
+def test_steps_tell_how_far_sealing_has_come_and_a_caller_may_stop() -> None:
+    """Between two parts: what is written so far lies in the spool until the batch is deleted."""
+    spool, rows = opened(), rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(20)])
+    steps = seal(rows, spool, {A: (0, 20)}, seal_rules(layout="file"), batch_id="b1", is_one_record=False)
+    assert [next(steps).rows for _ in range(3)] == [1, 2, 3]
+    steps.close()  # type: ignore[attr-defined]
+    assert len(spool.objects) == 3
+    spool.delete()
+
+
+def test_pack_is_finished_with_its_last_rows() -> None:
+    """Steps of a pack give no object until it is full or over."""
+    rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(20)])
+    steps: list[Step] = list(
+        seal(rows, opened(), {A: (0, 20)}, seal_rules(), batch_id="b1", is_one_record=False)
+    )  # fmt: skip
+    assert [step.finished is None for step in steps] == [True] * 20 + [False]
+    assert [step.rows for step in steps] == [*range(1, 21), 20]
+
+
+@pytest.mark.parametrize("operation", ["create", "write", "finish", "read"])
+def test_disk_that_refuses_ends_the_sealing(operation: str) -> None:
+    """The batch is discarded; its rows are as they were, and a second try writes them."""
+    spool = FakeSpool()
+    batch = spool.open("b1")
+    rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(20)])
+    rows.spill(batch.append)
+    spool.refuses = lambda asked: asked == operation
+    with pytest.raises(SpoolError):
+        sealed_objects(rows, batch, seal_rules())
+    spool.refuses = lambda _operation: False
+    batch.objects.clear()
+    assert sum(one.entries for one in sealed_objects(rows, batch, seal_rules())) == 20
+
+
+def test_damaged_piece_is_never_written_into_an_object() -> None:
+    """One bit turned in the spool: the batch is discarded, and read again from the source."""
+    batch = opened()
+    rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(20)])
+    rows.spill(batch.append)
+    batch.rows[50] ^= 4
+    with pytest.raises(SpoolError, match="not what was written"):
+        sealed_objects(rows, batch, seal_rules())
+
+
+def test_sync_marker_is_of_the_batch() -> None:
+    """Blocks of two batches are never taken for each other's."""
+    rows = rows_of(("ann", 10, {"a": 1}))
+    markers = set()
+    for batch_id in ("b1", "b2"):
+        spool = opened()
+        steps = seal(rows, spool, {A: (0, 1)}, seal_rules(), batch_id=batch_id, is_one_record=False)
+        (one,) = [step.finished for step in steps if step.finished is not None]
+        markers.add(spool.load(one.file)[-16:])
+    assert len(markers) == 2
+
+
+HOSTILE = {
+    "a key of its own": lambda n: {f"k{n}": n},
+    "a type that no other has": lambda n: {f"f{bit}": 1 if n >> bit & 1 else "x" for bit in range(16)},
+}
+
+
+@pytest.mark.parametrize("one_user", [False, True])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_hostile_batch_is_sealed_in_linear_time(kind: str, one_user: bool) -> None:  # noqa: FBT001 - a case
+    """Each row of another type: some milliseconds each (processor time, several times what is usual); all are there."""
+    rows = rows_of(*[("ann" if one_user else f"user-{n}", 10, HOSTILE[kind](n)) for n in range(1_200)])
+    begin = time.process_time()
+    objects = sealed_objects(rows, opened(), seal_rules(codec="zstandard"))
+    assert time.process_time() - begin < 15
+    assert sum(one.entries for one in objects) == 1_200
+    assert sum(one.key is None for one in objects) <= GROUPS_MAX

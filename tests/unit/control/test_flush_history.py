@@ -1,0 +1,75 @@
+"""What flush records say of TopicPartitions without a committed offset."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import msgspec
+
+from service.control.flush_history import SKEW_MS, FlushHistory
+from service.formats.flush_record import FlushRecord
+from service.formats.model import TopicPartition
+from tests.golden.example import FLUSH_RECORD
+
+APP_0, APP_3, APP_9 = TopicPartition("app", 0), TopicPartition("app", 3), TopicPartition("app", 9)
+GROUP, IDS = FLUSH_RECORD.group_id, FLUSH_RECORD.topic_ids
+MINUTE_MS = 60_000
+
+
+def record(minute: int, next_offset: int, **fields: object) -> FlushRecord:
+    """Give a flush record of both TopicPartitions, app-0 up to an offset."""
+    first, second = FLUSH_RECORD.topic_partitions
+    lines = (msgspec.structs.replace(first, next_offset=next_offset), second)
+    return msgspec.structs.replace(
+        FLUSH_RECORD, ended_at_ms=minute * MINUTE_MS, **({"topic_partitions": lines} | fields)
+    )
+
+
+def of(*records: FlushRecord, topic_ids: dict[str, str] = IDS) -> dict[TopicPartition, int]:
+    """Give what these say of two TopicPartitions, one of which they do not name."""
+    history = FlushHistory([APP_0, APP_9], group_id=GROUP, topic_ids=topic_ids)
+    for one in records:
+        history.add(one)
+    return history.next_offsets
+
+
+def test_newest_flush_record_counts_whatever_order_they_come_in() -> None:
+    """Also where an administrator has set the offset back in between."""
+    records = [record(0, 100), record(30, 900), record(60, 500)]
+    for some in permutations(records):
+        assert of(*some) == {APP_0: 500}
+
+
+def test_furthest_of_flush_records_at_about_the_same_time_counts() -> None:
+    """Clocks of two workers differ: what is handed over within a minute may seem to be older."""
+    for some in permutations([record(10, 100), record(8, 120)]):
+        assert of(*some) == {APP_0: 120}
+
+
+def test_flush_records_of_others_are_passed_over() -> None:
+    """Another group, and another topic of the same name."""
+    assert of(record(1, 100), record(2, 200, group_id="another")) == {APP_0: 100}
+    assert of(record(1, 100), record(20, 200, topic_ids={"app": "another"})) == {APP_0: 100}
+
+
+def test_topic_whose_id_is_not_known_is_not_another() -> None:
+    """Neither here nor there."""
+    assert of(record(1, 100, topic_ids={})) == {APP_0: 100}
+    assert of(record(1, 100), topic_ids={}) == {APP_0: 100}
+
+
+def test_part_of_a_flush_record_says_as_much_of_its_own() -> None:
+    """Its transaction is committed, or nobody reads it."""
+    assert of(record(1, 100, part=2, parts=3)) == {APP_0: 100}
+
+
+def test_older_records_are_needed_until_all_are_named_and_the_clocks_cannot_explain_it() -> None:
+    """Then reading ends."""
+    history = FlushHistory([APP_0, APP_3], group_id=GROUP, topic_ids=IDS)
+    assert not history.is_enough(0)
+    history.add(record(60, 100))
+    assert not history.is_enough(60 * MINUTE_MS - SKEW_MS)
+    assert history.is_enough(60 * MINUTE_MS - SKEW_MS - 1)
+    lacking = FlushHistory([APP_0, APP_9], group_id=GROUP, topic_ids=IDS)
+    lacking.add(record(60, 100))
+    assert not lacking.is_enough(0)

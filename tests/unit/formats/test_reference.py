@@ -1,0 +1,162 @@
+"""The message of the references topic: what a reader makes of the golden one, and what it refuses (DESIGN 3.5)."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from service.formats.model import PartitionKey
+from service.formats.reference import (
+    CoveredRange,
+    Line,
+    ReferenceMessage,
+    RootRange,
+    SourceRange,
+    decode_message,
+    decode_references,
+    encode_message,
+    reference_id,
+)
+from tests.golden.example import GOLDEN, HEADER, PACK
+
+MESSAGE = (GOLDEN / "references.json").read_bytes()
+NULLS, START, SOURCES = 6, 7, 9  # places in a line
+Change = Callable[[dict[str, Any]], object]
+
+
+def changed(change: Change) -> bytes:
+    """Change the golden message."""
+    message = json.loads(MESSAGE)
+    change(message)
+    return json.dumps(message).encode()
+
+
+def line(number: int, place: int, value: object) -> Change:
+    """Put another value into a line."""
+    return lambda message: message["references"][number].__setitem__(place, value)
+
+
+def test_references_of_the_golden_message_are_whole() -> None:
+    """What lines share stands in each of them, and what they point to instead of numbers."""
+    ann, bob, other = decode_references(MESSAGE)
+    assert [ann.reference_id, bob.reference_id] == [reference_id(ann.batch_id, 40), reference_id(ann.batch_id, 41)]
+    assert [one.partition_key for one in (ann, bob, other)] == [
+        PartitionKey("ann", "2026-03-04", 4),
+        PartitionKey("bob", "2026-03-04", 4),
+        PartitionKey("é", "2026-03-04", 5),
+    ]
+    assert ann.sources == (SourceRange("app", 0, 100, 110, 101, 101, 2), SourceRange("app", 3, 7, 9, 8, 8, 1))
+    assert (ann.nulls, bob.nulls, other.nulls) == (((0, 2),), (), ((2, 1),))
+    assert (bob.roots, bob.roots_cut) == ((RootRange("raw", 5, 4711, 4711, 1),), False)
+    assert (ann.roots, ann.roots_cut) == ((), False)
+    assert bob.event_time_min_us == bob.event_time_max_us == ann.event_time_min_us - 60_000_000
+    assert ann.event_time_max_us - ann.event_time_min_us == 120_000_000
+    assert {one.location.object for one in (ann, bob, other)} == {decode_message(MESSAGE).object.key}
+
+
+def test_ranges_are_header_and_blocks_and_one_where_they_touch() -> None:
+    """Two range GETs for a reference inside a pack, one for the first; together they are the whole object."""
+    ranges = [one.location.ranges for one in decode_references(MESSAGE)]
+    assert ranges == [((0, 1496),), ((0, len(HEADER)), (1496, 77)), ((0, len(HEADER)), (1573, len(PACK) - 1573))]
+
+
+def test_object_of_one_reference_is_one_range_under_its_own_schema() -> None:
+    """A file is a pack of one: null stands for the object's own schema."""
+
+    def alone(message: dict[str, Any]) -> None:
+        message["references"] = message["references"][:1]
+        message["references"][0][START + 1] = len(PACK) - len(HEADER)
+        message["schemas"] = [None]
+
+    (whole,) = decode_references(changed(alone))
+    assert whole.location.ranges == ((0, len(PACK)),)
+    assert whole.projection is None
+
+
+def test_message_encoded_and_decoded_is_the_same() -> None:
+    """The pair of `encode_message` and `decode_message`."""
+    message = decode_message(MESSAGE)
+    assert isinstance(message, ReferenceMessage)
+    assert decode_message(encode_message(message)) == message
+    assert message.sources[0] == CoveredRange("app", 0, 100, 110)
+    assert isinstance(message.references[0], Line)
+
+
+def test_line_whose_nulls_were_left_out_says_that_they_are_unknown() -> None:
+    """None is not "no field has entries without a value"."""
+    assert decode_references(changed(line(0, NULLS, None)))[0].nulls is None
+
+
+def test_line_with_more_roots_than_it_lists_says_so() -> None:
+    """The last element of a line."""
+    assert decode_references(changed(line(1, 11, value=True)))[1].roots_cut is True
+
+
+def test_what_a_reader_does_not_know_it_passes_by() -> None:
+    """A field more in the message or in an object of it, or an element more in a line, is no new version."""
+
+    def more(message: dict[str, Any]) -> None:
+        message["new"] = message["object"]["new"] = message["sources"][0]["new"] = {"a": 1}
+        message["references"][1].append("new")
+
+    assert decode_references(changed(more)) == decode_references(MESSAGE)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        line(0, 1, 2),
+        line(0, 5, 3),
+        line(0, SOURCES, [2, 1, 0, 2]),
+        lambda message: message.update(hours=[]),
+        lambda message: message.update(schemas=[]),
+        lambda message: message.update(sources=[]),
+    ],
+)
+def test_line_that_points_outside_its_message_is_refused(change: Change) -> None:
+    """A number that names nothing is an error, never the nearest thing."""
+    with pytest.raises(msgspec.ValidationError, match="points outside"):
+        decode_references(changed(change))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *(line(0, place, -1) for place in (1, 2, 4, 5, START, START + 1)),
+        line(0, NULLS, [-1, 2]),
+        line(0, NULLS, [0, -2]),
+        *(line(0, SOURCES, [*([0] * at), -1, *([0] * (3 - at))]) for at in range(4)),
+        lambda message: message.update(first_number=-1),
+        lambda message: message["object"].update(header_bytes=-1),
+        lambda message: message["object"].update(size=-1),
+    ],
+)
+def test_negative_number_is_refused(change: Change) -> None:
+    """Neither a pointer from a list's end, nor a byte range from an object's."""
+    with pytest.raises(msgspec.ValidationError, match=">= 0"):
+        decode_references(changed(change))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (line(0, NULLS, [0, 2, 3]), "pairs"),
+        (line(0, SOURCES, [0, 1, 0, 2, 1, 1]), "6 numbers of sources"),
+        (lambda message: message["references"][0].__delitem__(slice(9, None)), "length"),
+        (lambda message: message.pop("batch_id"), "batch_id"),
+        (lambda message: message.update(format_version=2), "format_version 2"),
+        (lambda message: message.update(hours=[["2026-03-04"]]), "length"),
+    ],
+)
+def test_message_that_is_none_of_this_format_is_refused(change: Change, message: str) -> None:
+    """A reader says what is wrong."""
+    with pytest.raises(msgspec.ValidationError, match=message):
+        decode_references(changed(change))
+
+
+def test_bytes_that_are_not_json_are_refused() -> None:
+    """The error is that of any other message that is not a reference."""
+    with pytest.raises(msgspec.DecodeError):
+        decode_references(b"not JSON")

@@ -1,0 +1,287 @@
+"""Records to entries: formats, envelopes, limits, compression, bad elements (DESIGN 3.1, 4.5)."""
+
+import gzip
+import json
+import tracemalloc
+from typing import Any, Literal
+
+import pytest
+from backports import zstd
+
+from service.formats.dead_letter import Reason
+from service.input.decode import Bad, Decoded, InputRules, RecordDecoder
+from service.input.json_text import JsonDecoder
+
+GOOD: dict[str, Any] = {"user": "ann", "n": 1}
+MEGABYTE = 2**20
+
+
+def decode(
+    value: bytes | None, form: Literal["json", "ndjson"] = "json", *, field: str | None = None, entries_max: int = 100
+) -> Decoded:
+    """Decode by the usual rules."""
+    rules = InputRules(form, field, record_bytes_max=MEGABYTE, entries_per_record_max=entries_max)
+    return RecordDecoder(rules, JsonDecoder(keep_inexact_text=False)).decode(value)
+
+
+def reasons(decoded: Decoded) -> list[tuple[int | None, Reason]]:
+    """Give the indexes of what is bad, and why."""
+    return [(bad.number, bad.reason) for bad in decoded.bad]
+
+
+@pytest.mark.parametrize(
+    ("value", "entries"),
+    [
+        (None, []),
+        (b"", []),
+        (b"[]", []),
+        (b" [ ] ", []),
+        (b"{}", [{}]),
+        (b'{"user": "ann", "n": 1}', [GOOD]),
+        (b'[{"user": "ann", "n": 1}, {}]', [GOOD, {}]),
+        (b'\n {"user": "ann", "n": 1}\r\n', [GOOD]),
+        ('{"é": "\u2028😀"}'.encode(), [{"é": "\u2028😀"}]),
+        (b'{"a": 1, "a": 2}', [{"a": 2}]),
+    ],
+)
+def test_json_record_of_each_form_gives_its_entries(value: bytes | None, entries: list[Any]) -> None:
+    """An object is one entry, an array several; a record without a value has none, and is none the worse for it."""
+    decoded = decode(value)
+    assert decoded.entries == list(enumerate(entries))
+    assert decoded.bad == []
+
+
+@pytest.mark.parametrize(
+    ("value", "entries"),
+    [
+        (b"", []),
+        (b"\n\r\n  \n", []),
+        (b'{"user": "ann", "n": 1}', [GOOD]),
+        (b'{"user": "ann", "n": 1}\r\n\n{}\n', [GOOD, {}]),
+    ],
+)
+def test_ndjson_record_gives_one_entry_a_line(value: bytes, entries: list[Any]) -> None:
+    """Blank lines do not count, nor have they an index."""
+    decoded = decode(value, "ndjson")
+    assert decoded.entries == list(enumerate(entries))
+    assert decoded.bad == []
+
+
+def test_ndjson_line_that_is_bad_costs_its_neighbours_nothing() -> None:
+    """Each line stands for itself."""
+    decoded = decode(b'{"a": 1}\nnot json\n[1]\n{"a": 2}', "ndjson")
+    assert decoded.entries == [(0, {"a": 1}), (3, {"a": 2})]
+    assert reasons(decoded) == [(1, Reason.MALFORMED), (2, Reason.NOT_AN_OBJECT)]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"1", Reason.NOT_AN_OBJECT),
+        (b"null", Reason.NOT_AN_OBJECT),
+        (b'"text"', Reason.NOT_AN_OBJECT),
+        (b"NaN", Reason.MALFORMED),
+        (b"{", Reason.MALFORMED),
+        (b'{"a": 1} {"b": 2}', Reason.MALFORMED),
+        (b'[{"a": 1}', Reason.MALFORMED),
+        (b'[{"a": 1}, {"b": 2]]', Reason.MALFORMED),
+        (b"\xef\xbb\xbf{}", Reason.MALFORMED),
+        (b'{"a": "\xff"}', Reason.INVALID_UNICODE),
+        (b'{"a": "\\ud800"}', Reason.INVALID_UNICODE),
+        (b'{"a":' * 100_000, Reason.TOO_DEEP),
+        (b"[" * 100_000, Reason.MALFORMED),
+        (b"\x1f\x8bnot gzip", Reason.DECOMPRESSION),
+        (b"\x28\xb5\x2f\xfdnot zstd", Reason.DECOMPRESSION),
+        (gzip.compress(b"{}" * 99, mtime=0)[:-4], Reason.DECOMPRESSION),
+        (zstd.compress(b"{}" * 99)[:-4], Reason.DECOMPRESSION),
+        (gzip.compress(b"{}", mtime=0) + b"garbage", Reason.DECOMPRESSION),
+        (b" " * (MEGABYTE + 1), Reason.RECORD_TOO_LARGE),
+    ],
+)
+def test_record_that_cannot_be_split_is_bad_as_a_whole(value: bytes, reason: Reason) -> None:
+    """Such a record counts as one entry, which is dead for a reason that says what to look for."""
+    decoded = decode(value)
+    assert decoded.entries == []
+    assert reasons(decoded) == [(None, reason)]
+
+
+@pytest.mark.parametrize(
+    ("element", "reason"),
+    [
+        (b"yes", Reason.MALFORMED),
+        (b"", Reason.MALFORMED),
+        (b"NaN", Reason.MALFORMED),
+        (b'{"a": NaN}', Reason.MALFORMED),
+        (b'{"a": 1 "b": 2}', Reason.MALFORMED),
+        (b'{"a": "\xff"}', Reason.INVALID_UNICODE),
+        (b'{"a": "\\ud83d"}', Reason.INVALID_UNICODE),
+        (b'{"\\udc00": 1}', Reason.INVALID_UNICODE),
+        (b"[" * 5_000 + b"]" * 5_000, Reason.TOO_DEEP),
+        (b"1", Reason.NOT_AN_OBJECT),
+        (b"null", Reason.NOT_AN_OBJECT),
+        (b'[{"a": 1}]', Reason.NOT_AN_OBJECT),
+    ],
+)
+@pytest.mark.parametrize("form", [b"[%s]", b'{"v": 7, "entries": [%s]}'])
+def test_bad_element_of_array_or_envelope_costs_its_neighbours_nothing(
+    form: bytes, element: bytes, reason: Reason
+) -> None:
+    """The elements around it are decoded, with the indexes they always had; it alone is dead."""
+    decoded = decode(form % (b'{"n": 0}, %s, {"n": 2}' % element), field="entries")
+    assert decoded.entries == [(0, {"n": 0}), (2, {"n": 2})]
+    assert reasons(decoded) == [(1, reason)]
+    assert decoded.envelope == ({"v": 7} if form.startswith(b"{") else None)
+
+
+@pytest.mark.parametrize("number", [b"1e400", b"1e-99999999999999999999999", b"0e99999999999999999999999", b"7" * 5000])
+def test_number_of_any_form_is_no_reason_to_refuse_an_entry(number: bytes) -> None:
+    """Numbers beyond what Python holds are taken, whichever decoder meets them."""
+    for text in (b'[{"n": %s}]', b'[{"n": %s}, yes]'):
+        assert len(decode(text % number).entries) == 1
+
+
+def test_envelope_gives_its_entries_and_what_is_around_them() -> None:
+    """The rest of the envelope is where user, time and id may be found."""
+    decoded = decode(b'{"user": "ann", "entries": [{"n": 1}, {"n": 2}]}', field="entries")
+    assert decoded.entries == [(0, {"n": 1}), (1, {"n": 2})]
+    assert decoded.envelope == {"user": "ann"}
+
+
+@pytest.mark.parametrize(
+    ("value", "field", "text"),
+    [
+        (b'{"n": 1}', None, b'{"n": 1}'),
+        (b'\n {"n": 1, "n": 2} ', None, b'\n {"n": 1, "n": 2} '),
+        (gzip.compress(b'{"n": 1}', mtime=0), None, b'{"n": 1}'),
+        (b'{"n": %s}' % (b"7" * 5000), None, b'{"n": %s}' % (b"7" * 5000)),
+        (b'{"n": 1}', "entries", b'{"n": 1}'),
+        (b'{"n": %s}' % (b"7" * 5000), "entries", b'{"n": %s}' % (b"7" * 5000)),
+        (b'{"entries": [{"n": 1}]}', "entries", None),
+        (b'{"entries": [{"n": 1}], "n": %s}' % (b"7" * 5000), "entries", None),
+        (b'[{"n": 1}]', None, None),
+        (b"[]", None, None),
+        (b"", None, None),
+        (b"1", None, None),
+    ],
+)
+def test_text_of_a_record_that_is_one_entry_is_kept(value: bytes, field: str | None, text: bytes | None) -> None:
+    """Such a row needs no encoding: its text is there. What is around entries, or several of them, is no entry's."""
+    decoded = decode(value, field=field)
+    assert decoded.text == text
+    if text is not None:
+        assert [JsonDecoder(keep_inexact_text=False).decode_again(text)] == [entry for _, entry in decoded.entries]
+
+
+def test_text_of_a_line_is_no_text_of_the_record() -> None:
+    """A record of lines may hold more than one, and blank ones."""
+    assert decode(b'{"n": 1}', "ndjson").text is None
+
+
+def test_object_without_the_entries_field_is_an_entry_and_an_array_needs_no_envelope() -> None:
+    """A topic may carry all forms at once."""
+    assert decode(b'{"n": 1}', field="entries") == Decoded([(0, {"n": 1})], None, [], 8, b'{"n": 1}')
+    assert decode(b'[{"n": 1}]', field="entries").entries == [(0, {"n": 1})]
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b'{"entries": {"n": 1}}', Reason.ENTRIES_NOT_A_LIST),
+        (b'{"entries": null}', Reason.ENTRIES_NOT_A_LIST),
+        (b'{"entries": 1, "n": NaN}', Reason.MALFORMED),
+        (b'{"entries": NaN}', Reason.MALFORMED),
+        (b'{"entries": [}, "n": 1}', Reason.MALFORMED),
+        (b'{"\\ud800": 1}', Reason.INVALID_UNICODE),
+        (b'{"\\ud800": 1, "entries": [{}]}', Reason.INVALID_UNICODE),
+        (b'{"a": "\\ud800", "entries": [{}]}', Reason.INVALID_UNICODE),
+    ],
+)
+def test_envelope_that_is_damaged_around_its_entries_is_bad_as_a_whole(value: bytes, reason: Reason) -> None:
+    """Where user and time may stand in the damaged part, no entry is guessed at."""
+    assert reasons(decode(value, field="entries")) == [(None, reason)]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"[" + b",".join([b"{}"] * 4) + b"]", b"[{},{},{},yes]", b'{"e": [{},{},{},{}]}', b'{"e": [{},{},{},yes]}'],
+)
+def test_record_with_more_entries_than_allowed_is_bad_as_a_whole(value: bytes) -> None:
+    """The limit holds for all forms, on the fast and on the tolerant way."""
+    assert reasons(decode(value, field="e", entries_max=3)) == [(None, Reason.TOO_MANY_ENTRIES)]
+    decoded = decode(value, field="e", entries_max=4)
+    assert len(decoded.entries) + len(decoded.bad) == 4
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    ("value", "form"),
+    [
+        (b"[" + b"," * 900_000 + b"]", "json"),
+        (b"a\n" * 450_000, "ndjson"),
+        (b"\n" * 900_000, "ndjson"),
+        (b'{"e":[' + b"x," * 100_000 + b"1]}", "json"),
+    ],
+)
+def test_record_of_nothing_but_separators_costs_little(value: bytes, form: Literal["json", "ndjson"]) -> None:
+    """Elements are counted before they are decoded: no list of a million refusals fills the memory (DESIGN 4.5)."""
+    tracemalloc.start()
+    try:
+        decoded = decode(value, form, field="e")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * MEGABYTE
+    assert reasons(decoded) in ([(None, Reason.TOO_MANY_ENTRIES)], [])
+
+
+COMPRESS = pytest.mark.parametrize("compress", [gzip.compress, zstd.compress])
+
+
+@COMPRESS
+def test_compressed_value_is_recognised_by_its_first_bytes(compress: Any) -> None:
+    """Both gzip and zstd, in one member or frame or in several."""
+    text = json.dumps([GOOD] * 3).encode()
+    assert decode(compress(text)) == decode(text)
+    assert decode(compress(text[:10]) + compress(b"") + compress(text[10:])) == decode(text)
+    assert decode(compress(b"")) == decode(None)
+
+
+def test_zeros_behind_a_gzip_member_are_padding() -> None:
+    """A gzip file may be padded; behind zstd nothing may stand."""
+    assert decode(gzip.compress(b"{}") + b"\0" * 10).entries == [(0, {})]
+    assert reasons(decode(zstd.compress(b"{}") + b"\0" * 10)) == [(None, Reason.DECOMPRESSION)]
+
+
+@COMPRESS
+def test_decompression_bomb_is_refused_within_the_memory_of_the_limit(compress: Any) -> None:
+    """Fifty megabytes out of fifty kilobytes are never held (DESIGN 4.5)."""
+    bomb = compress(b" " * (50 * MEGABYTE))
+    tracemalloc.start()
+    try:
+        decoded = decode(bomb)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert reasons(decoded) == [(None, Reason.RECORD_TOO_LARGE)]
+    assert peak < 8 * MEGABYTE
+
+
+@COMPRESS
+def test_value_of_exactly_the_limit_passes_and_one_byte_more_does_not(compress: Any) -> None:
+    """The limit is on the decompressed size, inclusive."""
+    text = b'{"a": 1}'.ljust(MEGABYTE)
+    assert decode(text) == decode(compress(text)) == Decoded([(0, {"a": 1})], None, [], MEGABYTE, text)
+    assert reasons(decode(compress(text + b" "))) == [(None, Reason.RECORD_TOO_LARGE)]
+
+
+@pytest.mark.timeout(20)
+@COMPRESS
+def test_many_empty_members_take_linear_time(compress: Any) -> None:
+    """Thousands of empty members or frames are no work for minutes (DESIGN 4.5)."""
+    empty = compress(b"")
+    assert decode(empty * 10_000).bad == []
+
+
+def test_bad_entry_says_in_its_message_what_it_is() -> None:
+    """The message names the kind of value, never the value."""
+    assert decode(b'["secret"]').bad == [Bad(0, Reason.NOT_AN_OBJECT, "an entry is an object, not str")]

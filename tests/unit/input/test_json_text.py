@@ -1,0 +1,220 @@
+"""JSON text to values: exact numbers, refusals, and splitting without parsing (DESIGN 3.1, 4.5)."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from service.formats.dead_letter import Reason
+from service.input.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError, split_array, split_object
+
+ROUNDING = JsonDecoder(keep_inexact_text=False)
+KEEPING = JsonDecoder(keep_inexact_text=True)
+
+
+def decoded(decoder: JsonDecoder, text: bytes) -> Any:
+    """Decode as the record decoder does: fast, then tolerant."""
+    try:
+        return decoder.decode_fast(text)
+    except FAST_REFUSALS:
+        return decoder.decode_tolerant(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"9007199254740993", b"9223372036854775808", b"-9223372036854775809", b"18446744073709551616", b"1" * 4300],
+)
+def test_integer_of_any_size_is_exact(text: bytes) -> None:
+    """Integers beyond 2^53, int64 and uint64 keep every digit."""
+    assert decoded(ROUNDING, text) == int(text)
+
+
+def test_integer_of_5000_digits_is_kept_as_text() -> None:
+    """Python refuses to make such an int (CVE-2020-10735); the number stays a number of the entry."""
+    value = decoded(ROUNDING, b'{"n": ' + b"7" * 5000 + b"}")["n"]
+    assert bytes(value) == b"7" * 5000
+
+
+@pytest.mark.parametrize("text", [b"1e400", b"-1e400", b"1" * 400 + b".0", b"1e99999999999999999999999"])
+def test_number_beyond_the_doubles_is_kept_as_text_in_any_case(text: bytes) -> None:
+    """There is no infinity in JSON to round to."""
+    for decoder in (ROUNDING, KEEPING):
+        value = decoded(decoder, text)
+        assert isinstance(value, msgspec.Raw)
+        assert bytes(value) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"0.12345678901234567890",
+        b"1e-400",
+        b"9.87654321e-320",
+        b"1e-99999999999999999999999",
+        b"3.14159265358979323846",
+    ],
+)
+def test_number_that_a_double_does_not_hold_is_rounded_and_counted_or_kept(text: bytes) -> None:
+    """By setting: rounded to binary64 and counted, or kept as its text; also where it underflows."""
+    decoder = JsonDecoder(keep_inexact_text=False)
+    assert decoded(decoder, text) == float(text)
+    assert decoder.rounded == 1
+    assert bytes(decoded(KEEPING, text)) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"0.1", b"1e22", b"-0.0", b"0.30000000000000004", b"5e-324", b"0e99999999999999999999", b"123456789012345.5",
+     b"1.7976931348623157e308", b"0.0000000000000000000000000000"],
+)  # fmt: skip
+def test_number_that_a_double_holds_is_a_float_and_not_counted(text: bytes) -> None:
+    """What survives the way to a double and back is not text."""
+    decoder = JsonDecoder(keep_inexact_text=True)
+    value = decoded(decoder, text)
+    assert type(value) is float
+    assert value == float(text)
+    assert decoder.rounded == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b'{"a": 1, "a": 1.50}', b'{"a": %s}' % (b"7" * 5000), b'{"a": 1e400}', b'{"a": 0.12345678901234567890}',
+     b' {"a": -0.0, "b": 1e-400, "c": 18446744073709551616}', '{"é": "\u2028"}'.encode()],
+)  # fmt: skip
+@pytest.mark.parametrize("decoder", [ROUNDING, KEEPING])
+def test_text_that_was_decoded_before_decodes_to_the_same_again(decoder: JsonDecoder, text: bytes) -> None:
+    """Sealing reads what recording has read, whichever decoder had to; and what was encoded of it reads back, too."""
+    value = decoded(decoder, text)
+    again = decoder.decode_again(text)
+    assert {name: type(item) for name, item in again.items()} == {name: type(item) for name, item in value.items()}
+    assert msgspec.json.encode(again) == msgspec.json.encode(value)
+    assert msgspec.json.encode(decoder.decode_again(msgspec.json.encode(value))) == msgspec.json.encode(value)
+
+
+def test_number_that_is_rounded_again_is_not_counted_again() -> None:
+    """It is one number, however often a batch is sealed."""
+    decoder = JsonDecoder(keep_inexact_text=False)
+    assert decoder.decode_fast(b'{"a": 0.12345678901234567890}') == {"a": 0.12345678901234567890}
+    assert decoder.decode_again(b'{"a": 0.12345678901234567890}') == {"a": 0.12345678901234567890}
+    assert decoder.rounded == 1
+
+
+def test_last_of_duplicate_keys_wins_in_both_decoders() -> None:
+    """Duplicate keys are legal JSON, and the last one is what every reader takes."""
+    text = b'{"a": 1, "b": {"c": 1, "c": 2}, "a": 3}'
+    assert ROUNDING.decode_fast(text) == ROUNDING.decode_tolerant(text) == {"a": 3, "b": {"c": 2}}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"NaN", Reason.MALFORMED),
+        (b"Infinity", Reason.MALFORMED),
+        (b"-Infinity", Reason.MALFORMED),
+        (b"[1,]", Reason.MALFORMED),
+        (b"{'a': 1}", Reason.MALFORMED),
+        (b"", Reason.MALFORMED),
+        (b"\xef\xbb\xbf{}", Reason.MALFORMED),
+        (b'"\x00"', Reason.MALFORMED),
+        (b'"\\ud800"', Reason.INVALID_UNICODE),
+        (b'{"\\udfff": 1}', Reason.INVALID_UNICODE),
+        (b'{"a": ["\\ud800\\ud800"]}', Reason.INVALID_UNICODE),
+        (b'"\xff"', Reason.INVALID_UNICODE),
+        (b"\xc0\x80", Reason.INVALID_UNICODE),
+        (b"[" * 100_000, Reason.TOO_DEEP),
+        (b"[" * 100_000 + b"]" * 100_000, Reason.TOO_DEEP),
+    ],
+)
+def test_text_that_is_no_value_of_ours_is_refused_with_its_reason(text: bytes, reason: Reason) -> None:
+    """Neither decoder takes it, and the tolerant one says why."""
+    with pytest.raises(FAST_REFUSALS):
+        ROUNDING.decode_fast(text)
+    with pytest.raises(UndecodableError) as refused:
+        ROUNDING.decode_tolerant(text)
+    assert refused.value.reason is reason
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (b"[]", []),
+        (b" [ ] ", []),
+        (b"[1]", [b"1"]),
+        (b'[1, [2, {"a": 3}], "],[", {"b": "\\"}"}]', [b"1", b' [2, {"a": 3}]', b' "],["', b' {"b": "\\"}"}']),
+        (b"[,]", [b"", b""]),
+        (b"[1,]", [b"1", b""]),
+        (b"[1,,2]", [b"1", b"", b"2"]),
+        (b"[yes, NaN]", [b"yes", b" NaN"]),
+        (b'["a\nb"]', [b'"a\nb"']),
+    ],
+)
+def test_split_array_finds_elements_whatever_is_in_them(text: bytes, parts: list[bytes]) -> None:
+    """Brackets and quotes alone tell where elements end; an empty one is one."""
+    assert split_array(text, elements_max=4) == parts
+
+
+@pytest.mark.parametrize("text", [b"", b"1", b"{}", b"[", b"]", b"[1]]", b"[[1]", b"[}", b"[1][2]", b'["]', b'["\\"]'])
+def test_split_array_refuses_what_does_not_tell_where_elements_end(text: bytes) -> None:
+    """Nothing is guessed: such a record is bad as a whole."""
+    with pytest.raises(UndecodableError):
+        split_array(text, elements_max=4)
+
+
+def test_split_array_stops_at_more_elements_than_allowed() -> None:
+    """Counting needs no decoding, and no list of all of them."""
+    assert len(split_array(b"[1,2,3]", elements_max=3)) == 3
+    with pytest.raises(UndecodableError, match="more than 2") as refused:
+        split_array(b"[1,2,3]", elements_max=2)
+    assert refused.value.reason is Reason.TOO_MANY_ENTRIES
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        (b"{}", {}),
+        (b'{"a": 1, "b": [NaN]}', {"a": b" 1", "b": b" [NaN]"}),
+        (b'{"a" : 1, "\\u0061": 2}', {"a": b" 2"}),
+        (b'{"x:y,\\"z": }', {'x:y,"z': b" "}),
+    ],
+)
+def test_split_object_finds_values_whatever_is_in_them(text: bytes, parts: dict[str, bytes]) -> None:
+    """Keys are decoded, values are not; the last of duplicate keys wins."""
+    assert split_object(text) == parts
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (b"[]", Reason.MALFORMED),
+        (b'{"a"}', Reason.MALFORMED),
+        (b"{1: 2}", Reason.MALFORMED),
+        (b'{"a": 1,}', Reason.MALFORMED),
+        (b'{"\x01": 1}', Reason.MALFORMED),
+        (b'{"\\ud800": 1}', Reason.INVALID_UNICODE),
+        (b'{"\xff": 1}', Reason.INVALID_UNICODE),
+    ],
+)
+def test_split_object_refuses_members_without_a_key(text: bytes, reason: Reason) -> None:
+    """A key that no UTF-8 can hold would fail later, where the envelope becomes an entry."""
+    with pytest.raises(UndecodableError) as refused:
+        split_object(text)
+    assert refused.value.reason is reason
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "text",
+    [
+        b'[1,"' + b'\\"' * 500_000 + b"]",
+        b'["' + b"\\" * 1_000_001 + b'"]',
+        b"[" * 200_000 + b"]" * 200_000,
+        b'["' + b"a" * 2_000_000 + b'", x]',
+    ],
+)
+def test_split_of_hostile_text_takes_linear_time(text: bytes) -> None:
+    """A megabyte of quotes that never close, of backslashes or of brackets holds nobody up (DESIGN 4.5)."""
+    try:
+        parts = split_array(text, elements_max=4)
+    except UndecodableError:
+        parts = []
+    assert len(parts) <= 4

@@ -1,0 +1,56 @@
+"""The source topic chain (DESIGN 3.8): the first link, or nothing where a row could not hold it."""
+
+import pytest
+
+from service.formats.model import RootLink, SourceRecord, TopicPartition
+from service.partitioning.chain import root_of
+
+HEADER = "source-topic-chain"
+
+
+def record(*headers: tuple[str, bytes | None]) -> SourceRecord:
+    """Make a record with these headers."""
+    return SourceRecord(TopicPartition("app", 0), 0, None, None, None, headers)
+
+
+@pytest.mark.parametrize(
+    ("value", "root"),
+    [
+        (b'[["raw", 3, 17]]', RootLink("raw", 3, 17)),
+        (b'[["raw", 3, 17], ["mid", 0, 4]]', RootLink("raw", 3, 17)),
+        (b'[["raw", 3, 17, 2]]', RootLink("raw", 3, 17, 2)),
+        (b'[["raw", 3, 17, 2, "a later part is not read"]]', RootLink("raw", 3, 17, 2)),
+        (b'[["raw", 3, 17, null]]', RootLink("raw", 3, 17)),
+        (b'[["raw", 3, 17, 2147483647]]', RootLink("raw", 3, 17, 2**31 - 1)),
+        (b'[["raw", 3, 17, 2147483648]]', None),
+        (b'[["raw", 3, 17, -1]]', None),
+        (b'[["raw", 3, 17, "2"]]', None),
+        (b'[["raw", 3, 17], "a later link is not read"]', RootLink("raw", 3, 17)),
+        (b'[["raw", 2147483647, 9223372036854775807]]', RootLink("raw", 2**31 - 1, 2**63 - 1)),
+        (b'[["raw", 2147483648, 17]]', None),
+        (b'[["raw", 3, 9223372036854775808]]', None),
+        (b'[["raw", 3, -1]]', None),
+        (b'[["raw", true, 17]]', None),
+        (b'[["raw", 3, 17.5]]', None),
+        (b'[["' + b"x" * 250 + b'", 3, 17]]', None),
+        (b'[["raw", 3]]', None),
+        (b'[{"topic": "raw"}]', None),
+        (b'["raw", 3, 17]', None),
+        (b"[]", None),
+        (b"", None),
+        (None, None),
+        (b"not JSON", None),
+        (b'[["\xff", 3, 17]]', None),
+        (b"[" * 100_000, None),
+    ],
+)
+def test_root_of_each_kind_of_header_is_its_first_link_or_none(value: bytes | None, root: RootLink | None) -> None:
+    """A link beyond Kafka's own bounds would make a row that no Avro reader takes: it is no link."""
+    assert root_of(record((HEADER, value)), HEADER) == root
+
+
+def test_root_of_a_header_that_stands_twice_is_that_of_the_last() -> None:
+    """A republisher appends; headers of other names do not matter."""
+    headers = ((HEADER, b'[["a", 0, 1]]'), (HEADER, b'[["b", 0, 2]]'), ("other", b'[["c", 0, 3]]'))
+    assert root_of(record(*headers), HEADER) == RootLink("b", 0, 2)
+    assert root_of(record(), HEADER) is None

@@ -1,0 +1,62 @@
+"""Paths to user, time and id: entry, envelope, record key, header."""
+
+from typing import Any
+
+import pytest
+
+from service.formats.model import SourceRecord, TopicPartition
+from service.partitioning.locate import compile_path, split_path
+
+RECORD = SourceRecord(
+    TopicPartition("app", 0), 0, None, b'{"user": {"id": "kim"}, "n": 1}', None,
+    (("who", b"first"), ("who", b"last"), ("bad", b"\xff"), ("none", None)),
+)  # fmt: skip
+ENTRY: dict[str, Any] = {"user": "ann", "a": {"b": {"c": 7}, "x.y": "dot"}, "a.b": "literal", "list": [1], "null": None}
+ENVELOPE: dict[str, Any] = {"meta": {"user": "eve"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "found"),
+    [
+        ("user", "ann"),
+        ("a.b.c", 7),
+        (r"a.x\.y", "dot"),
+        (r"a\.b", "literal"),
+        ("absent", None),
+        ("absent.deeper", None),
+        ("user.deeper", None),
+        ("list.0", None),
+        ("null", None),
+        ("envelope:meta.user", "eve"),
+        ("envelope:absent", None),
+        ("key", '{"user": {"id": "kim"}, "n": 1}'),
+        ("key:user.id", "kim"),
+        ("key:n", 1),
+        ("key:absent", None),
+        ("header:who", "last"),
+        ("header:bad", None),
+        ("header:none", None),
+        ("header:absent", None),
+    ],
+)
+def test_path_of_each_kind_finds_its_value_or_nothing(path: str, found: Any) -> None:
+    """What is absent, null or no text is None, wherever it is looked for."""
+    assert compile_path(path)(ENTRY, ENVELOPE, RECORD) == found
+
+
+@pytest.mark.parametrize("key", [None, b"", b"\xff", b"plain", b"[1]", b"{", b"[" * 100_000, b"1" * 5000])
+def test_record_key_that_is_no_object_names_nobody(key: bytes | None) -> None:
+    """Keys of other producers are whatever they are; looking into them never raises."""
+    assert compile_path("key:user")(ENTRY, None, RECORD._replace(key=key)) is None
+
+
+@pytest.mark.parametrize("path", ["", ".", "a.", ".a", "a..b", "envelope:", "key:", "header:", "envelope:a..b"])
+def test_path_with_an_empty_part_is_refused(path: str) -> None:
+    """A slip in a setting is refused at start, with the reason."""
+    with pytest.raises(ValueError, match=r"empty key|needs the name"):
+        compile_path(path)
+
+
+def test_split_path_keeps_escaped_dots() -> None:
+    r"""`\.` is a dot inside a key."""
+    assert split_path(r"a\.b.c\.d") == ("a.b", "c.d")

@@ -1,0 +1,181 @@
+"""Where an entry goes: user, event time, date, hour; and users as paths (DESIGN 3.1, 4.5)."""
+
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import pytest
+
+from service.formats.dead_letter import Reason
+from service.formats.model import PartitionKey, SourceRecord, TopicPartition
+from service.formats.object_key import key_safe, parse_key_safe
+from service.partitioning.event_time import TimeRules
+from service.partitioning.partitioner import USER_CHARS_MAX, KeyRules, Partitioner, Placement, Rejection
+
+NOON_MS = 1_714_564_800_000  # 2024-05-01T12:00:00Z
+RECORD = SourceRecord(TopicPartition("app", 0), 5, NOON_MS + 1, b"key-user", None, (("id", b"h1"),))
+RULES = KeyRules(
+    user_paths=("user", "account.id", "envelope:user"),
+    no_users=frozenset({"", "-"}),
+    missing_user=None,
+    time_paths=("time", "ts", "envelope:time"),
+    time=TimeRules("auto", ZoneInfo("UTC"), earliest_us=946_684_800_000_000, future_max_us=86_400_000_000),
+    missing_time="record-timestamp",
+    id_paths=("id", "header:id"),
+    zone=ZoneInfo("UTC"),
+)
+
+
+def place(entry: dict[str, Any], *, rules: KeyRules = RULES, envelope: Any = None, record: Any = RECORD) -> Any:
+    """Place one entry."""
+    return Partitioner(rules).partition(entry, envelope, record)
+
+
+def test_entry_with_all_it_takes_is_placed_by_user_date_and_hour() -> None:
+    """The usual case."""
+    placed = place({"user": "ann", "time": "2024-05-01T12:34:56.789Z", "id": "x1"})
+    expected = PartitionKey("ann", "2024-05-01", 12)
+    assert placed == Placement(expected, NOON_MS * 1000 + 2_096_789_000, "x1", fallback_time=False)
+
+
+@pytest.mark.parametrize(
+    ("entry", "user"),
+    [
+        ({"user": "ann"}, "ann"),
+        ({"user": 42}, "42"),
+        ({"user": -(2**70)}, str(-(2**70))),
+        ({"user": "-", "account": {"id": "bob"}}, "bob"),
+        ({"user": "", "account": {"id": 7}}, "7"),
+        ({"user": None, "account": {"id": "bob"}}, "bob"),
+        ({"user": ["ann"], "account": {"id": "bob"}}, "bob"),
+        ({"user": {"name": "ann"}}, "eve"),
+        ({"user": True}, "eve"),
+        ({"user": 1.5}, "eve"),
+        ({"user": msgspec.Raw(b"1e400")}, "eve"),
+        ({"user": msgspec.Raw(b"7" * 4500)}, None),
+        ({"user": " "}, " "),
+        ({}, "eve"),
+    ],
+)
+def test_user_is_the_first_that_a_path_yields(entry: dict[str, Any], user: str | None) -> None:
+    """Strings and integers name somebody; what is no user by setting, or of another type, is passed over."""
+    placed = place(entry, envelope={"user": "eve"})
+    assert (placed.key.user if isinstance(placed, Placement) else None) == user
+
+
+@pytest.mark.parametrize("entry", [{}, {"user": "-"}, {"user": 1.5}, {"user": "x" * (USER_CHARS_MAX + 1)}])
+def test_entry_without_a_user_is_dead_or_gets_the_configured_name(entry: dict[str, Any]) -> None:
+    """By policy; a user that is too long is no user under either."""
+    placed = place(entry)
+    assert isinstance(placed, Rejection)
+    assert placed.reason is Reason.NO_USER
+    named = place(entry, rules=RULES._replace(missing_user="unknown"))
+    assert isinstance(named, Rejection) or named.key.user == "unknown"
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"user": "ann"},
+        {"user": "ann", "time": "nonsense"},
+        {"user": "ann", "time": "1970-01-01T00:00:00Z"},
+        {"user": "ann", "time": "9999-12-31T23:59:59Z"},
+        {"user": "ann", "time": "0001-01-01T00:00:00Z"},
+        {"user": "ann", "time": 10**30},
+        {"user": "ann", "time": "1970-01-01T00:00:00Z", "ts": "2024-05-01T10:00:00Z"},
+    ],
+)
+def test_entry_whose_time_is_missing_or_absurd_gets_the_records_or_is_dead(entry: dict[str, Any]) -> None:
+    """By policy: Kafka's timestamp, marked as a stand-in, or a dead letter; an absurd time ends the search."""
+    placed = place(entry)
+    assert isinstance(placed, Placement)
+    assert (placed.event_time_us, placed.key.hour, placed.fallback_time) == ((NOON_MS + 1) * 1000, 12, True)
+    dead = place(entry, rules=RULES._replace(missing_time="dead-letter"))
+    assert isinstance(dead, Rejection)
+    assert dead.reason is Reason.NO_EVENT_TIME
+
+
+def test_time_that_no_rule_reads_is_looked_for_at_the_next_path() -> None:
+    """Several candidate fields: the first readable one counts."""
+    assert place({"user": "ann", "time": "soon", "ts": "2024-05-01T10:00:00Z"}).key.hour == 10
+    assert place({"user": "ann"}, envelope={"time": "2024-05-01T09:00:00Z"}).key.hour == 9
+
+
+@pytest.mark.parametrize("timestamp_ms", [None, -1, 2**60])
+def test_entry_without_any_time_is_dead(timestamp_ms: int | None) -> None:
+    """A record may carry no timestamp, or one that no calendar holds."""
+    placed = place({"user": "ann"}, record=RECORD._replace(timestamp_ms=timestamp_ms))
+    assert isinstance(placed, Rejection)
+    assert placed.reason is Reason.NO_EVENT_TIME
+
+
+@pytest.mark.parametrize(
+    ("zone", "time", "date", "hour"),
+    [
+        ("UTC", "2024-05-01T23:59:59.999999Z", "2024-05-01", 23),
+        ("Europe/Berlin", "2024-05-01T22:00:00Z", "2024-05-02", 0),
+        ("Europe/Berlin", "2023-10-29T00:30:00Z", "2023-10-29", 2),
+        ("Europe/Berlin", "2023-10-29T01:30:00Z", "2023-10-29", 2),
+        ("Europe/Berlin", "2024-03-31T01:00:00Z", "2024-03-31", 3),
+        ("Asia/Kathmandu", "2024-05-01T18:14:59Z", "2024-05-01", 23),
+        ("Asia/Kathmandu", "2024-05-01T18:15:00Z", "2024-05-02", 0),
+        ("Pacific/Kiritimati", "2024-04-30T10:00:00Z", "2024-05-01", 0),
+    ],
+)
+def test_date_and_hour_are_those_of_the_partition_zone(zone: str, time: str, date: str, hour: int) -> None:
+    """Offsets that are no whole hour, and days with 23 or 25 of them."""
+    placed = place({"user": "ann", "time": time}, rules=RULES._replace(zone=ZoneInfo(zone)))
+    assert (placed.key.date, placed.key.hour) == (date, hour)
+
+
+@pytest.mark.parametrize(
+    ("entry", "unique_id"),
+    [({"id": "a"}, "a"), ({"id": 2**64}, str(2**64)), ({"id": ""}, ""), ({"id": 1.5}, "h1"), ({}, "h1"),
+     ({"id": msgspec.Raw(b"-" + b"7" * 5000)}, "-" + "7" * 5000)],
+)  # fmt: skip
+def test_unique_id_is_the_first_text_or_integer_of_its_paths(entry: dict[str, Any], unique_id: str) -> None:
+    """An id of any size is carried as text."""
+    assert place({"user": "ann", **entry}).unique_id == unique_id
+
+
+@pytest.mark.parametrize(
+    ("user", "encoded"),
+    [
+        ("ann", "ann"),
+        ("Ann", "Ann"),
+        ("a_b-c", "a_b-c"),
+        ("../../x", "%2E%2E%2F%2E%2E%2Fx"),
+        ("..\\", "%2E%2E%5C"),
+        (".", "%2E"),
+        ("/etc/x", "%2Fetc%2Fx"),
+        ("%2e%2e", "%252e%252e"),
+        ("a b", "a%20b"),
+        ("\0", "%00"),
+        ("a\r\nb", "a%0D%0Ab"),
+        ("arn:aws:iam::1:user/x", "arn%3Aaws%3Aiam%3A%3A1%3Auser%2Fx"),
+        ("2001:db8::1", "2001%3Adb8%3A%3A1"),
+        ("a@b$c", "a%40b%24c"),
+        ("é", "%C3%A9"),
+        ("e\u0301", "e%CC%81"),
+        ("\u202eevil", "%E2%80%AEevil"),
+        ("\u200b", "%E2%80%8B"),
+        ("CON", "CON"),
+        ("-rf", "-rf"),
+        ("~", "%7E"),
+        ("", ""),
+    ],
+)
+def test_user_of_each_awkward_kind_is_safe_in_a_path_and_reads_back(user: str, encoded: str) -> None:
+    """Hostile users (DESIGN 4.5): traversal, separators, control characters, lookalikes."""
+    assert key_safe(user) == encoded
+    assert parse_key_safe(encoded) == user
+
+
+def test_user_beyond_the_bound_is_a_prefix_and_a_hash() -> None:
+    """Such a path only identifies; twins that differ at the end differ in the hash."""
+    one, other = key_safe("x" * 10_000 + "a"), key_safe("x" * 10_000 + "b")
+    assert one != other
+    assert one[:67] == other[:67] == "x" * 67
+    assert (len(one), one[67], parse_key_safe(one)) == (100, "~", None)
+    assert parse_key_safe(key_safe("x" * 100)) == "x" * 100
+    assert parse_key_safe(key_safe("x" * 101)) is None
