@@ -15,7 +15,7 @@ from service.config.sources import variable_of
 _HEAD = """\
 # Configuration
 
-Made by `python -m deploy.docs` from `service/config.py`; do not edit.
+Made by `python -m deploy.docs` from `service/config/settings.py`; do not edit.
 
 A setting is given by, and the first wins:
 

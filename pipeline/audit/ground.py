@@ -65,7 +65,7 @@ class Ground(NamedTuple):
 def find_ground(settings: JobSettings, asked: Asked, announced: Announced, *, is_full: bool) -> Ground:
     """Find the offsets that the worker answers for; reads flush records, and what they count where some are gone."""
     has_all_flushes = _has_beginning(asked.flushes)
-    from_beginning = settings.worker.kafka.bootstrap == "beginning" and has_all_flushes
+    from_beginning = settings.worker.kafka.start_at == "beginning" and has_all_flushes
     firsts = _by_tp(_unbroken(announced, asked.flushes), F.min("first_offset"))
     short = None
     floors: dict[TopicPartition, int] = {}

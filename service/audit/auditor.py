@@ -110,7 +110,7 @@ class Audit:
         objects, sizes = self._check_objects(are_whole=are_whole)
         dead_letters = self._check_dead_letters()
         ranges = ranges_of(self._announced.flushes)
-        is_from_start = kafka.bootstrap == "beginning" and are_whole
+        is_from_start = kafka.start_at == "beginning" and are_whole
         starts = first_records(self._table, committed) if is_from_start else {}
         check_flushes(self._announced, self._table, findings, group_id=kafka.group_id)
         check_topic_ids(self._announced.flushes, findings)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple, cast
 
-from service.batch.batch import ClosedBatch, Ledger
+from service.batch.batch import ClosedBatch
 from service.batch.fitting import holds_record, message_bytes
+from service.batch.progress import Progress
 from service.batch.seal import SealedObject
 from service.boundary import Message, StoredObject
 from service.control.flush_policy import FlushReason
@@ -166,7 +167,7 @@ def flush_record_of(
     topic_ids: Mapping[str, str],
 ) -> FlushRecord:
     """Write the flush record of a batch."""
-    objects, owned = list(objects), batch.ledgers
+    objects, owned = list(objects), batch.progress
     return FlushRecord(
         batch_id=batch.batch_id,
         group_id=speaker.group_id,
@@ -179,34 +180,34 @@ def flush_record_of(
         started_at_ms=batch.opening.opened_at_ms,
         ended_at_ms=ended_at_ms,
         step_seconds={step: round(seconds, 6) for step, seconds in step_seconds.items()},
-        topic_partitions=tuple(_flushed(tp, ledger) for tp, ledger in owned.items()),
+        topic_partitions=tuple(_flushed(tp, progress) for tp, progress in owned.items()),
         totals=FlushTotals(
-            records=sum(ledger.records for ledger in owned.values()),
-            entries=sum(ledger.entries for ledger in owned.values()),
+            records=sum(progress.records for progress in owned.values()),
+            entries=sum(progress.entries for progress in owned.values()),
             entries_in_files=sum(sealed.entries for sealed in objects),
             dead_letters=sum(letter.entries for letter in batch.dead_letters),
             dead_letter_records=len(batch.dead_letters),
-            discarded_replays=sum(ledger.discarded_replays for ledger in owned.values()),
+            discarded_replays=sum(progress.discarded_replays for progress in owned.values()),
             references=sum(sealed.references for sealed in objects),
             bytes=sum(sealed.file.size for sealed in objects),
         ),
     )
 
 
-def _flushed(tp: TopicPartition, ledger: Ledger) -> FlushedTopicPartition:
+def _flushed(tp: TopicPartition, progress: Progress) -> FlushedTopicPartition:
     return FlushedTopicPartition(
         topic=tp.topic,
         partition=tp.partition,
-        first_offset=ledger.first_offset,
-        next_offset=ledger.next_offset,
-        min_offset=ledger.min_offset,
-        max_offset=ledger.max_offset,
-        timestamp_max_ms=ledger.timestamp_max_ms,
-        idle_since_ms=ledger.idle_since_ms,
-        records=ledger.records,
-        entries=ledger.entries,
-        dead_letters=ledger.dead_letters,
-        discarded_replays=ledger.discarded_replays,
+        first_offset=progress.first_offset,
+        next_offset=progress.next_offset,
+        min_offset=progress.min_offset,
+        max_offset=progress.max_offset,
+        timestamp_max_ms=progress.timestamp_max_ms,
+        idle_since_ms=progress.idle_since_ms,
+        records=progress.records,
+        entries=progress.entries,
+        dead_letters=progress.dead_letters,
+        discarded_replays=progress.discarded_replays,
     )
 
 

@@ -16,7 +16,7 @@ REFUSED: Mapping[str, str] = {
     "auto.commit.enable": "offsets are committed by the flush's transaction only",
     "offset.store.method": "offsets are committed by the flush's transaction only",
     "isolation.level": "only read_committed reads stable offsets and committed records",
-    "auto.offset.reset": "a jump would lose or double records; kafka.bootstrap says where to start",
+    "auto.offset.reset": "a jump would lose or double records; kafka.start_at says where to start",
     "enable.idempotence": "the transaction needs it",
     "acks": "a reference must be on all in-sync replicas",
     "request.required.acks": "a reference must be on all in-sync replicas",

@@ -61,12 +61,12 @@ class KafkaSettings(Section):
     backfills_topic: str = Field(
         "backfills", description="Topic that gets the run records of backfills; the worker does not use it."
     )
-    bootstrap: Literal["beginning", "end", "fail"] = Field(
+    start_at: Literal["beginning", "end", "fail"] = Field(
         "beginning", description="Where to start on a TopicPartition without a committed offset."
     )
     accept_unknown_history: bool = Field(
         default=False,
-        description="Start where kafka.bootstrap says also where the flush records cannot be read, which tell whether a "
+        description="Start where kafka.start_at says also where the flush records cannot be read, which tell whether a "
         "TopicPartition without a committed offset is new or has lost it: what was flushed before is published twice.",
     )
     on_unreadable: Literal["stop", "hold", "dead-letter"] = Field(

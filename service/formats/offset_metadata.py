@@ -3,7 +3,7 @@
 Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17],"raw-4":[9,2]}}`. `topic_id` is
 Kafka's id of the topic as its tools print it, or null where it is not known. `roots` has the highest root offset of
 each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last. `began` is
-written where a group has begun under `kafka.bootstrap = end`, and by all its commits from then on:
+written where a group has begun under `kafka.start_at = end`, and by all its commits from then on:
 `[1772600767000, 4]`, when, and with how many partitions.
 """
 

@@ -227,7 +227,7 @@ class Worker:
         kafka = self._settings.kafka
         options = consumer_options(kafka, worker=self._settings.worker)
         return StartPositions(
-            rules=StartRules(kafka.bootstrap, kafka.accept_unknown_history, kafka.source_topics),
+            rules=StartRules(kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
             consumer=self._consumer,
             committer=committer,
             flush_records=KafkaFlushRecords(

@@ -62,7 +62,7 @@ class Caution:
     def _set_pace(self, records: int) -> None:
         self._pace = Pace(records, is_synced=False)
         if self._ends.ends:
-            next_offsets = {tp: ledger.next_offset for tp, ledger in self._recorder.positions.items()}
+            next_offsets = {tp: progress.next_offset for tp, progress in self._recorder.positions.items()}
             self._pace = caution.pace_after(self._ends, next_offsets, ends_max=self._ends_max, records_max=records)
             self._metrics.set("cautious", float(self._ends.ends >= self._ends_max))
 
@@ -85,7 +85,7 @@ class Caution:
 
     def _look_back(self) -> None:
         """Forget suspects that we are past, and what was put away and is committed."""
-        positions = {str(tp): ledger for tp, ledger in self._recorder.positions.items()}
+        positions = {str(tp): progress for tp, progress in self._recorder.positions.items()}
         suspect = self._ends.suspect
         if suspect and all(name in positions and positions[name].next_offset >= suspect[name][1] for name in suspect):
             self._ends = Ends(fatal=self._ends.fatal)

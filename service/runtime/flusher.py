@@ -7,7 +7,6 @@ or (CommitUnknownError) the committed offsets tell. What that means is decided b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from functools import partial
 from typing import NamedTuple
 
@@ -32,19 +31,19 @@ from service.batch.messages import (
 )
 from service.batch.pack_plan import FEW_PARTS
 from service.batch.seal import SealedObject, SealRules, seal
-from service.boundary import Clock, Membership, Message, StoredObject
+from service.boundary import Clock, Membership, Message
 from service.control.deadline import Deadline
-from service.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork, StepSeconds
+from service.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork
 from service.errors import CommitAbortedError, DiscardError, MembershipError, UploadError
 from service.formats.flush_record import FlushRecord
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.object_key import schema_key
 from service.formats.offset_metadata import Topics
+from service.runtime.flush_steps import FlushSteps
 from service.runtime.ports import Committer, Metrics
 from service.runtime.uploader import Upload, Uploader, bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
-STEPS = ("seal", "upload", "announce", "commit")
 ROUTINE = frozenset({FlushReason.INTERVAL, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING})
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 
@@ -80,47 +79,6 @@ class FlushSummary(NamedTuple):
     seconds: Mapping[str, float]
     offsets: Mapping[TopicPartition, CommittedOffset]
     announced: list[Message]
-
-
-class _Steps:
-    """Measures the steps of one flush; `deadline` is that of the step under way."""
-
-    def __init__(self, clock: Clock, batch: ClosedBatch, deadline: Deadline) -> None:
-        self._clock = clock
-        self._last_s = clock.now_s()
-        self._rows = len(batch.rows)
-        self.deadline = deadline
-        self.seconds: dict[str, float] = {}
-        self.rows_sealed = 0
-        self.futures: list[Future[StoredObject]] = []
-
-    def done(self, step: str) -> None:
-        now_s = self._clock.now_s()
-        self.seconds[step] = now_s - self._last_s
-        self._last_s = now_s
-
-    def so_far(self) -> tuple[StepSeconds, StepSeconds]:
-        """Give the seconds of each step, and the share of each that was finished; 0 s where they tell nothing.
-
-        Of a step that was cut short the time up to its deadline counts, not how long the process was stopped meanwhile.
-        """
-        seconds, shares = dict(self.seconds), dict.fromkeys(STEPS, 1.0)
-        cut = next((step for step in STEPS if step not in seconds), None)
-        if cut is not None:
-            shares[cut] = self._share_of(cut)
-            if shares[cut] or self.deadline.has_passed():
-                seconds[cut] = min(self._clock.now_s(), self.deadline.at_s) - self._last_s
-        announce = seconds["announce"] + seconds["commit"] if "commit" in seconds else 0.0
-        spent = StepSeconds(seconds.get("seal", 0.0), seconds.get("upload", 0.0), announce)
-        return spent, StepSeconds(shares["seal"], shares["upload"], shares["commit"])
-
-    def _share_of(self, cut: str) -> float:
-        if cut == "seal":
-            return self.rows_sealed / max(1, self._rows)
-        if cut == "upload":
-            stored = sum(one.done() and not one.cancelled() and one.exception() is None for one in self.futures)
-            return stored / max(1, len(self.futures))
-        return 0.0  # how far a transaction came is not known
 
 
 class Flusher:
@@ -174,7 +132,7 @@ class Flusher:
         batch = batch._replace(dead_letters=tuple(letters))
         uploads_end = Deadline(deadline.at_s - self._rules.commit_budget_s, deadline.now_s)
         uploads_end = uploads_end.at_most(self._rules.upload_deadline_s)
-        steps = _Steps(self._clock, batch, uploads_end)
+        steps = FlushSteps(self._clock, batch, uploads_end)
         try:
             sealed = self._seal(batch, steps, must_pack=_must_pack(batch, reason))
             uploaded, letter_keys = self._upload(batch, sealed, steps)
@@ -209,7 +167,7 @@ class Flusher:
             objects = partition_keys
         return FlushWork(entries, row_bytes, objects, partition_keys + dead_letters + letter_bytes // 1024)
 
-    def _seal(self, batch: ClosedBatch, steps: _Steps, *, must_pack: bool) -> list[SealedObject]:
+    def _seal(self, batch: ClosedBatch, steps: FlushSteps, *, must_pack: bool) -> list[SealedObject]:
         """Write all objects to the spool; uploads begin afterwards, or both would wait for each other's turns."""
         rows, sealed = batch.rows, []
         sealing = seal(
@@ -226,7 +184,7 @@ class Flusher:
         return sealed
 
     def _upload(
-        self, batch: ClosedBatch, sealed: list[SealedObject], steps: _Steps
+        self, batch: ClosedBatch, sealed: list[SealedObject], steps: FlushSteps
     ) -> tuple[list[Uploaded], dict[int, str]]:
         """Upload objects, new schemas and oversized dead letters; wait for all."""
         new = self._new_schemas(sealed)
@@ -234,8 +192,11 @@ class Flusher:
         uploads += [bytes_upload(one.text.encode(), self._schema_key(one), {}, shared=True) for one in new]
         letters, letter_uploads = self._letter_uploads(batch)
         uploads += letter_uploads
-        steps.futures = [self._uploader.submit(upload, steps.deadline) for upload in uploads]
-        stored = self._uploader.await_all(steps.futures, steps.deadline, self._abandoned)
+        futures, steps.uploads = [], len(uploads)
+        for upload in uploads:
+            futures.append(self._uploader.submit(upload, steps.deadline))
+            futures[-1].add_done_callback(steps.note_stored)
+        stored = self._uploader.await_all(futures, steps.deadline, self._abandoned)
         self._remember(one.fingerprint for one in new)
         letter_objects = stored[len(sealed) + len(new) :]
         inline = self._inline(sealed)
@@ -299,7 +260,7 @@ class Flusher:
         batch: ClosedBatch,
         uploaded: list[Uploaded],
         reason: FlushReason,
-        steps: _Steps,
+        steps: FlushSteps,
     ) -> tuple[list[Message], FlushRecord]:
         """Make the messages of the references topic, and the flush record."""
         speaker, now_ms, batch_id = self._speaker, self._clock.wall_ms(), batch.batch_id
@@ -328,7 +289,7 @@ class Flusher:
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
         """Give what is committed, each with what is known of its topic as metadata."""
-        texts = {topic: self._topics.metadata_of(topic) for topic, _ in batch.ledgers}
+        texts = {topic: self._topics.metadata_of(topic) for topic, _ in batch.progress}
         return {tp: offset._replace(metadata=texts[tp.topic]) for tp, offset in batch.next_offsets().items()}
 
     def _commit(
@@ -356,16 +317,16 @@ class Flusher:
             self._committer.commit(messages(), offsets, again, deadline=deadline)
 
     def _summarise(
-        self, batch: ClosedBatch, sealed: list[SealedObject], announced: list[Message], steps: _Steps
+        self, batch: ClosedBatch, sealed: list[SealedObject], announced: list[Message], steps: FlushSteps
     ) -> FlushSummary:
-        ledgers = batch.ledgers.values()
+        covered = batch.progress.values()
         return FlushSummary(
             batch_id=batch.batch_id,
             seq=self._seq,
             objects=len(sealed),
             references=sum(one.references for one in sealed),
-            entries=sum(ledger.entries for ledger in ledgers),
-            dead_letters=sum(ledger.dead_letters for ledger in ledgers),
+            entries=sum(progress.entries for progress in covered),
+            dead_letters=sum(progress.dead_letters for progress in covered),
             records=batch.records,
             object_bytes=sum(one.file.size for one in sealed),
             json_fields=sum(_json_fields(one) for one in sealed),
@@ -374,7 +335,7 @@ class Flusher:
             announced=announced,
         )
 
-    def _learn(self, batch: ClosedBatch, steps: _Steps) -> None:
+    def _learn(self, batch: ClosedBatch, steps: FlushSteps) -> None:
         """Learn from a flush, also from one that came to nothing: so much was done in so many seconds."""
         rows, letters = batch.rows, batch.dead_letters
         letter_bytes = sum(letter.memory_bytes for letter in letters)

@@ -14,8 +14,9 @@ import msgspec
 
 from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.infer import TooDeepError, TooManyFieldsError
-from service.batch.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
+from service.batch.batch import Batch, ClosedBatch, Opening
 from service.batch.messages import dead_letters_of
+from service.batch.progress import Progress, Tracker
 from service.control.flush_policy import FlushLoad
 from service.formats.dead_letter import Reason
 from service.formats.model import CommittedOffset, RootLink, SourceRecord, TopicPartition
@@ -40,12 +41,12 @@ class RecorderRules(NamedTuple):
 
 
 class Recorder:
-    """Owns the ledgers and the open batch; used by the loop thread only."""
+    """Owns the progress and the open batch; used by the loop thread only."""
 
     def __init__(self, rules: RecorderRules, spool: Spool) -> None:
         self.outcomes: Counter[str] = Counter()
         self._batch: Batch | None = None
-        self._ledgers = Ledgers()
+        self._tracker = Tracker()
         self._rules = rules
         self._spool = spool
         self._types = EntryTypes(rules.bounds)
@@ -54,20 +55,20 @@ class Recorder:
 
     def own(self, tp: TopicPartition, start: CommittedOffset) -> None:
         """Begin to own a TopicPartition at its committed offset; no batch is open."""
-        self._ledgers.own(tp, start)
+        self._tracker.own(tp, start)
 
     def disown(self, tp: TopicPartition) -> None:
         """Stop owning a TopicPartition; its records are refused from now on."""
-        self._ledgers.disown(tp)
+        self._tracker.disown(tp)
 
     def rewind(self, tp: TopicPartition, committed: CommittedOffset) -> None:
         """Go on at a committed offset; no batch is open."""
-        self._ledgers.rewind(tp, committed)
+        self._tracker.rewind(tp, committed)
 
     @property
-    def positions(self) -> Mapping[TopicPartition, Ledger]:
-        """The ledgers of what is owned, to be read only."""
-        return self._ledgers.by_tp
+    def positions(self) -> Mapping[TopicPartition, Progress]:
+        """The progress of what is owned, to be read only."""
+        return self._tracker.by_tp
 
     # The open batch.
 
@@ -79,7 +80,7 @@ class Recorder:
     @property
     def has_progress(self) -> bool:
         """Whether the open batch covers any offset."""
-        return not self._ledgers.is_empty
+        return not self._tracker.is_empty
 
     def load(self) -> FlushLoad:
         """Tell what the open batch holds."""
@@ -115,11 +116,11 @@ class Recorder:
         """
         assert self._batch is not None, "a flush needs an open batch"
         batch, self._batch = self._batch, None
-        return batch.close({tp: ledger for tp, ledger in self._ledgers.by_tp.items() if tp not in without})
+        return batch.close({tp: progress for tp, progress in self._tracker.by_tp.items() if tp not in without})
 
     def committed(self, batch: ClosedBatch, *, now_ms: int) -> None:
         """Go on behind a batch that was committed."""
-        self._ledgers.committed(now_ms=now_ms)
+        self._tracker.committed(now_ms=now_ms)
         batch.spool.delete()
 
     def discard(self, batch: ClosedBatch | None) -> dict[TopicPartition, tuple[int, int]]:
@@ -127,14 +128,14 @@ class Recorder:
         given = batch or (None if self._batch is None else self.close())
         if given is not None:
             given.spool.delete()
-        return self._ledgers.forget()
+        return self._tracker.forget()
 
     # One record.
 
     def accepts(self, record: SourceRecord) -> bool:
-        """Whether the record is the ledger's next: owned, and not covered already."""
-        ledger = self._ledgers.by_tp.get(record.tp)
-        return ledger is not None and record.offset >= ledger.next_offset
+        """Whether the record is the progress's next: owned, and not covered already."""
+        progress = self._tracker.by_tp.get(record.tp)
+        return progress is not None and record.offset >= progress.next_offset
 
     def record(self, record: SourceRecord) -> int:
         """Put every entry of a record into a row or a dead letter, then cover its offset.
@@ -144,16 +145,16 @@ class Recorder:
         Raises:
             SpoolError: the disk refused; the record is covered, its rows are in memory, and the batch can be flushed.
         """
-        batch, ledger = self._batch, self._ledgers.by_tp[record.tp]
+        batch, progress = self._batch, self._tracker.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
         decoded = self._rules.decoder.decode(record.value) if record.unreadable is None else refused(record)
         bad = decoded.bad + self._write_entries(record, decoded, batch)
         if bad:
-            self._reject(record, bad, batch, ledger)
+            self._reject(record, bad, batch, progress)
         entries = len(decoded.entries) + len(decoded.bad)
         written = entries - len(bad)
-        ledger.entries += entries
-        ledger.cover(
+        progress.entries += entries
+        progress.cover(
             record.offset,
             timestamp_ms=record.timestamp_ms,
             leader_epoch=record.leader_epoch,
@@ -196,9 +197,9 @@ class Recorder:
                 self.outcomes["record_timestamp"] += 1
         return bad
 
-    def _reject(self, record: SourceRecord, bad: Iterable[Bad], batch: Batch, ledger: Ledger) -> None:
+    def _reject(self, record: SourceRecord, bad: Iterable[Bad], batch: Batch, progress: Progress) -> None:
         for dead_letter in dead_letters_of(record, bad):
             batch.dead_letters.append(dead_letter)
             batch.dead_letter_bytes += dead_letter.memory_bytes
-            ledger.dead_letters += dead_letter.entries
+            progress.dead_letters += dead_letter.entries
             self.outcomes[dead_letter.reason.value] += dead_letter.entries

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 import structlog
 
-from service.batch.batch import Ledger
+from service.batch.progress import Progress
 from service.boundary import Clock, FetchFailure
 from service.control.deadline import Deadline
 from service.errors import SourceError
@@ -70,7 +70,7 @@ class Refetcher:
         self._metrics.set("held_topic_partitions", sum(one.times > FETCHES_MAX for one in self._troubles.values()))
         return put_away
 
-    def _forget_what_went_on(self, owned: Mapping[TopicPartition, Ledger]) -> None:
+    def _forget_what_went_on(self, owned: Mapping[TopicPartition, Progress]) -> None:
         """Forget what is not owned, has moved, or did not fail again for a while: then there may be no record."""
         now_s = self._clock.now_s()
         self._troubles = {
@@ -112,6 +112,8 @@ class Refetcher:
 
     def go_on(self, tp: TopicPartition) -> None:
         """Fetch what follows what is recorded: once it can be read, or is put away."""
-        ledgers = self._recorder.positions
-        starts = {one: CommittedOffset(ledger.next_offset, ledger.leader_epoch) for one, ledger in ledgers.items()}
+        positions = self._recorder.positions
+        starts = {
+            one: CommittedOffset(progress.next_offset, progress.leader_epoch) for one, progress in positions.items()
+        }
         self._consumer.fetch_again(tp, starts)

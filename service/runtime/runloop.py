@@ -235,15 +235,15 @@ class Runloop:
         for outcome, count in self._recorder.outcomes.items():
             self._metrics.add("entries", count, outcome=outcome)
         self._recorder.outcomes.clear()
-        ledgers = self._recorder.positions
-        for tp, end in self._consumer.ends({tp: one.next_offset for tp, one in ledgers.items()}).items():
-            lag = max(0, end - ledgers[tp].first_offset)
+        positions = self._recorder.positions
+        for tp, end in self._consumer.ends({tp: one.next_offset for tp, one in positions.items()}).items():
+            lag = max(0, end - positions[tp].first_offset)
             self._metrics.set("lag_records", lag, topic=tp.topic, partition=str(tp.partition))
         load = self._recorder.load()
         self._metrics.set("spool_bytes", load.spool_bytes)
         self._metrics.set("memory_bytes", load.memory_bytes)
         self._metrics.set("partition_keys", load.partition_keys)
         self._metrics.set("batch_entries", load.entries)
-        self._metrics.set("owned_topic_partitions", len(ledgers))
+        self._metrics.set("owned_topic_partitions", len(positions))
         for phase in Phase:
             self._metrics.set("state", float(phase is self._controller.state.phase), state=phase.value)

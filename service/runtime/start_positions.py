@@ -41,20 +41,20 @@ COMMIT_S = 30.0  # for one try to commit start positions
 UNCOMMITTED_MAX_S = 120.0  # for all of them
 LISTED_MAX = 50  # TopicPartitions in one message
 
-Bootstrap = Literal["beginning", "end", "fail"]
+StartAt = Literal["beginning", "end", "fail"]
 
 
 class StartPosition(NamedTuple):
     """Where a TopicPartition starts, and whether a commit, the policy, or its being new says so."""
 
     committed: CommittedOffset
-    source: Literal["committed", "bootstrap", "added"]
+    source: Literal["committed", "policy", "added"]
 
 
 class StartRules(NamedTuple):
     """The policy where nothing is committed; whether it holds where flush records cannot be read; all source topics."""
 
-    bootstrap: Bootstrap
+    start_at: StartAt
     accept_unknown_history: bool
     topics: tuple[str, ...]
 
@@ -109,20 +109,20 @@ class StartPositions:
     def _by_policy(
         self, topic: str, ours: list[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, StartPosition]:
-        bootstrap = self._rules.bootstrap
+        start_at = self._rules.start_at
         everything = self._consumer.partitions_of(topic, deadline=deadline)
         answers = self._consumer.committed(everything, deadline=deadline)
         committed = {tp: offset for tp, offset in answers.items() if offset is not None}
-        if not committed and bootstrap == "fail":
+        if not committed and start_at == "fail":
             raise StartPositionError(
-                f"group has no committed offset for topic {topic}, and kafka.bootstrap is fail: set it to "
+                f"group has no committed offset for topic {topic}, and kafka.start_at is fail: set it to "
                 "beginning or end for the first start, or commit offsets for this group "
                 f"(`{command('recover', topic)}` takes them from flush records)"
             )
         began = None
-        if bootstrap == "end" and not committed:
+        if start_at == "end" and not committed:
             began = Began(self._clock.wall_ms(), len(everything))
-        elif bootstrap == "end":
+        elif start_at == "end":
             told = (offset_metadata.decode(one.metadata).began for one in committed.values())
             began = min((one for one in told if one is not None), default=None)
         self._keep_began(topic, began)
@@ -139,13 +139,13 @@ class StartPositions:
     ) -> StartPosition:
         first, end = self._consumer.watermarks(tp, deadline=deadline)
         if began is None:
-            return StartPosition(CommittedOffset(first), "added" if is_added else "bootstrap")
+            return StartPosition(CommittedOffset(first), "added" if is_added else "policy")
         if tp.partition >= began.partitions:
             return StartPosition(CommittedOffset(first), "added")
         if not is_first:
             since = self._consumer.offset_at(tp, began.at_ms, deadline=deadline)
             end = end if since is None else since
-        return StartPosition(CommittedOffset(end), "bootstrap")
+        return StartPosition(CommittedOffset(end), "policy")
 
     def _keep_began(self, topic: str, began: Began | None) -> None:
         """Note it for every later commit: else it is lost with the last start position that is committed over."""

@@ -25,7 +25,7 @@ from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.refetch import OnUnreadable, Refetcher
 from service.runtime.runloop import Guards, LoopRules, Runloop
-from service.runtime.start_positions import Bootstrap, StartPositions, StartRules
+from service.runtime.start_positions import StartAt, StartPositions, StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
 from tests.fakes.broker import FakeBroker
@@ -82,7 +82,7 @@ CONTROL_RULES = ControlRules(
     revoke_budget_s=100.0,
     machine=MachineRules(backoff_max_s=30.0, size_max=Size(FLUSH_BOUNDS.bytes_max, FLUSH_BOUNDS.entries_max)),
 )
-START_RULES = StartRules(bootstrap="beginning", accept_unknown_history=False, topics=("source",))
+START_RULES = StartRules(start_at="beginning", accept_unknown_history=False, topics=("source",))
 
 
 def recorder_rules(*, bounds: SchemaBounds = SCHEMA_BOUNDS, memory_bytes_max: int = 2**30) -> RecorderRules:
@@ -135,9 +135,9 @@ class Rules:
         """Exchange some flush bounds."""
         return replace(self, loop=self.loop._replace(bounds=self.loop.bounds._replace(**bounds)))  # type: ignore[arg-type]
 
-    def with_bootstrap(self, bootstrap: Bootstrap) -> Rules:
+    def with_start_at(self, start_at: StartAt) -> Rules:
         """Exchange where to start without a committed offset."""
-        return replace(self, start=self.start._replace(bootstrap=bootstrap))
+        return replace(self, start=self.start._replace(start_at=start_at))
 
     def with_layout(self, layout: Layout) -> Rules:
         """Exchange the layout."""

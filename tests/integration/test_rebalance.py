@@ -84,7 +84,7 @@ def test_partitions_added_while_running(
 ) -> None:
     """What was written before they were discovered is read, although the policy for a first start is the end."""
     refresh = json.dumps(CONSUMER_PROPERTIES | {"topic.metadata.refresh.interval.ms": "1000"})
-    settings = QUICK | {"LOGP_KAFKA__CONSUMER_PROPERTIES": refresh, "LOGP_KAFKA__BOOTSTRAP": "end"}
+    settings = QUICK | {"LOGP_KAFKA__CONSUMER_PROPERTIES": refresh, "LOGP_KAFKA__START_AT": "end"}
     with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol, settings=settings) as deployment:
         deployment.start("w1")
         deployment.require_event("partitions_assigned", "w1")

@@ -24,7 +24,7 @@ def _deployment(
 
 
 def test_beginning_reads_what_was_there(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
-    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__BOOTSTRAP="beginning") as deployment:
+    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__START_AT="beginning") as deployment:
         written = kafka.produce(deployment.source, some_records(40, partitions=TWO))
         deployment.start("w1")
         deployment.wait_drained(written)
@@ -48,7 +48,7 @@ def test_client_library_talks_at_the_first_start(
 
 def test_end_reads_what_comes_afterwards(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
     """Also after a restart, and also where nothing came at first: the position is committed, not looked up again."""
-    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__BOOTSTRAP="end") as deployment:
+    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__START_AT="end") as deployment:
         kafka.produce(deployment.source, some_records(40, partitions=TWO))
         worker = deployment.start("w1")
         deployment.require_event("starts_committed", "w1")
@@ -74,7 +74,7 @@ def _require_topic_id(deployment: Deployment) -> None:
 
 
 def test_fail_ends_with_one_line(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
-    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__BOOTSTRAP="fail") as deployment:
+    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__START_AT="fail") as deployment:
         deployment.start("w1")
 
         assert deployment.exit_code("w1") == 1

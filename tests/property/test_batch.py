@@ -1,4 +1,4 @@
-"""The ledgers against a model of what was read and committed: W1, W2 and W3 under any sequence of operations."""
+"""The progress against a model of what was read and committed: W1, W2 and W3 under any sequence of operations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from service.batch.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
+from service.batch.batch import Batch, ClosedBatch, Opening
+from service.batch.progress import Progress, Tracker
 from service.boundary import Membership
 from service.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.spool import FakeSpool
@@ -35,24 +36,24 @@ class LedgersAgainstModel(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledgers = Ledgers()
+        self.tracker = Tracker()
         self.broker: dict[TopicPartition, int] = dict.fromkeys(TPS, 0)
         self.open: dict[TopicPartition, Covered] = {}
         self.now_ms = 1_000
 
-    @precondition(lambda self: self.ledgers.is_empty)
+    @precondition(lambda self: self.tracker.is_empty)
     @rule(tp=tps)
     def own(self, tp: TopicPartition) -> None:
         """Own at the committed offset, between batches."""
         if tp not in self.open:
-            self.ledgers.own(tp, CommittedOffset(self.broker[tp]))
+            self.tracker.own(tp, CommittedOffset(self.broker[tp]))
             self.open[tp] = Covered()
 
-    @precondition(lambda self: self.ledgers.is_empty)
+    @precondition(lambda self: self.tracker.is_empty)
     @rule(tp=tps)
     def disown(self, tp: TopicPartition) -> None:
         """Stop owning, owned or not."""
-        self.ledgers.disown(tp)
+        self.tracker.disown(tp)
         self.open.pop(tp, None)
 
     @rule(tp=tps, gap=counts, fate=st.tuples(counts, counts, counts), timestamp=st.none() | st.integers(0, 99))
@@ -60,13 +61,13 @@ class LedgersAgainstModel(RuleBasedStateMachine):
         """Cover a record; holes before it are legal, and so are records without entries."""
         if tp not in self.open:
             return
-        ledger, covered = self.ledgers.by_tp[tp], self.open[tp]
-        offset = ledger.next_offset + gap
+        progress, covered = self.tracker.by_tp[tp], self.open[tp]
+        offset = progress.next_offset + gap
         _, dead, replays = fate
-        ledger.entries += sum(fate)
-        ledger.dead_letters += dead
-        ledger.discarded_replays += replays
-        ledger.cover(offset, timestamp_ms=timestamp)
+        progress.entries += sum(fate)
+        progress.dead_letters += dead
+        progress.discarded_replays += replays
+        progress.cover(offset, timestamp_ms=timestamp)
         covered.offsets.append(offset)
         covered.fates.append(fate)
         if timestamp is not None:
@@ -77,7 +78,7 @@ class LedgersAgainstModel(RuleBasedStateMachine):
         """W2: an offset that is covered already is never covered again."""
         if self.open.get(tp, Covered()).offsets:
             with pytest.raises(AssertionError, match="W2"):
-                self.ledgers.by_tp[tp].cover(self.open[tp].offsets[-1], timestamp_ms=None)
+                self.tracker.by_tp[tp].cover(self.open[tp].offsets[-1], timestamp_ms=None)
 
     @rule()
     def commit(self) -> None:
@@ -87,7 +88,7 @@ class LedgersAgainstModel(RuleBasedStateMachine):
         assert all(offset > self.broker[tp] for tp, offset in offsets.items())
         self.broker |= offsets
         self.now_ms += 1_000
-        self.ledgers.committed(now_ms=self.now_ms)
+        self.tracker.committed(now_ms=self.now_ms)
         self.open = {tp: Covered() for tp in self.open}
 
     @rule(data=st.data())
@@ -96,18 +97,18 @@ class LedgersAgainstModel(RuleBasedStateMachine):
         committed_after_all = data.draw(st.booleans())
         if committed_after_all:
             self.broker |= self.next_offsets()
-        first = {tp: ledger.first_offset for tp, ledger in self.ledgers.by_tp.items()}
-        assert self.ledgers.forget() == {
+        first = {tp: progress.first_offset for tp, progress in self.tracker.by_tp.items()}
+        assert self.tracker.forget() == {
             tp: (first[tp], covered.offsets[-1] + 1) for tp, covered in self.open.items() if covered.offsets
         }
         for tp in self.open:
-            self.ledgers.rewind(tp, CommittedOffset(self.broker[tp]))
+            self.tracker.rewind(tp, CommittedOffset(self.broker[tp]))
         self.open = {tp: Covered() for tp in self.open}
         assert self.next_offsets() == {}
 
     def closed(self) -> ClosedBatch:
         """Close a batch here."""
-        return Batch(Opening("b", 1, MEMBER, 0.0, 0), FakeSpool().open("b")).close(self.ledgers.by_tp)
+        return Batch(Opening("b", 1, MEMBER, 0.0, 0), FakeSpool().open("b")).close(self.tracker.by_tp)
 
     def next_offsets(self) -> dict[TopicPartition, int]:
         """Give the offsets that a commit would commit now."""
@@ -119,20 +120,20 @@ class LedgersAgainstModel(RuleBasedStateMachine):
         closed = self.closed()
         fates = {tp: [sum(fate) for fate in zip(*covered.fates, strict=True)] for tp, covered in self.open.items()}
         for tp, (in_files, dead, _) in ((tp, fate) for tp, fate in fates.items() if fate):
-            closed.ledgers[tp].check(tp, in_files=in_files, dead=dead)
+            closed.progress[tp].check(tp, in_files=in_files, dead=dead)
         assert closed.records == sum(len(covered.offsets) for covered in self.open.values())
-        assert self.ledgers.by_tp.keys() == self.open.keys()
-        assert self.ledgers.is_empty == (not any(covered.offsets for covered in self.open.values()))
+        assert self.tracker.by_tp.keys() == self.open.keys()
+        assert self.tracker.is_empty == (not any(covered.offsets for covered in self.open.values()))
         for tp, covered in self.open.items():
-            ledger = self.ledgers.by_tp[tp]
-            assert ledger.first_offset == self.broker[tp]
-            assert (ledger.min_offset, ledger.max_offset) == (
+            progress = self.tracker.by_tp[tp]
+            assert progress.first_offset == self.broker[tp]
+            assert (progress.min_offset, progress.max_offset) == (
                 (covered.offsets[0], covered.offsets[-1]) if covered.offsets else (None, None)
             )
-            assert ledger.records == len(covered.offsets)
-            assert ledger.entries == sum(map(sum, covered.fates))
-            assert ledger.timestamp_max_ms == max(covered.timestamps, default=None)
-            assert ledger.idle_since_ms is None or not covered.offsets
+            assert progress.records == len(covered.offsets)
+            assert progress.entries == sum(map(sum, covered.fates))
+            assert progress.timestamp_max_ms == max(covered.timestamps, default=None)
+            assert progress.idle_since_ms is None or not covered.offsets
 
 
 TestLedgers = LedgersAgainstModel.TestCase
@@ -141,11 +142,11 @@ TestLedgers = LedgersAgainstModel.TestCase
 @given(counts, counts, counts, st.integers(1, 3))
 def test_w3_an_entry_that_is_not_accounted_for_is_noticed(a: int, b: int, c: int, missing: int) -> None:
     """W3: entries == in files + dead letters + discarded replays, or the check fails."""
-    ledger = Ledger(0, 0, entries=a + b + c, dead_letters=b, discarded_replays=c)
-    ledger.check(TPS[0], in_files=a, dead=b)
+    progress = Progress(0, 0, entries=a + b + c, dead_letters=b, discarded_replays=c)
+    progress.check(TPS[0], in_files=a, dead=b)
     for in_files, dead in ((a + missing, b), (a, b + missing), (a + missing, b - missing), (a - missing, b + missing)):
         with pytest.raises(AssertionError, match="W3"):
-            ledger.check(TPS[0], in_files=in_files, dead=dead)
-    ledger.entries += missing
+            progress.check(TPS[0], in_files=in_files, dead=dead)
+    progress.entries += missing
     with pytest.raises(AssertionError, match="W3"):
-        ledger.check(TPS[0], in_files=a, dead=b)
+        progress.check(TPS[0], in_files=a, dead=b)

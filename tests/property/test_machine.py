@@ -24,7 +24,7 @@ Tps = frozenset[TopicPartition]
 
 
 class WorkerOfOneThread(RuleBasedStateMachine):
-    """Feeds events as the loop does, performs effects on a model of ledgers, batch and pauses."""
+    """Feeds events as the loop does, performs effects on a model of progress, batch and pauses."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from service.batch.batch import ClosedBatch, Ledger
+from service.batch.batch import ClosedBatch
+from service.batch.progress import Progress
 from service.boundary import Membership, Message
 from service.control import machine
 from service.control.deadline import Deadline
@@ -54,8 +55,8 @@ class CommitsThePosition(Controller):
 
     def _flush(self, reason: FlushReason) -> None:
         consumer: Any = self._consumer
-        for tp, ledger in self._recorder.positions.items():
-            ledger.next_offset = max(ledger.next_offset, consumer.positions.get(tp, 0))
+        for tp, progress in self._recorder.positions.items():
+            progress.next_offset = max(progress.next_offset, consumer.positions.get(tp, 0))
         super()._flush(reason)
 
 
@@ -106,8 +107,8 @@ class RecordsWhatIsNotOwned(Recorder):
     """Writes every record that it is handed."""
 
     def accepts(self, record: SourceRecord) -> bool:
-        """Begin a ledger where there is none."""
-        self._ledgers.by_tp.setdefault(record.tp, Ledger(record.offset, record.offset))
+        """Begin a progress where there is none."""
+        self._tracker.by_tp.setdefault(record.tp, Progress(record.offset, record.offset))
         return super().accepts(record)
 
 
@@ -148,11 +149,11 @@ class ForgetsUnknownOutcomes(Controller):
         self.handle(Rewound(self.state.rewinds, self._clock.now_s()))
 
 
-class SharesItsLedgers(Recorder):
-    """Closes a batch without copying its ledgers, and goes on with them before the flush has ended."""
+class SharesItsProgress(Recorder):
+    """Closes a batch without copying its progress, and goes on with them before the flush has ended."""
 
     def close(self, **without: Any) -> ClosedBatch:
         """Begin the next batch at once."""
         batch = super().close(**without)
-        self._ledgers.committed(now_ms=0)
-        return batch._replace(ledgers=self._ledgers.by_tp)
+        self._tracker.committed(now_ms=0)
+        return batch._replace(progress=self._tracker.by_tp)

@@ -62,7 +62,7 @@ def first_seed_that_notices(run_seed: Run, parts: Parts, style: Style | None = N
         pytest.param(Parts(controller=mutants.AcceptsStaleRecords), Style.EAGER, id="accepts-stale-records"),
         pytest.param(Parts(committer=mutants.AnnouncesOutsideTheTransaction), None, id="announces-outside"),
         pytest.param(Parts(controller=mutants.ForgetsUnknownOutcomes), None, id="forgets-unknown-outcomes"),
-        pytest.param(Parts(recorder=mutants.SharesItsLedgers), None, id="shares-its-ledgers"),
+        pytest.param(Parts(recorder=mutants.SharesItsProgress), None, id="shares-its-progress"),
     ],
 )
 def test_wrong_worker_is_noticed_by_the_simulation(parts: Parts, style: Style | None, run_seed: Run) -> None:

@@ -18,7 +18,7 @@ from service.batch.pack_plan import Layout
 from service.control.machine import Phase
 from service.errors import StopError
 from service.formats.model import TopicPartition
-from service.runtime.start_positions import Bootstrap
+from service.runtime.start_positions import StartAt
 from tests import canaries
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.check import InvariantError, check_all, check_commit
@@ -50,7 +50,7 @@ OUTCOMES = (
     Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT, Outcome.NOT_ABORTED,
 )  # fmt: skip
 LAYOUTS: tuple[Layout, ...] = ("auto", "pack", "file")
-BOOTSTRAPS: tuple[Bootstrap, ...] = ("beginning", "beginning", "end")
+STARTS_AT: tuple[StartAt, ...] = ("beginning", "beginning", "end")
 DISK = {"append", "read", "create", "write", "finish", "load"}
 DISK_SHARE = 0.1  # of these places are used, or they would be most of all
 PUT_S = (0.0, 0.0, 0.02, 0.3, 3.0)
@@ -115,7 +115,7 @@ class World:
             entries_max=random.choice((30, 120, 10**6)), fixed_bytes_max=random.choice((30_000, 10**9, 10**9))
         )
         self._rules = self._rules.with_layout(random.choice(LAYOUTS)).with_memory(random.choice((1, 10_000, 10**9)))
-        self._rules = replace(self._rules.with_bootstrap(random.choice(BOOTSTRAPS)), on_unreadable="hold")
+        self._rules = replace(self._rules.with_start_at(random.choice(STARTS_AT)), on_unreadable="hold")
         self._journals: defaultdict[str, FakeJournal] = defaultdict(FakeJournal)
         self._damaged: list[tuple[float, FakeLog]] = []
         self._boots = itertools.count(1)

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from service import cli
-from service.config import settings as config
 from service.adapters.kafka_options import (
     PINNED_CONSUMER,
     PINNED_PRODUCER,
     consumer_options,
     producer_options,
 )
+from service.config import settings as config
 from service.config.checks import load
 from service.config.kafka_properties import REFUSED, SECRET
 from service.config.settings import ABORT_S, ANSWER_MARGIN_S, POLL_MARGIN_S, Settings

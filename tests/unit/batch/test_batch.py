@@ -1,8 +1,9 @@
-"""Ledgers by literal cases: what a flush record says of a TopicPartition (DESIGN 3.6)."""
+"""Tracker by literal cases: what a flush record says of a TopicPartition (DESIGN 3.6)."""
 
 import pytest
 
-from service.batch.batch import Batch, ClosedBatch, Ledger, Ledgers, Opening
+from service.batch.batch import Batch, ClosedBatch, Opening
+from service.batch.progress import Progress, Tracker
 from service.boundary import Membership
 from service.control.flush_policy import Size
 from service.formats.dead_letter import DeadLetter, Reason
@@ -18,92 +19,92 @@ def opened() -> Batch:
     return Batch(OPENING, FakeSpool().open("b1"))
 
 
-def closed(ledgers: Ledgers) -> ClosedBatch:
-    """Close a batch that has covered what the ledgers say."""
-    return opened().close(ledgers.by_tp)
+def closed(tracker: Tracker) -> ClosedBatch:
+    """Close a batch that has covered what the progress say."""
+    return opened().close(tracker.by_tp)
 
 
 def test_record_without_entries_is_covered_and_counted() -> None:
     """A batch is empty only when it covers no offset: a tombstone is covered, too."""
-    ledgers = Ledgers()
-    ledgers.own(A, CommittedOffset(5))
-    assert ledgers.is_empty
-    ledgers.by_tp[A].cover(7, timestamp_ms=None)
-    assert not ledgers.is_empty
-    assert closed(ledgers).next_offsets() == {A: CommittedOffset(8)}
-    assert closed(ledgers).records == 1
-    assert (ledgers.by_tp[A].first_offset, ledgers.by_tp[A].min_offset, ledgers.by_tp[A].max_offset) == (5, 7, 7)
+    tracker = Tracker()
+    tracker.own(A, CommittedOffset(5))
+    assert tracker.is_empty
+    tracker.by_tp[A].cover(7, timestamp_ms=None)
+    assert not tracker.is_empty
+    assert closed(tracker).next_offsets() == {A: CommittedOffset(8)}
+    assert closed(tracker).records == 1
+    assert (tracker.by_tp[A].first_offset, tracker.by_tp[A].min_offset, tracker.by_tp[A].max_offset) == (5, 7, 7)
 
 
 def test_topic_partition_without_records_is_idle_since_its_first_empty_flush() -> None:
     """Idleness begins with the first commit without records and ends with the next record."""
-    ledgers = Ledgers()
-    ledgers.own(A, CommittedOffset(0))
-    ledgers.own(B, CommittedOffset(0))
-    ledgers.by_tp[A].cover(0, timestamp_ms=9)
-    ledgers.committed(now_ms=1_000)
-    assert (ledgers.by_tp[A].idle_since_ms, ledgers.by_tp[B].idle_since_ms) == (None, 1_000)
-    ledgers.committed(now_ms=2_000)
-    assert (ledgers.by_tp[A].idle_since_ms, ledgers.by_tp[B].idle_since_ms) == (2_000, 1_000)
-    ledgers.by_tp[B].cover(0, timestamp_ms=None)
-    assert ledgers.by_tp[B].idle_since_ms is None
+    tracker = Tracker()
+    tracker.own(A, CommittedOffset(0))
+    tracker.own(B, CommittedOffset(0))
+    tracker.by_tp[A].cover(0, timestamp_ms=9)
+    tracker.committed(now_ms=1_000)
+    assert (tracker.by_tp[A].idle_since_ms, tracker.by_tp[B].idle_since_ms) == (None, 1_000)
+    tracker.committed(now_ms=2_000)
+    assert (tracker.by_tp[A].idle_since_ms, tracker.by_tp[B].idle_since_ms) == (2_000, 1_000)
+    tracker.by_tp[B].cover(0, timestamp_ms=None)
+    assert tracker.by_tp[B].idle_since_ms is None
 
 
 def test_largest_timestamp_is_kept_when_later_records_are_older() -> None:
     """Timestamps of producers are in no order; the largest of the batch counts."""
-    ledger = Ledger(0, 0)
+    progress = Progress(0, 0)
     for offset, timestamp_ms in enumerate([5, None, 9, 7]):
-        ledger.cover(offset, timestamp_ms=timestamp_ms)
-    assert ledger.timestamp_max_ms == 9
+        progress.cover(offset, timestamp_ms=timestamp_ms)
+    assert progress.timestamp_max_ms == 9
 
 
 def test_topic_partition_owned_twice_is_refused_and_unknown_one_disowned_in_silence() -> None:
     """Owning twice is a bug of ours; a revoke of what is not owned happens (confluent-kafka-python issue 1551)."""
-    ledgers = Ledgers()
-    ledgers.own(A, CommittedOffset(0))
+    tracker = Tracker()
+    tracker.own(A, CommittedOffset(0))
     with pytest.raises(AssertionError, match="owned already"):
-        ledgers.own(A, CommittedOffset(0))
-    ledgers.disown(B)
-    assert ledgers.by_tp.keys() == {A}
+        tracker.own(A, CommittedOffset(0))
+    tracker.disown(B)
+    assert tracker.by_tp.keys() == {A}
 
 
 def test_rewind_with_a_batch_open_is_refused() -> None:
     """W1: what is covered must be committed or forgotten before the position moves."""
-    ledgers = Ledgers()
-    ledgers.own(A, CommittedOffset(0))
-    ledgers.by_tp[A].cover(0, timestamp_ms=None)
+    tracker = Tracker()
+    tracker.own(A, CommittedOffset(0))
+    tracker.by_tp[A].cover(0, timestamp_ms=None)
     with pytest.raises(AssertionError, match="batch open"):
-        ledgers.rewind(A, CommittedOffset(0))
+        tracker.rewind(A, CommittedOffset(0))
 
 
 def test_committed_offset_carries_the_leader_epoch_of_the_last_record() -> None:
     """The broker checks it against the log; unknown stays unknown, and metadata is the committer's matter."""
-    ledgers = Ledgers()
-    ledgers.own(A, CommittedOffset(0, leader_epoch=4, metadata="old"))
-    ledgers.own(B, CommittedOffset(0, leader_epoch=4))
-    assert ledgers.by_tp[A].leader_epoch == 4
+    tracker = Tracker()
+    tracker.own(A, CommittedOffset(0, leader_epoch=4, metadata="old"))
+    tracker.own(B, CommittedOffset(0, leader_epoch=4))
+    assert tracker.by_tp[A].leader_epoch == 4
     for leader_epoch in (5, 6):
-        ledgers.by_tp[A].cover(ledgers.by_tp[A].next_offset, timestamp_ms=None, leader_epoch=leader_epoch)
-    ledgers.by_tp[B].cover(0, timestamp_ms=None)
-    assert closed(ledgers).next_offsets() == {A: CommittedOffset(2, 6, ""), B: CommittedOffset(1, None, "")}
+        tracker.by_tp[A].cover(tracker.by_tp[A].next_offset, timestamp_ms=None, leader_epoch=leader_epoch)
+    tracker.by_tp[B].cover(0, timestamp_ms=None)
+    assert closed(tracker).next_offsets() == {A: CommittedOffset(2, 6, ""), B: CommittedOffset(1, None, "")}
 
 
 def test_closed_batch_is_a_value_that_later_records_do_not_change() -> None:
     """What is recorded after the close is of the next batch, and what is committed is what was closed."""
-    ledgers = Ledgers()
-    ledgers.own(B, CommittedOffset(7))
-    ledgers.own(A, CommittedOffset(5))
-    ledgers.by_tp[A].cover(5, timestamp_ms=9)
+    tracker = Tracker()
+    tracker.own(B, CommittedOffset(7))
+    tracker.own(A, CommittedOffset(5))
+    tracker.by_tp[A].cover(5, timestamp_ms=9)
     batch = opened()
     record = SourceRecord(A, 5, 9, None, b"x", ())
     batch.dead_letters.append(DeadLetter(record, Reason.MALFORMED, "", None))
     batch.source_bytes, batch.records, batch.entries = 12, 1, 1
-    value = batch.close(ledgers.by_tp)
-    ledgers.by_tp[A].cover(6, timestamp_ms=None)
+    value = batch.close(tracker.by_tp)
+    tracker.by_tp[A].cover(6, timestamp_ms=None)
     batch.dead_letters.clear()
     assert (value.batch_id, value.opening, value.records, value.size) == ("b1", OPENING, 1, Size(12, 1))
     assert value.spans == {A: (5, 6), B: (7, 7)}
-    assert list(value.ledgers) == [A, B]
+    assert list(value.progress) == [A, B]
     assert value.next_offsets() == {A: CommittedOffset(6)}
     assert [letter.record for letter in value.dead_letters] == [record]
     assert (value.rows, value.spool) == (batch.rows, batch.spool)
@@ -111,42 +112,42 @@ def test_closed_batch_is_a_value_that_later_records_do_not_change() -> None:
 
 def test_check_of_a_closed_batch_looks_at_every_topic_partition() -> None:
     """W3: an entry that is nowhere stops the flush."""
-    ledgers = Ledgers()
-    ledgers.own(A, CommittedOffset(0))
-    ledgers.own(B, CommittedOffset(0))
-    closed(ledgers).check({})
-    ledgers.by_tp[B].entries = 1
-    closed(ledgers).check({B: 1})
+    tracker = Tracker()
+    tracker.own(A, CommittedOffset(0))
+    tracker.own(B, CommittedOffset(0))
+    closed(tracker).check({})
+    tracker.by_tp[B].entries = 1
+    closed(tracker).check({B: 1})
     for in_files in ({}, {A: 1}, {A: 1, B: 1}, {B: 2}, {B: 1, TopicPartition("other", 0): 1}):
         with pytest.raises(AssertionError, match="W3"):
-            closed(ledgers).check(in_files)
+            closed(tracker).check(in_files)
 
 
 def test_check_of_a_closed_batch_counts_what_its_dead_letters_name() -> None:
-    """W3: a dead letter that got lost stops the flush, though the ledger knows of its entries."""
-    ledgers = Ledgers()
-    ledgers.own(A, CommittedOffset(0))
-    ledgers.by_tp[A].entries, ledgers.by_tp[A].dead_letters = 3, 2
+    """W3: a dead letter that got lost stops the flush, though the progress knows of its entries."""
+    tracker = Tracker()
+    tracker.own(A, CommittedOffset(0))
+    tracker.by_tp[A].entries, tracker.by_tp[A].dead_letters = 3, 2
     batch = opened()
     batch.dead_letters.append(DeadLetter(SourceRecord(A, 5, 9, None, b"x", ()), Reason.NO_USER, "", (1, 2)))
-    batch.close(ledgers.by_tp).check({A: 1})
+    batch.close(tracker.by_tp).check({A: 1})
     batch.dead_letters.clear()
     with pytest.raises(AssertionError, match="W3: app-0: 0 entries in dead letters, 2 should be"):
-        batch.close(ledgers.by_tp).check({A: 1})
+        batch.close(tracker.by_tp).check({A: 1})
 
 
 def test_forgotten_batch_tells_which_offsets_are_read_again() -> None:
     """What giving up costs stands in the log; what had no records costs nothing."""
-    ledgers = Ledgers()
-    ledgers.own(A, CommittedOffset(5))
-    ledgers.own(B, CommittedOffset(7))
-    ledgers.by_tp[A].cover(8, timestamp_ms=None)
-    assert ledgers.forget() == {A: (5, 9)}
-    assert ledgers.forget() == {}
-    assert {tp: ledger.next_offset for tp, ledger in ledgers.by_tp.items()} == {A: 5, B: 7}
+    tracker = Tracker()
+    tracker.own(A, CommittedOffset(5))
+    tracker.own(B, CommittedOffset(7))
+    tracker.by_tp[A].cover(8, timestamp_ms=None)
+    assert tracker.forget() == {A: (5, 9)}
+    assert tracker.forget() == {}
+    assert {tp: progress.next_offset for tp, progress in tracker.by_tp.items()} == {A: 5, B: 7}
 
 
 def test_range_that_goes_backwards_is_noticed() -> None:
     """W1: next_offset is never below first_offset."""
     with pytest.raises(AssertionError, match="W1"):
-        Ledger(5, 4).check(A, in_files=0, dead=0)
+        Progress(5, 4).check(A, in_files=0, dead=0)

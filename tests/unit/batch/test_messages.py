@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.avro.entry_types import EntryTypes
-from service.batch.batch import Batch, Ledgers, Opening
+from service.batch.batch import Batch, Opening
 from service.batch.fitting import message_bytes
 from service.batch.messages import (
     FLUSH_TYPE,
@@ -26,6 +26,7 @@ from service.batch.messages import (
     reference_messages,
     rows_in,
 )
+from service.batch.progress import Tracker
 from service.batch.rows import Rows
 from service.batch.seal import SealedObject
 from service.boundary import Membership, Message, StoredObject
@@ -166,20 +167,20 @@ def test_object_is_named_by_what_it_holds() -> None:
 
 
 def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None:
-    """Ranges and sums are those of the ledgers; ids of topics as far as they are known."""
-    ledgers = Ledgers()
+    """Ranges and sums are those of the progress; ids of topics as far as they are known."""
+    tracker = Tracker()
     for tp in (B, A, TopicPartition("other", 0)):
-        ledgers.own(tp, CommittedOffset(5))
-    ledger = ledgers.by_tp[A]
+        tracker.own(tp, CommittedOffset(5))
+    progress = tracker.by_tp[A]
     for offset in (7, 9):
-        ledger.cover(offset, timestamp_ms=offset)
-    ledger.entries, ledger.dead_letters = 5, 2
-    ledgers.by_tp[B].idle_since_ms = 77
+        progress.cover(offset, timestamp_ms=offset)
+    progress.entries, progress.dead_letters = 5, 2
+    tracker.by_tp[B].idle_since_ms = 77
     batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1"))
     batch.dead_letters.append(DeadLetter(RECORD, Reason.MALFORMED, "", (1, 2)))
     sealed = objects(3)
     record = flush_record_of(
-        batch.close(ledgers.by_tp), SPEAKER, iter(sealed), seq=9, reason=FlushReason.BYTES, ended_at_ms=2000,
+        batch.close(tracker.by_tp), SPEAKER, iter(sealed), seq=9, reason=FlushReason.BYTES, ended_at_ms=2000,
         step_seconds={"seal": 0.12345678}, topic_ids={"app": "id-of-app", "unrelated": "x"},
     )  # fmt: skip
     assert (record.batch_id, record.group_id, record.worker, record.boot) == ("b1", "group", "w1", "boot")
@@ -200,11 +201,11 @@ def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None
 @pytest.mark.parametrize(("message_bytes_max", "parts"), [(10**6, 1), (20_000, 5)])
 def test_flush_record_too_large_for_its_topic_comes_in_parts(message_bytes_max: int, parts: int) -> None:
     """All of one key, each with an id of its own; together they are the flush record again, with all ids of topics."""
-    ledgers = Ledgers()
+    tracker = Tracker()
     for n in range(300):
-        ledgers.own(TopicPartition(f"app-{n // 2}", n), CommittedOffset(n))
+        tracker.own(TopicPartition(f"app-{n // 2}", n), CommittedOffset(n))
     ids = {f"app-{n}": f"id-of-{n}" for n in range(0, 150, 3)}
-    batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1")).close(ledgers.by_tp)
+    batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1")).close(tracker.by_tp)
     record = flush_record_of(
         batch, SPEAKER, [], seq=1, reason=FlushReason.STOPPING, ended_at_ms=2000, step_seconds={}, topic_ids=ids
     )

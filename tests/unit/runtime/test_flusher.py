@@ -114,7 +114,7 @@ def test_entries_that_are_written_nowhere_are_noticed_before_the_commit() -> Non
     rig = Rig()
     worker = holding(rig)
     batch = worker.recorder.close()
-    batch.ledgers[P0].entries += 1
+    batch.progress[P0].entries += 1
     with pytest.raises(AssertionError, match="W3: source-0: 3 entries are in objects, 4 should be"):
         flush(worker, batch=batch)
     assert worker.committer.calls == 0

@@ -56,6 +56,27 @@ def test_store_that_gets_slower_again_costs_one_more_batch_at_most() -> None:
     rig.check()
 
 
+@pytest.mark.parametrize("changes_at", [0.2, 0.4, 0.6, 0.8])
+def test_store_that_gets_slower_while_a_batch_is_uploaded_costs_that_batch_alone(changes_at: float) -> None:
+    """50 PUT/s, then 10: what the whole upload took says too little of what the next one will take."""
+    rig = Rig(tps=(P0,))
+    worker = rig.owning(rules=Rules().with_layout("file"))
+    pace_store(rig, worker, 0.02)
+    backlog(rig, 2_000)
+    before, puts = discards(worker), round(2_400 * changes_at)
+
+    def pace(name: str) -> None:
+        nonlocal puts
+        if name == "put":
+            puts -= 1
+            rig.pass_time(0.02 if puts > 0 else 0.1)
+
+    worker.store._point = pace
+    backlog(rig, 4_000)
+    assert discards(worker) == before + 1
+    rig.check()
+
+
 @pytest.mark.parametrize("messages_per_s", [200, 40, 20, 7])
 def test_commit_in_proportion_to_messages_makes_flushes_smaller_and_one_is_discarded_at_most(
     messages_per_s: float,

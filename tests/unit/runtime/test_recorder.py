@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from service.avro.entry_types import SchemaBounds
-from service.batch.batch import ClosedBatch, Ledger, Opening
+from service.batch.batch import ClosedBatch, Opening
 from service.batch.messages import rows_in
+from service.batch.progress import Progress
 from service.batch.seal import SealedObject, seal
 from service.boundary import Membership
 from service.errors import SpoolError
@@ -45,8 +46,8 @@ class Bench:
         for one in records:
             self.recorder.record(one)
 
-    def ledger(self, tp: TopicPartition = P0) -> Ledger:
-        """Give a ledger of what is owned."""
+    def progress(self, tp: TopicPartition = P0) -> Progress:
+        """Give a progress of what is owned."""
         return self.recorder.positions[tp]
 
     def objects(self, batch: ClosedBatch) -> list[tuple[SealedObject, list[dict[str, Any]]]]:
@@ -72,8 +73,8 @@ def test_entries_of_one_record_go_to_the_objects_of_their_partition_keys() -> No
     """A record holds entries of several users and hours; each goes where it belongs, under one offset."""
     bench = Bench()
     bench.record(record(P0, 0, entry("ann"), entry("bob"), entry("ann", hours_ago=2), entry("ann")))
-    ledger = bench.ledger()
-    assert (ledger.records, ledger.entries, ledger.dead_letters, ledger.next_offset) == (1, 4, 0, 1)
+    progress = bench.progress()
+    assert (progress.records, progress.entries, progress.dead_letters, progress.next_offset) == (1, 4, 0, 1)
     found = [(one.key.user if one.key else None, len(rows)) for one, rows in bench.objects(bench.recorder.close())]
     assert sorted(found) == [("ann", 1), ("ann", 2), ("bob", 1)]
 
@@ -95,7 +96,7 @@ def test_dead_letters_are_one_per_record_and_reason() -> None:
     dateless = {"user": "ann"}
     bench.record(record(P0, 0, entry(None), dateless, entry("bob"), entry(None)))
     bench.record(record(P0, 1, entry(None), entry("bob")))
-    assert bench.ledger().dead_letters == 4
+    assert bench.progress().dead_letters == 4
     batch = bench.recorder.close()
     bench.check(batch)
     letters = [(one.record.offset, one.reason, one.indexes) for one in batch.dead_letters]
@@ -119,7 +120,7 @@ def test_record_without_entries_is_covered(value: bytes | None) -> None:
     bench = Bench()
     bench.record(record(P0, 0)._replace(value=value))
     assert bench.recorder.has_progress
-    assert bench.ledger().entries == 0
+    assert bench.progress().entries == 0
     batch = bench.recorder.close()
     assert (len(batch.rows), batch.records) == (0, 1)
 
@@ -163,10 +164,10 @@ def test_memory_stays_within_its_limit_whatever_the_number_of_users(users: int) 
 
 
 def test_closed_batch_is_a_value() -> None:
-    """What is recorded later is of the next batch: rows, ledgers and dead letters of the closed one stay."""
+    """What is recorded later is of the next batch: rows, progress and dead letters of the closed one stay."""
 
     def contents() -> tuple[object, ...]:
-        return len(batch.rows), batch.spans, batch.dead_letters, batch.size, batch.records, batch.ledgers[P0].entries
+        return len(batch.rows), batch.spans, batch.dead_letters, batch.size, batch.records, batch.progress[P0].entries
 
     bench = Bench()
     bench.record(record(P0, 0, entry("ann"), entry(None)), record(P1, 0, entry("bob")))
@@ -178,7 +179,7 @@ def test_closed_batch_is_a_value() -> None:
     bench.recorder.disown(P1)
     assert contents() == seen
     assert batch.spans == {P0: (0, 1), P1: (0, 1)}
-    assert batch.ledgers[P0] is not bench.ledger()
+    assert batch.progress[P0] is not bench.progress()
     assert batch.opening.batch_id == "batch-1"
 
 
@@ -190,8 +191,8 @@ def test_committed_batch_is_followed_by_one_that_begins_where_it_ended() -> None
     assert bench.recorder.opening is None
     bench.recorder.committed(batch, now_ms=5)
     assert not bench.recorder.has_progress
-    assert (bench.ledger().first_offset, bench.ledger().next_offset) == (4, 4)
-    assert bench.ledger(P1).idle_since_ms == 5
+    assert (bench.progress().first_offset, bench.progress().next_offset) == (4, 4)
+    assert bench.progress(P1).idle_since_ms == 5
     assert bench.spool.bytes_on_disk == 0
     bench.open()
     bench.record(record(P0, 4, entry("ann")))
@@ -206,7 +207,7 @@ def test_discard_gives_the_ranges_that_are_read_again(closed: bool) -> None:  # 
     assert bench.spool.bytes_on_disk > 0
     batch = bench.recorder.close() if closed else None
     assert bench.recorder.discard(batch) == {P0: (0, 8)}
-    assert (bench.ledger().first_offset, bench.ledger().next_offset, bench.ledger().entries) == (0, 0, 0)
+    assert (bench.progress().first_offset, bench.progress().next_offset, bench.progress().entries) == (0, 0, 0)
     assert not bench.recorder.has_progress
     assert bench.recorder.opening is None
     assert bench.spool.bytes_on_disk == 0
@@ -219,7 +220,7 @@ def test_discarded_batch_goes_on_at_the_committed_offset() -> None:
     bench.record(record(P0, 0, entry("ann")))
     bench.recorder.discard(bench.recorder.close())
     bench.recorder.rewind(P0, CommittedOffset(5, leader_epoch=3, metadata="m"))
-    assert (bench.ledger().first_offset, bench.ledger().next_offset, bench.ledger().leader_epoch) == (5, 5, 3)
+    assert (bench.progress().first_offset, bench.progress().next_offset, bench.progress().leader_epoch) == (5, 5, 3)
 
 
 def test_schema_without_room_goes_on_in_another_object() -> None:
@@ -316,7 +317,7 @@ def test_record_weighs_its_entries_and_its_kib(entries: int, text: str, expected
 
 
 def test_outcomes_count_every_entry_once() -> None:
-    """The counters that become metrics agree with the ledger."""
+    """The counters that become metrics agree with the progress."""
     bench = Bench()
     bench.record(record(P0, 0, entry("ann"), entry(None), entry("bob")), record(P0, 1, value=b"{"))
     assert bench.recorder.outcomes == {"written": 2, "no_user": 1, "malformed": 1}

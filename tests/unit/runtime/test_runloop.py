@@ -248,9 +248,9 @@ def test_finding_4_exception_in_a_callback_never_passes_through_the_client(callb
 def test_stop_error_in_a_callback_is_raised_as_it_was() -> None:
     """A policy that forbids to start says so, not that a callback failed."""
     rig = Rig()
-    rules = Rules(start=Rules().start._replace(bootstrap="fail"))
+    rules = Rules(start=Rules().start._replace(start_at="fail"))
     worker = rig.worker(rules=rules)
-    with pytest.raises(StopError, match=r"kafka\.bootstrap") as caught:
+    with pytest.raises(StopError, match=r"kafka\.start_at") as caught:
         rig.turn_until(lambda: False)
     assert "callback failed" not in str(caught.value)
     worker.close()

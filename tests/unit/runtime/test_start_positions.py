@@ -20,7 +20,7 @@ from service.errors import (
 )
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.offset_metadata import Began, Topics, decode, encode
-from service.runtime.start_positions import Bootstrap, StartPosition, StartPositions
+from service.runtime.start_positions import StartAt, StartPosition, StartPositions
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
 from tests.fakes.group import ClassicGroup
@@ -34,11 +34,11 @@ def member_of(rig: Rig) -> FakeWorker:
     return rig.workers[0] if rig.workers else rig.worker()
 
 
-def parts_of(rig: Rig, policy: Bootstrap) -> StartPositions:
+def parts_of(rig: Rig, policy: StartAt) -> StartPositions:
     """Give start positions of that worker under a policy."""
     worker = member_of(rig)
     return StartPositions(
-        rules=START_RULES._replace(bootstrap=policy),
+        rules=START_RULES._replace(start_at=policy),
         consumer=worker.consumer,
         committer=worker.committer,
         flush_records=worker.flush_records,
@@ -48,7 +48,7 @@ def parts_of(rig: Rig, policy: Bootstrap) -> StartPositions:
 
 
 def start(
-    rig: Rig, policy: Bootstrap, *tps: TopicPartition, seconds: float = 80.0
+    rig: Rig, policy: StartAt, *tps: TopicPartition, seconds: float = 80.0
 ) -> dict[TopicPartition, StartPosition]:
     """Find start positions as the only member, and prove them; gives what was found."""
     deadline = Deadline.after(seconds, rig.clock.now_s)
@@ -64,7 +64,7 @@ def committed(offset: int) -> StartPosition:
     return StartPosition(CommittedOffset(offset), "committed")
 
 
-def begun(offset: int, source: Literal["bootstrap", "added"] = "bootstrap") -> StartPosition:
+def begun(offset: int, source: Literal["policy", "added"] = "policy") -> StartPosition:
     """Give a start by policy."""
     return StartPosition(CommittedOffset(offset), source)
 
@@ -77,7 +77,7 @@ def stored(rig: Rig, tp: TopicPartition) -> CommittedOffset:
 
 
 @pytest.mark.parametrize("policy", ["beginning", "end", "fail"])
-def test_committed_offset_wins_over_every_policy(policy: Bootstrap) -> None:
+def test_committed_offset_wins_over_every_policy(policy: StartAt) -> None:
     """A policy is for a first start only."""
     rig = Rig()
     rig.fill(P0, 5)
@@ -104,7 +104,7 @@ def test_committed_offset_comes_with_its_leader_epoch_and_metadata() -> None:
 
 
 @pytest.mark.parametrize("policy", ["beginning", "end"])
-def test_first_start_commits_the_id_of_the_topic_or_that_it_is_not_known(policy: Bootstrap) -> None:
+def test_first_start_commits_the_id_of_the_topic_or_that_it_is_not_known(policy: StartAt) -> None:
     """A broker that gives no ids is no reason not to start."""
     rig = Rig()
     topic_id = rig.broker.topic_ids.pop(P0.topic)
@@ -150,7 +150,7 @@ def test_first_start_at_the_end_holds_when_all_that_is_committed_was_committed_b
     rig.pass_time(60.0)
     started_ms = rig.clock.wall_ms()
     for name in "ab":  # the second one knows it only from what the first has committed
-        worker = rig.worker(name, rules=Rules().with_bootstrap("end"))
+        worker = rig.worker(name, rules=Rules().with_start_at("end"))
         rig.turn_until(lambda worker=worker: worker.controller.state.owned == {P0, P1})  # type: ignore[misc]
         rig.fill(P0, 2)
         rig.drain()
@@ -195,13 +195,13 @@ def test_topic_partition_added_after_a_first_start_at_the_end_is_read_from_its_b
 def test_first_start_with_policy_fail_stops_and_commits_nothing() -> None:
     """No committed offset may mean that they have expired: a person has to look."""
     rig = Rig()
-    with pytest.raises(StartPositionError, match=r"kafka\.bootstrap"):
+    with pytest.raises(StartPositionError, match=r"kafka\.start_at"):
         start(rig, "fail", P0)
     assert rig.committed() == {P0: None, P1: None}
 
 
 @pytest.mark.parametrize("policy", ["beginning", "end", "fail"])
-def test_topic_partition_added_later_is_read_from_its_beginning(policy: Bootstrap) -> None:
+def test_topic_partition_added_later_is_read_from_its_beginning(policy: StartAt) -> None:
     """Others of the topic have offsets: this one is new, and its first records must not be lost."""
     rig = Rig(tps=(P0, P1, P2))
     rig.broker.reset({P0: 3, P1: 1})
@@ -307,7 +307,7 @@ def test_all_questions_share_one_deadline() -> None:
 @pytest.mark.parametrize("where", ["watermarks", "begin"])
 @pytest.mark.parametrize("policy", ["beginning", "end"])
 @pytest.mark.parametrize("style", [EAGER, COOPERATIVE])
-def test_first_start_of_two_workers_never_sets_a_commit_back(style: str, policy: Bootstrap, where: str) -> None:
+def test_first_start_of_two_workers_never_sets_a_commit_back(style: str, policy: StartAt, where: str) -> None:
     """One worker is slow over its start positions, the other has flushed meanwhile: its commit stands.
 
     The broker does not check that a member owns what it commits, so the slow one would set the other's offset back,
@@ -329,7 +329,7 @@ def test_first_start_of_two_workers_never_sets_a_commit_back(style: str, policy:
         second.stop.request()
         second.step()
 
-    slow_rules = Rules().with_bootstrap(policy)
+    slow_rules = Rules().with_start_at(policy)
     first = rig.worker("a", rules=slow_rules, point=while_slow)
     second = rig.worker("b", rules=slow_rules)
     first.step()
@@ -342,7 +342,7 @@ def test_first_start_of_two_workers_never_sets_a_commit_back(style: str, policy:
 
 @pytest.mark.parametrize("policy", ["beginning", "end", "fail"])
 @pytest.mark.parametrize("asked", [1, 2, 3])
-def test_offset_committed_while_a_start_position_is_looked_for_is_taken(policy: Bootstrap, asked: int) -> None:
+def test_offset_committed_while_a_start_position_is_looked_for_is_taken(policy: StartAt, asked: int) -> None:
     """Others may have owned it, flushed and gone while we were stopped: their commit is where to go on."""
     rig = Rig()
     rig.fill(P0, 9)
@@ -370,7 +370,7 @@ def test_offset_committed_while_a_start_position_is_looked_for_is_taken(policy: 
 
 @pytest.mark.parametrize("policy", ["beginning", "end"])
 @pytest.mark.parametrize("where", ["watermarks", "begin", "offsets_sent"])
-def test_finding_3_worker_that_was_put_out_commits_no_start_position(policy: Bootstrap, where: str) -> None:
+def test_finding_3_worker_that_was_put_out_commits_no_start_position(policy: StartAt, where: str) -> None:
     """Stopped past its session, a worker has to notice: the broker does not look at who owns what is committed.
 
     A looks for start positions and is stopped. B takes over, reads, commits, and dies; the group is empty. A goes on,
@@ -505,21 +505,21 @@ def refusal(rig: Rig, *, rules: Rules | None = None) -> str:
 
 @pytest.mark.parametrize("policy", ["beginning", "end"])
 @pytest.mark.parametrize("style", STYLES)
-def test_lost_offset_is_refused_with_the_offset_to_go_on_from(style: str, policy: Bootstrap) -> None:
+def test_lost_offset_is_refused_with_the_offset_to_go_on_from(style: str, policy: StartAt) -> None:
     """One of them or all: the flush records know better than the policy, which would publish everything twice."""
     rig = Rig(style)
     flushed(rig)
     rig.fill(P0, 5)
     rig.fill(P1, 5)
     rig.broker.reset({P1: None})
-    error = refusal(rig, rules=Rules().with_bootstrap(policy))
+    error = refusal(rig, rules=Rules().with_start_at(policy))
     assert "go on with source-1 at 4." in error
     assert "`log-partitioner offsets recover --topic source`" in error
     rig.broker.reset({P0: None})
-    assert "go on with source-0 at 4, source-1 at 4." in refusal(rig, rules=Rules().with_bootstrap(policy))
+    assert "go on with source-0 at 4, source-1 at 4." in refusal(rig, rules=Rules().with_start_at(policy))
     assert rig.committed() == {P0: None, P1: None}
     rig.broker.alter({P0: CommittedOffset(4), P1: CommittedOffset(4)})
-    rig.worker("c", rules=Rules().with_bootstrap(policy))
+    rig.worker("c", rules=Rules().with_start_at(policy))
     rig.drain()
 
 
@@ -553,13 +553,13 @@ def test_lost_offset_that_is_where_the_policy_starts_anyway_is_no_loss() -> None
 @pytest.mark.parametrize("policy", ["beginning", "end"])
 @pytest.mark.parametrize("style", STYLES)
 def test_offset_that_others_commit_while_a_worker_is_stopped_in_its_first_assignment_is_not_lost(
-    style: str, policy: Bootstrap
+    style: str, policy: StartAt
 ) -> None:
     """It asked for committed offsets before that commit and reads flush records after it."""
     rig = Rig(style)
     rig.fill(P0, 4)
     rig.fill(P1, 4)
-    rules = Rules().with_bootstrap(policy)
+    rules = Rules().with_start_at(policy)
     others: list[FakeWorker] = []
 
     def while_stopped(name: str) -> None:

@@ -1,0 +1,120 @@
+"""The progress of each owned TopicPartition: which offsets the batch covers, and what became of their entries.
+
+It, never the client's position, says what is committed (KAFKA_FACTS F5).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from service.formats.model import CommittedOffset, TopicPartition
+
+
+@dataclass(slots=True)
+class Progress:
+    """One owned TopicPartition in the open batch.
+
+    `first_offset` is the committed position the batch started from; `next_offset` the first not yet covered.
+    `min_offset` and `max_offset` are of the first and the last record that it covers.
+    """
+
+    first_offset: int
+    next_offset: int
+    leader_epoch: int | None = None
+    min_offset: int | None = None
+    max_offset: int | None = None
+    timestamp_max_ms: int | None = None
+    idle_since_ms: int | None = None
+    records: int = 0
+    entries: int = 0
+    dead_letters: int = 0
+    discarded_replays: int = 0
+
+    def cover(
+        self,
+        offset: int,
+        *,
+        timestamp_ms: int | None,
+        leader_epoch: int | None = None,
+        end_offset: int | None = None,
+    ) -> None:
+        """Cover a record: its entries are all in rows, dead letters or discarded (W2).
+
+        With `end_offset` it stands for all offsets up to there.
+        """
+        assert offset >= self.next_offset, f"W2: offset {offset} is below next_offset {self.next_offset}"
+        self.next_offset = offset + 1 if end_offset is None else end_offset
+        self.leader_epoch = leader_epoch
+        self.idle_since_ms = None
+        if self.min_offset is None:
+            self.min_offset = offset
+        self.max_offset = offset
+        self.records += 1
+        if timestamp_ms is not None and (self.timestamp_max_ms is None or timestamp_ms > self.timestamp_max_ms):
+            self.timestamp_max_ms = timestamp_ms
+
+    def begin_again(self, *, now_ms: int) -> None:
+        """Start the next batch where this one ended; call only after its commit."""
+        if not self.records and self.idle_since_ms is None:
+            self.idle_since_ms = now_ms
+        self.first_offset = self.next_offset
+        self.min_offset = self.max_offset = None
+        self.timestamp_max_ms = None
+        self.records = self.entries = self.dead_letters = self.discarded_replays = 0
+
+    def check(self, tp: TopicPartition, *, in_files: int, dead: int) -> None:
+        """Assert the order of offsets (W1) and the conservation law (W3), by what was counted elsewhere.
+
+        `in_files` are the rows in finished objects, `dead` the entries that its dead letters name.
+        """
+        assert self.first_offset <= self.next_offset, f"W1: {tp}: {self.first_offset} > {self.next_offset}"
+        assert self.dead_letters == dead, f"W3: {tp}: {dead} entries in dead letters, {self.dead_letters} should be"
+        in_objects = self.entries - dead - self.discarded_replays
+        assert in_files == in_objects, f"W3: {tp}: {in_files} entries are in objects, {in_objects} should be"
+
+
+class Tracker:
+    """The progress of all owned TopicPartitions; outlives the batches."""
+
+    def __init__(self) -> None:
+        self.by_tp: dict[TopicPartition, Progress] = {}
+
+    def own(self, tp: TopicPartition, start: CommittedOffset) -> None:
+        """Begin to own a TopicPartition at its committed offset."""
+        assert tp not in self.by_tp, f"{tp} is owned already"
+        self.by_tp[tp] = Progress(start.offset, start.offset, start.leader_epoch)
+
+    def disown(self, tp: TopicPartition) -> None:
+        """Stop owning; unknown ones are ignored (confluent-kafka-python issue 1551)."""
+        self.by_tp.pop(tp, None)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the open batch covers no offset; records with zero entries count as covered."""
+        return not any(progress.next_offset > progress.first_offset for progress in self.by_tp.values())
+
+    def committed(self, *, now_ms: int) -> None:
+        """Begin the next batch: everything covered is committed."""
+        for progress in self.by_tp.values():
+            progress.begin_again(now_ms=now_ms)
+
+    def forget(self) -> dict[TopicPartition, tuple[int, int]]:
+        """Drop what the open batch covered; gives [first, next) of the offsets that will be read again."""
+        covered = {
+            tp: (progress.first_offset, progress.next_offset)
+            for tp, progress in self.by_tp.items()
+            if progress.next_offset > progress.first_offset
+        }
+        for tp, progress in self.by_tp.items():
+            self.by_tp[tp] = Progress(
+                progress.first_offset, progress.first_offset, idle_since_ms=progress.idle_since_ms
+            )
+        return covered
+
+    def rewind(self, tp: TopicPartition, committed: CommittedOffset) -> None:
+        """Go on at the committed offset."""
+        old = self.by_tp[tp]
+        assert old.next_offset == old.first_offset, f"{tp} is rewound with a batch open"
+        self.by_tp[tp] = Progress(
+            committed.offset, committed.offset, committed.leader_epoch, idle_since_ms=old.idle_since_ms
+        )
