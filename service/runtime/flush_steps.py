@@ -1,4 +1,4 @@
-"""How long the steps of a flush take, and how far the one came that was cut short: what the next estimate learns from."""
+"""How long the steps of a flush take, and how far one came that was cut short: what the next estimate learns from."""
 
 from __future__ import annotations
 
