@@ -18,7 +18,7 @@ from deploy.local.errors import StackError
 from service.avro.infer import infer_entry
 from service.avro.schema import row_schema
 from service.avro.schema_types import Limits, RecordType
-from service.batch.messages import Speaker, Uploaded, reference_messages
+from service.batch.messages import Sender, Uploaded, reference_messages
 from service.batch.reference_lines import Described, LineWriter, Sources, nulls_of, widen
 from service.batch.seal import SealedObject
 from service.boundary import Message, SealedFile, StoredObject
@@ -29,7 +29,7 @@ _LINES_BYTES_MAX = 666_808  # of a message, by default
 _FIRST_OFFSET = 123_456_789
 _HOUR_US = 1_714_521_600_000_000
 _BLOCK_BYTES = 330  # of one entry, compressed
-_SPEAKER = Speaker("worker-1", "boot-1", "group", "bucket", "references", "flushes", "dead-letters")
+_SPEAKER = Sender("worker-1", "boot-1", "group", "bucket", "references", "flushes", "dead-letters")
 
 
 def main(arguments: list[str] | None = None) -> int:

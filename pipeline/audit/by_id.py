@@ -17,7 +17,7 @@ from pipeline.audit.result import Kind
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_ENTRY = [*ENTRY_KEY, "timestamp_ms", "living", "user", "date", "hour", "event_time_us", "values", "in_window"]
+_ENTRY = [*ENTRY_KEY, "timestamp_ms", "deliverable", "user", "date", "hour", "event_time_us", "values", "in_window"]
 _FIRST = [*ENTRY_KEY, "timestamp_ms", "user", "date", "hour"]
 _ROW = ["file", "line", "user", "date", "hour", "event_time_us", "time_text", "values"]
 _MICROSECONDS = 1_000_000
@@ -55,7 +55,7 @@ def compare(source: DataFrame, archived: DataFrame, rules: Rules) -> DataFrame:
     of_id = Window.partitionBy("id")
     is_entry = F.col("s").isNotNull()
     order = [
-        F.coalesce(F.col("s.living"), F.lit(True)).desc(),  # noqa: FBT003 - a value of SQL
+        F.coalesce(F.col("s.deliverable"), F.lit(True)).desc(),  # noqa: FBT003 - a value of SQL
         F.coalesce("s.event_time_us", "c.event_time_us").asc_nulls_last(),
         *[F.col(f"s.{name}") for name in ENTRY_KEY],
         *[F.col(f"c.{name}") for name in ("file", "line")],
@@ -83,7 +83,7 @@ def compare(source: DataFrame, archived: DataFrame, rules: Rules) -> DataFrame:
         "nth",
         F.col("s").isNotNull().alias("in_source"),
         F.col("c").isNotNull().alias("in_archive"),
-        F.coalesce("s.living", F.lit(False)).alias("living"),  # noqa: FBT003
+        F.coalesce("s.deliverable", F.lit(False)).alias("deliverable"),  # noqa: FBT003
         F.coalesce("s.in_window", F.lit(False)).alias("in_window"),  # noqa: FBT003
         "of_window",
         "is_judged",
@@ -104,7 +104,7 @@ def _is_judged(rules: Rules) -> Column:
 
 def _findings(rules: Rules) -> Column:
     entry, row = F.col("s"), F.col("c")
-    is_expected = entry["living"] & entry["in_window"]
+    is_expected = entry["deliverable"] & entry["in_window"]
     at = F.concat(F.lit("line "), row["line"].cast("string"))
     found = [
         (

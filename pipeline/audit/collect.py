@@ -123,9 +123,9 @@ def hours_of(
         compared.where(F.col("date").isNotNull())
         .groupBy(*_HOUR)
         .agg(
-            _count(F.col("living")).alias("expected"),
-            _count(F.col("living") & (F.col("in_files") > 0)).alias("in_files"),
-            _count(F.col("living") & (F.col("in_dead_letters") > 0)).alias("in_dead_letters"),
+            _count(F.col("deliverable")).alias("expected"),
+            _count(F.col("deliverable") & (F.col("in_files") > 0)).alias("in_files"),
+            _count(F.col("deliverable") & (F.col("in_dead_letters") > 0)).alias("in_dead_letters"),
         )
     )
     files = in_window.groupBy(*_HOUR).agg(
@@ -235,8 +235,8 @@ def collect_ids(compared: DataFrame) -> Ids:
     """Compare unique ids by how often they occur, whatever their positions; who is only in a dead letter has no row."""
     zero, one = F.lit(0).alias("f"), F.lit(1)
     is_dead = (F.col("in_files") == 0) & (F.col("in_dead_letters") > 0)
-    living = compared.where(F.col("living") & F.col("id").isNotNull() & ~is_dead)
-    expected = living.select("id", one.alias("s"), zero)
+    deliverable = compared.where(F.col("deliverable") & F.col("id").isNotNull() & ~is_dead)
+    expected = deliverable.select("id", one.alias("s"), zero)
     found = compared.select(F.explode("row_ids").alias("id")).where(F.col("id").isNotNull())
     both = expected.unionByName(found.select("id", F.lit(0).alias("s"), one.alias("f")))
     by_id = both.groupBy("id").agg(F.sum("s").alias("s"), F.sum("f").alias("f"))
@@ -256,8 +256,8 @@ def collect_ids(compared: DataFrame) -> Ids:
 def collect_counts(compared: DataFrame, rows: DataFrame, references: DataFrame, flushes: DataFrame) -> dict[str, int]:
     """Count what is in `result.Counts`; the table's too, 0 where it was not asked for."""
     entries = compared.agg(
-        _count(F.col("living")).alias("living"),
-        _count(F.col("in_source") & ~F.col("living")).alias("dead"),
+        _count(F.col("deliverable")).alias("deliverable"),
+        _count(F.col("in_source") & ~F.col("deliverable")).alias("dead"),
         _count(F.col("in_files") > 0).alias("in_files"),
         _count(F.col("in_dead_letters") > 0).alias("in_dead_letters"),
         F.sum("in_table").alias("in_table"),

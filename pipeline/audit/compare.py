@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _SOURCE = [
     "timestamp_ms",
-    "living",
+    "deliverable",
     "whole",
     "entries",
     "reasons",
@@ -66,7 +66,7 @@ def compare(
         *ENTRY_KEY,
         F.col("s.timestamp_ms").alias("timestamp_ms"),
         F.col("s").isNotNull().alias("in_source"),
-        F.coalesce("s.living", F.lit(False)).alias("living"),  # noqa: FBT003 - a value of SQL
+        F.coalesce("s.deliverable", F.lit(False)).alias("deliverable"),  # noqa: FBT003 - a value of SQL
         _place("user"),
         _place("date"),
         _place("hour"),
@@ -92,8 +92,8 @@ def _place(name: str) -> Column:
 
 _TIMESTAMP_MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z; a row has none that is later
 _TIMESTAMP_OF_SOURCE = f"if(s.timestamp_ms <= {_TIMESTAMP_MS_MAX}, s.timestamp_ms, -1)"
-_NAMED = "coalesce(s.living, false)"
-_MUST_BE_DEAD = "(s is not null and not s.living)"
+_NAMED = "coalesce(s.deliverable, false)"
+_MUST_BE_DEAD = "(s is not null and not s.deliverable)"
 _MAY_BE_DEAD = "(s is not null and s.reasons != '')"
 _PLACE_OF_ROW = "concat(r.user, ' ', r.date, ' ', lpad(cast(r.hour as string), 2, '0'))"
 _PLACE_OF_SOURCE = "concat(s.user, ' ', s.date, ' ', lpad(cast(s.hour as string), 2, '0'))"
@@ -137,9 +137,9 @@ def _findings(*, has_table: bool) -> str:
         ),
         _one(
             Kind.DEAD_LETTER_DUPLICATED,
-            f"{_MAY_BE_DEAD} and size(d) + if(s.living, least(size(f), 1), 0) > 1 and size(d) > 0",
+            f"{_MAY_BE_DEAD} and size(d) + if(s.deliverable, least(size(f), 1), 0) > 1 and size(d) > 0",
             "concat(size(d), ' dead letters: ', array_join(transform(d, l -> l.reason), ', '))",
-            count="size(d) + if(s.living, least(size(f), 1), 0) - 1",
+            count="size(d) + if(s.deliverable, least(size(f), 1), 0) - 1",
         ),
         _each_letter(Kind.DEAD_LETTER_UNEXPECTED, "s is null", "'the source has no such entry'"),
         _each_letter(
@@ -167,7 +167,7 @@ def _findings(*, has_table: bool) -> str:
             ),
             _one(
                 Kind.TABLE_UNEXPECTED,
-                "(s is null or not s.living) and size(t) > 0 and size(f) = 0",
+                "(s is null or not s.deliverable) and size(t) > 0 and size(f) = 0",
                 "if(s is null, 'the source has no such entry', 'in the table, must be dead')",
                 count="size(t)",
                 reference="get(t, 0).reference_id",

@@ -129,8 +129,8 @@ class CsvAuditor:
             counts=Counts(
                 records=sum(one.records for one in sums),
                 entries=sum(one.entries for one in sums),
-                living=sum(one.living for one in sums),
-                dead=sum(one.entries - one.living for one in sums),
+                deliverable=sum(one.deliverable for one in sums),
+                dead=sum(one.entries - one.deliverable for one in sums),
                 in_files=ids.in_source - ids.missing,
                 rows=archive.rows,
                 objects=archive.files,
@@ -184,9 +184,9 @@ class CsvAuditor:
     ) -> Archive:
         """Count what was read, and say what of it cannot be compared."""
         counted = csv_collect.count_rows(archived, compared)
-        living = sum(one.living for one in totals.values())
+        deliverable = sum(one.deliverable for one in totals.values())
         without_id = sum(one.without_id for one in totals.values())
-        if without_id == living > 0:
+        if without_id == deliverable > 0:
             self._doubts.append("no entry of the window has a unique id")
         elif without_id:
             self._notes.append(f"{without_id} entries of the window have no unique id, and cannot be compared")
@@ -194,7 +194,7 @@ class CsvAuditor:
             "broken_elsewhere": "lines or files are broken, of which nobody knows that they are of the window",
             "rows_without_id": "rows of the archive have no unique id",
             "rows_timeless": "rows of the archive have an id that is not of the window, and no time that can be read",
-            "rows_dead": "rows of the archive are of entries that are no living ones: dead letters here",
+            "rows_dead": "rows of the archive are of entries that are no deliverable ones: dead letters here",
         }
         self._notes += [f"{counted[name]} {text}" for name, text in said.items() if counted[name]]
         return Archive(

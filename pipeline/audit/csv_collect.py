@@ -26,7 +26,7 @@ class Totals(NamedTuple):
 
     records: int
     entries: int
-    living: int
+    deliverable: int
     without_id: int
     oldest_ms: int | None
 
@@ -36,14 +36,14 @@ NOTHING = Totals(0, 0, 0, 0, None)
 
 def totals_of(source: DataFrame) -> dict[TopicPartition, Totals]:
     """Count by TopicPartition; `source` is `frames.IDENTIFIED` with `in_window`."""
-    is_in, is_living = F.col("in_window"), F.coalesce("living", F.lit(False))  # noqa: FBT003 - a value of SQL
+    is_in, is_deliverable = F.col("in_window"), F.coalesce("deliverable", F.lit(False))  # noqa: FBT003 - a value of SQL
     rows = (
         source.groupBy("topic", "partition")
         .agg(
             _count(is_in & (F.col("index") <= 0)).alias("records"),
             _count(is_in & (F.col("index") >= 0)).alias("entries"),
-            _count(is_in & is_living).alias("living"),
-            _count(is_in & is_living & F.col("id").isNull()).alias("without_id"),
+            _count(is_in & is_deliverable).alias("deliverable"),
+            _count(is_in & is_deliverable & F.col("id").isNull()).alias("without_id"),
             F.min("timestamp_ms").alias("oldest_ms"),
         )
         .collect()
@@ -86,7 +86,7 @@ def count_rows(archived: DataFrame, compared: DataFrame) -> dict[str, int]:
         ),
         compared.agg(
             _count(F.col("in_archive") & (F.col("of_window") | F.col("is_judged"))).alias("rows_compared"),
-            _count(F.col("in_archive") & F.col("in_window") & ~F.col("living")).alias("rows_dead"),
+            _count(F.col("in_archive") & F.col("in_window") & ~F.col("deliverable")).alias("rows_dead"),
             _count(is_alien).alias("rows_not_judged"),
             _count(is_alien & F.col("is_timeless")).alias("rows_timeless"),
         ),
@@ -96,7 +96,7 @@ def count_rows(archived: DataFrame, compared: DataFrame) -> dict[str, int]:
 
 def collect_ids(compared: DataFrame, by_kind: dict[str, int]) -> Ids:
     """Count entries of the window with an id, and those found."""
-    is_expected = F.col("living") & F.col("in_window")
+    is_expected = F.col("deliverable") & F.col("in_window")
     row = compared.agg(
         _count(is_expected).alias("in_source"),
         _count(F.col("in_archive") & F.col("of_window")).alias("in_files"),
@@ -110,7 +110,7 @@ def collect_ids(compared: DataFrame, by_kind: dict[str, int]) -> Ids:
 
 def hours_of(compared: DataFrame, findings: DataFrame, *, is_whole: bool, has_doubts: bool) -> DataFrame:
     """Give one row per date and hour that the window has anything of."""
-    is_expected = F.col("living") & F.col("in_window")
+    is_expected = F.col("deliverable") & F.col("in_window")
     entries = (
         compared.where(is_expected)
         .groupBy(*_HOUR)

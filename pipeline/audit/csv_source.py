@@ -71,12 +71,12 @@ class _Reader:
         decoded = self._decoder.decode(record.value)
         around = Surroundings(record, decoded.envelope, self._decoder.parse)
         for index, (one, (value, _)) in enumerate(zip(judged.entries, decoded.entries, strict=True)):
-            row = common | {"index": index, "living": one.living is not None}
+            row = common | {"index": index, "deliverable": one.deliverable is not None}
             if value is not None:
                 row["id"] = self._id.id_of(value, around)
-            if one.living is not None and value is not None:
-                user, date, hour = one.living.key
-                row |= {"user": user, "date": date, "hour": hour, "event_time_us": one.living.event_time_us}
+            if one.deliverable is not None and value is not None:
+                user, date, hour = one.deliverable.key
+                row |= {"user": user, "date": date, "hour": hour, "event_time_us": one.deliverable.event_time_us}
                 row["values"] = [self._value(path, value, around) for path in self._paths]
             yield row
 

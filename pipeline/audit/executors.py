@@ -50,21 +50,21 @@ def _judged(batch: pa.RecordBatch, judge: Judge) -> Iterator[Row]:
         whole = judged.is_whole
         may_be_dead = any(entry.reasons for entry in judged.entries)
         bytes_of_it = _digest_of(record) if may_be_dead else None
-        for index, (living, reasons) in enumerate(judged.entries):
-            row = common | {"index": index, "living": living is not None, "whole": whole, "reasons": ""}
+        for index, (deliverable, reasons) in enumerate(judged.entries):
+            row = common | {"index": index, "deliverable": deliverable is not None, "whole": whole, "reasons": ""}
             if reasons:
                 row |= {"reasons": f",{','.join(sorted(reasons))},", "record_digest": bytes_of_it}
-            if living is not None:
-                user, date, hour = living.key
-                root = living.root
+            if deliverable is not None:
+                user, date, hour = deliverable.key
+                root = deliverable.root
                 row |= {
                     "user": user,
                     "date": date,
                     "hour": hour,
-                    "event_time_us": living.event_time_us,
-                    "id": living.id,
+                    "event_time_us": deliverable.event_time_us,
+                    "id": deliverable.id,
                     "root": None if root is None else root_text(*root),
-                    "digest": living.digest,
+                    "digest": deliverable.digest,
                 }
             yield row
 

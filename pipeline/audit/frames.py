@@ -26,7 +26,7 @@ SOURCE = _struct(
     **_KEY,
     timestamp_ms=T.LongType(),
     entries=T.IntegerType(),
-    living=T.BooleanType(),
+    deliverable=T.BooleanType(),
     whole=T.BooleanType(),
     reasons=T.StringType(),
     user=T.StringType(),
@@ -91,7 +91,7 @@ _CSV_VALUES = T.ArrayType(_struct(text=T.BinaryType(), value=T.BinaryType()))
 IDENTIFIED = _struct(
     **_KEY,
     timestamp_ms=T.LongType(),
-    living=T.BooleanType(),
+    deliverable=T.BooleanType(),
     user=T.StringType(),
     date=T.StringType(),
     hour=T.IntegerType(),

@@ -145,7 +145,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
     """What was seen of the window.
 
-    entries = living + dead by the source. in_files and in_dead_letters count entries found there, each once; rows
+    entries = deliverable + dead by the source. in_files and in_dead_letters count entries found there, each once; rows
     counts all rows of references, in_table all rows of the window in the table (None: not asked for). Of references
     whose objects are retired (objects_retired of all objects) the rows are those that the table has: rows_retired.
     references, objects, object_bytes and flushes are of all that reach into the window. replays_discarded is what
@@ -154,7 +154,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
     records: int = 0
     entries: int = 0
-    living: int = 0
+    deliverable: int = 0
     dead: int = 0
     in_files: int = 0
     in_dead_letters: int = 0
@@ -176,7 +176,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
     rows = rows_compared + rows_without_id + rows_not_judged. `rows_not_judged` have an id that the source, as far as
     it was read, does not have, and are not of the window by their time, or have none; `rows_dead` are compared, too:
     rows of entries that must be dead letters, which the older system may have or not.
-    `entries_without_id` are living entries of the window.
+    `entries_without_id` are deliverable entries of the window.
     """
 
     files: int
@@ -193,7 +193,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 class Ids(msgspec.Struct, frozen=True, kw_only=True):
     """Unique ids, where the settings say where they stand: source and files compared by id alone.
 
-    `in_source` and `in_files` count living entries and rows with an id; `missing` and `surplus` add up by how much
+    `in_source` and `in_files` count deliverable entries and rows with an id; `missing` and `surplus` add up by how much
     ids occur less or more often in files; `repeated_in_source` counts ids that the source itself has more than once.
     """
 
@@ -208,7 +208,7 @@ class Ids(msgspec.Struct, frozen=True, kw_only=True):
 class Hour(msgspec.Struct, frozen=True, kw_only=True):
     """One date and hour of event time: what the source has for it, what was found, what is wrong with it.
 
-    `expected` living entries belong here, of which `in_files` and `in_dead_letters` were found (anywhere). The five
+    `expected` deliverable entries belong here; `in_files` and `in_dead_letters` of them were found (anywhere). The five
     counts after them are findings of these entries; `findings` has all kinds, by name. `files`, `bytes` and `users`
     are those of the references of this hour, bytes without the headers of objects; `file_bytes_*` is how much of them
     one reference has (None: there is none, or the result is older than this field).

@@ -21,7 +21,7 @@ import structlog
 
 from pipeline.backfill.held import intersects, settled_ends
 from pipeline.backfill.outbox import Announced, Outbox, read_outbox
-from pipeline.backfill.write import GENERATION, WORKER, speaker_of
+from pipeline.backfill.write import GENERATION, WORKER, sender_of
 from pipeline.errors import OvertakenError, PipelineError
 from pipeline.kafka import partition_ends, read_messages
 from pipeline.progress import Progress
@@ -216,9 +216,9 @@ class Publication:
         return chunk
 
     def _commit(self, chunk: list[Announced], after: BackfillRecord) -> None:
-        topic, speaker = self._settings.kafka.backfills_topic, speaker_of(self._outbox.run, self._settings)
+        topic, sender = self._settings.kafka.backfills_topic, sender_of(self._outbox.run, self._settings)
         messages: list[exchange.Message] = [announced.message for announced in chunk]
-        messages.append(backfill_message(after, topic, speaker, at_ms=after.committed_at_ms))
+        messages.append(backfill_message(after, topic, sender, at_ms=after.committed_at_ms))
         self._publisher.commit(messages)
 
     def _await_visible(self) -> None:

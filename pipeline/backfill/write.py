@@ -33,7 +33,7 @@ from pipeline.objects import Objects
 from service.avro.schema import RowSchema
 from service.batch.fitting import split_letter, stored_apart, stored_object
 from service.batch.messages import (
-    Speaker,
+    Sender,
     Uploaded,
     check_references,
     dead_letter_message,
@@ -85,10 +85,10 @@ def written(pieces: DataFrame, run: Run, settings: Settings, backfill: BackfillS
     return sorted_pieces.mapInArrow(partial(_write_batches, run=run, settings=settings, backfill=backfill), PART)
 
 
-def speaker_of(run: Run, settings: Settings) -> Speaker:
+def sender_of(run: Run, settings: Settings) -> Sender:
     """Say who speaks in a backfill's messages."""
     kafka = settings.kafka
-    return Speaker(
+    return Sender(
         worker=WORKER,
         boot=run.run_id,
         group_id=kafka.group_id,
@@ -136,7 +136,7 @@ class Writer:
         self._rules = rules_of(settings)
         self._seal_rules = seal_rules(settings)
         self._objects = Objects(settings.s3, threads=threads)
-        self._speaker = speaker_of(run, settings)
+        self._speaker = sender_of(run, settings)
         self._attempt = f"{run.batch_id}-{secrets.token_hex(4)}"
         self._spans = {tp: (span.start, span.stop) for tp, span in run.ranges.items()}
         self._numbers = count()  # of objects

@@ -85,7 +85,7 @@ def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
             [
                 Account("records", counts.records),
                 Account("entries", counts.entries),
-                Account("living", counts.living, "entries that must be in a file"),
+                Account("deliverable", counts.deliverable, "entries that must be in a file"),
                 Account("dead", counts.dead, "entries that must be in a dead letter"),
             ],
         ),

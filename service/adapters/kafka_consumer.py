@@ -56,7 +56,7 @@ class KafkaConsumer:
         self._brokers = brokers or Brokers()
         self._patience = patience or Patience()
         self._consumer = make_client(confluent_kafka.Consumer, "consumer", options, self._brokers)
-        self._stranger: confluent_kafka.Consumer | None = None
+        self._metadata_client: confluent_kafka.Consumer | None = None
         self._topics = list(topics)
         self._incremental = incremental
         self._paused = False
@@ -73,7 +73,7 @@ class KafkaConsumer:
 
         def on_assign(consumer: Any, assigned: list[confluent_kafka.TopicPartition]) -> None:
             if assigned:
-                self._ask_by_stranger()
+                self._metadata_client_now()
             starts = listener.on_assigned(topic_partitions(assigned))
             self._assign(consumer, starts)
 
@@ -100,7 +100,7 @@ class KafkaConsumer:
         does not know the leader yet, which it does by then (KAFKA_FACTS O2). `seek` compares at once.
         """
         if not self._patience.has_ended():  # else it may still wait for an answer; it ends with the process
-            self._close_stranger()
+            self._close_metadata_client()
         positions = [position(tp, start) for tp, start in starts.items()]
         if self._incremental:
             consumer.incremental_assign(positions)
@@ -247,7 +247,7 @@ class KafkaConsumer:
         if not asked:  # the library would wait for an answer that does not come while it is being closed
             return {}
         try:
-            ask = (self._stranger or self._consumer).committed
+            ask = (self._metadata_client or self._consumer).committed
             answers = self._patience.ask(lambda: ask(asked, timeout=deadline.timeout_s()))
         except KafkaException as error:
             raise SourceError(f"no committed offsets: {error.args[0].str()}") from error
@@ -262,7 +262,7 @@ class KafkaConsumer:
         Raises:
             SourceError: no answer in time, or no such topic.
         """
-        ask = self._ask_by_stranger().list_topics
+        ask = self._metadata_client_now().list_topics
         try:
             answer = self._patience.ask(lambda: ask(topic, timeout=deadline.timeout_s()))
         except KafkaException as error:
@@ -278,7 +278,10 @@ class KafkaConsumer:
         Raises:
             SourceError: no answer in time.
         """
-        ask, asked = (self._stranger or self._consumer).get_watermark_offsets, confluent_kafka.TopicPartition(*tp)
+        ask, asked = (
+            (self._metadata_client or self._consumer).get_watermark_offsets,
+            confluent_kafka.TopicPartition(*tp),
+        )
         try:
             first, end = self._patience.ask(lambda: ask(asked, timeout=deadline.timeout_s()))
         except (KafkaException, TypeError) as error:
@@ -291,7 +294,7 @@ class KafkaConsumer:
         Raises:
             SourceError: no answer in time.
         """
-        ask = (self._stranger or self._consumer).offsets_for_times
+        ask = (self._metadata_client or self._consumer).offsets_for_times
         try:
             asked = [confluent_kafka.TopicPartition(*tp, at_ms)]
             (found,) = self._patience.ask(lambda: ask(asked, timeout=deadline.timeout_s()))
@@ -370,19 +373,19 @@ class KafkaConsumer:
 
     def _close_both(self) -> None:
         self._consumer.close()
-        self._close_stranger()
+        self._close_metadata_client()
 
-    def _ask_by_stranger(self) -> confluent_kafka.Consumer:
+    def _metadata_client_now(self) -> confluent_kafka.Consumer:
         """Have a client for what is asked inside a callback, until the assignment is made.
 
         There `list_topics` of the same client aborts the process at its next callback, be it a line of its log, and
         `committed` never returns in a thread of `Patience.ask` (KAFKA_FACTS L4).
         """
-        if self._stranger is None:
-            self._stranger = make_client(confluent_kafka.Consumer, "consumer", self._options, self._brokers)
-        return self._stranger
+        if self._metadata_client is None:
+            self._metadata_client = make_client(confluent_kafka.Consumer, "consumer", self._options, self._brokers)
+        return self._metadata_client
 
-    def _close_stranger(self) -> None:
-        stranger, self._stranger = self._stranger, None
-        if stranger is not None:
-            stranger.close()
+    def _close_metadata_client(self) -> None:
+        client, self._metadata_client = self._metadata_client, None
+        if client is not None:
+            client.close()

@@ -1,6 +1,6 @@
 """Kafka and S3 as the audit reads them: everything committed, nothing written, no group joined.
 
-The only user of confluent_kafka and boto3 in the audit. `KafkaTopics` is for one thread, `S3Store` for many.
+The only user of confluent_kafka and boto3 in the audit. `KafkaTopics` is for one thread, `S3Reader` for many.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import botocore.config
 import botocore.exceptions
 import confluent_kafka
 
-from service.audit.fetch import ObjectMissingError, StoredObject
+from service.audit.fetch import FetchedObject, ObjectMissingError
 from service.audit.findings import CouldNotTellError
 from service.formats.model import HEADERS_UNREADABLE, Headers, SourceRecord, TopicPartition, readable
 
@@ -149,7 +149,7 @@ class KafkaTopics:
         self._consumer.unassign()
 
 
-class S3Store:
+class S3Reader:
     """Reads objects."""
 
     def __init__(self, settings: S3Settings, *, threads: int) -> None:
@@ -168,7 +168,7 @@ class S3Store:
             ),
         )
 
-    def get(self, bucket: str, key: str, version_id: str | None) -> StoredObject:
+    def get(self, bucket: str, key: str, version_id: str | None) -> FetchedObject:
         """Read an object.
 
         Raises:
@@ -180,7 +180,7 @@ class S3Store:
                 answer = self._client.get_object(Bucket=bucket, Key=key)
             else:
                 answer = self._client.get_object(Bucket=bucket, Key=key, VersionId=version_id)
-            return StoredObject(answer["Body"].read(), answer.get("ETag"))
+            return FetchedObject(answer["Body"].read(), answer.get("ETag"))
         except botocore.exceptions.ClientError as error:
             if error.response.get("Error", {}).get("Code") in _GONE:
                 raise ObjectMissingError(key) from error

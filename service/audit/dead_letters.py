@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from service.audit.findings import Findings, Kind
-from service.audit.source_table import RecordAt, SourceColumns, SourceTable, see
+from service.audit.source_table import RecordAt, SourceColumns, SourceTable, count_seen
 from service.formats.dead_letter import RECORD_SUFFIX, decode_stored_record
 from service.oracle.judge import record_digest, value_digest
 
@@ -95,16 +95,16 @@ class DeadLetterAudit:
                 self._findings.add(Kind.UNEXPECTED, text)
                 continue
             row = record.first_row + index
-            see(columns.in_dead_letters, row)
+            count_seen(columns.in_dead_letters, row)
             if letter.says.batch_id in self._backfills:
-                see(columns.dead_letters_of_backfills, row)
+                count_seen(columns.dead_letters_of_backfills, row)
             self._check_entry(letter, columns, row, f"{where} index {index}")
 
     def _check_entry(self, letter: SeenDeadLetter, columns: SourceColumns, row: int, where: str) -> None:
         reasons = columns.reasons(row)
         if letter.says.reason in reasons:
             return
-        if columns.is_living(row):
+        if columns.is_deliverable(row):
             self._findings.add(Kind.WRONGLY_DEAD, f"{where}: nothing is wrong with it")
         else:
             self._findings.add(Kind.DEAD_LETTER, f"{where}: the reason should be {' or '.join(sorted(reasons))}")

@@ -22,7 +22,7 @@ class ObjectMissingError(Exception):
     """The store has no such object."""
 
 
-class StoredObject(NamedTuple):
+class FetchedObject(NamedTuple):
     """An object as it came from the store."""
 
     data: bytes
@@ -38,9 +38,9 @@ class Address(NamedTuple):
 
 
 class Store(Protocol):
-    """S3, as far as the audit needs it; see `collect.S3Store`. Used by several threads."""
+    """S3, as far as the audit needs it; see `collect.S3Reader`. Used by several threads."""
 
-    def get(self, bucket: str, key: str, version_id: str | None) -> StoredObject:
+    def get(self, bucket: str, key: str, version_id: str | None) -> FetchedObject:
         """Read an object; raises ObjectMissingError, or CouldNotTellError where it cannot be read."""
 
 
@@ -57,17 +57,17 @@ class Fetcher:
         self._store = store
         self._threads = threads
 
-    def one(self, address: Address) -> StoredObject | None:
+    def one(self, address: Address) -> FetchedObject | None:
         """Read one object; None where there is none."""
         try:
             return self._store.get(*address)
         except ObjectMissingError:
             return None
 
-    def all(self, sizes: Mapping[Address, int]) -> Iterator[tuple[Address, StoredObject | None]]:
+    def all(self, sizes: Mapping[Address, int]) -> Iterator[tuple[Address, FetchedObject | None]]:
         """Read many objects, of about so many bytes each, a few ahead of who takes them."""
         with ThreadPoolExecutor(self._threads, thread_name_prefix="audit") as pool:
-            ahead: deque[tuple[Address, Future[StoredObject | None]]] = deque()
+            ahead: deque[tuple[Address, Future[FetchedObject | None]]] = deque()
             ahead_bytes = 0
             try:
                 for address, size in sizes.items():

@@ -16,7 +16,7 @@ class Kind(StrEnum):
 
     MISSING = "missing"  # an entry below the committed offset is in no file and no dead letter
     DUPLICATED = "duplicated"  # an entry is in more than one place; counts the surplus
-    UNEXPECTED = "unexpected"  # a row or dead letter of an entry that the source does not have, or not living
+    UNEXPECTED = "unexpected"  # a row or dead letter of an entry that the source does not have, or not deliverable
     MISPLACED = "misplaced"  # wrong user, date or hour, in reference, key or `_meta`
     ALTERED = "altered"  # values are not those of the source
     EVENT_TIME = "event_time"  # `_meta.event_time` is wrong

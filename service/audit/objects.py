@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from service.audit.announced import Announced
-    from service.audit.fetch import StoredObject
+    from service.audit.fetch import FetchedObject
     from service.audit.source_table import SourceTable
     from service.config.settings import Settings
     from service.formats.model import TopicPartition
@@ -73,7 +73,9 @@ class ObjectAudit:
         """The first rows whose values are not those of the source."""
         return self._rows.altered
 
-    def check(self, references: list[Reference], stored: StoredObject | None) -> list[tuple[Reference, list[Position]]]:
+    def check(
+        self, references: list[Reference], stored: FetchedObject | None
+    ) -> list[tuple[Reference, list[Position]]]:
         """Check one object and all references to it; give the order of entries by reference."""
         key = references[0].location.object
         if stored is None:
@@ -120,7 +122,7 @@ class ObjectAudit:
         self._findings.add(Kind.OBJECT, f"{where}: not a valid Avro file: {type(error).__name__} {error}"[:300])
         self._schemas.leave_out(references)
 
-    def _check_bytes(self, references: list[Reference], stored: StoredObject) -> None:
+    def _check_bytes(self, references: list[Reference], stored: FetchedObject) -> None:
         """Check size, checksum and etag, once where all references say the same."""
         said = {(one.location.size, one.location.checksum, one.location.etag): one for one in reversed(references)}
         for (size, checksum, etag), reference in said.items():

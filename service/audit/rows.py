@@ -9,7 +9,7 @@ from collections import Counter
 from typing import Any, NamedTuple
 
 from service.audit.findings import Findings, Kind
-from service.audit.source_table import SourceColumns, SourceTable, see
+from service.audit.source_table import SourceColumns, SourceTable, count_seen
 from service.formats.model import PartitionKey, RootLink, TopicPartition
 from service.oracle.equal import digest
 from service.oracle.published_schema import META, PublishedSchema, RestoreError
@@ -96,10 +96,10 @@ class RowAudit:
             self._findings.add(Kind.UNEXPECTED, f"{where}: not in the source below the committed offset")
             return
         line = record.first_row + index
-        see(columns.in_files, line)
+        count_seen(columns.in_files, line)
         if tally.of_backfill:
-            see(columns.files_of_backfills, line)
-        if not columns.is_living(line):
+            count_seen(columns.files_of_backfills, line)
+        if not columns.is_deliverable(line):
             reasons = " or ".join(sorted(columns.reasons(line)))
             self._findings.add(Kind.UNEXPECTED, f"{where}: should be dead: {reasons}")
             return

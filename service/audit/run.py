@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.audit.auditor import EXAMPLES, THREADS, Audit, Options
-from service.audit.collect import KafkaTopics, S3Store
+from service.audit.collect import KafkaTopics, S3Reader
 from service.audit.findings import CouldNotTellError
 from service.audit.report import ExitCode, Report
 
@@ -65,6 +65,6 @@ def run_audit(settings: Settings, options: Options) -> Report:
     """
     topics = KafkaTopics(settings.kafka)
     try:
-        return Audit(settings, options, topics, S3Store(settings.s3, threads=options.threads)).run()
+        return Audit(settings, options, topics, S3Reader(settings.s3, threads=options.threads)).run()
     finally:
         topics.close()

@@ -145,7 +145,7 @@ class SourceColumns:
         begin, end = bisect_left(self._offsets, first_offset), bisect_left(self._offsets, next_offset)
         return range(self._first_rows[begin], self._first_rows[end]) if begin < end else range(0)
 
-    def is_living(self, row: int) -> bool:
+    def is_deliverable(self, row: int) -> bool:
         """Whether the entry must, or may, stand in a file."""
         return self._keys[row] != _DEAD
 
@@ -154,15 +154,15 @@ class SourceColumns:
         return self._table.reasons.values[self._reasons[row]]
 
     def key(self, row: int) -> PartitionKey:
-        """Give the PartitionKey of a living entry."""
+        """Give the PartitionKey of a deliverable entry."""
         return self._table.keys.values[self._keys[row]]
 
     def type_number(self, row: int) -> int:
-        """Give the number of a living entry's type."""
+        """Give the number of a deliverable entry's type."""
         return self._types[row]
 
     def event_time_us(self, row: int) -> int:
-        """Give the event time of a living entry."""
+        """Give the event time of a deliverable entry."""
         return self._event_times[row]
 
     def has_digest(self, row: int, digest: bytes) -> bool:
@@ -183,24 +183,24 @@ class SourceColumns:
         )
 
     def _add_entry(self, entry: JudgedEntry) -> None:
-        living = entry.living
+        deliverable = entry.deliverable
         self._reasons.append(self._table.reasons.number(entry.reasons))
         self.in_files.append(0)
         self.in_dead_letters.append(0)
         self.files_of_backfills.append(0)
         self.dead_letters_of_backfills.append(0)
-        if living is None:
+        if deliverable is None:
             self._digests += bytes(DIGEST_BYTES)
             self._event_times.append(0)
             self._keys.append(_DEAD)
             self._extras.append(0)
             self._types.append(_DEAD)
             return
-        self._digests += living.digest
-        self._event_times.append(living.event_time_us)
-        self._keys.append(self._table.keys.number(living.key))
-        self._extras.append(_extras(living.id, living.timestamp_ms, living.root))
-        self._types.append(self._table.types.number(living.type))
+        self._digests += deliverable.digest
+        self._event_times.append(deliverable.event_time_us)
+        self._keys.append(self._table.keys.number(deliverable.key))
+        self._extras.append(_extras(deliverable.id, deliverable.timestamp_ms, deliverable.root))
+        self._types.append(self._table.types.number(deliverable.type))
 
 
 class SourceTable:
@@ -224,7 +224,7 @@ class SourceTable:
         return columns
 
 
-def see(counts: bytearray, row: int) -> None:
+def count_seen(counts: bytearray, row: int) -> None:
     """Count that an entry was seen once more."""
     if counts[row] < _SEEN_MAX:
         counts[row] += 1

@@ -47,7 +47,7 @@ FLUSH_TYPE = "log-partitioner.flush.v1"
 BACKFILL_TYPE = "log-partitioner.backfill.v1"
 
 
-class Speaker(NamedTuple):
+class Sender(NamedTuple):
     """Who speaks, and to which topics."""
 
     worker: str
@@ -70,7 +70,7 @@ class Uploaded(NamedTuple):
 
 def reference_messages(
     uploaded: Iterable[Uploaded],
-    speaker: Speaker,
+    sender: Sender,
     *,
     batch_id: str,
     generation: int,
@@ -80,13 +80,13 @@ def reference_messages(
     """Give the messages that announce objects, in the order of their references' numbers."""
     number = first_number
     for one in uploaded:
-        place = _place_of(one, speaker.bucket)
+        place = _place_of(one, sender.bucket)
         schema = one.sealed.schema
         text = schema.text if one.inline else None
         for group in one.sealed.groups:
             message = ReferenceMessage(
                 batch_id=batch_id,
-                worker=speaker.worker,
+                worker=sender.worker,
                 generation=generation,
                 first_number=number,
                 object=place,
@@ -97,8 +97,8 @@ def reference_messages(
                 schemas=group.schemas,
                 references=cast("tuple[Line, ...]", group.lines),  # encoded already
             )
-            headers = _cloud_event(REFERENCES_TYPE, reference_id(batch_id, number), speaker, at_ms)
-            yield Message(speaker.references_topic, batch_id.encode(), encode_message(message), headers)
+            headers = _cloud_event(REFERENCES_TYPE, reference_id(batch_id, number), sender, at_ms)
+            yield Message(sender.references_topic, batch_id.encode(), encode_message(message), headers)
             number += group.references
 
 
@@ -157,7 +157,7 @@ def key_of(sealed: SealedObject, prefix: str, *, batch_id: str, attempt: int) ->
 
 def flush_record_of(
     batch: ClosedBatch,
-    speaker: Speaker,
+    sender: Sender,
     objects: Iterable[SealedObject],
     *,
     seq: int,
@@ -170,10 +170,10 @@ def flush_record_of(
     objects, owned = list(objects), batch.progress
     return FlushRecord(
         batch_id=batch.batch_id,
-        group_id=speaker.group_id,
+        group_id=sender.group_id,
         topic_ids={topic: topic_ids[topic] for topic in sorted({tp.topic for tp in owned}) if topic in topic_ids},
-        worker=speaker.worker,
-        boot=speaker.boot,
+        worker=sender.worker,
+        boot=sender.boot,
         seq=seq,
         generation=batch.opening.generation,
         reason=reason.value,
@@ -212,17 +212,17 @@ def _flushed(tp: TopicPartition, progress: Progress) -> FlushedTopicPartition:
 
 
 def flush_messages(
-    flush_record: FlushRecord, speaker: Speaker, *, message_bytes_max: int, at_ms: int
+    flush_record: FlushRecord, sender: Sender, *, message_bytes_max: int, at_ms: int
 ) -> Iterator[Message]:
     """Wrap a flush record, in as many parts as its topic needs; the key is the worker."""
-    around = _flush_message(flush_record, speaker, b"", at_ms)
+    around = _flush_message(flush_record, sender, b"", at_ms)
     for part in split_parts(flush_record, bytes_max=message_bytes_max - message_bytes(around) - PART_NUMBERS_BYTES):
-        yield _flush_message(part, speaker, encode_flush_record(part), at_ms)
+        yield _flush_message(part, sender, encode_flush_record(part), at_ms)
 
 
-def _flush_message(part: FlushRecord, speaker: Speaker, value: bytes, at_ms: int) -> Message:
-    headers = _cloud_event(FLUSH_TYPE, f"{part.batch_id}/{part.part}", speaker, at_ms)
-    return Message(speaker.flushes_topic, speaker.worker.encode(), value, headers)
+def _flush_message(part: FlushRecord, sender: Sender, value: bytes, at_ms: int) -> Message:
+    headers = _cloud_event(FLUSH_TYPE, f"{part.batch_id}/{part.part}", sender, at_ms)
+    return Message(sender.flushes_topic, sender.worker.encode(), value, headers)
 
 
 def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter]:
@@ -237,28 +237,28 @@ def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter
     return letters
 
 
-def backfill_message(record: BackfillRecord, topic: str, speaker: Speaker, *, at_ms: int) -> Message:
+def backfill_message(record: BackfillRecord, topic: str, sender: Sender, *, at_ms: int) -> Message:
     """Wrap a backfill's record; the key is the batch id, so that a compacted topic keeps the last one of each."""
-    headers = _cloud_event(BACKFILL_TYPE, f"{record.batch_id}/{record.published}", speaker, at_ms)
+    headers = _cloud_event(BACKFILL_TYPE, f"{record.batch_id}/{record.published}", sender, at_ms)
     return Message(topic, record.batch_id.encode(), encode_backfill_record(record), headers)
 
 
-def dead_letter_message(letter: DeadLetter, speaker: Speaker, *, batch_id: str, object_key: str | None) -> Message:
+def dead_letter_message(letter: DeadLetter, sender: Sender, *, batch_id: str, object_key: str | None) -> Message:
     """Wrap a dead letter: key, value and headers of the record untouched, but for what is stored apart."""
     if object_key is not None and holds_record(object_key):
         letter = letter._replace(record=letter.record._replace(key=None, headers=()))
     headers = headers_of(letter, batch_id=batch_id, object_key=object_key)
     value = letter.record.value if object_key is None else None
-    return Message(speaker.dead_letters_topic, letter.record.key, value, headers)
+    return Message(sender.dead_letters_topic, letter.record.key, value, headers)
 
 
-def _cloud_event(event_type: str, event_id: str, speaker: Speaker, at_ms: int) -> list[tuple[str, bytes | None]]:
+def _cloud_event(event_type: str, event_id: str, sender: Sender, at_ms: int) -> list[tuple[str, bytes | None]]:
     """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
     moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     attributes = {
         "ce_specversion": "1.0",
         "ce_id": event_id,
-        "ce_source": f"/log-partitioner/{speaker.group_id}/{speaker.worker}",
+        "ce_source": f"/log-partitioner/{sender.group_id}/{sender.worker}",
         "ce_type": event_type,
         "ce_time": moment,
         "content-type": CONTENT_TYPE,

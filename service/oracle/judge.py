@@ -25,7 +25,7 @@ NO_TIMESTAMP = -1
 TIMESTAMP_MAX_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z; a row has none that is later
 
 
-class Living(NamedTuple):
+class Deliverable(NamedTuple):
     """An entry as it must stand in a file; `digest` is of its values."""
 
     key: PartitionKey
@@ -38,9 +38,9 @@ class Living(NamedTuple):
 
 
 class JudgedEntry(NamedTuple):
-    """`living` is None where the entry must be dead; `reasons` are those a dead letter may give."""
+    """`deliverable` is None where the entry must be dead; `reasons` are those a dead letter may give."""
 
-    living: Living | None
+    deliverable: Deliverable | None
     reasons: Reasons
 
 
@@ -97,7 +97,7 @@ class Judge:
         if user is None or place is None or time_us is None or reasons:
             return JudgedEntry(None, reasons)
         kind = type_of_entry(entry, depth_max=self._limits.depth_max)
-        living = Living(
+        deliverable = Deliverable(
             key=PartitionKey(user, *place),
             event_time_us=time_us,
             id=self._id.id_of(entry, around),
@@ -106,7 +106,7 @@ class Judge:
             digest=digest(canonical(entry)),
             type=kind,
         )
-        return JudgedEntry(living, self._may_be_dead(kind))
+        return JudgedEntry(deliverable, self._may_be_dead(kind))
 
     def _may_be_dead(self, kind: Type) -> Reasons:
         """Give the reason that an entry over the limits of a schema may have: it may be cut down or be dead."""

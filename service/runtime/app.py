@@ -24,7 +24,7 @@ from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.metrics import PrometheusMetrics
 from service.adapters.object_store import S3Store
 from service.adapters.spool import DiskSpool
-from service.batch.messages import Speaker
+from service.batch.messages import Sender
 from service.config.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
 from service.config.settings import POLL_MARGIN_S, Settings
 from service.control.flush_policy import FlushBounds, Size
@@ -156,7 +156,7 @@ class Worker:
         topics = Topics()
         flusher = Flusher(
             rules=_flush_rules(settings),
-            speaker=_speaker(settings, self._boot),
+            sender=_speaker(settings, self._boot),
             uploader=uploader,
             committer=committer,
             membership=self._consumer.membership,
@@ -288,9 +288,9 @@ def _flush_rules(settings: Settings) -> FlushRules:
     )
 
 
-def _speaker(settings: Settings, boot: str) -> Speaker:
+def _speaker(settings: Settings, boot: str) -> Sender:
     kafka = settings.kafka
-    return Speaker(
+    return Sender(
         worker=settings.worker,
         boot=boot,
         group_id=kafka.group_id,

@@ -17,7 +17,7 @@ from service.avro.schema_types import Scalar
 from service.batch.batch import ClosedBatch
 from service.batch.fitting import Apart, split_letter, stored_apart, stored_object
 from service.batch.messages import (
-    Speaker,
+    Sender,
     Uploaded,
     check_references,
     dead_letter_message,
@@ -88,7 +88,7 @@ class Flusher:
         self,
         *,
         rules: FlushRules,
-        speaker: Speaker,
+        sender: Sender,
         uploader: Uploader,
         committer: Committer,
         membership: Callable[[], Membership],
@@ -99,7 +99,7 @@ class Flusher:
     ) -> None:
         self.cost = FlushCost()
         self._rules = rules
-        self._speaker = speaker
+        self._speaker = sender
         self._uploader = uploader
         self._committer = committer
         self._membership = membership
@@ -263,14 +263,14 @@ class Flusher:
         steps: FlushSteps,
     ) -> tuple[list[Message], FlushRecord]:
         """Make the messages of the references topic, and the flush record."""
-        speaker, now_ms, batch_id = self._speaker, self._clock.wall_ms(), batch.batch_id
+        sender, now_ms, batch_id = self._speaker, self._clock.wall_ms(), batch.batch_id
         announced = list(
-            reference_messages(uploaded, speaker, batch_id=batch_id, generation=batch.opening.generation, at_ms=now_ms)
+            reference_messages(uploaded, sender, batch_id=batch_id, generation=batch.opening.generation, at_ms=now_ms)
         )
         check_references((one.sealed for one in uploaded), announced)
         self._seq += 1
         flush_record = flush_record_of(
-            batch, speaker, (one.sealed for one in uploaded), seq=self._seq, reason=reason, ended_at_ms=now_ms,
+            batch, sender, (one.sealed for one in uploaded), seq=self._seq, reason=reason, ended_at_ms=now_ms,
             step_seconds=steps.seconds, topic_ids=self._topics.ids,
         )  # fmt: skip
         steps.done("announce")
@@ -280,12 +280,12 @@ class Flusher:
         self, batch: ClosedBatch, announced: list[Message], flush_record: FlushRecord, letter_keys: Mapping[int, str]
     ) -> Iterator[Message]:
         """Yield all messages; dead letters one by one, or each of them would be in memory twice."""
-        speaker, limit, at_ms = self._speaker, self._rules.message_bytes_max, flush_record.ended_at_ms
+        sender, limit, at_ms = self._speaker, self._rules.message_bytes_max, flush_record.ended_at_ms
         yield from announced
-        yield from flush_messages(flush_record, speaker, message_bytes_max=limit, at_ms=at_ms)
+        yield from flush_messages(flush_record, sender, message_bytes_max=limit, at_ms=at_ms)
         for number, letter in enumerate(batch.dead_letters):
             key = letter_keys.get(number)
-            yield dead_letter_message(letter, speaker, batch_id=batch.batch_id, object_key=key)
+            yield dead_letter_message(letter, sender, batch_id=batch.batch_id, object_key=key)
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
         """Give what is committed, each with what is known of its topic as metadata."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from service.batch.batch import Opening
-from service.batch.messages import Speaker
+from service.batch.messages import Sender
 from service.boundary import Membership, Message
 from service.config.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
 from service.config.settings import KafkaSettings, S3Settings, Settings
@@ -142,7 +142,7 @@ class Deployment:
                 inline_text_max=inline_text_max(settings),
                 seal=seal_rules(settings),
             ),
-            speaker=Speaker(
+            sender=Sender(
                 settings.worker, "boot", settings.kafka.group_id, settings.s3.bucket, REFERENCES, FLUSHES, DEAD_LETTERS
             ),
             uploader=InlineUploader(FakeObjectStore(self.bucket, self.clock)),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from service.avro.entry_types import SchemaBounds
 from service.avro.schema_types import Limits
-from service.batch.messages import Speaker
+from service.batch.messages import Sender
 from service.batch.pack_plan import Layout, LayoutRules
 from service.batch.seal import SealRules
 from service.control.flush_policy import FlushBounds, Size
@@ -185,7 +185,7 @@ class FakeWorker:
         self.topics = Topics()
         self.flusher = parts.flusher(
             rules=rules.flush,
-            speaker=Speaker(name, boot, GROUP, "bucket", REFERENCES, FLUSHES, DEAD_LETTERS),
+            sender=Sender(name, boot, GROUP, "bucket", REFERENCES, FLUSHES, DEAD_LETTERS),
             uploader=self.uploader,
             committer=self.committer,
             membership=self.consumer.membership,

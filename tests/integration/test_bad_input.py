@@ -57,7 +57,7 @@ class Case:
 
     name: str
     value: bytes | None
-    living: Mapping[int, Entry] = field(default_factory=dict)
+    deliverable: Mapping[int, Entry] = field(default_factory=dict)
     dead: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
     time_us: int = TIME_US
     place: tuple[str, int] = PLACE
@@ -79,7 +79,7 @@ def text_of(value: Any) -> bytes:
 def alive(name: str, value: Any, **kwargs: Any) -> Case:
     """One entry, given as an object or as text, that comes out as it is."""
     text = value if isinstance(value, bytes) else text_of(value)
-    return Case(name, text, living={0: parse_rounding(text)}, **kwargs)
+    return Case(name, text, deliverable={0: parse_rounding(text)}, **kwargs)
 
 
 def dead(name: str, value: bytes, reason: str, indexes: tuple[int, ...] | None = None, **kwargs: Any) -> Case:
@@ -366,9 +366,9 @@ def _compression() -> Iterator[Case]:
     member = gzip.compress(text, mtime=0)
     broken = bytearray(member)
     broken[-6] ^= 0xFF
-    yield Case("gzip to the limit", gzip.compress(text.ljust(RECORD_BYTES_MAX)), living={0: good})
+    yield Case("gzip to the limit", gzip.compress(text.ljust(RECORD_BYTES_MAX)), deliverable={0: good})
     yield dead("gzip beyond the limit", gzip.compress(text.ljust(RECORD_BYTES_MAX + 1)), "record_too_large")
-    yield Case("zstd to the limit", zstd.compress(text.ljust(RECORD_BYTES_MAX)), living={0: good})
+    yield Case("zstd to the limit", zstd.compress(text.ljust(RECORD_BYTES_MAX)), deliverable={0: good})
     yield dead("zstd beyond the limit", zstd.compress(text.ljust(RECORD_BYTES_MAX + 1)), "record_too_large")
     yield dead("gzip bomb", gzip.compress(zeros) * 40, "record_too_large")
     yield dead("zstd bomb", zstd.compress(zeros) * 1000, "record_too_large")
@@ -380,11 +380,11 @@ def _compression() -> Iterator[Case]:
     yield dead("zstd: garbage", b"\x28\xb5\x2f\xfd" + b"garbage" * 10, "decompression")
     yield dead("zstd: cut", zstd.compress(text)[:-3], "decompression")
     yield dead("zstd: only magic", b"\x28\xb5\x2f\xfd", "decompression")
-    yield Case("gzip: several members", gzip.compress(text[:9]) + gzip.compress(text[9:]), living={0: good})
-    yield Case("gzip: zeros behind it", member + bytes(512), living={0: good})
-    yield Case("gzip: 20,000 empty members", gzip.compress(b"", mtime=0) * 20_000 + member, living={0: good})
-    yield Case("zstd: several frames", zstd.compress(text[:9]) + zstd.compress(text[9:]), living={0: good})
-    yield Case("zstd: 5,000 empty frames", zstd.compress(b"") * 5_000 + zstd.compress(text), living={0: good})
+    yield Case("gzip: several members", gzip.compress(text[:9]) + gzip.compress(text[9:]), deliverable={0: good})
+    yield Case("gzip: zeros behind it", member + bytes(512), deliverable={0: good})
+    yield Case("gzip: 20,000 empty members", gzip.compress(b"", mtime=0) * 20_000 + member, deliverable={0: good})
+    yield Case("zstd: several frames", zstd.compress(text[:9]) + zstd.compress(text[9:]), deliverable={0: good})
+    yield Case("zstd: 5,000 empty frames", zstd.compress(b"") * 5_000 + zstd.compress(text), deliverable={0: good})
     yield Case("gzip of nothing", gzip.compress(b""))
     yield Case("zstd of nothing", zstd.compress(b""))
     yield dead("gzip of no JSON", gzip.compress(b"neither"), "malformed")
@@ -421,15 +421,15 @@ def _among_good(wrap: Any, bad: Mapping[str, tuple[bytes, str]]) -> Iterator[Cas
     for name, (text, reason) in bad.items():
         yield Case(
             f"one bad among good: {name}", wrap([*good[:3], text, *good[3:]]),
-            living={**dict(enumerate(GOOD[:3])), **dict(enumerate(GOOD[3:], start=4))}, dead={reason: (3,)},
+            deliverable={**dict(enumerate(GOOD[:3])), **dict(enumerate(GOOD[3:], start=4))}, dead={reason: (3,)},
         )  # fmt: skip
-    texts, living, deaths = [], {}, {}
+    texts, deliverable, deaths = [], {}, {}
     for number, (text, reason) in enumerate(bad.values()):
-        living[len(texts)] = GOOD[number % len(GOOD)]
+        deliverable[len(texts)] = GOOD[number % len(GOOD)]
         deaths.setdefault(reason, []).append(len(texts) + 1)
         texts += [good[number % len(GOOD)], text]
     dead_indexes = {reason: tuple(indexes) for reason, indexes in deaths.items()}
-    yield Case("bad and good in turn", wrap(texts), living=living, dead=dead_indexes)
+    yield Case("bad and good in turn", wrap(texts), deliverable=deliverable, dead=dead_indexes)
 
 
 def _array(texts: list[bytes]) -> bytes:
@@ -459,7 +459,7 @@ def _records() -> Iterator[Case]:
     yield dead("a bad comma", b"[,]", "malformed", (0, 1))
     many = [entry_of("many", n=number) for number in range(ENTRIES_MAX)]
     packed = [text_of(entry) for entry in many]
-    yield Case("100,000 entries", gzip.compress(_array(packed), 1), living=dict(enumerate(many)))
+    yield Case("100,000 entries", gzip.compress(_array(packed), 1), deliverable=dict(enumerate(many)))
     yield dead("100,001 entries", gzip.compress(_array([*packed, packed[0]]), 1), "too_many_entries")
     nobody = [b'{"x":"%b"}' % random.Random(number).randbytes(6).hex().encode() for number in range(ENTRIES_MAX)]
     yield dead(
@@ -478,7 +478,7 @@ def _records() -> Iterator[Case]:
     yield Case(
         "envelope: entries twice",
         b'{"entries":[5],"entries":[%b,6]}' % text_of(GOOD[0]),
-        living={0: GOOD[0]},
+        deliverable={0: GOOD[0]},
         dead={"not_an_object": (1,)},
     )
     yield dead(
@@ -498,19 +498,19 @@ def _line_cases() -> Iterator[Case]:
     for case in _among_good(b"\n".join, _IN_LINES):
         yield replace(case, name=f"lines: {case.name}")
     yield Case(
-        "blank lines", b"\n \r\n\t\n" + good[0] + b"\r\n\n" + good[1] + b" \n\n", living=dict(enumerate(GOOD[:2]))
+        "blank lines", b"\n \r\n\t\n" + good[0] + b"\r\n\n" + good[1] + b" \n\n", deliverable=dict(enumerate(GOOD[:2]))
     )
     yield Case("no line", b"\n\r\n \n")
     yield Case("no value", None)
-    yield Case("one line without end", good[0], living={0: GOOD[0]})
-    yield Case("lines in gzip", gzip.compress(b"\n".join(good)), living=dict(enumerate(GOOD)))
-    yield Case("an array over lines", b"[\n" + good[0] + b"\n]", living={1: GOOD[0]}, dead={"malformed": (0, 2)})
+    yield Case("one line without end", good[0], deliverable={0: GOOD[0]})
+    yield Case("lines in gzip", gzip.compress(b"\n".join(good)), deliverable=dict(enumerate(GOOD)))
+    yield Case("an array over lines", b"[\n" + good[0] + b"\n]", deliverable={1: GOOD[0]}, dead={"malformed": (0, 2)})
     yield dead("two objects on a line", good[0] + good[1], "malformed", (0,))
     yield dead("separators that end no line", good[0] + b"\x0b" + good[1], "malformed", (0,))
     yield Case(
         "separators within text",
         text_of(entry_of("lines", x="\u2028\u2029\x85")),
-        living={0: entry_of("lines", x="\u2028\u2029\x85")},
+        deliverable={0: entry_of("lines", x="\u2028\u2029\x85")},
     )
 
 
@@ -582,7 +582,7 @@ def _outcome(
 
 
 def test_json_records_give_what_is_good_and_bury_what_is_not(outcome: Outcome) -> None:
-    """Each case has exactly its living entries in rows, equal, and exactly its dead letters."""
+    """Each case has exactly its deliverable entries in rows, equal, and exactly its dead letters."""
     problems = [problem for case in outcome.cases for problem in _problems(case, outcome)]
     assert not problems, f"{len(problems)} problems:\n" + "\n".join(problems[:40])
 
@@ -596,9 +596,9 @@ def test_lines_give_what_is_good_and_bury_what_is_not(line_outcome: Outcome) -> 
 def _problems(case: Case, outcome: Outcome) -> Iterator[str]:
     rows = {row.index: row for row in outcome.rows.get(case.name, [])}
     times = Counter(row.index for row in outcome.rows.get(case.name, []))
-    if set(times) != set(case.living) or set(times.values()) - {1}:
-        yield f"{case.name}: rows {str(dict(times))[:100]}, expected {str(sorted(case.living))[:100]}"
-    for index, entry in case.living.items():
+    if set(times) != set(case.deliverable) or set(times.values()) - {1}:
+        yield f"{case.name}: rows {str(dict(times))[:100]}, expected {str(sorted(case.deliverable))[:100]}"
+    for index, entry in case.deliverable.items():
         row = rows.get(index)
         if row is None:
             continue

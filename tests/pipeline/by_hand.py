@@ -82,7 +82,7 @@ class ByHand:
         """
         places = self.kafka.produce(self.source, records)
         batch_id, self._flushes = f"batch-{self._flushes}", self._flushes + 1
-        living: dict[PartitionKey, list[Entry]] = {}
+        deliverable: dict[PartitionKey, list[Entry]] = {}
         letters: list[DeadLetter] = []
         for record, (partition, offset) in sorted(zip(records, places, strict=True), key=lambda one: one[1]):
             value = json.loads(record.value or b"")
@@ -96,16 +96,16 @@ class ByHand:
             for index, one in enumerate(entries):
                 if index not in dead:
                     entry = _entry(one, partition, offset, index, record.timestamp_ms)
-                    living.setdefault(entry.key, []).append(entry)
+                    deliverable.setdefault(entry.key, []).append(entry)
         spans = self._spans(places)
-        written = self._objects(living, batch_id, spans)
+        written = self._objects(deliverable, batch_id, spans)
         for one in written:
             self._put(one)
         self._announce(written, batch_id)
         for letter in letters:
             headers = {name: text or b"" for name, text in headers_of(letter, batch_id=batch_id)}
             self.kafka.produce(self.dead_letters_topic, [ToProduce(value=letter.record.value, headers=headers)])
-        flush = self._flush_record(batch_id, records, places, living, letters, written)
+        flush = self._flush_record(batch_id, records, places, deliverable, letters, written)
         parts = [ToProduce(value=encode_flush_record(one)) for one in split_parts(flush, bytes_max=PARTS_BYTES_MAX)]
         self.kafka.produce(self.flushes_topic, parts)
         self._reached = {number: after for number, (_, after) in spans.items()}
@@ -119,18 +119,18 @@ class ByHand:
         return {number: (first, after[number]) for number, first in self._reached.items()}
 
     def _objects(
-        self, living: dict[PartitionKey, list[Entry]], batch_id: str, covered: dict[int, tuple[int, int]]
+        self, deliverable: dict[PartitionKey, list[Entry]], batch_id: str, covered: dict[int, tuple[int, int]]
     ) -> list[Written]:
         common: dict[str, Any] = {"batch_id": batch_id, "bucket": self.bucket, "topic": self.source, "covered": covered}
         common |= {"codec": "zstandard", "rows_per_block": 5, "with_text": self._flushes % 2 == 0}
         if self.layout != "file":
             key = pack_key(PREFIX, None, batch_id=batch_id, number=0)
-            return [write_object([one for some in living.values() for one in some], object_key=key, **common)]
+            return [write_object([one for some in deliverable.values() for one in some], object_key=key, **common)]
         return [
             write_object(
                 some, object_key=data_key(PREFIX, key, batch_id=batch_id, number=at), first_number=at, **common
             )
-            for at, (key, some) in enumerate(living.items())
+            for at, (key, some) in enumerate(deliverable.items())
         ]
 
     def _put(self, one: Written) -> None:
@@ -149,11 +149,11 @@ class ByHand:
         batch_id: str,
         records: list[ToProduce],
         places: list[tuple[int, int]],
-        living: dict[PartitionKey, list[Entry]],
+        deliverable: dict[PartitionKey, list[Entry]],
         letters: list[DeadLetter],
         written: list[Written],
     ) -> FlushRecord:
-        filed = Counter(entry.partition for some in living.values() for entry in some)
+        filed = Counter(entry.partition for some in deliverable.values() for entry in some)
         dead = Counter[int]()
         for letter in letters:
             dead[letter.record.tp.partition] += letter.entries

@@ -164,7 +164,7 @@ def test_the_table_too_is_clean_until_it_is_tampered_with(deployment: Deployment
     assert (result.exit_code, found(result), result.could_not_tell) == (ExitCode.CLEAN, Counter(), [])
     counts, several = result.counts, RECORDS // SEVERAL_EVERY
     assert (counts.records, counts.entries) == (RECORDS, RECORDS + 2 * several)
-    assert counts.in_table == counts.in_files == counts.living
+    assert counts.in_table == counts.in_files == counts.deliverable
     assert [(one.begins_ms, one.lag_p50_ms, one.lag_max_ms) for one in result.record_hours] == lags(result)
     assert all(0 < (one.file_bytes_p50 or 0) <= (one.file_bytes_max or 0) < one.bytes for one in result.hours)
 

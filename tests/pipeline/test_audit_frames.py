@@ -24,7 +24,7 @@ from service.config.settings import S3Settings
 from service.formats.model import TopicPartition
 from tests.pipeline.conftest import pipeline_variables, settings_of
 
-COMPARED = "living boolean, id string, in_files int, in_dead_letters int, row_ids array<string>"
+COMPARED = "deliverable boolean, id string, in_files int, in_dead_letters int, row_ids array<string>"
 REFERENCES = "reference_id string, location struct<bucket string, object string>, batch_id string, worker string"
 LINES = "topic string, partition int, first_offset long, next_offset long, batch_id string, worker string"
 
@@ -89,7 +89,7 @@ def test_what_a_row_no_longer_has_is_not_what_the_source_has(spark: SparkSession
         told = [absent | {name: value for name, value in row.items() if name in absent} for row in rows]
         return spark.createDataFrame([tuple(row.values()) for row in told], kind)
 
-    source = {"living": True, "whole": False, "reasons": "", "entries": 1, "date": "2026-03-04", "hour": 5}
+    source = {"deliverable": True, "whole": False, "reasons": "", "entries": 1, "date": "2026-03-04", "hour": 5}
     compared = compare(
         source=frame(frames.SOURCE, [at | source | {"offset": number} for number in range(4)]),
         rows=frame(frames.ROWS, [filed | {"offset": number} | one for number, one in enumerate(emptied)]),

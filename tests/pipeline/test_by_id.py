@@ -46,7 +46,7 @@ class Sides:
             "offset": number,
             "index": 0,
             "timestamp_ms": T0_US // 1000 + number,
-            "living": True,
+            "deliverable": True,
             "user": "u",
             "date": "2026-03-04",
             "hour": 5,
@@ -86,15 +86,15 @@ def _frame(spark: SparkSession, records: list[Record], schema: T.StructType) -> 
 
 
 def model(sides: Sides, entry_id: str) -> Counter[Kind]:
-    """How much of each kind an id has: living entries have rows first, in their order."""
+    """How much of each kind an id has: deliverable entries have rows first, in their order."""
     entries = [one for one in sides.entries if one["id"] == entry_id]
-    entries.sort(key=lambda one: (not one["living"], one["offset"]))
+    entries.sort(key=lambda one: (not one["deliverable"], one["offset"]))
     rows = [one for one in sides.rows if one["id"] == entry_id]
     of_window = any(one["in_window"] for one in entries)
     judged = [one for one in rows if one["event_time_us"] and T0_US <= one["event_time_us"] < T0_US + HOUR_US]
     return +Counter(
         {
-            Kind.MISSING: sum(one["living"] and one["in_window"] for one in entries[len(rows) :]),
+            Kind.MISSING: sum(one["deliverable"] and one["in_window"] for one in entries[len(rows) :]),
             Kind.DUPLICATED: max(0, len(rows) - len(entries)) if entries and of_window else 0,
             Kind.UNEXPECTED: 0 if entries else len(judged),
         }
@@ -107,7 +107,7 @@ def test_ids_count_as_a_model_counts_them(spark: SparkSession) -> None:
     sides.entry("first")
     names = [f"id-{number}" for number in range(150)]
     for name in choice.choices(names, k=250):
-        sides.entry(name, living=choice.random() < 0.8, in_window=choice.random() < 0.7)
+        sides.entry(name, deliverable=choice.random() < 0.8, in_window=choice.random() < 0.7)
     for name in choice.choices([*names, *(f"new-{number}" for number in range(40))], k=280):
         time_us = choice.choice([T0_US - 1, T0_US, T0_US + 600 * SECOND_US, T0_US + HOUR_US, None])
         sides.row(name, event_time_us=time_us)
@@ -150,7 +150,11 @@ def test_rows_are_wrong_by_place_time_or_value(spark: SparkSession) -> None:
     for name, (changed, _) in WRONG.items():
         sides.entry(name)
         sides.row(name, **_changed(sides, changed))
-    for name, others in {"repeated": {}, "dead": {"living": False}, "of another window": {"in_window": False}}.items():
+    for name, others in {
+        "repeated": {},
+        "dead": {"deliverable": False},
+        "of another window": {"in_window": False},
+    }.items():
         sides.entry(name, **others)
         sides.row(name, user="v")
         if name == "repeated":

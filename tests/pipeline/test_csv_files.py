@@ -42,7 +42,7 @@ def test_what_cannot_be_had_makes_nothing_missing(
 ) -> None:
     """An entry that is in no file is missing, unless one of the files is gone: then nobody can tell."""
     settings = settings_of(WORKER)
-    entry = {"topic": "logs", "partition": 0, "offset": 7, "index": 0, "living": True, "id": "lost"}
+    entry = {"topic": "logs", "partition": 0, "offset": 7, "index": 0, "deliverable": True, "id": "lost"}
     source = spark.createDataFrame([tuple(entry.get(name) for name in IDENTIFIED.names)], IDENTIFIED)
     source = source.withColumn("in_window", F.lit(True))  # noqa: FBT003 - a value of SQL
     archived = read_files(spark, settings, files).cache()

@@ -168,7 +168,7 @@ def test_the_same_losses_in_both_witnesses_are_named_alike(
     counts, archive = by_csv.counts, by_csv.archive
     entries = RECORDS + 2 * RECORDS // SEVERAL_EVERY
     without_user, without_id = RECORDS // 20, RECORDS // 30
-    assert (counts.records, counts.entries, counts.living) == (RECORDS, entries, entries - without_user)
+    assert (counts.records, counts.entries, counts.deliverable) == (RECORDS, entries, entries - without_user)
     assert archive is not None
     assert (archive.rows, archive.rows_without_id, archive.entries_without_id) == (entries - 3, without_id, without_id)
     assert (archive.rows_dead, archive.rows_not_judged, archive.broken_lines) == (without_user, 0, 0)

@@ -101,7 +101,7 @@ def test_every_job_reads_every_layout(world: World, lake_of: Callable[..., Lake]
     assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
     assert [note for note in result.notes if "objects" in note] == []
     counts = result.counts
-    assert (counts.records, counts.entries, counts.living) == (RECORDS, RECORDS, len(expected))
+    assert (counts.records, counts.entries, counts.deliverable) == (RECORDS, RECORDS, len(expected))
     assert counts.in_files == counts.in_table == counts.rows == len(expected)
     assert (counts.references, counts.objects) == (len(references), len({one.location.object for one in references}))
     assert all(hour.is_whole for hour in result.hours)

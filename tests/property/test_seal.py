@@ -25,7 +25,7 @@ from service.avro.schema import schema_of, type_of
 from service.avro.schema_types import Limits, RecordType, join_records
 from service.batch import pack_plan
 from service.batch import rows as rows_module
-from service.batch.messages import Speaker, Uploaded, key_of, reference_messages
+from service.batch.messages import Sender, Uploaded, key_of, reference_messages
 from service.batch.pack_plan import META_BYTES
 from service.batch.rows import Rows
 from service.batch.seal import SealedObject, SealRules
@@ -41,7 +41,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR_US = 1_714_557_600_000_000
 TPS = (TopicPartition("app", 0), TopicPartition("app", 1), TopicPartition("other", 0))
 KEYS = [PartitionKey(user, "2024-05-01", hour) for user in ("ann", "bob", "é/..", "-") for hour in (10, 11)]
-SPEAKER = Speaker("w", "boot", "group", "bucket", "references", "flushes", "dead-letters")
+SENDER = Sender("w", "boot", "group", "bucket", "references", "flushes", "dead-letters")
 Entry = dict[str, Any]
 Place = tuple[str, int, int, int]
 
@@ -155,7 +155,7 @@ def announced(objects: list[SealedObject]) -> list[list[Reference]]:
         stored = StoredObject(key_of(one, "logs", batch_id="b1", attempt=0), None, None)
         uploaded = Uploaded(one, stored, "schema", inline=False)
         messages = reference_messages(
-            [uploaded], SPEAKER, batch_id="b1", generation=1, at_ms=0, first_number=number
+            [uploaded], SENDER, batch_id="b1", generation=1, at_ms=0, first_number=number
         )  # fmt: skip
         found.append([line for message in messages for line in decode_references(message.value or b"")])
         number += len(found[-1])

@@ -22,7 +22,7 @@ import fastavro
 import msgspec
 
 from service.audit.auditor import Audit, Options
-from service.audit.fetch import ObjectMissingError, StoredObject
+from service.audit.fetch import FetchedObject, ObjectMissingError
 from service.avro.schema import META as META_NAME
 from service.avro.schema import schema_of, type_of
 from service.avro.schema_types import RecordType
@@ -441,12 +441,12 @@ class MemoryStore:
     def __init__(self, objects: dict[str, bytes]) -> None:
         self._objects = objects
 
-    def get(self, bucket: str, key: str, version_id: str | None) -> StoredObject:
+    def get(self, bucket: str, key: str, version_id: str | None) -> FetchedObject:
         """Read an object."""
         del bucket, version_id
         if key not in self._objects:
             raise ObjectMissingError(key)
-        return StoredObject(self._objects[key], None)
+        return FetchedObject(self._objects[key], None)
 
 
 def clean_world() -> World:

@@ -14,12 +14,12 @@ from service.batch.fitting import (
     stored_apart,
     stored_object,
 )
-from service.batch.messages import Speaker, dead_letter_message
+from service.batch.messages import Sender, dead_letter_message
 from service.boundary import Message
 from service.formats.dead_letter import DeadLetter, Reason, decode_stored_record, parse_headers
 from service.formats.model import SourceRecord, TopicPartition
 
-SPEAKER = Speaker("w1", "boot", "group", "bucket", "references", "flushes", "dead-letters")
+SENDER = Sender("w1", "boot", "group", "bucket", "references", "flushes", "dead-letters")
 A = TopicPartition("app", 0)
 RECORD = SourceRecord(A, 7, None, b"k", b"value", (("trace", b"\xff"),))
 LETTER = DeadLetter(RECORD, Reason.NO_USER, "why", (0,))
@@ -28,7 +28,7 @@ LIMIT = OUR_HEADERS_BYTES + BATCH_BYTES + 4_000
 
 def message_of(letter: DeadLetter, object_key: str | None = None) -> Message:
     """Wrap a dead letter."""
-    return dead_letter_message(letter, SPEAKER, batch_id="b1", object_key=object_key)
+    return dead_letter_message(letter, SENDER, batch_id="b1", object_key=object_key)
 
 
 def test_message_weighs_its_bytes_and_what_is_around_them() -> None:

@@ -13,7 +13,7 @@ from service.batch.fitting import message_bytes
 from service.batch.messages import (
     FLUSH_TYPE,
     REFERENCES_TYPE,
-    Speaker,
+    Sender,
     Uploaded,
     backfill_message,
     check_references,
@@ -42,7 +42,7 @@ from tests.fakes.spool import FakeSpool
 from tests.strategies import SCHEMA_BOUNDS, seal_rules, sealed_objects
 
 MEMBER = Membership(1, "member", None)
-SPEAKER = Speaker("w1", "boot", "group", "bucket", "references", "flushes", "dead-letters")
+SENDER = Sender("w1", "boot", "group", "bucket", "references", "flushes", "dead-letters")
 A, B = TopicPartition("app", 0), TopicPartition("app", 1)
 AT_MS = 1_714_564_800_123
 RECORD = SourceRecord(A, 7, None, b"k", b"value", (("trace", b"\xff"),))
@@ -74,7 +74,7 @@ def announced(sealed: list[SealedObject], *, inline: bool = False, first_number:
         for one in sealed
     ]  # fmt: skip
     return list(
-        reference_messages(uploaded, SPEAKER, batch_id="b1", generation=4, at_ms=AT_MS, first_number=first_number)
+        reference_messages(uploaded, SENDER, batch_id="b1", generation=4, at_ms=AT_MS, first_number=first_number)
     )
 
 
@@ -180,7 +180,7 @@ def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None
     batch.dead_letters.append(DeadLetter(RECORD, Reason.MALFORMED, "", (1, 2)))
     sealed = objects(3)
     record = flush_record_of(
-        batch.close(tracker.by_tp), SPEAKER, iter(sealed), seq=9, reason=FlushReason.BYTES, ended_at_ms=2000,
+        batch.close(tracker.by_tp), SENDER, iter(sealed), seq=9, reason=FlushReason.BYTES, ended_at_ms=2000,
         step_seconds={"seal": 0.12345678}, topic_ids={"app": "id-of-app", "unrelated": "x"},
     )  # fmt: skip
     assert (record.batch_id, record.group_id, record.worker, record.boot) == ("b1", "group", "w1", "boot")
@@ -207,9 +207,9 @@ def test_flush_record_too_large_for_its_topic_comes_in_parts(message_bytes_max: 
     ids = {f"app-{n}": f"id-of-{n}" for n in range(0, 150, 3)}
     batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1")).close(tracker.by_tp)
     record = flush_record_of(
-        batch, SPEAKER, [], seq=1, reason=FlushReason.STOPPING, ended_at_ms=2000, step_seconds={}, topic_ids=ids
+        batch, SENDER, [], seq=1, reason=FlushReason.STOPPING, ended_at_ms=2000, step_seconds={}, topic_ids=ids
     )
-    messages = list(flush_messages(record, SPEAKER, message_bytes_max=message_bytes_max, at_ms=AT_MS))
+    messages = list(flush_messages(record, SENDER, message_bytes_max=message_bytes_max, at_ms=AT_MS))
     assert (len(messages) > 1) == (parts > 1)
     assert all(message_bytes(message) <= message_bytes_max for message in messages)
     assert {(message.topic, message.key) for message in messages} == {("flushes", b"w1")}
@@ -233,7 +233,7 @@ def test_record_has_one_dead_letter_for_each_reason() -> None:
 def test_dead_letter_is_the_record_with_headers_behind_its_own() -> None:
     """Key, value and headers are untouched."""
     letter = DeadLetter(RECORD, Reason.NO_USER, "why", (0,))
-    message = dead_letter_message(letter, SPEAKER, batch_id="b1", object_key=None)
+    message = dead_letter_message(letter, SENDER, batch_id="b1", object_key=None)
     assert (message.topic, message.key, message.value) == ("dead-letters", b"k", b"value")
     assert message.headers[0] == ("trace", b"\xff")
     parsed = parse_headers(message.headers)
@@ -247,6 +247,6 @@ def test_record_of_a_backfill_is_keyed_by_its_batch() -> None:
         batch_id="b1", worker="w1", generation=0, started_at_ms=1, committed_at_ms=2, outbox="ab", published=3,
         messages=4, topic_partitions=(), totals=totals,
     )  # fmt: skip
-    message = backfill_message(record, "backfills", SPEAKER, at_ms=AT_MS)
+    message = backfill_message(record, "backfills", SENDER, at_ms=AT_MS)
     assert (message.topic, message.key, headers(message)["ce_id"]) == ("backfills", b"b1", "b1/3")
     assert decode_backfill_record(message.value or b"") == record

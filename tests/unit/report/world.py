@@ -104,7 +104,8 @@ def result(
                 window_next_offset=9,
             )
         ],
-        counts=counts or Counts(records=1000, entries=1234, living=1200, dead=34, in_files=1200, in_dead_letters=34),
+        counts=counts
+        or Counts(records=1000, entries=1234, deliverable=1200, dead=34, in_files=1200, in_dead_letters=34),
         findings=[
             Finding(kind=kind, count=sum(one.count for one in examples), examples=list(examples))
             for kind, examples in findings
