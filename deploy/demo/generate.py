@@ -15,11 +15,11 @@ from random import Random
 
 import msgspec
 
-from deploy.demo import zstd
 from deploy.demo.entries import ABSURD_TIMES, BLANK_USERS, TIME_SHAPES, Users, make_fields, shift_event_time
 from deploy.demo.flaws import FLAWS, join
 from deploy.demo.oddities import ODDITIES, RARE_TYPE, RAW_ODDITIES
 from deploy.demo.settings import GeneratorSettings
+from service import zstd
 
 Headers = tuple[tuple[str, bytes | None], ...]
 

@@ -10,9 +10,9 @@ from itertools import count, islice
 from pathlib import Path
 from typing import IO, cast
 
-from deploy.demo import zstd
 from deploy.demo.flaws import join
 from deploy.demo.generate import GeneratedRecord
+from service import zstd
 
 
 def replay(

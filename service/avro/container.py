@@ -6,17 +6,12 @@ block    long rows, long bytes, compressed rows, sync marker
 
 from __future__ import annotations
 
-import sys
 import zlib
 from collections.abc import Callable, Mapping
 from typing import Literal
 
+from service import zstd
 from service.avro.binary import encode_long, encode_string
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 Codec = Literal["zstandard", "deflate", "null"]
 Compress = Callable[[bytes | bytearray], bytes]

@@ -10,20 +10,15 @@ A bad element costs its neighbours nothing; what cannot be split at all is bad a
 from __future__ import annotations
 
 import re
-import sys
 import zlib
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Literal, NamedTuple, Protocol
 
+from service import zstd
 from service.formats.dead_letter import Reason, reason_of
 from service.formats.model import SourceRecord
 from service.input.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError, split_array, split_object
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 _LINE = re.compile(rb"[^\n]+")
 _GZIP_MAGIC = b"\x1f\x8b"

@@ -5,16 +5,11 @@ Owns gzip and zstd streams of one or more members; holds no more than the bound 
 
 from __future__ import annotations
 
-import sys
 import zlib
 from typing import Protocol
 
-if sys.version_info >= (3, 14):
-    from compression.zstd import ZstdDecompressor, ZstdError
-    from compression.zstd import decompress as decompress_zstandard
-else:
-    from backports.zstd import ZstdDecompressor, ZstdError
-    from backports.zstd import decompress as decompress_zstandard
+from service.zstd import ZstdDecompressor, ZstdError
+from service.zstd import decompress as decompress_zstandard
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"

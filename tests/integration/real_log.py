@@ -7,27 +7,21 @@ import calendar
 import json
 import random
 import re
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from service import zstd
 from tests.integration.harness import Deployment
 from tests.integration.readback import Row, difference, read_dead_letters
 from tests.stack.kafka_helper import ToProduce
 from tests.stack.real_logs import real_log_sets
 
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
-
 PARTITIONS = 4
 ENTRIES_PER_RECORD_MAX = 50
 RECORD_BYTES_MAX = 800_000  # below the broker's default message.max.bytes
-_WINDOW_LOG_MAX = {zstd.DecompressionParameter.window_log_max: 27}  # for `zstd --long=27`
 _ISO = re.compile(r"(\d{4})-(\d\d)-(\d\d)[T ](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:?\d\d)?\Z", re.ASCII)
 _ACCESS = re.compile(
     r'(?P<client>\S+) (?P<ident>\S+) (?P<auth>\S+) \[(?P<time>[^\]]+)\] "(?P<request>(?:[^"\\]|\\.)*)" '
@@ -179,7 +173,7 @@ def _cut(lines: list[bytes]) -> Iterator[int]:
 
 def lines_of(file: Path) -> list[bytes]:
     """Read a file's entries, each the JSON text of an object."""
-    with zstd.open(file, "rb", options=_WINDOW_LOG_MAX) as opened:
+    with zstd.open_file(file, "rb", options=zstd.WINDOW_LOG_MAX) as opened:
         lines = opened.read().splitlines()
     return [_access_entry(line) for line in lines] if file.name.endswith(".raw.log.zst") else lines
 

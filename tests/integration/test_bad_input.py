@@ -8,7 +8,6 @@ import gzip
 import json
 import random
 import re
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from service import zstd
 from tests.integration.harness import Deployment, Report
 from tests.integration.one_worker import WORKER, run_through
 from tests.integration.readback import (
@@ -33,11 +33,6 @@ from tests.integration.readback import (
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 PARTITIONS = 3
 RECORD_BYTES_MAX = 8_000_000

@@ -6,7 +6,6 @@ the form says, and the audit runs with the same settings.
 
 import gzip
 import json
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,17 +15,13 @@ from typing import Any
 
 import pytest
 
+from service import zstd
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import Row, difference, parse_keeping, parse_rounding, read_dead_letters, read_objects
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 STAMP_MS = int(time.time()) * 1000 + 7
 

@@ -8,7 +8,6 @@ of a map.
 import hashlib
 import io
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, pairwise
@@ -20,6 +19,7 @@ import pytest
 
 from deploy.demo.generate import generate
 from deploy.demo.settings import GeneratorSettings, Rates
+from service import zstd
 from service.avro.schema import row_schema, type_of
 from service.avro.schema_types import join_records
 from service.formats.projection import null_counts
@@ -30,11 +30,6 @@ from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.real_logs import real_log_sets
 from tests.stack.s3_helper import S3Helper
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 DEPTH_MAX, KEYS_MAX = 16, 500
 INT53, INT64 = 2**53, 2**63
@@ -72,7 +67,7 @@ def _made_to_conflict() -> Iterator[list[Entry]]:
 
 def _real(file: Path, user: Callable[[Entry], Any], time: str) -> Source:
     def entries() -> Iterator[list[Entry]]:
-        with zstd.open(file, "rb") as lines:
+        with zstd.open_file(file, "rb") as lines:
             for line in lines:
                 entry = json.loads(line)
                 who = user(entry)

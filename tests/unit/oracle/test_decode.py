@@ -2,21 +2,16 @@
 
 import gzip
 import json
-import sys
 from typing import Any
 
 import pytest
 
+from service import zstd
 from service.config.settings import InputSettings
 from service.formats.dead_letter import Reason
 from service.oracle.decode import DecodedEntry, Decoder
 from service.oracle.decompress import GZIP_MAGIC, ZSTD_MAGIC
 from service.oracle.json_text import Exact
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 DEAD = Reason
 
