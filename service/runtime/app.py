@@ -28,24 +28,21 @@ from service.batch.messages import Sender
 from service.config.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
 from service.config.settings import POLL_MARGIN_S, Settings
 from service.control.flush_policy import FlushBounds, Size
-from service.control.machine import MachineRules, Phase
-from service.errors import LeavingError, LogPartitionerError, SpoolError, StopError
+from service.control.machine import MachineRules
+from service.errors import LeavingError, SpoolError, StopError
 from service.formats.object_key import key_safe
-from service.formats.offset_metadata import Topics
 from service.input.json_text import JsonDecoder
 from service.partitioning.chain import root_of
 from service.partitioning.partitioner import Partitioner
 from service.patience import Patience
-from service.privacy import describe
-from service.runtime.caution import Caution
-from service.runtime.controller import Controller, ControlRules
-from service.runtime.flusher import Flusher, FlushRules
-from service.runtime.recorder import Recorder, RecorderRules
-from service.runtime.refetch import Refetcher
-from service.runtime.runloop import Guards, LoopRules, Runloop
-from service.runtime.start_positions import StartPositions, StartRules
+from service.runtime.controller import ControlRules
+from service.runtime.flusher import FlushRules
+from service.runtime.recorder import RecorderRules
+from service.runtime.runloop import LoopRules
+from service.runtime.start_positions import StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
+from service.runtime.worker import Ports, Worker, WorkerRules
 
 ESTIMATE_SHARE = 0.7  # of the time for uploads, or of what a revoke leaves of it
 FIXED_SHARE = 0.5  # of memory, for rows and PartitionKeys; the rest is for entries, which can leave it
@@ -64,13 +61,13 @@ def run(settings: Settings) -> None:
     stop.install()
     with ExitStack() as cleanup:
         try:
-            Worker(settings, boot, stop, cleanup).run()
+            Process(settings, boot, stop, cleanup).run()
         except LeavingError as error:
             structlog.get_logger("worker").info("worker_left", message=str(error))
 
 
-class Worker:
-    """All parts of one worker."""
+class Process:
+    """The process around one worker: adapters, probes, metrics, logs."""
 
     def __init__(self, settings: Settings, boot: str, stop: StopFlag, cleanup: ExitStack) -> None:
         self._settings = settings
@@ -87,7 +84,8 @@ class Worker:
         cleanup.callback(server.close)
         self.http_port = server.port
         self._started_at_ms = self.clock.wall_ms()
-        self._build(cleanup)
+        self._json = json_decoder(settings)
+        self.worker = self._assemble(cleanup)
 
     def run(self) -> None:
         """Work; on return everything is committed or discarded, and the group is left."""
@@ -103,43 +101,16 @@ class Worker:
         )
         self.metrics.set("info", 1, worker=self._settings.worker, boot=self._boot, version=_version())
         try:
-            self.loop.run()
-        except LeavingError:
-            raise
-        except StopError as error:
-            self._log.error(
-                "worker_failed", cause=type(error).__name__, message=str(error), story=list(self.controller.story)
-            )
-            raise
-        except BaseException as error:
-            self._log.error(
-                "worker_failed",
-                cause=type(error).__name__,
-                message=describe(error),
-                story=list(self.controller.story),
-                exc_info=error,
-            )
-            raise
+            self.worker.run()
         finally:
             self.health.is_draining = True
-            self._leave()
-        self._log.info("worker_stopped", flush_outcome=self.controller.state.phase.value)
+            self.worker.leave()
+        self._log.info("worker_stopped", flush_outcome=self.worker.controller.state.phase.value)
 
-    def _leave(self) -> None:
-        """Leave the group, whatever else fails: others wait for what is owned here."""
-        try:
-            if self.controller.state.phase is not Phase.STOPPED:
-                self.controller.fail()
-        except (LogPartitionerError, AssertionError, OSError) as error:  # what was wrong before is raised, not this
-            self._log.warning("not_discarded", message=describe(error))
-        finally:
-            self._consumer.close()
-
-    def _build(self, cleanup: ExitStack) -> None:
-        settings, clock = self._settings, self.clock
-        spool = DiskSpool(
-            Path(settings.spool.directory) / key_safe(settings.worker), bytes_max=settings.spool.bytes_max
-        )
+    def _assemble(self, cleanup: ExitStack) -> Worker:
+        settings = self._settings
+        directory = Path(settings.spool.directory)
+        spool = DiskSpool(directory / key_safe(settings.worker), bytes_max=settings.spool.bytes_max)
         try:
             spool.prepare()
         except SpoolError as error:
@@ -147,59 +118,30 @@ class Worker:
         cleanup.callback(spool.close)
         store = S3Store(settings.s3)
         self._patience.ask(store.check)
-        decoder = json_decoder(settings)
-        recorder = Recorder(_recorder_rules(settings, decoder), spool)
         uploader = Uploader(store, threads=settings.s3.upload_threads)
         cleanup.callback(uploader.close)
         committer = self._connect()
         cleanup.callback(committer.close)
-        topics = Topics()
-        flusher = Flusher(
-            rules=_flush_rules(settings),
-            sender=_speaker(settings, self._boot),
-            uploader=uploader,
-            committer=committer,
-            membership=self._consumer.membership,
-            topics=topics,
-            clock=clock,
-            metrics=self.metrics,
-            abandoned=lambda: self._stop.abandoned,
-        )
-        self.controller = Controller(
-            rules=_control_rules(settings),
-            recorder=recorder,
-            flusher=flusher,
-            consumer=self._consumer,
-            committer=committer,
-            start_positions=self._start_positions(committer, topics),
-            clock=clock,
-            metrics=self.metrics,
-            new_batch_id=batch_ids(self._boot),
-        )
-        refetcher = Refetcher(
-            policy=settings.kafka.on_unreadable,
-            recorder=recorder,
-            consumer=self._consumer,
-            clock=clock,
-            metrics=self.metrics,
-        )
-        journal = DiskJournal(Path(settings.spool.directory) / f"{key_safe(settings.worker)}.journal")
+        journal = DiskJournal(directory / f"{key_safe(settings.worker)}.journal")
         cleanup.callback(journal.close)
-        ends_max = settings.input.fatal_ends_max
-        caution = Caution(journal, ends_max=ends_max, recorder=recorder, metrics=self.metrics)
-        self.loop = Runloop(
-            rules=LoopRules(_flush_bounds(settings), settings.kafka.consume_records_max),
-            controller=self.controller,
-            recorder=recorder,
-            flusher=flusher,
+        kafka = settings.kafka
+        reading = consumer_options(kafka, worker=settings.worker)
+        ports = Ports(
             consumer=self._consumer,
-            guards=Guards(refetcher, caution),
-            clock=clock,
+            committer=committer,
+            flush_records=KafkaFlushRecords(
+                reading, kafka.flushes_topic, group_id=kafka.group_id, patience=self._patience
+            ),
+            uploads=uploader,
+            spool=spool,
+            journal=journal,
+            clock=self.clock,
             metrics=self.metrics,
             stop=self._stop,
-            beat=self._beat,
         )
-        self._json = decoder
+        rules = _rules(settings, self._json)
+        sender, new_batch_id = _sender(settings, self._boot), batch_ids(self._boot)
+        return Worker(ports, rules, sender=sender, new_batch_id=new_batch_id, beat=self._beat)
 
     def _connect(self) -> KafkaCommitter:
         """Make the consumer and the committer."""
@@ -221,20 +163,6 @@ class Worker:
             brokers=self._brokers,
             patience=self._patience,
             patience_of_flush=Patience(lambda: self._stop.abandoned),
-        )
-
-    def _start_positions(self, committer: KafkaCommitter, topics: Topics) -> StartPositions:
-        kafka = self._settings.kafka
-        options = consumer_options(kafka, worker=self._settings.worker)
-        return StartPositions(
-            rules=StartRules(kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
-            consumer=self._consumer,
-            committer=committer,
-            flush_records=KafkaFlushRecords(
-                options, kafka.flushes_topic, group_id=kafka.group_id, patience=self._patience
-            ),
-            topics=topics,
-            clock=self.clock,
         )
 
     def _beat(self) -> None:
@@ -264,6 +192,19 @@ def batch_ids(boot: str) -> Callable[[], str]:
     return new
 
 
+def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
+    kafka = settings.kafka
+    return WorkerRules(
+        recorder=_recorder_rules(settings, decoder),
+        flush=_flush_rules(settings),
+        control=_control_rules(settings),
+        start=StartRules(kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
+        loop=LoopRules(_flush_bounds(settings), kafka.consume_records_max),
+        on_unreadable=kafka.on_unreadable,
+        fatal_ends_max=settings.input.fatal_ends_max,
+    )
+
+
 def _recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
     header = settings.input.chain_header
     return RecorderRules(
@@ -288,7 +229,7 @@ def _flush_rules(settings: Settings) -> FlushRules:
     )
 
 
-def _speaker(settings: Settings, boot: str) -> Sender:
+def _sender(settings: Settings, boot: str) -> Sender:
     kafka = settings.kafka
     return Sender(
         worker=settings.worker,

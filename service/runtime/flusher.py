@@ -40,8 +40,8 @@ from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.object_key import schema_key
 from service.formats.offset_metadata import Topics
 from service.runtime.flush_steps import FlushSteps
-from service.runtime.ports import Committer, Metrics
-from service.runtime.uploader import Upload, Uploader, bytes_upload, file_upload
+from service.runtime.ports import Committer, Metrics, Upload, Uploads
+from service.runtime.uploader import bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
 ROUTINE = frozenset({FlushReason.INTERVAL, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING})
@@ -89,7 +89,7 @@ class Flusher:
         *,
         rules: FlushRules,
         sender: Sender,
-        uploader: Uploader,
+        uploader: Uploads,
         committer: Committer,
         membership: Callable[[], Membership],
         topics: Topics,

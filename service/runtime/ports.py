@@ -5,8 +5,9 @@ Everything here is called by the loop thread only, except `ObjectStore.put`, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import NamedTuple, Protocol
 
 from service.boundary import BatchSpool, FetchFailure, Membership, Message, RebalanceListener, StoredObject
 from service.control.deadline import Deadline
@@ -169,6 +170,37 @@ class Spool(Protocol):
 
         Raises:
             SpoolError: the disk refused, or the spool is full of what cannot be deleted.
+        """
+        ...
+
+
+class Upload(NamedTuple):
+    """One object to make: `key_of(attempt)` names it, its body of `size` bytes is read when its turn comes."""
+
+    key_of: Callable[[int], str]
+    body: Callable[[], bytes]
+    size: int
+    sha256: bytes
+    crc32: int
+    metadata: Mapping[str, str]
+    shared: bool = False
+    """Whether the key follows from the content, so that a taken key is as good as ours."""
+
+
+class Uploads(Protocol):
+    """Uploads many objects at once, under one deadline."""
+
+    def submit(self, upload: Upload, deadline: Deadline) -> Future[StoredObject]:
+        """Begin one upload."""
+        ...
+
+    def await_all(
+        self, futures: Iterable[Future[StoredObject]], deadline: Deadline, abandoned: Callable[[], bool]
+    ) -> list[StoredObject]:
+        """Wait for all; the first failure cancels what has not begun.
+
+        Raises:
+            UploadError, StoreRefusedError, SpoolError: that of the first upload that failed.
         """
         ...
 

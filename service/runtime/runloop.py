@@ -85,13 +85,17 @@ class Runloop:
         Raises:
             StopError: the worker cannot go on.
         """
+        self.begin()
+        while self._controller.state.phase is not Phase.STOPPED:
+            self._beat()
+            self.turn()
+
+    def begin(self) -> None:
+        """Settle what an earlier process left, and join the group."""
         self._caution.begin()
         self._controller.begin()
         self._prepare()
         self._consumer.subscribe(self._controller)
-        while self._controller.state.phase is not Phase.STOPPED:
-            self._beat()
-            self.turn()
 
     def turn(self) -> None:
         """Do one turn."""

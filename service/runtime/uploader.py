@@ -12,29 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
 from queue import SimpleQueue
 from threading import Condition, Thread
-from typing import NamedTuple
 
 from service.boundary import BatchSpool, SealedFile, StoredObject
 from service.control.deadline import Deadline
 from service.errors import KeyTakenError, UploadError
-from service.runtime.ports import ObjectStore
+from service.runtime.ports import ObjectStore, Upload
 
 KEYS_MAX = 3
 BODIES_BYTES_MAX = 96 * 1024 * 1024  # in memory at once; one larger body goes alone
 _POLL_S = 0.2
-
-
-class Upload(NamedTuple):
-    """One object to make: `key_of(attempt)` names it, its body of `size` bytes is read when its turn comes."""
-
-    key_of: Callable[[int], str]
-    body: Callable[[], bytes]
-    size: int
-    sha256: bytes
-    crc32: int
-    metadata: Mapping[str, str]
-    shared: bool = False
-    """Whether the key follows from the content, so that a taken key is as good as ours."""
 
 
 class _Pool:
@@ -90,7 +76,7 @@ class _Bodies:
 
 
 class Uploader:
-    """Uploads many objects at once, under one deadline."""
+    """Fulfils `runtime.ports.Uploads` with threads, over an object store."""
 
     def __init__(self, store: ObjectStore, *, threads: int) -> None:
         self._store = store
@@ -99,7 +85,7 @@ class Uploader:
         self._pool = _Pool(threads)
 
     def submit(self, upload: Upload, deadline: Deadline) -> Future[StoredObject]:
-        """Start one upload."""
+        """Begin one upload."""
         return self._pool.submit(lambda: self._put(upload, deadline))
 
     def await_all(

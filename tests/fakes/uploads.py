@@ -6,8 +6,8 @@ from concurrent.futures import Future
 
 from service.boundary import StoredObject
 from service.control.deadline import Deadline
-from service.runtime.ports import ObjectStore
-from service.runtime.uploader import BODIES_BYTES_MAX, Upload, Uploader, _Bodies
+from service.runtime.ports import ObjectStore, Upload
+from service.runtime.uploader import BODIES_BYTES_MAX, Uploader, _Bodies
 
 
 class InlineUploader(Uploader):

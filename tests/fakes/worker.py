@@ -1,4 +1,4 @@
-"""A worker put together over fakes, as `runtime.app` does it over adapters; any part may be another class."""
+"""The product's worker over fakes; any part may be another class."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from service.batch.pack_plan import Layout, LayoutRules
 from service.batch.seal import SealRules
 from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
-from service.formats.offset_metadata import Topics
 from service.input.decode import InputRules, RecordDecoder
 from service.input.json_text import JsonDecoder
 from service.partitioning.event_time import TimeRules
 from service.partitioning.partitioner import KeyRules, Partitioner
-from service.runtime.caution import Caution
+from service.runtime import worker
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
-from service.runtime.refetch import OnUnreadable, Refetcher
-from service.runtime.runloop import Guards, LoopRules, Runloop
-from service.runtime.start_positions import StartAt, StartPositions, StartRules
+from service.runtime.refetch import OnUnreadable
+from service.runtime.runloop import LoopRules, Runloop
+from service.runtime.start_positions import StartAt, StartRules
 from service.runtime.stop import StopFlag
-from service.runtime.uploader import Uploader
+from service.runtime.worker import Ports, Worker, WorkerRules
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import FakeCommitter
@@ -110,7 +109,7 @@ def recorder_rules(*, bounds: SchemaBounds = SCHEMA_BOUNDS, memory_bytes_max: in
 
 
 class Parts(NamedTuple):
-    """The classes a worker is made of: exchanged to see whether a wrong one is noticed."""
+    """The classes a worker is made of, and those of its group: exchanged to see whether a wrong one is noticed."""
 
     recorder: type[Recorder] = Recorder
     flusher: type[Flusher] = Flusher
@@ -121,7 +120,7 @@ class Parts(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Rules:
+class Rules(WorkerRules):
     """All rules of one worker."""
 
     recorder: RecorderRules = field(default_factory=recorder_rules)
@@ -130,6 +129,7 @@ class Rules:
     start: StartRules = START_RULES
     loop: LoopRules = field(default_factory=lambda: LoopRules(FLUSH_BOUNDS, consume_records_max=100))
     on_unreadable: OnUnreadable = "stop"
+    fatal_ends_max: int = 3
 
     def with_bounds(self, **bounds: float) -> Rules:
         """Exchange some flush bounds."""
@@ -153,7 +153,7 @@ class Rules:
 
 
 class FakeWorker:
-    """All parts of one worker; `step` is one turn of its loop."""
+    """The product's worker over fakes; `step` is one turn of its loop."""
 
     def __init__(
         self,
@@ -169,7 +169,7 @@ class FakeWorker:
         boot: str = "boot",
         journal: FakeJournal | None = None,
     ) -> None:
-        rules, parts = rules or Rules(), parts or Parts()
+        parts = parts or Parts()
         self.name = name
         self.clock = clock
         self.broker = broker
@@ -180,79 +180,44 @@ class FakeWorker:
         self.store = FakeObjectStore(bucket, clock, point=point)
         self.spool = FakeSpool(point=point)
         self.journal = journal or FakeJournal()
-        self.recorder = parts.recorder(rules.recorder, self.spool)
-        self.uploader: Uploader = InlineUploader(self.store)
-        self.topics = Topics()
-        self.flusher = parts.flusher(
-            rules=rules.flush,
-            sender=Sender(name, boot, GROUP, "bucket", REFERENCES, FLUSHES, DEAD_LETTERS),
-            uploader=self.uploader,
-            committer=self.committer,
-            membership=self.consumer.membership,
-            topics=self.topics,
-            clock=clock,
-            metrics=self.metrics,
-            abandoned=lambda: self.stop.abandoned,
-        )
         self.flush_records = FakeFlushRecords(broker, FLUSHES, GROUP)
-        self.start_positions = StartPositions(
-            rules=rules.start,
+        ports = Ports(
             consumer=self.consumer,
             committer=self.committer,
             flush_records=self.flush_records,
-            topics=self.topics,
-            clock=clock,
-        )
-        self.controller = parts.controller(
-            rules=rules.control,
-            recorder=self.recorder,
-            flusher=self.flusher,
-            consumer=self.consumer,
-            committer=self.committer,
-            start_positions=self.start_positions,
-            clock=clock,
-            metrics=self.metrics,
-            new_batch_id=_batch_ids(f"{name}-{boot}"),
-        )
-        self.loop = parts.runloop(
-            rules=rules.loop,
-            controller=self.controller,
-            recorder=self.recorder,
-            flusher=self.flusher,
-            consumer=self.consumer,
-            guards=Guards(
-                Refetcher(
-                    policy=rules.on_unreadable,
-                    recorder=self.recorder,
-                    consumer=self.consumer,
-                    clock=clock,
-                    metrics=self.metrics,
-                ),
-                Caution(self.journal, ends_max=3, recorder=self.recorder, metrics=self.metrics),
-            ),
+            uploads=InlineUploader(self.store),
+            spool=self.spool,
+            journal=self.journal,
             clock=clock,
             metrics=self.metrics,
             stop=self.stop,
-            beat=lambda: None,
         )
+        self.worker = Worker(
+            ports,
+            rules or Rules(),
+            sender=Sender(name, boot, GROUP, "bucket", REFERENCES, FLUSHES, DEAD_LETTERS),
+            new_batch_id=_batch_ids(f"{name}-{boot}"),
+            beat=lambda: None,
+            parts=worker.Parts(parts.recorder, parts.flusher, parts.controller, parts.runloop),
+        )
+        self.topics = self.worker.topics
+        self.recorder = self.worker.recorder
+        self.flusher = self.worker.flusher
+        self.start_positions = self.worker.start_positions
+        self.controller = self.worker.controller
+        self.loop = self.worker.loop
 
     def start(self) -> None:
-        """Do what `Runloop.run` does before its first turn."""
-        self.loop._caution.begin()
-        self.controller.begin()
-        self.loop._prepare()
-        self.consumer.subscribe(self.controller)
+        """Do what comes before the first turn."""
+        self.loop.begin()
 
     def step(self) -> None:
         """Turn the loop once."""
         self.loop.turn()
 
     def close(self) -> None:
-        """Do what `app.Worker.run` does at the end, however it came."""
-        if self.controller.state.phase.value != "stopped":
-            self.controller.fail()
-        self.consumer.close()
-        self.uploader.close()
+        """End as the product's process does, however it came."""
+        self.worker.leave()
 
 
 def _batch_ids(prefix: str) -> Callable[[], str]:

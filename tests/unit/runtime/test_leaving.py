@@ -12,12 +12,12 @@ from structlog.testing import capture_logs
 from service.config.settings import HttpSettings, KafkaSettings, S3Settings, Settings, SpoolSettings
 from service.control.machine import Phase
 from service.errors import LeavingError, SpoolError, StopError
-from service.runtime.app import Worker
+from service.runtime.app import Process
 from service.runtime.stop import StopFlag
 
 
 @pytest.fixture
-def worker(tmp_path: Path) -> Iterator[Worker]:
+def process(tmp_path: Path) -> Iterator[Process]:
     """Give a worker that has neither brokers nor a store, and is not run."""
     settings = Settings(
         kafka=KafkaSettings(bootstrap_servers="127.0.0.1:9", source_topics=("source",)),
@@ -26,7 +26,7 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
         spool=SpoolSettings(directory=tmp_path / "spool"),
     )
     with ExitStack() as cleanup:
-        yield Worker(settings, "b00t", StopFlag(), cleanup)
+        yield Process(settings, "b00t", StopFlag(), cleanup)
 
 
 def raising(error: BaseException) -> Callable[[], None]:
@@ -41,15 +41,15 @@ def raising(error: BaseException) -> Callable[[], None]:
 @pytest.mark.parametrize("then", [SpoolError("not cleared"), OSError(5, "Input/output error"), AssertionError("W2")])
 @pytest.mark.parametrize("first", [SpoolError("cleared after the commit"), StopError("no more"), KeyError("a bug")])
 def test_group_is_left_although_the_batch_cannot_be_discarded(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch, first: Exception, then: Exception
+    process: Process, monkeypatch: pytest.MonkeyPatch, first: Exception, then: Exception
 ) -> None:
     """An error after the commit ends the loop, forgetting the batch fails too; the first is raised."""
     left: list[str] = []
-    monkeypatch.setattr(worker.loop, "run", raising(first))
-    monkeypatch.setattr(worker.controller, "fail", raising(then))
-    monkeypatch.setattr(worker._consumer, "close", lambda: left.append("group"))
+    monkeypatch.setattr(process.worker.loop, "run", raising(first))
+    monkeypatch.setattr(process.worker.controller, "fail", raising(then))
+    monkeypatch.setattr(process._consumer, "close", lambda: left.append("group"))
     with capture_logs() as logs, pytest.raises(type(first)) as caught:
-        worker.run()
+        process.run()
 
     assert caught.value is first
     assert left == ["group"]
@@ -57,15 +57,15 @@ def test_group_is_left_although_the_batch_cannot_be_discarded(
 
 
 def test_worker_that_is_asked_to_leave_while_it_waits_has_not_failed(
-    worker: Worker, monkeypatch: pytest.MonkeyPatch
+    process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It forgets what is open and leaves; nobody says that it failed."""
     left: list[str] = []
-    monkeypatch.setattr(worker.loop, "run", raising(LeavingError("asked to leave")))
-    monkeypatch.setattr(worker._consumer, "close", lambda: left.append("group"))
+    monkeypatch.setattr(process.worker.loop, "run", raising(LeavingError("asked to leave")))
+    monkeypatch.setattr(process._consumer, "close", lambda: left.append("group"))
     with capture_logs() as logs, pytest.raises(LeavingError):
-        worker.run()
+        process.run()
 
     assert left == ["group"]
-    assert worker.controller.state.phase is Phase.FAILED
+    assert process.worker.controller.state.phase is Phase.FAILED
     assert "worker_failed" not in {line["event"] for line in logs}

@@ -10,7 +10,8 @@ import pytest
 from service.boundary import StoredObject
 from service.control.deadline import Deadline
 from service.errors import SpoolError, StoreRefusedError, UploadError
-from service.runtime.uploader import BODIES_BYTES_MAX, KEYS_MAX, Upload, Uploader, bytes_upload, file_upload
+from service.runtime.ports import Upload
+from service.runtime.uploader import BODIES_BYTES_MAX, KEYS_MAX, Uploader, bytes_upload, file_upload
 from tests.fakes.clock import FakeClock
 from tests.fakes.spool import FakeSpool
 from tests.fakes.store import Bucket, FakeObjectStore, PutFault

@@ -1,0 +1,162 @@
+"""One worker, put together over whatever fulfils its ports, from its first turn to its end: product and simulation.
+
+`runtime.app` gives it adapters, `tests/fakes/worker.py` fakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import structlog
+
+from service.batch.messages import Sender
+from service.boundary import Clock
+from service.control.machine import Phase
+from service.errors import LeavingError, LogPartitionerError, StopError
+from service.formats.offset_metadata import Topics
+from service.privacy import describe
+from service.runtime.caution import Caution
+from service.runtime.controller import Controller, ControlRules
+from service.runtime.flusher import Flusher, FlushRules
+from service.runtime.ports import Committer, Consumer, FlushRecords, Journal, Metrics, Spool, Uploads
+from service.runtime.recorder import Recorder, RecorderRules
+from service.runtime.refetch import OnUnreadable, Refetcher
+from service.runtime.runloop import Guards, LoopRules, Runloop
+from service.runtime.start_positions import StartPositions, StartRules
+from service.runtime.stop import StopFlag
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The outside world of one worker."""
+
+    consumer: Consumer
+    committer: Committer
+    flush_records: FlushRecords
+    uploads: Uploads
+    spool: Spool
+    journal: Journal
+    clock: Clock
+    metrics: Metrics
+    stop: StopFlag
+
+
+@dataclass(frozen=True)
+class WorkerRules:
+    """All rules of one worker; `fatal_ends_max` as in `runtime.caution`."""
+
+    recorder: RecorderRules
+    flush: FlushRules
+    control: ControlRules
+    start: StartRules
+    loop: LoopRules
+    on_unreadable: OnUnreadable
+    fatal_ends_max: int
+
+
+class Parts(NamedTuple):
+    """The classes that a worker is made of: exchanged by tests, to see whether a wrong one is noticed."""
+
+    recorder: type[Recorder] = Recorder
+    flusher: type[Flusher] = Flusher
+    controller: type[Controller] = Controller
+    runloop: type[Runloop] = Runloop
+
+
+class Worker:
+    """All parts of one worker; used by one thread."""
+
+    def __init__(
+        self,
+        ports: Ports,
+        rules: WorkerRules,
+        *,
+        sender: Sender,
+        new_batch_id: Callable[[], str],
+        beat: Callable[[], None],
+        parts: Parts | None = None,
+    ) -> None:
+        parts = parts or Parts()
+        clock, metrics = ports.clock, ports.metrics
+        self._ports = ports
+        self._log = structlog.get_logger("worker")
+        self.topics = Topics()
+        self.recorder = parts.recorder(rules.recorder, ports.spool)
+        self.flusher = parts.flusher(
+            rules=rules.flush,
+            sender=sender,
+            uploader=ports.uploads,
+            committer=ports.committer,
+            membership=ports.consumer.membership,
+            topics=self.topics,
+            clock=clock,
+            metrics=metrics,
+            abandoned=lambda: ports.stop.abandoned,
+        )
+        self.start_positions = StartPositions(
+            rules=rules.start,
+            consumer=ports.consumer,
+            committer=ports.committer,
+            flush_records=ports.flush_records,
+            topics=self.topics,
+            clock=clock,
+        )
+        self.controller = parts.controller(
+            rules=rules.control,
+            recorder=self.recorder,
+            flusher=self.flusher,
+            consumer=ports.consumer,
+            committer=ports.committer,
+            start_positions=self.start_positions,
+            clock=clock,
+            metrics=metrics,
+            new_batch_id=new_batch_id,
+        )
+        refetcher = Refetcher(
+            policy=rules.on_unreadable, recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics
+        )
+        caution = Caution(ports.journal, ends_max=rules.fatal_ends_max, recorder=self.recorder, metrics=metrics)
+        self.loop = parts.runloop(
+            rules=rules.loop,
+            controller=self.controller,
+            recorder=self.recorder,
+            flusher=self.flusher,
+            consumer=ports.consumer,
+            guards=Guards(refetcher, caution),
+            clock=clock,
+            metrics=metrics,
+            stop=ports.stop,
+            beat=beat,
+        )
+
+    def run(self) -> None:
+        """Work until asked to stop; blocks. On return everything is committed or discarded.
+
+        Raises:
+            StopError: the worker cannot go on; the last events are in the log.
+        """
+        try:
+            self.loop.run()
+        except LeavingError:
+            raise
+        except BaseException as error:
+            self._log.error(
+                "worker_failed",
+                cause=type(error).__name__,
+                message=str(error) if isinstance(error, StopError) else describe(error),
+                story=list(self.controller.story),
+                exc_info=None if isinstance(error, StopError) else error,
+            )
+            raise
+
+    def leave(self) -> None:
+        """Leave the group, whatever else fails: others wait for what is owned here. Nothing is committed any more."""
+        try:
+            if self.controller.state.phase is not Phase.STOPPED:
+                self.controller.fail()
+        except (LogPartitionerError, AssertionError, OSError) as error:  # what was wrong before is raised, not this
+            self._log.warning("not_discarded", message=describe(error))
+        finally:
+            self._ports.consumer.close()
