@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 SMOOTHING = 0.4
+DISTRUST = 0.5  # of the time that an estimate may fill, after a batch was too large
 UNKNOWN_SHARE = 0.05  # what a step is taken to have done that was cut short with nothing to show
 _RATIO_MIN, _RATIO_MAX = 0.25, 8.0
 
@@ -148,7 +149,10 @@ def _learn(factor: float, fixed: float, growing: float, seconds: float, done: fl
 def decide_by_load(
     load: FlushLoad, bounds: FlushBounds, *, estimate_s: float, size_max: Size | None
 ) -> FlushReason | None:
-    """Decide between two records whether the batch is full; `size_max` is set after a batch was too large."""
+    """Decide between two records whether the batch is full; `size_max` is set after a batch was too large.
+
+    Then the estimate is trusted half as far: what the store has left for one worker depends on what others do.
+    """
     if load.entries >= bounds.entries_max:
         return FlushReason.ENTRIES
     if load.source_bytes >= bounds.bytes_max:
@@ -159,7 +163,7 @@ def decide_by_load(
         return FlushReason.SPOOL
     if size_max is not None and (load.source_bytes >= size_max.source_bytes or load.entries >= size_max.entries):
         return FlushReason.SHRUNK
-    if estimate_s >= bounds.estimate_max_s:
+    if estimate_s >= bounds.estimate_max_s * (1 if size_max is None else DISTRUST):
         return FlushReason.ESTIMATE
     return None
 

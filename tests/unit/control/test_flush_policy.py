@@ -53,6 +53,13 @@ def test_estimate_at_its_bound_is_a_reason() -> None:
     assert decide_by_load(LOAD, BOUNDS, estimate_s=5, size_max=None) is FlushReason.ESTIMATE
 
 
+def test_estimate_may_fill_half_of_its_time_after_a_batch_was_too_large() -> None:
+    """Three workers share what a store gives: what one had of it last time says less than an estimate needs."""
+    large = Size(10**9, 10**9)
+    assert decide_by_load(LOAD, BOUNDS, estimate_s=2.5, size_max=None) is None
+    assert decide_by_load(LOAD, BOUNDS, estimate_s=2.5, size_max=large) is FlushReason.ESTIMATE
+
+
 @pytest.mark.parametrize("size_max", [Size(999, 10**6), Size(10**6, 99), Size(1, 1)])
 def test_batch_after_one_that_was_too_large_is_full_at_its_size(size_max: Size) -> None:
     """In bytes or in entries, whichever comes first; a batch is never smaller than one record."""
