@@ -17,6 +17,6 @@ The path of the data, room by room:
     adapters/kafka_committer.py  and the source offsets, in one transaction
 
 `control/` decides when and in which order (machine.py, flush_policy.py), `runtime/controller.py` performs it,
-`runtime/worker.py` puts everything together. `formats/` is what others read. `oracle/` computes all of it again, by other
-code, and `audit/` compares.
+`runtime/worker.py` puts everything together. `formats/` is what others read. `oracle/` computes all of it again, by
+other code, and `audit/` compares.
 """

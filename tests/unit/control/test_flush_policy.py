@@ -30,7 +30,7 @@ DONE = StepSeconds(1.0, 1.0, 1.0)
 def test_load_under_every_bound_is_no_reason() -> None:
     """One below each bound: the batch stays open, however many PartitionKeys it has, and what can be spilled."""
     assert decide_by_load(LOAD, BOUNDS, estimate_s=4.9, size_max=None) is None
-    assert decide_by_load(LOAD, BOUNDS, estimate_s=4.9, size_max=Size(1000, 100)) is None
+    assert decide_by_load(LOAD, BOUNDS, estimate_s=2.4, size_max=Size(1000, 100)) is None
 
 
 @pytest.mark.parametrize(
