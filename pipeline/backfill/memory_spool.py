@@ -1,4 +1,4 @@
-"""The objects of some rows, in memory until they are uploaded. Fulfils `exchange.BatchSpool`."""
+"""The objects of some rows, in memory until they are uploaded. Fulfils `boundary.BatchSpool`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class MemorySpool:
 
 
 class MemoryObject:
-    """An object while it is written. Fulfils `exchange.ObjectFile`."""
+    """An object while it is written. Fulfils `boundary.ObjectFile`."""
 
     def __init__(self, path: str, objects: dict[str, bytes]) -> None:
         self._path = path

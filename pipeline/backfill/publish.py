@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pipeline.config import BackfillSettings
     from pipeline.objects import Objects
     from pipeline.publisher import Publisher
-    from service import boundary as exchange
+    from service.boundary import Message
     from service.config.settings import KafkaSettings, Settings
 
 _UNKNOWN_MAX = 3
@@ -217,7 +217,7 @@ class Publication:
 
     def _commit(self, chunk: list[Announced], after: BackfillRecord) -> None:
         topic, sender = self._settings.kafka.backfills_topic, sender_of(self._outbox.run, self._settings)
-        messages: list[exchange.Message] = [announced.message for announced in chunk]
+        messages: list[Message] = [announced.message for announced in chunk]
         messages.append(backfill_message(after, topic, sender, at_ms=after.committed_at_ms))
         self._publisher.commit(messages)
 

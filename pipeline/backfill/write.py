@@ -136,7 +136,7 @@ class Writer:
         self._rules = rules_of(settings)
         self._seal_rules = seal_rules(settings)
         self._objects = Objects(settings.s3, threads=threads)
-        self._speaker = sender_of(run, settings)
+        self._sender = sender_of(run, settings)
         self._attempt = f"{run.batch_id}-{secrets.token_hex(4)}"
         self._spans = {tp: (span.start, span.stop) for tp, span in run.ranges.items()}
         self._numbers = count()  # of objects
@@ -198,7 +198,7 @@ class Writer:
         messages = list(
             reference_messages(
                 uploaded,
-                self._speaker,
+                self._sender,
                 batch_id=run.batch_id,
                 generation=GENERATION,
                 at_ms=run.started_at_ms,
@@ -252,4 +252,4 @@ class Writer:
                 letter.record, apart, prefix=s3.prefix, batch_id=self._attempt, number=next(self._numbers)
             )
             self._objects.create(s3.bucket, object_key, body, {"lp-batch-id": batch_id})
-        return Announced.of(dead_letter_message(letter, self._speaker, batch_id=batch_id, object_key=object_key))
+        return Announced.of(dead_letter_message(letter, self._sender, batch_id=batch_id, object_key=object_key))

@@ -135,7 +135,7 @@ class DiskSpool:
 
 
 class DiskBatch:
-    """The directory of one batch; fulfils `exchange.BatchSpool`."""
+    """The directory of one batch; fulfils `boundary.BatchSpool`."""
 
     def __init__(self, directory: Path, spool: DiskSpool) -> None:
         self._directory = directory
@@ -230,7 +230,7 @@ class DiskBatch:
 
 
 class DiskObject:
-    """An object while it is written; its checksums are computed meanwhile. Fulfils `exchange.ObjectFile`."""
+    """An object while it is written; its checksums are computed meanwhile. Fulfils `boundary.ObjectFile`."""
 
     def __init__(self, path: Path, file: BinaryIO, batch: DiskBatch) -> None:
         self.size = 0

@@ -77,7 +77,6 @@ class FlushSummary(NamedTuple):
     object_bytes: int
     json_fields: int
     seconds: Mapping[str, float]
-    offsets: Mapping[TopicPartition, CommittedOffset]
     announced: list[Message]
 
 
@@ -99,7 +98,7 @@ class Flusher:
     ) -> None:
         self.cost = FlushCost()
         self._rules = rules
-        self._speaker = sender
+        self._sender = sender
         self._uploader = uploader
         self._committer = committer
         self._membership = membership
@@ -263,7 +262,7 @@ class Flusher:
         steps: FlushSteps,
     ) -> tuple[list[Message], FlushRecord]:
         """Make the messages of the references topic, and the flush record."""
-        sender, now_ms, batch_id = self._speaker, self._clock.wall_ms(), batch.batch_id
+        sender, now_ms, batch_id = self._sender, self._clock.wall_ms(), batch.batch_id
         announced = list(
             reference_messages(uploaded, sender, batch_id=batch_id, generation=batch.opening.generation, at_ms=now_ms)
         )
@@ -280,7 +279,7 @@ class Flusher:
         self, batch: ClosedBatch, announced: list[Message], flush_record: FlushRecord, letter_keys: Mapping[int, str]
     ) -> Iterator[Message]:
         """Yield all messages; dead letters one by one, or each of them would be in memory twice."""
-        sender, limit, at_ms = self._speaker, self._rules.message_bytes_max, flush_record.ended_at_ms
+        sender, limit, at_ms = self._sender, self._rules.message_bytes_max, flush_record.ended_at_ms
         yield from announced
         yield from flush_messages(flush_record, sender, message_bytes_max=limit, at_ms=at_ms)
         for number, letter in enumerate(batch.dead_letters):
@@ -331,7 +330,6 @@ class Flusher:
             object_bytes=sum(one.file.size for one in sealed),
             json_fields=sum(_json_fields(one) for one in sealed),
             seconds=steps.seconds,
-            offsets=batch.next_offsets(),
             announced=announced,
         )
 

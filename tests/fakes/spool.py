@@ -46,7 +46,7 @@ class FakeSpool:
 
 
 class FakeBatchSpool:
-    """The directory of one batch; fulfils `exchange.BatchSpool`."""
+    """The directory of one batch; fulfils `boundary.BatchSpool`."""
 
     def __init__(self, batch_id: str, spool: FakeSpool) -> None:
         self.rows = bytearray()
@@ -107,7 +107,7 @@ class FakeBatchSpool:
 
 
 class FakeObject:
-    """An object while it is written; fulfils `exchange.ObjectFile`."""
+    """An object while it is written; fulfils `boundary.ObjectFile`."""
 
     def __init__(self, name: str, batch: FakeBatchSpool, spool: FakeSpool) -> None:
         self.data = bytearray()
