@@ -151,7 +151,6 @@ class AuditSettings(Section):
 
     download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
     references_per_task: PositiveInt = Field(500, description="References whose objects one task reads, about.")
-    settle_s: PositiveSeconds = Field(90, description="Seconds to wait for transactions that are open at the start.")
     verdicts_table: str = Field(
         "logs.verdicts", pattern=r"^\w+\.\w+$", description="Namespace and name of the table of verdicts per hour."
     )

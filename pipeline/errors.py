@@ -1,7 +1,7 @@
 """What can go wrong in a job, in words for a person; `cli` prints them and gives the exit code.
 
 PipelineError
-    BrokerError        Kafka does not answer, a topic is not there
+    BrokerError        a transaction fails or stays open, a client has no such option
     ObjectError        an object is absent, altered or unreadable
         ObjectTakenError   there is another object under this key
     ArchiveError       an older system's CSV is not there, or a file of it is not what settings say
@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import re
 
+from service.audit.findings import CouldNotTellError
+
 _ON_EXECUTOR = re.compile(r"pipeline\.errors\.\w+Error: (.+)")
 
 
@@ -23,7 +25,7 @@ class PipelineError(Exception):
 
 
 class BrokerError(PipelineError):
-    """Kafka does not answer, or a topic is not there."""
+    """Kafka does not do what it is asked for; where it cannot even be asked that is a CouldNotTellError."""
 
 
 class ObjectError(PipelineError):
@@ -55,8 +57,8 @@ class OvertakenError(PipelineError):
 
 
 def cause_of(error: BaseException) -> str | None:
-    """Give the message of a PipelineError, raised here or on an executor: of Spark's exception only the text tells."""
-    if isinstance(error, PipelineError):
+    """Give the message of an error for persons, raised here or on an executor: of Spark's only the text tells."""
+    if isinstance(error, PipelineError | CouldNotTellError):
         return str(error)
     found = _ON_EXECUTOR.search(str(error))
     return None if found is None else found[1].strip()

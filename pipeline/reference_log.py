@@ -17,13 +17,14 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.errors import PipelineError
-from pipeline.kafka import Ends, spark_options
+from pipeline.kafka import spark_options
 from pipeline.references import MessageAt
 from service.formats.reference import decode_message
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from service.audit.kafka_topics import Ends
     from service.config.settings import KafkaSettings
 
 WEIGHED_AT_ONCE = 10_000

@@ -11,8 +11,8 @@ import msgspec
 from deploy.demo.fields import find_entry
 from deploy.demo.options import GROUP, SOURCE
 from deploy.local.errors import StackError
-from service.audit.collect import KafkaTopics
 from service.audit.findings import CouldNotTellError
+from service.audit.kafka_topics import KafkaTopics
 from service.config.settings import KafkaSettings
 from service.formats.dead_letter import DeadLetterHeaders, parse_headers
 from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
@@ -102,20 +102,17 @@ def read_announced(bootstrap: str) -> Announced:
     settings = KafkaSettings(bootstrap_servers=bootstrap, source_topics=(SOURCE,), group_id=GROUP)
     announced = Announced()
     try:
-        topics = KafkaTopics(settings)
-        try:
+        with KafkaTopics(settings) as topics:
             flushes = _read(topics, settings.flushes_topic)
             announced.add_flushes([decode_flush_record(message.value or b"") for message in flushes])
             for message in _read(topics, settings.references_topic):
                 announced.add_references(decode_message(message.value or b""))
             for letter in _read(topics, settings.dead_letters_topic):
                 announced.add_letter(letter)
-        finally:
-            topics.close()
     except (CouldNotTellError, msgspec.DecodeError, KeyError) as error:
         raise StackError(f"What the workers have announced cannot be read: {error}") from error
     return announced
 
 
 def _read(topics: KafkaTopics, topic: str) -> Iterator[SourceRecord]:
-    return topics.read({tp: topics.watermarks(tp) for tp in topics.topic_partitions(topic)})
+    return topics.read(topics.settled(topics.topic_partitions(topic))[0])

@@ -49,6 +49,7 @@ class TcpProxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self._cuts: list[tuple[int, CutMoment, bool]] = []
+        self._lost: set[bytes] = set()
         self.cuts_done = 0
         """How many of the cuts asked for by cut_at() have begun."""
 
@@ -106,7 +107,7 @@ class TcpProxy:
         """Cut the connection on which the next request of this kind comes; each call cuts once.
 
         With `then_refuse` new connections are refused from that very moment on, and all others are cut: the request
-        cannot be sent again.
+        cannot be sent again. Nor can it after `heal`, if the broker was not to see it: a client may be at it still.
         """
         with self._lock:
             self._cuts.append((api_key, moment, then_refuse))
@@ -140,16 +141,18 @@ class TcpProxy:
         with contextlib.suppress(OSError), link.client.makefile("rb") as requests:
             while head := requests.read(_REQUEST_HEAD.size):
                 length, api_key, _, correlation_id = _REQUEST_HEAD.unpack(head)
-                frame = head + requests.read(length + _LENGTH_BYTES - _REQUEST_HEAD.size)
+                body = requests.read(length + _LENGTH_BYTES - _REQUEST_HEAD.size)
                 moment, link.is_last = self._take_cut(api_key) or (None, link.is_last)
-                if moment is CutMoment.BEFORE_REQUEST:
+                if moment is CutMoment.BEFORE_REQUEST and link.is_last:
+                    self._lost.add(body)
+                if moment is CutMoment.BEFORE_REQUEST or body in self._lost:
                     break
                 if moment is CutMoment.BEFORE_ANSWER:
                     # Not at the first answer that comes: it may belong to an earlier request on this
                     # connection, and a reset then would make the broker drop ours unread.
                     link.unanswered = correlation_id
                 self._pass_on()
-                link.broker.sendall(frame)
+                link.broker.sendall(head + body)
         self._end(link)
 
     def _pump_answers(self, link: "_Link") -> None:

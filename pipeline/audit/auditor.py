@@ -22,8 +22,8 @@ from pipeline.audit.retired import ReferenceReader, doubt_columns, find_position
 from pipeline.audit.verdicts import write_verdicts
 from pipeline.audit.windows import reach_last
 from pipeline.errors import TableError
-from pipeline.kafka import Brokers
 from pipeline.progress import Progress
+from service.audit.kafka_topics import KafkaTopics
 from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ class Auditor:
         step, window = self._progress.step, self._options.window
         step("topics")
         position = self._position() if self._options.table else None
-        with Brokers(self._settings.worker.kafka) as brokers:
-            asked = scope.ask_all(brokers, self._settings.worker.kafka, window, settle_s=self._audit.settle_s)
+        with KafkaTopics(self._settings.worker.kafka) as brokers:
+            asked = scope.ask_all(brokers, self._settings.worker.kafka, window)
             cluster_id = brokers.cluster_id()
         reached = reach_last(self._spark, self._settings.worker.kafka, asked.sources, window)
         asked = asked._replace(sources=reached)

@@ -18,8 +18,8 @@ from pipeline.audit.kept import Kept
 from pipeline.audit.result import Archive, Counts, Result, Witness
 from pipeline.audit.windows import reach_last
 from pipeline.errors import ArchiveError
-from pipeline.kafka import Brokers
 from pipeline.progress import Progress
+from service.audit.kafka_topics import KafkaTopics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,7 +152,7 @@ class CsvAuditor:
 
     def _spans(self) -> tuple[str | None, list[Span]]:
         kafka, window = self._settings.worker.kafka, self._options.window
-        with Brokers(kafka) as brokers:
+        with KafkaTopics(kafka) as brokers:
             tps = [tp for topic in kafka.source_topics for tp in brokers.topic_partitions(topic)]
             sources = scope.ask(brokers, tps, window, dict.fromkeys(tps))
             cluster_id = brokers.cluster_id()

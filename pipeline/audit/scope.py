@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pipeline.audit.result import Window
-    from pipeline.kafka import Brokers, Ends
+    from service.audit.kafka_topics import Ends, KafkaTopics
     from service.config.settings import KafkaSettings
     from service.formats.model import TopicPartition
 
@@ -77,41 +77,37 @@ class Asked(NamedTuple):
         return {tp.partition: end for tp, (_, end) in self.references.items()}
 
 
-def ask_all(brokers: Brokers, kafka: KafkaSettings, window: Window, *, settle_s: float) -> Asked:
+def ask_all(topics: KafkaTopics, kafka: KafkaSettings, window: Window) -> Asked:
     """Ask for the committed offsets first, then for what was announced: so nothing committed is not announced yet.
 
     And once more after that: so nothing announced is not committed, unless something is wrong.
 
-    Blocks for seconds, for `settle_s` where a transaction stays open.
+    Blocks for seconds, where a transaction stays open for as long as brokers let it.
 
     Raises:
-        BrokerError: no broker answers, or a topic is not there.
+        CouldNotTellError: no broker answers, or a topic is not there.
     """
-    tps = [tp for topic in kafka.source_topics for tp in brokers.topic_partitions(topic)]
-    committed = brokers.committed(tps)
+    tps = [tp for topic in kafka.source_topics for tp in topics.topic_partitions(topic)]
+    committed = topics.committed(tps)
     doubts: list[str] = []
 
     def settled(tps: Iterable[TopicPartition]) -> OffsetRanges:
-        ranges: OffsetRanges = {}
-        for tp in tps:
-            ends, is_settled = brokers.settled_ends(tp, wait_s=settle_s)
-            ranges[tp] = (ends.first, ends.next)
-            if not is_settled:
-                doubts.append(f"{tp}: a transaction has been open for more than {settle_s:.0f} s")
-        return ranges
+        ends, open_ones = topics.settled(tps)
+        doubts.extend(open_ones)
+        return {tp: (end.first, end.next) for tp, end in ends.items()}
 
-    of_backfills = brokers.topic_partitions(kafka.backfills_topic, may_be_absent=True)
+    of_backfills = topics.topic_partitions(kafka.backfills_topic, may_be_absent=True)
     backfills = settled(of_backfills)
     references, flushes, dead_letters = (
-        settled(brokers.topic_partitions(topic))
+        settled(topics.topic_partitions(topic))
         for topic in (kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic)
     )
     # What a backfill announces is not covered by the offsets that the group has committed: it may come in between.
     if settled(of_backfills) != backfills:
         doubts.append("a backfill was publishing while the audit asked what there is: audit again")
-    again = brokers.committed(tps)
+    again = topics.committed(tps)
     return Asked(
-        sources=[one._replace(committed_again=again[one.tp]) for one in ask(brokers, tps, window, committed)],
+        sources=[one._replace(committed_again=again[one.tp]) for one in ask(topics, tps, window, committed)],
         references=references,
         flushes=flushes,
         dead_letters=dead_letters,
@@ -121,17 +117,17 @@ def ask_all(brokers: Brokers, kafka: KafkaSettings, window: Window, *, settle_s:
 
 
 def ask(
-    brokers: Brokers, tps: Iterable[TopicPartition], window: Window, committed: dict[TopicPartition, int | None]
+    topics: KafkaTopics, tps: Iterable[TopicPartition], window: Window, committed: dict[TopicPartition, int | None]
 ) -> list[Source]:
     """Ask for ends, and for the offsets of a window; blocks for seconds."""
     tps = list(tps)
-    ends = {tp: brokers.ends(tp) for tp in tps}
+    ends = {tp: topics.ends(tp) for tp in tps}
     padding_ms = round(window.padding_s * 1000)
 
     def offsets_at(moment_ms: int | None, otherwise: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
         if moment_ms is None:
             return otherwise
-        found = brokers.offsets_at(tps, max(0, moment_ms))
+        found = topics.offsets_at(tps, max(0, moment_ms))
         # None: no record so late, whatever bound was asked for
         return {tp: ends[tp].next if offset is None else max(offset, ends[tp].first) for tp, offset in found.items()}
 

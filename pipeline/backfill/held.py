@@ -21,12 +21,13 @@ from pyspark.sql import types as T
 from pipeline.backfill.ranges import Ranges
 from pipeline.backfill.retired import intersecting, places_of_retired
 from pipeline.errors import BrokerError, PipelineError, RangeError
-from pipeline.kafka import Brokers, spark_options
+from pipeline.kafka import spark_options
 from pipeline.objects import Objects
 from pipeline.pieces import pieces_of
 from pipeline.reference_rows import REFERENCE, reference_of
 from pipeline.rows import Container
 from pipeline.topics import references
+from service.audit.kafka_topics import KafkaTopics
 from service.avro.schema import META
 from service.formats.dead_letter import parse_headers
 from service.formats.model import TopicPartition
@@ -54,7 +55,6 @@ _ARROW_PLACE = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("index", pa.int32())]
 )
 _OBJECT = ("location.bucket", "location.object")
-_SETTLE_MARGIN_S = 20.0
 _EARLIEST = -2  # as Spark writes it
 
 Place = tuple[str, int, int, int]
@@ -65,22 +65,19 @@ def settled_ends(settings: KafkaSettings, topic: str, *, may_lack_beginning: boo
 
     Raises:
         RangeError: its beginning was deleted, so that nobody can tell what was held there.
-        BrokerError: no broker answers, or a transaction stays open.
+        BrokerError, CouldNotTellError: a transaction stays open, or no broker answers.
     """
-    wait_s = settings.transaction_timeout_s + _SETTLE_MARGIN_S
-    ends = {}
-    with Brokers(settings) as brokers:
-        for tp in brokers.topic_partitions(topic):
-            (first, end), is_settled = brokers.settled_ends(tp, wait_s=wait_s)
-            if not is_settled:
-                raise BrokerError(f"a transaction that writes to {tp} has been open for {wait_s:g} s")
-            if first > 0 and not may_lack_beginning:
-                raise RangeError(
-                    f"{tp} begins at offset {first}: what its deleted messages held cannot be told. "
-                    "PIPELINE_BACKFILL__ASSUME_FORGOTTEN_UNHELD=true takes it as held by none."
-                )
-            ends[tp.partition] = end
-    return ends
+    with KafkaTopics(settings) as topics:
+        ends, open_ones = topics.settled(topics.topic_partitions(topic))
+    if open_ones:
+        raise BrokerError("; ".join(open_ones))
+    for tp, (first, _) in ends.items():
+        if first > 0 and not may_lack_beginning:
+            raise RangeError(
+                f"{tp} begins at offset {first}: what its deleted messages held cannot be told. "
+                "PIPELINE_BACKFILL__ASSUME_FORGOTTEN_UNHELD=true takes it as held by none."
+            )
+    return {tp.partition: end.next for tp, end in ends.items()}
 
 
 def held_by_references(

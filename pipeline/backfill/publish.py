@@ -23,10 +23,11 @@ from pipeline.backfill.held import intersects, settled_ends
 from pipeline.backfill.outbox import Announced, Outbox, read_outbox
 from pipeline.backfill.write import GENERATION, WORKER, sender_of
 from pipeline.errors import OvertakenError, PipelineError
-from pipeline.kafka import partition_ends, read_messages
+from pipeline.kafka import partition_ends
 from pipeline.progress import Progress
 from pipeline.publisher import UnknownOutcomeError
 from pipeline.references import MessageAt, decode
+from service.audit.kafka_topics import KafkaTopics
 from service.batch.messages import backfill_message
 from service.formats.dead_letter import parse_headers
 from service.formats.flush_record import (
@@ -64,8 +65,9 @@ class _Reader:
         if self._next is None:
             self._next = {n: end.first for n, end in partition_ends(self._settings, self._topic).items()}
         ends = settled_ends(self._settings, self._topic, may_lack_beginning=True)
-        ranges = {TopicPartition(self._topic, n): range(self._next.get(n, 0), end) for n, end in ends.items()}
-        yield from read_messages(self._settings, ranges)
+        ranges = {TopicPartition(self._topic, n): (self._next.get(n, 0), end) for n, end in ends.items()}
+        with KafkaTopics(self._settings) as topics:
+            yield from topics.read(ranges)
         self._next |= ends
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pipeline.errors import RangeError
-from pipeline.kafka import Brokers
+from service.audit.kafka_topics import KafkaTopics
 from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -51,20 +51,20 @@ def resolve(settings: KafkaSettings, wanted: Wanted, last_of: LastOf) -> Ranges:
 
     Raises:
         RangeError: the offsets are not the group's, not there any more, or not of a source topic.
-        BrokerError: no broker answers.
+        CouldNotTellError: no broker answers.
     """
-    with Brokers(settings) as brokers:
-        tps = [tp for topic in settings.source_topics for tp in brokers.topic_partitions(topic)]
-        committed = brokers.committed(tps)
+    with KafkaTopics(settings) as topics:
+        tps = [tp for topic in settings.source_topics for tp in topics.topic_partitions(topic)]
+        committed = topics.committed(tps)
         if wanted.offsets is not None:
-            firsts = {tp: brokers.ends(tp).first for tp in wanted.offsets if tp in committed}
+            firsts = {tp: topics.ends(tp).first for tp in wanted.offsets if tp in committed}
             require_readable(wanted.offsets, committed, firsts)
             return wanted.offsets
-        starts = _at(brokers, tps, wanted.from_ms)
-        stops = _at(brokers, tps, wanted.until_ms)
+        starts = _at(topics, tps, wanted.from_ms)
+        stops = _at(topics, tps, wanted.until_ms)
         found, behind = {}, {}
         for tp in tps:
-            ends, reached = brokers.ends(tp), committed[tp]
+            ends, reached = topics.ends(tp), committed[tp]
             start, stop = starts.get(tp), stops.get(tp)
             first = ends.first if wanted.from_ms is None else ends.next if start is None else start
             found[tp] = range(max(first, ends.first), min(ends.next if stop is None else stop, reached or 0))
@@ -76,8 +76,8 @@ def resolve(settings: KafkaSettings, wanted: Wanted, last_of: LastOf) -> Ranges:
     return {tp: span for tp, span in found.items() if span}
 
 
-def _at(brokers: Brokers, tps: list[TopicPartition], time_ms: int | None) -> dict[TopicPartition, int | None]:
-    return {} if time_ms is None else brokers.offsets_at(tps, time_ms)
+def _at(topics: KafkaTopics, tps: list[TopicPartition], time_ms: int | None) -> dict[TopicPartition, int | None]:
+    return {} if time_ms is None else topics.offsets_at(tps, time_ms)
 
 
 def require_readable(

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.config import JobSettings, MaterializeSettings
-    from pipeline.kafka import Ends
+    from service.audit.kafka_topics import Ends
     from service.config.settings import S3Settings
     from service.formats.reference import Reference
 

@@ -1,6 +1,7 @@
 """The independent check: does every source entry stand in exactly one committed reference or dead letter?
 
-    collect.py           Kafka and S3: source, references, flush records, dead letters, objects
+    kafka_topics.py      Kafka: source, references, flush records, dead letters, offsets; what is settled
+    s3_reader.py         S3: objects
     source_table.py      what `oracle` says of each entry, compact: one row of numbers
     objects.py           object -> its references -> rows            (fetch.py)
     rows.py              row -> compared with the table

@@ -34,7 +34,7 @@ from service.oracle.equal import differences
 from service.oracle.judge import Judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from service.audit.rows import AlteredRow
     from service.config.settings import Settings
@@ -58,13 +58,16 @@ class Options(NamedTuple):
 
 
 class Topics(Protocol):
-    """Kafka, as far as the audit needs it; see `collect.KafkaTopics`."""
+    """Kafka, as far as the audit needs it; see `KafkaTopics`."""
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
         """List the TopicPartitions of a topic; none where it is absent and may be."""
 
-    def watermarks(self, tp: TopicPartition) -> tuple[int, int]:
+    def ends(self, tp: TopicPartition) -> tuple[int, int]:
         """Give the first offset there is and the end of what is committed."""
+
+    def settled(self, tps: Iterable[TopicPartition]) -> tuple[Mapping[TopicPartition, tuple[int, int]], list[str]]:
+        """Give the same of these when no transaction is open any more; and why that is not so, where it is not."""
 
     def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Give the group's committed offsets."""
@@ -72,7 +75,7 @@ class Topics(Protocol):
     def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
         """Whether any record of [first, end) can be read."""
 
-    def read(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+    def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of [first, next) ranges, each TopicPartition in offset order."""
 
 
@@ -139,8 +142,14 @@ class Audit:
     def _read_backfills(self, findings: Findings) -> dict[str, BackfillRecord]:
         """Read the newest record of each backfill; without the topic there was none."""
         topic = self._settings.kafka.backfills_topic
-        ranges = {tp: self._topics.watermarks(tp) for tp in self._topics.topic_partitions(topic, may_be_absent=True)}
+        ranges = self._settled(self._topics.topic_partitions(topic, may_be_absent=True))
         return newest_records(self._topics.read(ranges), findings)
+
+    def _settled(self, tps: list[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
+        ranges, doubts = self._topics.settled(tps)
+        for doubt in doubts:
+            self._findings.doubt(doubt)
+        return ranges
 
     def _read_announced(self) -> bool:
         """Read the three output topics; tell whether they still have their beginning."""
@@ -151,7 +160,7 @@ class Audit:
             (kafka.flushes_topic, self._announced.add_flush),
             (kafka.dead_letters_topic, self._announced.add_dead_letter),
         ):
-            ranges = {tp: self._topics.watermarks(tp) for tp in self._topics.topic_partitions(topic)}
+            ranges = self._settled(self._topics.topic_partitions(topic))
             if any(low > 0 for low, _ in ranges.values()):
                 are_whole = False
                 self._findings.doubt(f"topic {topic} no longer has its beginning")
@@ -171,7 +180,7 @@ class Audit:
         ranges: dict[TopicPartition, tuple[int, int]] = {}
         covered = ranges_of(self._announced.flushes)
         for tp, reached in committed.items():
-            low, end = self._topics.watermarks(tp)
+            low, end = self._topics.ends(tp)
             if tp in covered and covered[tp][0].first_offset < low:
                 self._table.of(tp).low_offset = low
                 begin = covered[tp][0].first_offset

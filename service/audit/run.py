@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.audit.auditor import EXAMPLES, THREADS, Audit, Options
-from service.audit.collect import KafkaTopics, S3Reader
 from service.audit.findings import CouldNotTellError
+from service.audit.kafka_topics import KafkaTopics
 from service.audit.report import ExitCode, Report
+from service.audit.s3_reader import S3Reader
 
 if TYPE_CHECKING:
     import argparse
@@ -63,8 +64,5 @@ def run_audit(settings: Settings, options: Options) -> Report:
     Raises:
         CouldNotTellError: Kafka or S3 do not answer.
     """
-    topics = KafkaTopics(settings.kafka)
-    try:
+    with KafkaTopics(settings.kafka) as topics:
         return Audit(settings, options, topics, S3Reader(settings.s3, threads=options.threads)).run()
-    finally:
-        topics.close()

@@ -20,9 +20,10 @@ from py4j.protocol import Py4JJavaError
 from deploy.local.processes import ServerProcess
 from pipeline.backfill.outbox import Run
 from pipeline.backfill.ranges import Wanted, parse_offsets
-from pipeline.errors import BrokerError, OvertakenError, RangeError
+from pipeline.errors import OvertakenError, RangeError
 from pipeline.jobs.backfill import Backfill
-from pipeline.kafka import Brokers
+from service.audit.findings import CouldNotTellError
+from service.audit.kafka_topics import KafkaTopics
 from service.formats.dead_letter import parse_headers
 from service.formats.model import TopicPartition
 from service.formats.projection import project
@@ -207,8 +208,8 @@ def test_range_of_time_reaches_to_its_last_record(
     wanted = Wanted(from_ms=t0_ms + 10 * minute_ms, until_ms=t0_ms + 20 * minute_ms)
     run = Backfill(lake.settings, "minutes", spark=lake.spark)._begin(wanted)
     assert run.ranges == {TopicPartition(source, 0): range(10, 20), TopicPartition(source, 1): range(10, 15)}
-    with Brokers(lake.settings.worker.kafka) as brokers, pytest.raises(BrokerError, match=f"{source}-7"):
-        brokers.offsets_at([TopicPartition(source, 0), TopicPartition(source, 7)], t0_ms)
+    with KafkaTopics(lake.settings.worker.kafka) as topics, pytest.raises(CouldNotTellError, match=f"{source}-7"):
+        topics.offsets_at([TopicPartition(source, 0), TopicPartition(source, 7)], t0_ms)
 
 
 def test_other_run_over_the_same_range_stops(worked: Worked, names: Names, lake_of: Callable[..., Lake]) -> None:

@@ -39,7 +39,8 @@ class EchoBroker:
         with connection:
             try:
                 while head := connection.recv(12, socket.MSG_WAITALL):
-                    _, api_key, _, correlation_id = struct.unpack(">ihhi", head)
+                    length, api_key, _, correlation_id = struct.unpack(">ihhi", head)
+                    connection.recv(length - 8, socket.MSG_WAITALL)
                     self.seen.append(api_key)
                     connection.sendall(struct.pack(">ii", 4, correlation_id))
             except OSError:
@@ -52,9 +53,9 @@ class FrameClient:
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection((LOOPBACK, port), timeout=5)
 
-    def send(self, api_key: int, correlation_id: int) -> None:
+    def send(self, api_key: int, correlation_id: int, body: bytes = b"a transaction") -> None:
         """Send one request without waiting."""
-        self._socket.sendall(struct.pack(">ihhi", 8, api_key, 0, correlation_id))
+        self._socket.sendall(struct.pack(">ihhi", 8 + len(body), api_key, 0, correlation_id) + body)
 
     def receive(self, timeout_s: float = 5) -> int | None:
         """Return the correlation id of the next answer, None if the connection is gone."""
@@ -169,6 +170,24 @@ def test_cut_may_be_the_last_there_is(
             FrameClient(proxy.port)
         assert other.receive() is None
     assert (API_END_TXN in broker.seen) == (moment is CutMoment.BEFORE_ANSWER)
+
+
+def test_request_that_was_lost_for_good_is_lost_after_heal(
+    proxy: TcpProxy, client: FrameClient, broker: EchoBroker
+) -> None:
+    """The client may be at it still; one of another transaction passes."""
+    proxy.cut_at(API_END_TXN, CutMoment.BEFORE_REQUEST, then_refuse=True)
+    client.send(API_END_TXN, 2)
+    assert client.receive() is None
+    proxy.heal()
+
+    with contextlib.closing(FrameClient(proxy.port)) as again:
+        again.send(API_END_TXN, 3)
+        assert again.receive() is None
+    assert API_END_TXN not in broker.seen
+    with contextlib.closing(FrameClient(proxy.port)) as later:
+        later.send(API_END_TXN, 1, b"another transaction")
+        assert later.receive() == 1
 
 
 def test_heal_undoes_everything(proxy: TcpProxy, client: FrameClient) -> None:

@@ -602,3 +602,12 @@ class CommittingTopics(MemoryTopics):
     def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Give the next answer."""
         return {tp: offset for tp, offset in self._answers.pop(0).items() if tp in tps}
+
+
+def test_transaction_that_stays_open_is_a_doubt() -> None:
+    """What stands behind it is hidden: nobody can tell what is missing."""
+    world = clean_world()
+    world.open_transactions = ["flushes-0: a transaction has been open for more than 80 s"]
+    report = world.build().audit()
+    assert report.exit_code is ExitCode.COULD_NOT_TELL
+    assert set(report.findings.doubts) == set(world.open_transactions)

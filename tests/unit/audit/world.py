@@ -50,7 +50,7 @@ from service.formats.reference import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from service.audit.report import Report
 
@@ -223,6 +223,7 @@ class World:
     dead_letters: list[SourceRecord] = field(default_factory=list)
     objects: dict[str, bytes] = field(default_factory=dict)
     lows: dict[TopicPartition, int] = field(default_factory=dict)
+    open_transactions: list[str] = field(default_factory=list)
 
     def build(self) -> World:
         """Write objects, references, flush records and dead letters."""
@@ -415,9 +416,13 @@ class MemoryTopics:
         del may_be_absent
         return [tp for tp in self._messages if tp.topic == topic]
 
-    def watermarks(self, tp: TopicPartition) -> tuple[int, int]:
+    def ends(self, tp: TopicPartition) -> tuple[int, int]:
         """Give low and high watermark."""
         return self._world.lows.get(tp, 0), self._world.ends.get(tp, len(self._messages[tp]))
+
+    def settled(self, tps: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, tuple[int, int]], list[str]]:
+        """Give the same: no transaction is open, if the world does not say so."""
+        return {tp: self.ends(tp) for tp in tps}, self._world.open_transactions
 
     def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Give the group's offsets."""
@@ -427,7 +432,7 @@ class MemoryTopics:
         """Tell whether any record is there; one that stands for offsets that cannot be read is not."""
         return any(self.read({tp: (first, end)}))
 
-    def read(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+    def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield messages."""
         for tp, (first, end) in ranges.items():
             for one in self._messages[tp]:

@@ -1,42 +1,51 @@
-"""Kafka and S3 as the audit reads them: everything committed, nothing written, no group joined.
-
-The only user of confluent_kafka and boto3 in the audit. `KafkaTopics` is for one thread, `S3Reader` for many.
-"""
+"""Kafka as audits and jobs read it from one process: everything committed, nothing written, no group joined."""
 
 from __future__ import annotations
 
 import time
 from operator import methodcaller
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
-import boto3
-import botocore.config
-import botocore.exceptions
 import confluent_kafka
 
-from service.audit.fetch import FetchedObject, ObjectMissingError
 from service.audit.findings import CouldNotTellError
 from service.formats.model import HEADERS_UNREADABLE, Headers, SourceRecord, TopicPartition, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from mypy_boto3_s3 import S3Client
+    from service.config.settings import KafkaSettings
 
-    from service.config.settings import KafkaSettings, S3Settings
-
-REQUEST_TIMEOUT_S = 30.0
+ANSWER_S = 30.0
 SILENCE_MAX_S = 60.0
+SETTLE_MARGIN_S = 20.0
+"""Brokers look every ten seconds for transactions that have been open for too long, and then abort them."""
+_ASK_AGAIN_S = 0.1
 _MESSAGES_AT_ONCE = 5000
 _LOOKS = 32
-_GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
+
+T = TypeVar("T")
+
+
+class Ends(NamedTuple):
+    """First offset there is, and the next one to be written that a read_committed reader may see."""
+
+    first: int
+    next: int
 
 
 class KafkaTopics:
-    """Reads topics by offset, read_committed."""
+    """Asks where topics and the group are, and reads topics by offset; a context manager, for one thread.
+
+    All methods block until brokers answer, for 30 s at most if not said otherwise, and raise CouldNotTellError where
+    they do not, or where there is no such topic.
+    """
 
     def __init__(self, settings: KafkaSettings) -> None:
+        self._servers = settings.bootstrap_servers
+        self._settle_s = settings.transaction_timeout_s + SETTLE_MARGIN_S
         self._options: dict[str, str | bool | int] = {
+            "log_level": 3,
             **settings.client_properties,
             **settings.consumer_properties,
             **{name: secret.get_secret_value() for name, secret in settings.secret_properties.items()},
@@ -49,57 +58,66 @@ class KafkaTopics:
             "enable.partition.eof": True,
             "check.crcs": True,
             "fetch.queue.backoff.ms": 20,
+            "fetch.wait.max.ms": 50,
         }
         self._consumer = confluent_kafka.Consumer(self._options)
+        self._uncommitted = confluent_kafka.Consumer(self._options | {"isolation.level": "read_uncommitted"})
 
-    def close(self) -> None:
-        """Let go of the brokers."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._consumer.close()
+        self._uncommitted.close()
+
+    def cluster_id(self) -> str | None:
+        """Ask which cluster this is, by its own name; None where it does not say."""
+        cluster_id: str | None = self._ask(lambda: self._consumer.list_topics(timeout=ANSWER_S)).cluster_id
+        return cluster_id
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
-        """List the TopicPartitions of a topic; none where it is absent and may be.
-
-        Raises:
-            CouldNotTellError: no such topic, or the brokers do not answer.
-        """
-        try:
-            found = self._consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_S).topics[topic]
-        except confluent_kafka.KafkaException as error:
-            raise CouldNotTellError(f"topic {topic}: {error}") from error
+        """List the TopicPartitions of a topic; none where it is absent and may be."""
+        found = self._ask(lambda: self._consumer.list_topics(topic, timeout=ANSWER_S)).topics[topic]
         is_absent = found.error is not None and found.error.code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
         if is_absent and may_be_absent:
             return []
         if found.error is not None:
-            raise CouldNotTellError(f"topic {topic}: {found.error}")
+            raise CouldNotTellError(f"topic {topic} of {self._servers}: {found.error.str()}")
         return [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
-    def watermarks(self, tp: TopicPartition) -> tuple[int, int]:
-        """Give the first offset there is and the end of what is committed."""
-        try:
-            found = self._consumer.get_watermark_offsets(_kafka(tp), timeout=REQUEST_TIMEOUT_S)
-        except confluent_kafka.KafkaException as error:
-            raise CouldNotTellError(f"{tp}: {error}") from error
-        if found is None:
-            raise CouldNotTellError(f"{tp}: the brokers do not say where it begins and ends")
-        return found
+    def ends(self, tp: TopicPartition) -> Ends:
+        """Ask where a TopicPartition begins, and where what is committed ends, or an open transaction begins."""
+        return self._watermarks(self._consumer, tp)
 
-    def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+    def settled(self, tps: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, Ends], list[str]]:
+        """Wait until what is written by now is committed or aborted; give the ends, and why not all is, if so.
+
+        The group's offsets are visible a moment before the messages of the same transaction, and what was committed
+        before may stand behind a transaction that is still open: who has seen offsets asks here. A transaction that
+        nobody ends is ended by the brokers: blocks for the transaction time-out and 20 s at most.
+        """
+        written = {tp: self._watermarks(self._uncommitted, tp).next for tp in tps}
+        deadline_s = time.monotonic() + self._settle_s
+        ends = {tp: self.ends(tp) for tp in written}
+        while unsettled := [tp for tp, end in ends.items() if end.next < written[tp]]:
+            if time.monotonic() > deadline_s:
+                break
+            time.sleep(_ASK_AGAIN_S)
+            ends |= {tp: self.ends(tp) for tp in unsettled}
+        return ends, [f"{tp}: a transaction has been open for more than {self._settle_s:.0f} s" for tp in unsettled]
+
+    def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Give the group's committed (stable) offsets, None where there is none."""
-        try:
-            found = self._consumer.committed([_kafka(tp) for tp in tps], timeout=REQUEST_TIMEOUT_S)
-        except confluent_kafka.KafkaException as error:
-            raise CouldNotTellError(f"committed offsets: {error}") from error
-        for one in found:
-            if one.error is not None:
-                raise CouldNotTellError(f"committed offset of {one.topic}-{one.partition}: {one.error}")
-        return {TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found}
+        asked = [_kafka(tp) for tp in tps]
+        return self._offsets(self._ask(lambda: self._consumer.committed(asked, timeout=ANSWER_S)))
+
+    def offsets_at(self, tps: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
+        """Ask for the first offset with this record timestamp or a later one, None where there is none."""
+        asked = [_kafka(tp, timestamp_ms) for tp in tps]
+        return self._offsets(self._ask(lambda: self._consumer.offsets_for_times(asked, timeout=ANSWER_S)))
 
     def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
-        """Whether any record of [first, end) can be read, looked for from up to 32 of its offsets.
-
-        Raises:
-            CouldNotTellError: silence.
-        """
+        """Whether any record of [first, end) can be read, looked for from up to 32 of its offsets; 60 s for each."""
         return any(self._can_read_from(tp, offset, end) for offset in range(first, end, 1 + (end - first) // _LOOKS))
 
     def _can_read_from(self, tp: TopicPartition, first: int, end: int) -> bool:
@@ -107,8 +125,8 @@ class KafkaTopics:
         consumer = confluent_kafka.Consumer(self._options)
         try:
             consumer.assign([_kafka(tp, first)])
-            begun_at = time.monotonic()
-            while time.monotonic() - begun_at < SILENCE_MAX_S:
+            begun_s = time.monotonic()
+            while time.monotonic() - begun_s < SILENCE_MAX_S:
                 for message in consumer.consume(1, timeout=0.2):
                     error, offset = message.error(), message.offset()
                     return error is None and offset is not None and offset < end
@@ -116,19 +134,18 @@ class KafkaTopics:
             consumer.close()
         raise CouldNotTellError(f"no message for {SILENCE_MAX_S:.0f} s, {tp} cannot be read from {first}")
 
-    def read(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+    def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of these [first, next) ranges, each TopicPartition in offset order.
 
-        Raises:
-            CouldNotTellError: an error of the brokers, or silence.
+        Raises CouldNotTellError after 60 s of silence.
         """
         waiting = {tp: end for tp, (first, end) in ranges.items() if first < end}
         self._consumer.assign([_kafka(tp, ranges[tp][0]) for tp in waiting])
         paused: list[confluent_kafka.TopicPartition] = []
-        heard_at = time.monotonic()
+        heard_s = time.monotonic()
         while waiting:
             messages = self._consumer.consume(_MESSAGES_AT_ONCE, timeout=0.2)
-            if not messages and time.monotonic() - heard_at > SILENCE_MAX_S:
+            if not messages and time.monotonic() - heard_s > SILENCE_MAX_S:
                 raise CouldNotTellError(f"no message for {SILENCE_MAX_S:.0f} s, {min(waiting)} not read to its end")
             for message in messages:
                 tp = _tp(message)
@@ -144,49 +161,28 @@ class KafkaTopics:
                     self._consumer.pause([_kafka(tp)])
                     paused.append(_kafka(tp))
             if messages:
-                heard_at = time.monotonic()  # after they were taken, which may be slow
+                heard_s = time.monotonic()  # after they were taken, which may be slow
         self._consumer.resume(paused)  # a pause may outlive the assignment
         self._consumer.unassign()
 
+    def _offsets(self, found: list[confluent_kafka.TopicPartition]) -> dict[TopicPartition, int | None]:
+        for one in found:
+            if one.error is not None:
+                name = f"{one.topic}-{one.partition} of {self._servers}"
+                raise CouldNotTellError(f"the offset asked for of {name}: {one.error.str()}")
+        return {TopicPartition(one.topic, one.partition): one.offset if one.offset >= 0 else None for one in found}
 
-class S3Reader:
-    """Reads objects."""
+    def _watermarks(self, consumer: confluent_kafka.Consumer, tp: TopicPartition) -> Ends:
+        return Ends(*self._ask(lambda: consumer.get_watermark_offsets(_kafka(tp), timeout=ANSWER_S)))
 
-    def __init__(self, settings: S3Settings, *, threads: int) -> None:
-        access, secret = settings.access_key, settings.secret_key
-        self._client: S3Client = boto3.client(
-            "s3",
-            endpoint_url=settings.endpoint_url,
-            region_name=settings.region,
-            aws_access_key_id=None if access is None else access.get_secret_value(),
-            aws_secret_access_key=None if secret is None else secret.get_secret_value(),
-            config=botocore.config.Config(
-                max_pool_connections=threads,
-                connect_timeout=settings.connect_timeout_s,
-                read_timeout=settings.read_timeout_s,
-                retries={"total_max_attempts": settings.attempts, "mode": "standard"},
-            ),
-        )
-
-    def get(self, bucket: str, key: str, version_id: str | None) -> FetchedObject:
-        """Read an object.
-
-        Raises:
-            ObjectMissingError: there is none.
-            CouldNotTellError: the store does not let us read it.
-        """
+    def _ask(self, question: Callable[[], T | None]) -> T:
         try:
-            if version_id is None:
-                answer = self._client.get_object(Bucket=bucket, Key=key)
-            else:
-                answer = self._client.get_object(Bucket=bucket, Key=key, VersionId=version_id)
-            return FetchedObject(answer["Body"].read(), answer.get("ETag"))
-        except botocore.exceptions.ClientError as error:
-            if error.response.get("Error", {}).get("Code") in _GONE:
-                raise ObjectMissingError(key) from error
-            raise CouldNotTellError(f"object {key}: {error}") from error
-        except (botocore.exceptions.BotoCoreError, botocore.exceptions.HTTPClientError, OSError) as error:
-            raise CouldNotTellError(f"object {key}: {error}") from error
+            answer = question()
+        except confluent_kafka.KafkaException as error:
+            raise CouldNotTellError(f"{self._servers} does not answer: {error.args[0].str()}") from error
+        if answer is None:
+            raise CouldNotTellError(f"{self._servers} does not answer")
+        return answer
 
 
 def _kafka(tp: TopicPartition, offset: int | None = None) -> confluent_kafka.TopicPartition:
