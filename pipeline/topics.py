@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Records that one task reads, about: judging them takes some seconds.
 _RECORDS_PER_TASK = 200_000
-_MESSAGE = T.StructType(
+MESSAGE = T.StructType(
     [
         T.StructField("key", T.BinaryType()),
         T.StructField("value", T.BinaryType()),
@@ -61,8 +61,6 @@ _BACKFILL = (
     "entries_in_files bigint, dead_letters bigint>>, totals struct<references bigint, entries_in_files bigint, "
     "dead_letters bigint, dead_letter_records bigint>"
 )
-OffsetRanges = dict["TopicPartition", tuple[int, int]]
-"""[first, next) by TopicPartition."""
 
 
 class References(NamedTuple):
@@ -79,7 +77,7 @@ def read_messages(
     """Read the committed messages of these ranges; nothing happens before an action."""
     ranges = {tp: span for tp, span in ranges.items() if span[0] < span[1]}
     if not ranges:
-        return spark.createDataFrame([], _MESSAGE)
+        return spark.createDataFrame([], MESSAGE)
     messages = _load(spark, settings, ranges, has_headers=True)
     return messages.select("key", "value", "topic", "partition", "offset", _timestamp_ms(), "headers")
 

@@ -83,14 +83,15 @@ class Auditor:
         with KafkaTopics(self._settings.worker.kafka) as brokers:
             asked = scope.ask_all(brokers, self._settings.worker.kafka, window)
             cluster_id = brokers.cluster_id()
-        reached = reach_last(self._spark, self._settings.worker.kafka, asked.sources, window)
-        asked = asked._replace(sources=reached)
         self._doubts += asked.doubts
         announced = self._read_announced(asked)
+        put_away = sides.find_put_away(announced.dead, self._settings.worker.kafka)
+        reached = reach_last(self._spark, self._settings.worker.kafka, asked.sources, window, put_away)
+        asked = asked._replace(sources=reached)
         ground = find_ground(self._settings, asked, announced, is_full=self._options.window.is_everything)
         self._doubts += ground.doubts
         step("source")
-        source = self._kept.keep(sides.read_source(self._spark, self._settings, ground.spans))
+        source = self._kept.keep(sides.read_source(self._spark, self._settings, ground.spans, put_away))
         reach = sides.reach_of(self._spark, ground.spans, _starts(source, ground))
         in_window = sides.of_window(source, reach, window)
         totals = _totals(in_window)

@@ -23,6 +23,7 @@ from service.oracle.judge import Judge, record_digest, value_digest
 from service.oracle.published_schema import META
 
 if TYPE_CHECKING:
+    from pipeline.audit.put_away import PutAway
     from service.config.settings import Settings
     from service.oracle.json_text import Parse
 
@@ -32,15 +33,17 @@ Batches = Iterable[pa.RecordBatch]
 _ROWS_PER_BATCH = 8192
 
 
-def judge_records(batches: Batches, *, settings: Settings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+def judge_records(
+    batches: Batches, *, settings: Settings, put_away: PutAway, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
     """Source records -> what must become of their entries."""
     judge = Judge(settings)
-    yield from batched((row for batch in batches for row in _judged(batch, judge)), schema)
+    yield from batched((row for batch in batches for row in _judged(batch, judge, put_away)), schema)
 
 
-def _judged(batch: pa.RecordBatch, judge: Judge) -> Iterator[Row]:
+def _judged(batch: pa.RecordBatch, judge: Judge, put_away: PutAway) -> Iterator[Row]:
     for message in batch.to_pylist():
-        record = record_of(message)
+        record = put_away.seen(record_of(message))
         place = {"topic": record.tp.topic, "partition": record.tp.partition, "offset": record.offset}
         judged = judge.judge(record)
         common = place | {"timestamp_ms": record.timestamp_ms, "entries": len(judged.entries)}
@@ -100,6 +103,7 @@ def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]
         "topic": says.topic,
         "partition": says.partition,
         "offset": says.offset,
+        "end_offset": says.end_offset,
         "reason": says.reason,
         "batch_id": says.batch_id,
         "object": says.object_key,

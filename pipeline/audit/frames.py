@@ -64,6 +64,7 @@ ROWS = _struct(
 # reason there may be several, each with some of the indexes: the first one tells them apart.
 DEAD = _struct(
     **_KEY,
+    end_offset=T.LongType(),
     all_of_it=T.BooleanType(),
     first_index=T.IntegerType(),
     reason=T.StringType(),

@@ -11,12 +11,12 @@ from pyspark.sql import functions as F
 
 from pipeline.audit.scope import Span, doubts_of, is_before_all, span_of
 from pipeline.topics import lines_of
-from service.formats.model import TopicPartition
+from service.formats.model import OffsetRanges, TopicPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from pipeline.audit.scope import Asked, OffsetRanges
+    from pipeline.audit.scope import Asked
     from pipeline.config import JobSettings
 
 _TP = ["topic", "partition"]

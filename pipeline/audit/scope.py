@@ -15,10 +15,7 @@ if TYPE_CHECKING:
     from pipeline.audit.result import Window
     from service.audit.kafka_topics import Ends, KafkaTopics
     from service.config.settings import KafkaSettings
-    from service.formats.model import TopicPartition
-
-OffsetRanges = dict["TopicPartition", tuple[int, int]]
-"""[first, next) by TopicPartition."""
+    from service.formats.model import OffsetRanges, TopicPartition
 
 
 class Span(NamedTuple):

@@ -5,31 +5,36 @@ Owns how each is read and shared out; nothing happens before an action.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.audit import executors, frames
+from pipeline.audit.put_away import PutAway
 from pipeline.audit.windows import is_of
 from pipeline.columns import REFERENCE
 from pipeline.reference_rows import REFERENCE as REFERENCE_COLUMNS
 from pipeline.session import CATALOG
-from pipeline.topics import read_messages
+from pipeline.topics import MESSAGE, read_messages
+from service.audit.kafka_topics import KafkaTopics
 from service.avro.schema import META
+from service.formats.dead_letter import Reason
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from pipeline.audit.result import Window
     from pipeline.audit.scope import Span
     from pipeline.config import JobSettings
     from pipeline.table import Position
-    from service.formats.model import TopicPartition
+    from service.config.settings import KafkaSettings
 
 _TP = ["topic", "partition"]
 _OBJECT = ["location.bucket", "location.object"]
@@ -54,10 +59,16 @@ def reach_of(spark: SparkSession, spans: Iterable[Span], starts: Mapping[TopicPa
     return spark.createDataFrame(rows, frames.SPAN)
 
 
-def read_source(spark: SparkSession, settings: JobSettings, spans: Iterable[Span]) -> DataFrame:
-    """Judge the records of the spans: `frames.SOURCE`."""
-    messages = read_messages(spark, settings.worker.kafka, {span.tp: (span.first, span.next) for span in spans})
-    judge = partial(executors.judge_records, settings=settings.worker, schema=to_arrow_schema(frames.SOURCE))
+def read_source(spark: SparkSession, settings: JobSettings, spans: Iterable[Span], put_away: PutAway) -> DataFrame:
+    """Judge the records of the spans: `frames.SOURCE`; an empty one stands for offsets that cannot be read."""
+    ranges = {span.tp: (span.first, span.next) for span in spans}
+    parts = [read_messages(spark, settings.worker.kafka, some) for some in put_away.around(ranges)]
+    if starts := put_away.starts_in(ranges):
+        rows = [(None, None, tp.topic, tp.partition, first, None, None) for tp, first in starts]
+        parts.append(spark.createDataFrame(rows, MESSAGE))
+    messages = reduce(DataFrame.unionByName, parts)
+    schema = to_arrow_schema(frames.SOURCE)
+    judge = partial(executors.judge_records, settings=settings.worker, put_away=put_away, schema=schema)
     return messages.mapInArrow(judge, frames.SOURCE)
 
 
@@ -79,6 +90,26 @@ def read_files(
         .sortWithinPartitions(*_OBJECT, "location.version_id", "start")
         .mapInArrow(read, frames.ROWS)
     )
+
+
+def find_put_away(dead: DataFrame, kafka: KafkaSettings) -> PutAway:
+    """Find what dead letters stand for; see that what they call unreadable is, which takes up to minutes for each.
+
+    Raises:
+        CouldNotTellError: brokers say neither this nor that.
+    """
+    letters = dead.where(F.col("reason").isin(Reason.UNREADABLE, Reason.FATAL)).select(
+        "topic", "partition", "offset", "end_offset", "reason"
+    )
+    ends, fatal = {}, set()
+    with KafkaTopics(kafka) as topics:
+        for row in letters.distinct().collect():
+            tp, first, end = TopicPartition(row["topic"], row["partition"]), row["offset"], row["end_offset"]
+            if row["reason"] == Reason.FATAL:
+                fatal.add((tp, first))
+            elif end is not None and topics.ends(tp).first <= first and not topics.can_read(tp, first, end):
+                ends[tp, first] = end
+    return PutAway(ends, frozenset(fatal))
 
 
 def _taken(position: Position | None) -> Column:

@@ -8,10 +8,12 @@ from pyspark.sql import functions as F
 
 from pipeline import topics
 from pipeline.audit import scope
+from pipeline.audit.put_away import NOTHING
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
+    from pipeline.audit.put_away import PutAway
     from pipeline.audit.result import Window
     from pipeline.audit.scope import Source
     from service.config.settings import KafkaSettings
@@ -30,10 +32,13 @@ def is_of(window: Window, timestamp_ms: Column) -> Column:
     return F.when(timestamp_ms.isNotNull(), by_time).otherwise(by_offset)
 
 
-def reach_last(spark: SparkSession, kafka: KafkaSettings, sources: list[Source], window: Window) -> list[Source]:
+def reach_last(
+    spark: SparkSession, kafka: KafkaSettings, sources: list[Source], window: Window, put_away: PutAway = NOTHING
+) -> list[Source]:
     """Move the ends of a window behind its last records; blocks for reading all that is behind its `until`."""
     if window.until_ms is None:
         return sources
-    behind = scope.behind(sources)
-    last = topics.last_offsets(spark, kafka, behind, from_ms=window.from_ms, until_ms=window.until_ms)
-    return scope.reaching_to(sources, last)
+    for behind in put_away.around(scope.behind(sources)):
+        last = topics.last_offsets(spark, kafka, behind, from_ms=window.from_ms, until_ms=window.until_ms)
+        sources = scope.reaching_to(sources, last)
+    return sources

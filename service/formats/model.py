@@ -23,6 +23,10 @@ class TopicPartition(NamedTuple):
         return f"{self.topic}-{self.partition}"
 
 
+OffsetRanges = dict[TopicPartition, tuple[int, int]]
+"""[first, next) offsets by TopicPartition."""
+
+
 class SourceRecord(NamedTuple):
     """One Kafka message of the source, as it left the client library.
 
