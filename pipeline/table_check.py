@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from pipeline.audit import sides
 from pipeline.audit.frames import ENTRY_KEY
-from pipeline.audit.result import Kind
 from pipeline.columns import REFERENCE
 from pipeline.session import CATALOG
+from service.accounting import Kind
 from service.avro.schema import META
 
 if TYPE_CHECKING:

@@ -56,10 +56,11 @@ _FLUSH = (
     "discarded_replays bigint, references bigint, bytes bigint>"
 )
 _BACKFILL = (
-    "format_version int, batch_id string, worker string, generation bigint, published bigint, messages bigint, "
+    "format_version int, batch_id string, worker string, generation bigint, started_at_ms bigint, "
+    "committed_at_ms bigint, outbox string, published bigint, messages bigint, "
     "topic_partitions array<struct<topic string, partition int, first_offset bigint, next_offset bigint, "
     "entries_in_files bigint, dead_letters bigint>>, totals struct<references bigint, entries_in_files bigint, "
-    "dead_letters bigint, dead_letter_records bigint>"
+    "dead_letters bigint, dead_letter_records bigint, bytes bigint>"
 )
 
 

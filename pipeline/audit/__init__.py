@@ -7,7 +7,7 @@
     object_reader.py statements.py   objects, each read once, and what references say of them
     compare.py findings.py     entries side by side -> findings
     retired.py                 references whose objects are retired: their entries are those of the table
-    accounts.py                flush records and references against each other and the source
+    accounts.py, judged.py     flush records and references against each other and the source
     object_bytes.py            bytes of objects: each of exactly one reference
     backfills.py               run records of backfills, likewise
     collect.py lag.py          the bounded result

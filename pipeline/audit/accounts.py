@@ -1,20 +1,26 @@
 """Flush records and references against each other and against the source (DESIGN 3.5, 3.6).
 
-Owns contiguity, and the statements of flush records that can be counted again. Findings are those that reach into the
+Brings together what `judged` compares by the rules of `service.accounting`. Findings are those that reach into the
 window; columns are those of `frames.FINDING`, what is absent is null.
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.audit.result import Kind
+from pipeline.audit import judged
+from pipeline.audit.frames import FINDING
 from pipeline.topics import sources_of
+from service.accounting import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import Column, DataFrame
 
     from pipeline.audit.ground import Announced
@@ -23,244 +29,99 @@ _TP = ["topic", "partition"]
 _MESSAGE_AT = ("message_partition", "message_offset")
 # Records and the lines that cover them meet by blocks of so many offsets.
 _BLOCK = 10_000
+_FLUSH = ("batch_id", "message_offset")
+_OF_FLUSH = (
+    *("batch_id", "worker", "group_id", "totals", "topic_partitions", "wrong_parts", "is_counted"),
+    *("c_references", "c_letters", "filed", "buried", "counted"),
+)
+_FOUND = to_arrow_schema(FINDING)
 _OF_REFERENCE = [*_TP, "batch_id", "worker", "reference_id", "user", "date", "hour", "text"]
 
 
-def gaps_and_overlaps(lines: DataFrame, spans: DataFrame) -> DataFrame:
-    """Check that lines join from `start` (null: wherever they begin) to the committed offset."""
-    ordered = Window.partitionBy(*_TP).orderBy("first_offset", "next_offset").rowsBetween(Window.unboundedPreceding, -1)
-    settled = lines.join(F.broadcast(spans), on=_TP, how="inner").where(F.col("first_offset") < F.col("committed"))
-    before = F.max("next_offset").over(ordered)
-    joined = settled.withColumn("reached", F.coalesce(before, F.least("start", "first_offset"), "first_offset"))
-    between = joined.where(F.col("first_offset") != F.col("reached")).select(
-        *_TP,
-        F.when(F.col("first_offset") > F.col("reached"), Kind.FLUSH_GAP).otherwise(Kind.FLUSH_OVERLAP).alias("kind"),
-        F.least("reached", "first_offset").alias("begin"),
-        F.when(F.col("first_offset") > F.col("reached"), F.col("first_offset"))
-        .otherwise(F.least("reached", "next_offset"))
-        .alias("end"),
-        "batch_id",
-        "worker",
-        "window_first",
-        "window_next",
-    )
-    reached = settled.groupBy(*_TP).agg(F.max("next_offset").alias("reached"))
-    ends = spans.join(reached, on=_TP, how="left").withColumn("reached", F.coalesce("reached", "start"))
-    behind = ends.where(F.col("reached") < F.col("committed")).select(
-        *_TP,
-        F.lit(Kind.FLUSH_GAP).alias("kind"),
-        F.col("reached").alias("begin"),
-        F.col("committed").alias("end"),
-        F.lit(None).cast("string").alias("batch_id"),
-        F.lit(None).cast("string").alias("worker"),
-        "window_first",
-        "window_next",
-    )
-    reaches_in = (F.col("begin") < F.col("window_next")) & (F.col("end") > F.col("window_first"))
-    name = F.format_string("[%d, %d)", "begin", "end")
-    text = F.when(F.col("kind") == Kind.FLUSH_GAP, F.concat(F.lit("no flush record covers "), name)).otherwise(
-        F.concat(F.lit("more than one flush record covers "), name)
-    )
+def coverage(lines: DataFrame, spans: DataFrame) -> DataFrame:
+    """Check that lines join up to the committed offset, and that all they cover is committed."""
+    of_line = ("first_offset", "next_offset", "batch_id", "worker")
     return (
-        between.unionByName(behind)
-        .where(reaches_in)
-        .select("kind", *_TP, F.col("begin").alias("offset"), "batch_id", "worker", text.alias("text"))
+        F.broadcast(spans)
+        .join(lines.select(*_TP, *of_line), on=_TP, how="left")
+        .repartition(*_TP)
+        .sortWithinPartitions(*_TP, "first_offset", "next_offset")
+        .mapInArrow(partial(judged.judge_coverage, schema=_FOUND), FINDING)
     )
 
 
-def uncommitted(lines: DataFrame, spans: DataFrame) -> DataFrame:
-    """Find what flush records cover and the group has not committed: its offsets are gone, set back, or another's.
+def judge_flushes(
+    flushes: DataFrame,
+    announced: Announced,
+    source: DataFrame,
+    spans: DataFrame,
+    *,
+    windows: judged.Windows,
+    group_id: str,
+    excused: Collection[str],
+    short: DataFrame | None,
+) -> DataFrame:
+    """Check flush records against themselves, the source, and what their batches have published.
 
-    A flush record and the offsets are committed as one, so `committed_again` is never behind a line.
+    Messages that come again count once. `excused` and `short` are batches of which references are gone for a reason,
+    or with the beginning of their topic: these are not counted, nor are those of the others.
     """
-    is_above = F.col("committed_again").isNull() | (F.col("next_offset") > F.col("committed_again"))
-    begin = F.greatest("first_offset", F.coalesce("committed_again", "first_offset"))
-    above = (
-        lines.join(F.broadcast(spans), on=_TP, how="inner")
-        .where(is_above)
-        .where((begin < F.col("window_next")) & (F.col("next_offset") > F.col("window_first")))
-        .groupBy(*_TP)
-        .agg(
-            F.min(begin).alias("offset"),
-            F.max("next_offset").alias("end"),
-            F.min_by("batch_id", "first_offset").alias("batch_id"),
-            F.min_by("worker", "first_offset").alias("worker"),
+    judge = partial(judged.judge_flushes, windows=windows, group_id=group_id, excused=excused, schema=_FOUND)
+    first = F.row_number().over(Window.partitionBy("batch_id").orderBy(*_MESSAGE_AT)) == 1
+    marked = flushes.withColumn("is_counted", first)
+    if short is not None:
+        short = short.select("batch_id").distinct().withColumn("is_short", F.lit(True))  # noqa: FBT003 - a value of SQL
+        marked = marked.join(short, on="batch_id", how="left").withColumn(
+            "is_counted", F.col("is_counted") & F.col("is_short").isNull()
         )
+    letter = [*_TP, "offset", "reason", "first_index"]
+    named = announced.dead.where(F.col("index").isNotNull()).select("batch_id", "index", *letter)
+    filed = sources_of(announced.references).groupBy("batch_id", *_TP).agg(F.sum("entries").alias("n"))
+    buried = named.groupBy("batch_id", *_TP).agg(F.countDistinct("offset", "index").alias("n"))
+    letters = named.groupBy("batch_id").agg(F.countDistinct(*letter).alias("c_letters"))
+    return (
+        marked.join(announced.by_batch.withColumnRenamed("references", "c_references"), on="batch_id", how="left")
+        .join(letters, on="batch_id", how="left")
+        .fillna(0, ["c_references", "c_letters"])
+        .join(_gathered(filed, "filed", "batch_id"), on="batch_id", how="left")
+        .join(_gathered(buried, "buried", "batch_id"), on="batch_id", how="left")
+        .join(_gathered(_counted(announced.lines, source, spans), "counted", *_FLUSH), on=list(_FLUSH), how="left")
+        .select(*_OF_FLUSH)
+        .mapInArrow(judge, FINDING)
     )
-    text = F.format_string("flush records cover [%d, %d), which the group has not committed", "offset", "end")
-    return above.select(F.lit(Kind.FLUSH_WRONG).alias("kind"), *_TP, "offset", "batch_id", "worker", text.alias("text"))
 
 
-def wrong_lines(lines: DataFrame, source: DataFrame, spans: DataFrame) -> DataFrame:
-    """Count what the source holds for each line that was read as a whole, and compare."""
+def _gathered(frame: DataFrame, name: str, *key: str) -> DataFrame:
+    others = [column for column in frame.columns if column not in key]
+    return frame.groupBy(*key).agg(F.collect_list(F.struct(*others)).alias(name))
+
+
+def _counted(lines: DataFrame, source: DataFrame, spans: DataFrame) -> DataFrame:
+    """Count what the source holds for each line that was read as a whole."""
     whole = (
         lines.join(F.broadcast(spans), on=_TP, how="inner")
         .where((F.col("first_offset") >= F.col("first")) & (F.col("next_offset") <= F.col("next")))
-        .where((F.col("first_offset") < F.col("window_next")) & (F.col("next_offset") > F.col("window_first")))
-        .drop("first", "next", "window_first", "window_next", "committed", "start")
+        .select(*_FLUSH, *_TP, "first_offset", "next_offset")
     )
     blocks = F.sequence(_block(F.col("first_offset")), _block(F.col("next_offset") - 1))
     records = source.where(F.col("index") <= 0).select(
         *_TP, "offset", "timestamp_ms", F.col("entries").alias("n"), _block(F.col("offset")).alias("block")
     )
-    key = [*_TP, "batch_id", "first_offset", "next_offset", "message_offset"]
+    key = [*_FLUSH, *_TP, "first_offset"]
     counted = (
-        whole.select(*key, F.explode(blocks).alias("block"))
+        whole.withColumn("block", F.explode(blocks))
         .join(records, on=[*_TP, "block"], how="inner")
         .where((F.col("offset") >= F.col("first_offset")) & (F.col("offset") < F.col("next_offset")))
         .groupBy(*key)
         .agg(
-            F.count("*").alias("c_records"),
-            F.sum("n").alias("c_entries"),
-            F.min("offset").alias("c_min_offset"),
-            F.max("offset").alias("c_max_offset"),
-            F.max("timestamp_ms").alias("c_timestamp_max_ms"),
+            F.count("*").alias("records"),
+            F.sum("n").alias("entries"),
+            F.min("offset").alias("min_offset"),
+            F.max("offset").alias("max_offset"),
+            F.max("timestamp_ms").alias("timestamp_max_ms"),
         )
     )
-    names = ["records", "entries", "min_offset", "max_offset", "timestamp_max_ms"]
-    both = whole.join(counted, on=key, how="left").withColumns(
-        {f"c_{name}": F.coalesce(f"c_{name}", F.lit(0)) for name in names[:2]}
-    )
-    differences = [
-        F.when(
-            ~F.col(name).eqNullSafe(F.col(f"c_{name}")),
-            F.format_string(f"{name} is %s, counted %s", _shown(name), _shown(f"c_{name}")),
-        )
-        for name in names
-        # a flush without a record may know no newest one, or that of the flush before
-    ]
-    differences[-1] = F.when(F.col("c_records") > 0, differences[-1])
-    return (
-        both.withColumn("wrong", F.concat_ws("; ", *differences))
-        .where(F.col("wrong") != "")
-        .select(
-            F.lit(Kind.FLUSH_WRONG).alias("kind"),
-            *_TP,
-            F.col("first_offset").alias("offset"),
-            "batch_id",
-            "worker",
-            F.format_string("[%d, %d): %s", "first_offset", "next_offset", "wrong").alias("text"),
-        )
-    )
-
-
-def wrong_totals(flushes: DataFrame) -> DataFrame:
-    """Check each flush record against itself: its parts are all there, totals are the sums of its lines.
-
-    And the conservation law holds. Of one that lacks a part nothing else is said.
-    """
-    names = {
-        "records": "records",
-        "entries": "entries",
-        "dead_letters": "dead_letters",
-        "discarded_replays": "discarded_replays",
-    }
-    differences = [
-        F.when(
-            F.col(f"totals.{total}") != _sum_of(line),
-            F.format_string(f"total of {total} is %d, its lines say %d", F.col(f"totals.{total}"), _sum_of(line)),
-        )
-        for total, line in names.items()
-    ]
-    accounted = F.col("totals.entries_in_files") + F.col("totals.dead_letters") + F.col("totals.discarded_replays")
-    differences.append(
-        F.when(
-            F.col("totals.entries") != accounted,
-            F.format_string("%d entries, accounted for are %d", F.col("totals.entries"), accounted),
-        )
-    )
-    return (
-        flushes.withColumn("wrong", F.coalesce("wrong_parts", F.concat_ws("; ", *differences)))
-        .where(F.col("wrong") != "")
-        .select(F.lit(Kind.FLUSH_WRONG).alias("kind"), "batch_id", "worker", F.col("wrong").alias("text"))
-    )
-
-
-def miscounted_entries(flushes: DataFrame, announced: Announced, spans: DataFrame) -> DataFrame:
-    """Compare what flush records say became of their entries with what their batches have published.
-
-    Nothing is said of files where the number of references differs, nor of dead letters where some are missing: that is
-    a finding already, or made good by a backfill. Messages that come again count once.
-    """
-    letter = [*_TP, "offset", "reason", "first_index"]
-    named = announced.dead.where(F.col("index").isNotNull()).select("batch_id", "index", *letter)
-    said = (
-        flushes.withColumn("nth", F.row_number().over(Window.partitionBy("batch_id").orderBy(*_MESSAGE_AT)))
-        .where(F.col("nth") == 1)
-        .select("batch_id", "worker", "totals", "topic_partitions")
-        .join(announced.by_batch.withColumnRenamed("references", "c_references"), on="batch_id", how="left")
-        .join(
-            named.groupBy("batch_id").agg(
-                F.countDistinct(*_TP, "offset", "index").alias("c_dead"),
-                F.countDistinct(*letter).alias("c_letters"),
-            ),
-            on="batch_id",
-            how="left",
-        )
-        .fillna(0, ["c_references", "c_dead", "c_letters"])
-    )
-    filed = sources_of(announced.references).groupBy("batch_id", *_TP).agg(F.sum("entries").alias("filed"))
-    buried = named.groupBy("batch_id", *_TP).agg(F.countDistinct("offset", "index").alias("buried"))
-    lines = (
-        said.select("batch_id", "worker", "totals", "c_references", "c_letters", F.inline("topic_partitions"))
-        .where(F.col("first_offset") != F.col("next_offset"))
-        .join(F.broadcast(spans.select(*_TP, "window_first", "window_next")), on=_TP, how="inner")
-        .where((F.col("first_offset") < F.col("window_next")) & (F.col("next_offset") > F.col("window_first")))
-        .withColumn("in_files", F.col("entries") - F.col("dead_letters") - F.col("discarded_replays"))
-        .join(filed, on=["batch_id", *_TP], how="left")
-        .join(buried, on=["batch_id", *_TP], how="left")
-        .fillna(0, ["filed", "buried"])
-    )
-    differences = F.concat_ws(
-        "; ",
-        F.when(
-            (F.col("c_references") == F.col("totals.references")) & (F.col("filed") != F.col("in_files")),
-            F.format_string("%d entries in files, its references say %d", "in_files", "filed"),
-        ),
-        F.when(
-            (F.col("c_letters") >= F.col("totals.dead_letter_records")) & (F.col("buried") != F.col("dead_letters")),
-            F.format_string("%d entries dead, its dead letters say %d", "dead_letters", "buried"),
-        ),
-    )
-    wrong = F.lit(Kind.FLUSH_WRONG).alias("kind")
-    of_lines = (
-        lines.withColumn("wrong", differences)
-        .where(F.col("wrong") != "")
-        .select(
-            wrong,
-            *_TP,
-            F.col("first_offset").alias("offset"),
-            *("batch_id", "worker"),
-            F.format_string("[%d, %d): %s", "first_offset", "next_offset", "wrong").alias("text"),
-        )
-    )
-    letters = F.col("totals.dead_letter_records")
-    of_letters = said.where((F.col("c_dead") == F.col("totals.dead_letters")) & (F.col("c_letters") != letters)).select(
-        wrong,
-        F.lit(None).cast("string").alias("topic"),
-        F.lit(None).cast("int").alias("partition"),
-        F.lit(None).cast("bigint").alias("offset"),
-        *("batch_id", "worker"),
-        F.format_string("its flush record says %d dead letters, there are %d", letters, "c_letters").alias("text"),
-    )
-    return of_lines.unionByName(of_letters)
-
-
-def miscounted_references(flushes: DataFrame, found: DataFrame) -> DataFrame:
-    """Compare how many references a batch has with how many its flush record says; `found` is by batch."""
-    both = flushes.select("batch_id", "worker", F.col("totals.references").alias("said")).join(
-        found.select("batch_id", F.col("references").alias("found")), on="batch_id", how="left"
-    )
-    both = both.withColumn("found", F.coalesce("found", F.lit(0)))
-    text = F.format_string("its flush record says %d references, there are %d", "said", "found")
-    fewer = F.col("found") < F.col("said")
-    return both.where(F.col("found") != F.col("said")).select(
-        F.when(fewer, Kind.REFERENCE_MISSING).otherwise(Kind.REFERENCE_WRONG).alias("kind"),
-        F.when(fewer, F.col("said") - F.col("found")).otherwise(1).cast("bigint").alias("count"),
-        "batch_id",
-        "worker",
-        text.alias("text"),
-    )
+    return whole.drop("next_offset").join(counted, on=key, how="left").fillna(0, ["records", "entries"])
 
 
 def wrong_ranges(sources: DataFrame, lines: DataFrame) -> DataFrame:
@@ -338,14 +199,6 @@ def wrong_messages(references: DataFrame) -> DataFrame:
     )
 
 
-def other_groups(flushes: DataFrame, group: str) -> DataFrame:
-    """Find flush records of another group: their offsets are not those that are audited."""
-    text = F.format_string("of group %s, audited is %s", "group_id", F.lit(group))
-    return flushes.where(F.col("group_id") != group).select(
-        F.lit(Kind.FLUSH_WRONG).alias("kind"), "batch_id", "worker", text.alias("text")
-    )
-
-
 def lines_by_batch(lines: DataFrame) -> DataFrame:
     """Give lines in the form that `differing_ranges` wants them in beside the source ranges of references."""
     return lines.groupBy("batch_id", *_TP).agg(
@@ -382,11 +235,3 @@ def differing_ranges(both: DataFrame, *, record: str) -> DataFrame:
 
 def _block(offset: Column) -> Column:
     return F.floor(offset / _BLOCK).cast("bigint")
-
-
-def _shown(name: str) -> Column:
-    return F.coalesce(F.col(name).cast("string"), F.lit("none"))
-
-
-def _sum_of(line: str) -> Column:
-    return F.expr(f"aggregate(topic_partitions, 0L, (sum, line) -> sum + line.{line})")

@@ -17,12 +17,13 @@ from pipeline.audit import accounts, backfills, collect, findings, object_bytes,
 from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
 from pipeline.audit.kept import Kept
-from pipeline.audit.result import Counts, Ids, Kind, Result
+from pipeline.audit.result import Counts, Ids, Result
 from pipeline.audit.retired import ReferenceReader, doubt_columns, find_position
 from pipeline.audit.verdicts import write_verdicts
 from pipeline.audit.windows import reach_last
 from pipeline.errors import TableError
 from pipeline.progress import Progress
+from service.accounting import Kind
 from service.audit.kafka_topics import KafkaTopics
 from service.formats.model import TopicPartition
 
@@ -127,16 +128,12 @@ class Auditor:
             findings.row_findings(rows, selected),
             findings.letter_findings(announced.dead, reach, is_full=self._options.window.is_everything),
             findings.repeated_references(announced.repeated, selected.select("reference_id")),
-            accounts.gaps_and_overlaps(announced.lines, reach),
-            accounts.uncommitted(announced.lines, reach),
-            accounts.wrong_lines(announced.lines, source, reach),
-            accounts.wrong_totals(flushes),
-            accounts.miscounted_entries(ground.complete(flushes), announced, reach),
+            accounts.coverage(announced.lines, reach),
+            self._judge_flushes(flushes, announced, source, reach, ground, counted.excused),
             accounts.wrong_ranges(topics.sources_of(flushed), announced.lines),
             *object_bytes.wrong_bytes(announced.references, selected, short=ground.short, excused=counted.excused),
             accounts.wrong_messages(selected),
             schemas.wrong_schemas(self._settings, announced, selected),
-            accounts.other_groups(flushes, self._settings.worker.kafka.group_id),
             *counted.findings,
             *self._stray_references(announced, chosen, reach),
             *self._unreadable(announced),
@@ -245,6 +242,26 @@ class Auditor:
             elif count := frame.count():
                 self._notes.append(f"{count} messages are no {name}s that this code knows")
         return found
+
+    def _judge_flushes(
+        self,
+        flushes: DataFrame,
+        announced: Announced,
+        source: DataFrame,
+        reach: DataFrame,
+        ground: Ground,
+        excused: list[str],
+    ) -> DataFrame:
+        return accounts.judge_flushes(
+            flushes,
+            announced,
+            source,
+            reach,
+            windows={span.tp: (span.window_first, span.window_next) for span in ground.spans},
+            group_id=self._settings.worker.kafka.group_id,
+            excused=excused,
+            short=ground.short,
+        )
 
     def _stray_references(self, announced: Announced, chosen: DataFrame, reach: DataFrame) -> list[DataFrame]:
         """Say of which references nothing was read: of full audits, since windows leave out others for good reasons."""

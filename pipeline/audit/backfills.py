@@ -1,4 +1,4 @@
-"""References against who counts them: flush records, and the run records of backfills (DESIGN 8).
+"""Run records of backfills against their messages, and what backfills make good (DESIGN 8).
 
 Owns what a backfill makes good of a flush record, and that data of a backfill needs a run record. What comes to the
 driver is proportional to runs and TopicPartitions.
@@ -6,19 +6,19 @@ driver is proportional to runs and TopicPartitions.
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
+import msgspec
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from pipeline.audit import accounts
 from pipeline.audit.frames import ENTRY_KEY, FINDING
-from pipeline.audit.result import Kind
-from pipeline.audit.run_records import Line, RunRecord, Sums, judge
 from pipeline.backfill.outbox import BATCH_PREFIX
 from pipeline.topics import lines_of, sources_of
+from service.accounting import Kind, Sums, judge_run
+from service.formats.flush_record import BackfillRecord
 from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -74,13 +74,11 @@ def newest(records: DataFrame) -> DataFrame:
 def count_references(
     spark: SparkSession, flushes: DataFrame, announced: Announced, ground: Ground, seen: Seen
 ) -> Counted:
-    """Compare references with who counts them: these flush records, and the run records that reach into the window."""
+    """Judge the run records that reach into the window, and what they make good of these flush records."""
     findings, notes = _without_run(seen, announced), []
-    flushes = ground.complete(flushes)
     runs = _reaching(announced.runs, seen.reach)
     found = sorted(runs.collect())
-    mended = _mended(flushes, announced, seen, [run["batch_id"] for run in found]) if found else []
-    flushes = flushes.where(~F.col("batch_id").isin(mended))
+    mended = _mended(ground.complete(flushes), announced, seen, [run["batch_id"] for run in found]) if found else []
     going_on = []
     for run in found:
         if run["published"] < run["messages"]:
@@ -91,7 +89,6 @@ def count_references(
         findings += [_judged(spark, found, announced, ground), _wrong_ranges(runs, seen.selected)]
     elif found:
         notes.append("what run records of backfills say is not counted: messages of theirs may be gone")
-    findings.append(accounts.miscounted_references(flushes, announced.by_batch))
     return Counted(findings, notes, mended + going_on)
 
 
@@ -140,7 +137,8 @@ def _judged(spark: SparkSession, runs: list[Row], announced: Announced, ground: 
     rows = [{"batch_id": row["batch_id"], "text": "there is a flush record of this batch id, too"} for row in flushed]
     findings = [{"kind": str(Kind.BACKFILL_WRONG), "count": 1} | row for row in rows]
     for run in runs:
-        for wrong in judge(_record(run), sums[run["batch_id"]], committed):
+        record = msgspec.convert(run.asDict(recursive=True), BackfillRecord)
+        for wrong in judge_run(record, sums[record.batch_id], committed, before=run["before"]):
             topic, partition = wrong.tp or (None, None)
             findings.append(
                 {
@@ -155,22 +153,6 @@ def _judged(spark: SparkSession, runs: list[Row], announced: Announced, ground: 
                 }
             )
     return spark.createDataFrame(findings, FINDING)
-
-
-def _record(run: Row) -> RunRecord:
-    totals = run["totals"]
-    lines = {
-        TopicPartition(line["topic"], line["partition"]): Line(
-            line["first_offset"], line["next_offset"], line["entries_in_files"], line["dead_letters"]
-        )
-        for line in run["topic_partitions"]
-    }
-    names = ("references", "entries_in_files", "dead_letters", "dead_letter_records")
-    return RunRecord(
-        **{name: run[name] for name in ("batch_id", "worker", "published", "messages", "before")},
-        **{name: totals[name] for name in names},
-        lines=lines,
-    )
 
 
 def _sums(announced: Announced, ids: list[str]) -> dict[str, Sums]:
@@ -190,12 +172,12 @@ def _sums(announced: Announced, ids: list[str]) -> dict[str, Sums]:
         for frame, place, what, number in parts
     ]
     together = reduce(lambda one, other: one.unionByName(other), counted)
-    found = {batch_id: Sums(0, 0, 0, Counter(), Counter()) for batch_id in ids}
+    found = {batch_id: Sums() for batch_id in ids}
     for row in together.groupBy("batch_id", *_TP, "what").agg(F.sum("n").alias("n")).collect():
         batch_id, what, count = row["batch_id"], row["what"], row["n"]
         sums = found[batch_id]
         if what in _OF_RUN:
-            found[batch_id] = sums._replace(**{_OF_RUN[what]: count})
+            setattr(sums, _OF_RUN[what], count)
         else:
             by_tp = sums.in_files if what == _FILES else sums.dead_letters
             by_tp[TopicPartition(row["topic"], row["partition"])] += count

@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from pipeline.audit.frames import ENTRY_KEY
-from pipeline.audit.result import Kind
+from service.accounting import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -8,7 +8,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from pipeline.audit.lag import hour_of, lags_of
-from pipeline.audit.result import Example, Finding, Flush, FlushedRange, Hour, Ids, Kind, RecordHour, Verdict
+from pipeline.audit.result import Example, Finding, Flush, FlushedRange, Hour, Ids, RecordHour, Verdict
+from service.accounting import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row

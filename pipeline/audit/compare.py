@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from pipeline.audit.frames import ENTRY_KEY
-from pipeline.audit.result import Kind
 from pipeline.audit.windows import is_of
+from service.accounting import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from pipeline.audit.result import Example, ExitCode, Kind, Result, Verdict, Window, Witness
+from pipeline.audit.result import Example, Result, Verdict, Window, Witness
 from pipeline.errors import IncomparableError
+from service.accounting import ExitCode, Kind
 
 COMPARED = (Kind.MISSING, Kind.DUPLICATED, Kind.UNEXPECTED, Kind.MISPLACED, Kind.ALTERED)
 COMPARISON_VERSION = 1

@@ -23,9 +23,9 @@ from pipeline.audit.csv_lines import BrokenLine, CsvRow, read_csv
 from pipeline.audit.csv_values import value_of_text
 from pipeline.audit.executors import Row, batched
 from pipeline.audit.frames import ARCHIVED
-from pipeline.audit.result import Kind
 from pipeline.errors import ArchiveError, ObjectError
 from pipeline.objects import Objects
+from service.accounting import Kind
 from service.oracle.judge import Judge
 from service.oracle.times import date_and_hour, read_time
 

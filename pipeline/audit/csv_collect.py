@@ -10,7 +10,8 @@ from pipeline.audit.collect import findings_by_hour
 from pipeline.audit.findings import union
 from pipeline.audit.frames import ENTRY_KEY
 from pipeline.audit.lag import hour_of
-from pipeline.audit.result import Ids, Kind, RecordHour, Verdict
+from pipeline.audit.result import Ids, RecordHour, Verdict
+from service.accounting import Kind
 from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import msgspec
 import pyarrow as pa
 
 from pipeline.audit.object_reader import ObjectReader, root_text
-from pipeline.audit.result import Kind
 from pipeline.errors import ObjectError
 from pipeline.objects import Objects, Stored
 from pipeline.table_rows import restore
+from service.accounting import Kind
 from service.formats.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
 from service.formats.model import SourceRecord, TopicPartition, readable
 from service.oracle.equal import canonical, digest

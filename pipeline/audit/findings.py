@@ -13,8 +13,8 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from pipeline.audit.frames import ENTRY_KEY, FINDING
-from pipeline.audit.result import Kind
 from pipeline.topics import sources_of
+from service.accounting import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server, write_to_textfile
 
-from pipeline.audit.result import ExitCode, Kind
+from service.accounting import ExitCode, Kind
 
 if TYPE_CHECKING:
     from pathlib import Path

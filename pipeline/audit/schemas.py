@@ -15,9 +15,9 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.audit.executors import batched
-from pipeline.audit.result import Kind
 from pipeline.objects import Objects, Stored
 from pipeline.rows import fingerprint_of
+from service.accounting import Kind
 from service.formats.projection import ITEMS, NAME_PROPERTY, VALUES, number_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
-from pipeline.audit.result import Kind
 from pipeline.backfill.outbox import BATCH_PREFIX, outboxes_prefix
+from service.accounting import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

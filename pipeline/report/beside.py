@@ -12,9 +12,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from pipeline.audit.result import Example, Finding, Kind, Result
+from pipeline.audit.result import Example, Finding, Result
 from pipeline.report.events import REBALANCES, Event, EventKind
 from pipeline.report.handled import Commits, Handled
+from service.accounting import Kind
 from service.formats.model import TopicPartition
 
 _DURING_MAX = 6

@@ -8,13 +8,14 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.audit.result import Flush, Kind
+from pipeline.audit.result import Flush
 from pipeline.report import words
 from pipeline.report.axes import date, over_time
 from pipeline.report.beside import Range
 from pipeline.report.events import REBALANCES, Event, EventKind
 from pipeline.report.series import has_date
 from pipeline.report.svg import MUTED, SERIES, Plot, Shape, plot
+from service.accounting import Kind
 
 _BLUE, _ORANGE, _GREEN, _RED, _SKY, _PURPLE, _YELLOW, _GREY = SERIES
 _AT_REBALANCES = ("assigned", "revoked", "stopping")

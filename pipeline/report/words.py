@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from pipeline.audit.result import Kind, Result, Verdict, Window, Witness
+from pipeline.audit.result import Result, Verdict, Window, Witness
+from service.accounting import Kind
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 SIZES = ("B", "KiB", "MiB", "GiB", "TiB")

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from service.audit.findings import Findings, Kind
+from service.accounting import Kind, Sums, tp_of
+from service.audit.findings import Findings
 from service.formats.dead_letter import HEADER_REASON, DeadLetterHeaders, Reason, parse_headers
 from service.formats.flush_record import BackfillRecord, FlushRecord, decode_flush_record, merge_parts
 from service.formats.model import Headers, SourceRecord, TopicPartition
@@ -48,17 +49,6 @@ class SeenDeadLetter(NamedTuple):
         return 1 if self.says.indexes is None else len(self.says.indexes)
 
 
-class BatchSums:
-    """What the references and dead letters of one batch add up to."""
-
-    def __init__(self) -> None:
-        self.references = 0
-        self.reference_messages = 0
-        self.in_files: Counter[TopicPartition] = Counter()
-        self.dead_letters: Counter[TopicPartition] = Counter()
-        self.dead_letter_records = 0
-
-
 class Announced:
     """All committed messages of the worker and of backfills."""
 
@@ -80,14 +70,14 @@ class Announced:
         try:
             references = decode_references(message.value or b"")
         except msgspec.DecodeError as error:
-            self._findings.add(Kind.REFERENCE, f"{_at(message)}: not a message of references: {error}")
+            self._findings.add(Kind.REFERENCE_WRONG, f"{_at(message)}: not a message of references: {error}")
             return
         if not references:
-            self._findings.add(Kind.REFERENCE, f"{_at(message)}: a message without references")
+            self._findings.add(Kind.REFERENCE_WRONG, f"{_at(message)}: a message without references")
             return
         batch_id, schema = references[0].batch_id, references[0].schema
         if message.key != batch_id.encode():
-            self._findings.add(Kind.REFERENCE, f"{_at(message)}: its key is not its batch id, {batch_id}")
+            self._findings.add(Kind.REFERENCE_WRONG, f"{_at(message)}: its key is not its batch id, {batch_id}")
         self.reference_messages[batch_id] += 1
         slim_schema = self._share(msgspec.structs.replace(schema, text=None))
         if schema.text is not None:
@@ -118,14 +108,14 @@ class Announced:
         try:
             self._flush_parts.append(decode_flush_record(message.value or b""))
         except msgspec.DecodeError as error:
-            self._findings.add(Kind.FLUSH, f"{_at(message)}: not a flush record: {error}")
+            self._findings.add(Kind.FLUSH_WRONG, f"{_at(message)}: not a flush record: {error}")
 
     def join_flushes(self) -> None:
         """Put flush records together that came in parts."""
         self.flushes, problems = merge_parts(self._flush_parts)
         self._flush_parts = []
         for problem in problems:
-            self._findings.add(Kind.FLUSH, problem)
+            self._findings.add(Kind.FLUSH_WRONG, problem)
 
     def add_dead_letter(self, message: SourceRecord) -> None:
         """Take a message of the dead letters topic: the record's own headers come first, then ours."""
@@ -134,7 +124,7 @@ class Announced:
         try:
             says = parse_headers(message.headers[begin:])
         except (KeyError, ValueError) as error:
-            self._findings.add(Kind.DEAD_LETTER, f"{_at(message)}: headers cannot be read: {error!r}")
+            self._findings.add(Kind.DEAD_LETTER_WRONG, f"{_at(message)}: headers cannot be read: {error!r}")
             return
         own = message.headers[:begin]
         self.dead_letters.append(SeenDeadLetter(says, message.key, own, value_digest(message.value)))
@@ -159,18 +149,18 @@ class Announced:
         """Give the records that were put away undecoded, since they ended the worker."""
         return {(one.tp, one.says.offset) for one in self.dead_letters if one.says.reason == Reason.FATAL}
 
-    def sums(self) -> dict[str, BatchSums]:
+    def sums(self) -> dict[str, Sums]:
         """Add up references and dead letters by batch id."""
-        sums: dict[str, BatchSums] = {}
+        sums: dict[str, Sums] = {}
         for batch_id, messages in self.reference_messages.items():
-            sums.setdefault(batch_id, BatchSums()).reference_messages = messages
+            sums.setdefault(batch_id, Sums()).reference_messages = messages
         for reference in self.references:
-            batch = sums.setdefault(reference.batch_id, BatchSums())
+            batch = sums.setdefault(reference.batch_id, Sums())
             batch.references += 1
             for source in reference.sources:
-                batch.in_files[TopicPartition(source.topic, source.partition)] += source.entries
+                batch.in_files[tp_of(source)] += source.entries
         for letter in self.dead_letters:
-            batch = sums.setdefault(letter.says.batch_id, BatchSums())
+            batch = sums.setdefault(letter.says.batch_id, Sums())
             batch.dead_letter_records += 1
             batch.dead_letters[letter.tp] += letter.entries
         return sums

@@ -10,11 +10,12 @@ import time
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from service.accounting import Kind
 from service.audit.announced import Announced, Committed
 from service.audit.backfills import check_backfills, newest_records
 from service.audit.dead_letters import DeadLetterAudit
 from service.audit.fetch import Address, Fetcher, Store, address_of
-from service.audit.findings import Findings, Kind
+from service.audit.findings import Findings
 from service.audit.flushes import (
     check_contiguity,
     check_flushes,
@@ -222,7 +223,7 @@ class Audit:
             groups.setdefault(address_of(reference), []).append(reference)
         versions = len(groups) - len({(one.bucket, one.key) for one in groups})
         if versions:
-            findings.add(Kind.OBJECT, f"{versions} objects are referenced in several versions", count=versions)
+            findings.add(Kind.REFERENCE_WRONG, f"{versions} objects are referenced in several versions", count=versions)
         positions: dict[int, list[Position]] = {}
         size = 0
         sizes = {address: some[0].location.size for address, some in groups.items()}
@@ -246,7 +247,7 @@ class Audit:
         for address, stored in self._fetch.all(dict.fromkeys(wanted, SCHEMA_BYTES)):
             for schema in wanted[address]:
                 if stored is None:
-                    self._findings.add(Kind.SCHEMA, f"{address.key}: there is no such object")
+                    self._findings.add(Kind.OBJECT_MISSING, f"{address.key}: there is no such object")
                 else:
                     texts = self._announced.inline_texts.get(schema, set())
                     check_schema_object(schema.fingerprint, stored.data, texts, self._findings)

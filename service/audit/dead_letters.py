@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from service.audit.findings import Findings, Kind
+from service.accounting import Kind
+from service.audit.findings import Findings
 from service.audit.source_table import RecordAt, SourceColumns, SourceTable, count_seen
 from service.formats.dead_letter import RECORD_SUFFIX, decode_stored_record
 from service.oracle.judge import record_digest, value_digest
@@ -50,12 +51,14 @@ class DeadLetterAudit:
         record = columns.find(says.offset)
         if record is None:
             self._findings.add(
-                Kind.UNEXPECTED, f"dead letter of {where}: no such record in the source", count=letter.entries
+                Kind.DEAD_LETTER_UNEXPECTED,
+                f"dead letter of {where}: no such record in the source",
+                count=letter.entries,
             )
             return
         identity = (says.topic, says.partition, says.offset, says.reason, says.indexes[0] if says.indexes else -1)
         if identity in self._seen:
-            self._findings.add(Kind.DEAD_LETTER, f"{where}: more than one of this record, reason and first index")
+            self._findings.add(Kind.DEAD_LETTER_WRONG, f"{where}: more than one of this record, reason and first index")
         self._seen.add(identity)
         self._check_payload(letter, record, where)
         self._check_entries(letter, record, columns, where)
@@ -66,33 +69,33 @@ class DeadLetterAudit:
         if object_key is not None:
             stored = self._read_stored(object_key)
             if stored is None:
-                self._findings.add(Kind.OBJECT, f"{where}: no object {object_key}")
+                self._findings.add(Kind.OBJECT_MISSING, f"{where}: no object {object_key}")
                 return
             if object_key.endswith(RECORD_SUFFIX):
                 try:
                     whole = decode_stored_record(stored)
                 except msgspec.DecodeError as error:
-                    self._findings.add(Kind.DEAD_LETTER, f"{where}: {object_key} is no record: {error}")
+                    self._findings.add(Kind.DEAD_LETTER_WRONG, f"{where}: {object_key} is no record: {error}")
                     return
                 value, key, headers = value_digest(whole.value), whole.key, tuple(whole.headers)
             else:
                 value = value_digest(stored)
         if record_digest(value=value, key=key, headers=headers) != record.digest:
-            self._findings.add(Kind.DEAD_LETTER, f"{where}: value, key or headers are not those of the record")
+            self._findings.add(Kind.DEAD_LETTER_WRONG, f"{where}: value, key or headers are not those of the record")
 
     def _check_entries(self, letter: SeenDeadLetter, record: RecordAt, columns: SourceColumns, where: str) -> None:
         indexes = letter.says.indexes
         if indexes is None:
             if not record.is_whole and record.entries != 1:
                 text = f"{where}: all of a record that splits into {record.entries} entries"
-                self._findings.add(Kind.DEAD_LETTER, text)
+                self._findings.add(Kind.DEAD_LETTER_WRONG, text)
             indexes = tuple(range(record.entries))
         elif list(indexes) != sorted(set(indexes)) or not indexes:
-            self._findings.add(Kind.DEAD_LETTER, f"{where}: indexes {_shown(indexes)} are not ascending")
+            self._findings.add(Kind.DEAD_LETTER_WRONG, f"{where}: indexes {_shown(indexes)} are not ascending")
         for index in indexes:
             if not 0 <= index < record.entries:
                 text = f"{where}: index {index} of a record with {record.entries} entries"
-                self._findings.add(Kind.UNEXPECTED, text)
+                self._findings.add(Kind.DEAD_LETTER_UNEXPECTED, text)
                 continue
             row = record.first_row + index
             count_seen(columns.in_dead_letters, row)
@@ -105,9 +108,9 @@ class DeadLetterAudit:
         if letter.says.reason in reasons:
             return
         if columns.is_deliverable(row):
-            self._findings.add(Kind.WRONGLY_DEAD, f"{where}: nothing is wrong with it")
+            self._findings.add(Kind.DEAD_LETTER_UNEXPECTED, f"{where}: nothing is wrong with it")
         else:
-            self._findings.add(Kind.DEAD_LETTER, f"{where}: the reason should be {' or '.join(sorted(reasons))}")
+            self._findings.add(Kind.DEAD_LETTER_WRONG, f"{where}: the reason should be {' or '.join(sorted(reasons))}")
 
 
 def _shown(indexes: tuple[int, ...]) -> str:

@@ -15,7 +15,8 @@ from urllib.parse import quote
 
 import fastavro
 
-from service.audit.findings import Findings, Kind
+from service.accounting import Kind
+from service.audit.findings import Findings
 from service.audit.rows import AlteredRow, RowAudit, RowTally
 from service.audit.schemas import SchemaAudit
 from service.audit.statements import check_nulls, check_statements, nulls_bytes
@@ -79,15 +80,15 @@ class ObjectAudit:
         """Check one object and all references to it; give the order of entries by reference."""
         key = references[0].location.object
         if stored is None:
-            self._findings.add(Kind.OBJECT, f"{key}: there is no such object")
+            self._findings.add(Kind.OBJECT_MISSING, f"{key}: there is no such object")
             self._schemas.leave_out(references)
             return []
-        self._check_bytes(references, stored)
+        is_altered = self._check_bytes(references, stored)
         try:
             container = Container(stored.data)
             header = self._schemas.header(container.schema)
         except UNREADABLE as error:
-            self._unreadable(references, error, key)
+            self._unreadable(references, None if is_altered else Kind.OBJECT_UNREADABLE, error, key)
             return []
         spans: list[Span] = []
         positions = []
@@ -98,7 +99,9 @@ class ObjectAudit:
                 own = spans_of(reference, container)
                 tally = self._check_reference(reference, container, own, header, where)
             except UNREADABLE as error:
-                self._unreadable([reference], error, where)
+                is_whole = reference.location.ranges == ((0, len(stored.data)),)
+                kind = Kind.OBJECT_UNREADABLE if is_whole else Kind.REFERENCE_WRONG
+                self._unreadable([reference], None if is_altered else kind, error, where)
                 continue
             spans += own
             positions.append((reference, [Position(tp, tally.first[tp], tally.last[tp]) for tp in sorted(tally.first)]))
@@ -115,26 +118,34 @@ class ObjectAudit:
             if batch_id in made_good:
                 self._findings.note(f"{text}; backfills have made good what its batch lacks")
             elif batch_id not in cut_off:
-                self._findings.add(Kind.OBJECT, text)
+                self._findings.add(Kind.OBJECT_UNREFERENCED, text)
         self._schemas.check_fields({*cut_off, *incomplete})
 
-    def _unreadable(self, references: list[Reference], error: Exception, where: str) -> None:
-        self._findings.add(Kind.OBJECT, f"{where}: not a valid Avro file: {type(error).__name__} {error}"[:300])
+    def _unreadable(self, references: list[Reference], kind: Kind | None, error: Exception, where: str) -> None:
+        """Say what cannot be read; not of an object that was altered, which is said."""
+        if kind is not None:
+            self._findings.add(kind, f"{where}: not a valid Avro file: {type(error).__name__} {error}"[:300])
         self._schemas.leave_out(references)
 
-    def _check_bytes(self, references: list[Reference], stored: FetchedObject) -> None:
-        """Check size, checksum and etag, once where all references say the same."""
+    def _check_bytes(self, references: list[Reference], stored: FetchedObject) -> bool:
+        """Check size, checksum and etag, once where all references say the same; tell whether the object is another."""
+        is_altered = False
         said = {(one.location.size, one.location.checksum, one.location.etag): one for one in reversed(references)}
         for (size, checksum, etag), reference in said.items():
             where = f"{reference.location.object} (reference {reference.reference_id})"
-            if len(stored.data) != size:
-                self._findings.add(Kind.OBJECT, f"{where}: {len(stored.data)} bytes, reference says {size}")
             value = _checksum(checksum.algorithm, stored.data)
-            if value != checksum.value:
-                text = f"{where}: {checksum.algorithm} is {value}, reference says {checksum.value}"
-                self._findings.add(Kind.OBJECT, text)
-            if etag is not None and stored.etag is not None and etag != stored.etag:
-                self._findings.add(Kind.OBJECT, f"{where}: etag is {stored.etag}, reference says {etag}")
+            facts = {
+                "size": (len(stored.data), size),
+                checksum.algorithm: (value, checksum.value),
+                "etag": (stored.etag or etag, etag or stored.etag),
+            }
+            differences = [
+                f"{name} is {found}, reference says {one}" for name, (found, one) in facts.items() if found != one
+            ]
+            if differences:
+                self._findings.add(Kind.OBJECT_ALTERED, f"{where}: {'; '.join(differences)}")
+                is_altered = True
+        return is_altered
 
     def _check_key(self, reference: Reference, where: str) -> None:
         """Check what an object's key says of user, date and hour."""
@@ -147,7 +158,7 @@ class ObjectAudit:
         if named["user"] is not None and len(encoded) <= ENCODED_USER_BYTES_MAX:
             is_other = is_other or named["user"] != encoded
         if is_other:
-            self._findings.add(Kind.MISPLACED, f"{where}: the key does not name {user!r} {date} {hour:02}")
+            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: the key does not name {user!r} {date} {hour:02}")
 
     def _check_reference(
         self, reference: Reference, container: Container, spans: list[Span], header: HeaderSchema, where: str
@@ -186,7 +197,9 @@ class ObjectAudit:
         if alone_bytes is not None:
             whole_bytes = alone_bytes - _NULL_BYTES + nulls_bytes(reference, header, tally)
             if whole_bytes <= self._message_bytes_max // 2:
-                self._findings.add(Kind.REFERENCE, f"{where}: nulls are left out of a message of {whole_bytes} bytes")
+                self._findings.add(
+                    Kind.REFERENCE_WRONG, f"{where}: nulls are left out of a message of {whole_bytes} bytes"
+                )
 
     def _check_spans(
         self, references: list[Reference], spans: list[Span], container: Container, *, is_whole: bool
@@ -194,7 +207,7 @@ class ObjectAudit:
         """Outline: bytes behind the header belong to one reference each; sort spans, compare neighbours."""
         key = references[0].location.object
         if any(begin < end for (_, end), (begin, _) in pairwise(spans)):
-            self._findings.add(Kind.OBJECT, f"{key}: the same bytes are referenced twice")
+            self._findings.add(Kind.REFERENCE_WRONG, f"{key}: the same bytes are referenced twice")
         reached = container.header_bytes
         for begin, end in [*spans, (container.size, container.size)]:
             if begin > reached and is_whole:

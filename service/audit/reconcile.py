@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from service.audit.findings import Findings, Kind
+from service.accounting import Kind
+from service.audit.findings import Findings
 
 if TYPE_CHECKING:
     from service.audit.announced import Committed
@@ -86,7 +87,7 @@ def check_order(positions: list[tuple[Reference, list[Position]]], findings: Fin
         for span in spans:
             if reached.get(span.tp, (-1, -1)) >= span.first:
                 text = f"{reference.location.object}: {span.tp} {span.first} comes after {reached[span.tp]}"
-                findings.add(Kind.ORDER, f"{text} of the reference before")
+                findings.add(Kind.REFERENCE_WRONG, f"{text} of the reference before")
             reached[span.tp] = max(span.last, reached.get(span.tp, span.last))
 
 
@@ -96,19 +97,25 @@ def _places(columns: SourceColumns, row: int) -> int:
 
 def _report_missing(columns: SourceColumns, missing: list[int], findings: Findings) -> None:
     for row in missing:
-        if findings.wants_example(Kind.MISSING):
-            findings.add(Kind.MISSING, _name(columns, row))
+        kind = Kind.MISSING if columns.is_deliverable(row) else Kind.DEAD_LETTER_MISSING
+        if findings.wants_example(kind):
+            findings.add(kind, _name(columns, row))
         else:
-            findings.counts[Kind.MISSING] += 1
+            findings.counts[kind] += 1
 
 
 def _report_duplicated(columns: SourceColumns, findings: Findings) -> None:
     for row in range(columns.entries):
-        places = _places(columns, row)
-        if places > 1:
-            text = f"{_name(columns, row)}: {columns.in_files[row]} times in files"
-            text += f", {columns.in_dead_letters[row]} times in dead letters"
-            findings.add(Kind.DUPLICATED, text, count=places - 1)
+        files, letters = columns.in_files[row], columns.in_dead_letters[row]
+        if files + letters < 2:  # noqa: PLR2004
+            continue
+        name, is_deliverable = _name(columns, row), columns.is_deliverable(row)
+        if is_deliverable and files > 1:
+            findings.add(Kind.DUPLICATED, f"{name}: {files} times in files", count=files - 1)
+        surplus = letters + (min(files, 1) if is_deliverable else 0) - 1
+        if letters and surplus > 0 and columns.reasons(row):
+            text = f"{name}: {letters} times in dead letters, {files} times in files"
+            findings.add(Kind.DEAD_LETTER_DUPLICATED, text, count=surplus)
 
 
 def _name(columns: SourceColumns, row: int) -> str:

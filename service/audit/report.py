@@ -6,21 +6,13 @@ Owns the layout of both and the exit code.
 from __future__ import annotations
 
 import json
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from service.audit.findings import Findings, Kind
+from service.accounting import ExitCode, Kind
+from service.audit.findings import Findings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-
-class ExitCode(IntEnum):
-    """What the audit says by its exit code."""
-
-    CLEAN = 0
-    FINDINGS = 1
-    COULD_NOT_TELL = 2
 
 
 class Report(NamedTuple):
@@ -39,6 +31,9 @@ class Report(NamedTuple):
             return ExitCode.FINDINGS
         return ExitCode.COULD_NOT_TELL if self.findings.doubts else ExitCode.CLEAN
 
+    def _found(self) -> list[tuple[str, int]]:
+        return [(kind.value, count) for kind in Kind if (count := self.findings.counts[kind])]
+
     def to_json(self) -> str:
         """Write everything as JSON."""
         document = {
@@ -47,7 +42,7 @@ class Report(NamedTuple):
             "seconds": round(self.seconds, 3),
             "counts": self.counts,
             "dead_letters": self.dead_letters,
-            "findings": {kind.value: self.findings.counts[kind] for kind in Kind},
+            "findings": dict(self._found()),
             "examples": {kind.value: texts for kind, texts in sorted(self.findings.examples.items())},
             "doubts": self.findings.doubts,
             "notes": self.findings.notes,
@@ -59,7 +54,7 @@ class Report(NamedTuple):
         """Write everything for a terminal."""
         lines = ["audit", *_table(self.counts.items())]
         lines += ["", "dead letters by reason", *_table(sorted(self.dead_letters.items()) or [("none", 0)])]
-        lines += ["", "findings", *_table((kind.value, self.findings.counts[kind]) for kind in Kind)]
+        lines += ["", "findings", *_table(self._found() or [("none", 0)])]
         for title, texts in [("could not tell", self.findings.doubts), ("notes", self.findings.notes)]:
             lines += ["", title, *(f"  {text}" for text in texts)] if texts else []
         for kind, texts in self.findings.examples.items():

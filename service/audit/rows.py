@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-from service.audit.findings import Findings, Kind
+from service.accounting import Kind
+from service.audit.findings import Findings
 from service.audit.source_table import SourceColumns, SourceTable, count_seen
 from service.formats.model import PartitionKey, RootLink, TopicPartition
 from service.oracle.equal import digest
@@ -76,7 +77,7 @@ class RowAudit:
             values = {"": str(error)}
         tally.add(meta, tp, values)
         if tally.last.get(tp, (-1, -1)) >= position:
-            self._findings.add(Kind.ORDER, f"{where}: {tp} {position} stands after {tally.last[tp]}")
+            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {tp} {position} stands after {tally.last[tp]}")
         tally.first.setdefault(tp, position)
         tally.last[tp] = position
         self._check_entry(meta, values, tp, key, tally, where)
@@ -120,11 +121,13 @@ class RowAudit:
         if expected != key or meta["user"] != expected.user:
             text = f"{where}: belongs to {tuple(expected)}, is under {tuple(key)}, user {meta['user']!r}"
             self._findings.add(Kind.MISPLACED, text)
+        wrong = []
         if meta["event_time"] != columns.event_time_us(line):
-            text = f"{where}: event time is {meta['event_time']}, should be {columns.event_time_us(line)}"
-            self._findings.add(Kind.EVENT_TIME, text)
+            wrong.append(f"event time is {meta['event_time']}, should be {columns.event_time_us(line)}")
         root = meta["root"]
         link = None if root is None else RootLink(root["topic"], root["partition"], root["offset"], root["index"])
         if not columns.has_extras(line, entry_id=meta["id"], timestamp_ms=meta["timestamp"], root=link):
-            self._findings.add(Kind.META, f"{where}: id, timestamp or root in _meta is wrong")
+            wrong.append("id, timestamp or root in _meta is wrong")
+        if wrong:
+            self._findings.add(Kind.META, f"{where}: {'; '.join(wrong)}")
         return expected == key

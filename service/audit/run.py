@@ -6,10 +6,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from service.accounting import ExitCode
 from service.audit.auditor import EXAMPLES, THREADS, Audit, Options
 from service.audit.findings import CouldNotTellError
 from service.audit.kafka_topics import KafkaTopics
-from service.audit.report import ExitCode, Report
+from service.audit.report import Report
 from service.audit.s3_reader import S3Reader
 
 if TYPE_CHECKING:

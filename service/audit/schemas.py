@@ -10,7 +10,8 @@ import hashlib
 import json
 from typing import TYPE_CHECKING
 
-from service.audit.findings import Findings, Kind
+from service.accounting import Kind
+from service.audit.findings import Findings
 from service.oracle.expected_schema import (
     Type,
     characters_of,
@@ -57,20 +58,20 @@ class SchemaAudit:
         if header.fingerprint not in self._reported:
             self._reported.add(header.fingerprint)
             for problem in header.published.problems:
-                self._findings.add(Kind.SCHEMA, f"schema {header.fingerprint}: {problem}")
+                self._findings.add(Kind.REFERENCE_WRONG, f"schema {header.fingerprint}: {problem}")
         return header
 
     def exact(self, reference: Reference, header: HeaderSchema, where: str) -> ExactSchema | None:
         """Give the exact schema of a reference, None where it has none; check that it may stand under the header's."""
         if reference.schema.fingerprint != header.fingerprint:
-            self._findings.add(Kind.SCHEMA, f"{where}: the object's schema is not the reference's")
+            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: the object's schema is not the reference's")
         try:
             exact = self._schemas.exact(header, reference.projection)
         except ValueError as error:
-            self._findings.add(Kind.SCHEMA, f"{where}: {error}")
+            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {error}")
             return None
         for problem in exact.problems:
-            self._findings.add(Kind.SCHEMA, f"{where}: {problem}")
+            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {problem}")
         return exact
 
     def check_entries(self, exact: ExactSchema, tally: RowTally, where: str) -> None:
@@ -81,12 +82,14 @@ class SchemaAudit:
         if self._is_over(expected) or any(map(self._is_entry_over, tally.types)):
             expected = without_subtrees(expected, exact.type)
         for difference in schema_differences(expected, exact.type):
-            self._findings.add(Kind.SCHEMA, f"{where}: {difference}")
+            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {difference}")
 
     def check_own(self, reference: Reference, header: HeaderSchema, exact: ExactSchema, where: str) -> None:
         """Check that an object of one PartitionKey has its exact schema."""
         if reference.projection is not None and exact.type != header.published.type:
-            self._findings.add(Kind.SCHEMA, f"{where}: the object's schema is not the exact one of its PartitionKey")
+            self._findings.add(
+                Kind.REFERENCE_WRONG, f"{where}: the object's schema is not the exact one of its PartitionKey"
+            )
 
     def see_fields(self, reference: Reference, header: HeaderSchema, exact: ExactSchema) -> None:
         """Take note which fields of a pack's schema occur in a reference."""
@@ -109,7 +112,9 @@ class SchemaAudit:
         for sharing, (key, lacking) in self._lacking.items():
             if sharing not in self._unknown and sharing[0] not in incomplete:
                 for path in sorted(lacking):
-                    self._findings.add(Kind.SCHEMA, f"{key}: {'.'.join(path)}: field of a pack occurs in no reference")
+                    self._findings.add(
+                        Kind.REFERENCE_WRONG, f"{key}: {'.'.join(path)}: field of a pack occurs in no reference"
+                    )
 
     def _is_over(self, kind: Type) -> bool:
         """Tell whether a type is over the limits of a schema, so that JSON may stand for its subtrees."""
@@ -136,12 +141,12 @@ def check_schema_object(fingerprint: str, data: bytes, texts: set[str], findings
     where = f"schema {fingerprint}"
     found = hashlib.sha256(data).hexdigest()
     if found != fingerprint:
-        findings.add(Kind.SCHEMA, f"{where}: the object's SHA-256 is {found}")
+        findings.add(Kind.OBJECT_ALTERED, f"{where}: the object's SHA-256 is {found}")
     try:
         text = data.decode()
         json.loads(text)
     except ValueError:
-        findings.add(Kind.SCHEMA, f"{where}: the object is not JSON")
+        findings.add(Kind.OBJECT_UNREADABLE, f"{where}: the object is not JSON")
         return
     if texts - {text}:
-        findings.add(Kind.SCHEMA, f"{where}: a text in a reference is not that of the object")
+        findings.add(Kind.REFERENCE_WRONG, f"{where}: a text in a reference is not that of the object")

@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
+from service.accounting import Counted
 from service.oracle.equal import DIGEST_BYTES
 from service.oracle.judge import JudgedEntry, JudgedRecord, record_digest, value_digest
 
@@ -56,16 +57,6 @@ class RecordAt(NamedTuple):
     def entries(self) -> int:
         """How many entries it counts as."""
         return self.next_row - self.first_row
-
-
-class SourceTotals(NamedTuple):
-    """What one OffsetRange of the source holds."""
-
-    records: int
-    entries: int
-    min_offset: int | None
-    max_offset: int | None
-    timestamp_max_ms: int | None
 
 
 class SourceColumns:
@@ -125,14 +116,14 @@ class SourceColumns:
         """Find the record that a row belongs to."""
         return self._record(bisect_left(self._first_rows, row + 1) - 1)
 
-    def totals(self, first_offset: int, next_offset: int) -> SourceTotals:
+    def totals(self, first_offset: int, next_offset: int) -> Counted:
         """Count what an OffsetRange holds."""
         begin, end = bisect_left(self._offsets, first_offset), bisect_left(self._offsets, next_offset)
         if begin >= end:
-            return SourceTotals(0, 0, None, None, None)
+            return Counted(0, 0, None, None, None)
         entries = self._first_rows[end] - self._first_rows[begin]
         timestamp = max(self._timestamps[begin:end])
-        return SourceTotals(
+        return Counted(
             end - begin,
             entries,
             self._offsets[begin],

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from service.audit.findings import Findings, Kind
+from service.accounting import Kind
+from service.audit.findings import Findings
 from service.formats.model import TopicPartition
 from service.formats.projection import null_counts, number_of
 from service.oracle.published_schema import NAME_PROPERTY
@@ -50,7 +51,7 @@ def _check_roots(reference: Reference, tally: RowTally, findings: Findings, wher
     if said != expected or len(reference.roots) != len(said):
         _report(findings, where, "roots", said, expected)
     if reference.roots_cut and len(said) >= len(counted):
-        findings.add(Kind.REFERENCE, f"{where}: says that roots were cut, but all {len(counted)} are listed")
+        findings.add(Kind.REFERENCE_WRONG, f"{where}: says that roots were cut, but all {len(counted)} are listed")
 
 
 def check_nulls(
@@ -63,14 +64,14 @@ def check_nulls(
     try:
         said = null_counts(reference, header.json) or {}
     except ValueError as error:
-        findings.add(Kind.REFERENCE, f"{where}: {error}")
+        findings.add(Kind.REFERENCE_WRONG, f"{where}: {error}")
         return
     wrong = sorted(name for name in counted if said.get(name) != counted[name])
     if wrong:
         _report(findings, where, "nulls", {n: said.get(n) for n in wrong}, {n: counted[n] for n in wrong})
     numbers = [number for number, _ in reference.nulls]
     if any(one >= other for one, other in pairwise(numbers)) or any(count < 1 for _, count in reference.nulls):
-        findings.add(Kind.REFERENCE, f"{where}: nulls are not in order, or of fields without any")
+        findings.add(Kind.REFERENCE_WRONG, f"{where}: nulls are not in order, or of fields without any")
 
 
 def nulls_bytes(reference: Reference, header: HeaderSchema, tally: RowTally) -> int:
@@ -82,4 +83,4 @@ def nulls_bytes(reference: Reference, header: HeaderSchema, tally: RowTally) -> 
 
 
 def _report(findings: Findings, where: str, name: str, said: object, found: object) -> None:
-    findings.add(Kind.REFERENCE, f"{where}: {name}: says {said}, rows say {found}"[:EXAMPLE_CHARS_MAX])
+    findings.add(Kind.REFERENCE_WRONG, f"{where}: {name}: says {said}, rows say {found}"[:EXAMPLE_CHARS_MAX])

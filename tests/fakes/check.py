@@ -11,13 +11,14 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 from fastavro.validation import validate
 
+from service.accounting import Sums, judge_joins, judge_published, judge_range, judge_totals, judge_uncommitted, tp_of
+from service.boundary import Message
 from service.formats.dead_letter import parse_headers
-from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
+from service.formats.flush_record import FlushedTopicPartition, FlushRecord, decode_flush_record, merge_parts
 from service.formats.model import PartitionKey, TopicPartition
 from service.formats.projection import NAME_PROPERTY, null_counts, project
 from service.formats.reference import Reference, decode_references
@@ -81,7 +82,7 @@ def check_commit(committed: Committed) -> None:
     messages = [one for one in committed.messages if one.topic == REFERENCES]
     found = [reference for one in messages for reference in decode_references(one.value or b"")]
     letters = [one for one in committed.messages if one.topic == DEAD_LETTERS]
-    _check_totals(flush, found, len(letters))
+    _check_totals(flush, found, letters)
     _check_lines(flush, found)
 
 
@@ -95,25 +96,24 @@ def _check_lines(flush: FlushRecord, found: list[Reference]) -> None:
     """I4: references are numbered as they stand, and state the ranges of their batch."""
     if [one.reference_id for one in found] != [f"{flush.batch_id}-{number}" for number in range(len(found))]:
         raise InvariantError(f"I4: {flush.batch_id}: its references are {[one.reference_id for one in found][:5]}")
-    spans = {(one.topic, one.partition): (one.first_offset, one.next_offset) for one in flush.topic_partitions}
+    spans = {tp_of(one): (one.first_offset, one.next_offset) for one in flush.topic_partitions}
     for reference in found:
         for one in reference.sources:
-            if spans.get((one.topic, one.partition)) != (one.first_offset, one.next_offset):
-                raise InvariantError(f"I4: {reference.reference_id} states another range than its flush record: {one}")
+            for wrong in judge_range(one, spans.get(tp_of(one)), record="flush record"):
+                raise InvariantError(f"I4: {reference.reference_id}: {wrong}")
 
 
-def _check_totals(flush: FlushRecord, found: list[Reference], letters: int) -> None:
-    totals = flush.totals
-    in_files = sum(reference.entries for reference in found)
-    facts = {
-        "entries in references": (in_files, totals.entries_in_files),
-        "references": (len(found), totals.references),
-        "dead letters": (letters, totals.dead_letter_records),
-        "conservation": (totals.entries, totals.entries_in_files + totals.dead_letters + totals.discarded_replays),
-    }
-    for what, (counted, stated) in facts.items():
-        if counted != stated:
-            raise InvariantError(f"W3: {flush.batch_id}: {what}: {counted} is not {stated}")
+def _check_totals(flush: FlushRecord, found: list[Reference], letters: list[Message]) -> None:
+    """W3: the flush record adds up, and says what its transaction has published."""
+    sums = Sums(references=len(found), dead_letter_records=len(letters))
+    for reference in found:
+        sums.in_files.update({tp_of(one): one.entries for one in reference.sources})
+    for one in letters:
+        letter = parse_headers(one.headers)
+        sums.dead_letters[TopicPartition(letter.topic, letter.partition)] += len(letter.indexes or (0,))
+    lines = flush.topic_partitions
+    for wrong in [*judge_totals(flush.totals, lines), *judge_published(flush.totals, lines, sums)]:
+        raise InvariantError(f"W3: {flush.batch_id}: {wrong.text}")
 
 
 def check_all(broker: FakeBroker, bucket: Bucket) -> None:
@@ -258,19 +258,18 @@ def check_offsets(broker: FakeBroker) -> None:
     """I3 ranges of flush records join without gap or overlap; I4 they end at the committed offset, never set back."""
     if broker.set_back:
         raise InvariantError(f"I4: committed offsets were set back: {broker.set_back[:3]}")
-    ranges: dict[TopicPartition, list[tuple[int, int]]] = {}
+    ranges: dict[TopicPartition, list[FlushedTopicPartition]] = {}
     for flush in flush_records(broker):
         for part in flush.topic_partitions:
             if part.next_offset > part.first_offset:
-                tp = TopicPartition(part.topic, part.partition)
-                ranges.setdefault(tp, []).append((part.first_offset, part.next_offset))
+                ranges.setdefault(tp_of(part), []).append(part)
     for tp, found in ranges.items():
-        found.sort()
-        for (_, end), (start, _) in pairwise(found):
-            if start != end:
-                raise InvariantError(f"I3: {tp}: {'a gap' if start > end else 'an overlap'} between {end} and {start}")
-        if found[-1][1] != broker.committed_offset(tp):
-            raise InvariantError(f"I4: {tp}: flushed to {found[-1][1]}, committed is {broker.committed_offset(tp)}")
+        found.sort(key=lambda one: one.first_offset)
+        committed = broker.committed_offset(tp)
+        for wrong, _ in judge_joins(tp, found, start=None, committed=committed or 0):
+            raise InvariantError(f"I3: {tp}: {wrong.text}")
+        for wrong, _ in judge_uncommitted(tp, found, committed=committed):
+            raise InvariantError(f"I4: {tp}: {wrong.text}")
 
 
 def _entries_in(value: bytes | None) -> list[Any]:

@@ -17,8 +17,9 @@ import fastavro
 from confluent_kafka import Message
 from msgspec.structs import replace
 
-from pipeline.audit.result import Example, Kind, Result
+from pipeline.audit.result import Example, Result
 from pipeline.rows import read_header, read_rows
+from service.accounting import Kind
 from service.avro.container import SYNC_BYTES, block, compressor, header
 from service.formats.flush_record import FlushedTopicPartition, FlushRecord, encode_flush_record, merge_parts
 from service.formats.reference import Checksum, Reference, ReferenceMessage, RootRange, SourceRange, encode_message

@@ -1,20 +1,23 @@
 """What is announced, as frames: parts of flush records, bytes and schemas of objects, hours in them. No brokers."""
 
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.audit.accounts import other_groups, wrong_messages, wrong_totals
+from pipeline.audit import frames, judged
+from pipeline.audit.accounts import wrong_messages
 from pipeline.audit.findings import union
 from pipeline.audit.ground import Announced
 from pipeline.audit.object_bytes import wrong_bytes
-from pipeline.audit.result import Kind
 from pipeline.audit.schemas import wrong_schemas
 from pipeline.retire import objects_of
 from pipeline.topics import flush_records, reference_lines, references
+from service.accounting import Kind
 from service.formats.flush_record import (
     FlushedTopicPartition,
     FlushRecord,
@@ -78,13 +81,16 @@ def test_parts_of_a_flush_record_are_one(spark: SparkSession) -> None:
         ("whole", [0, 1, 2, 3, 4], None),
     ]
     assert len(found) == 4
-    wrong = wrong_totals(flush_records(messages_of(spark, values))).collect()
-    assert [(row["kind"], row["batch_id"], row["text"]) for row in wrong] == [
-        (Kind.FLUSH_WRONG, "short", "parts 1, 4, 5 of 5")
-    ]
-    flushes = flush_records(messages_of(spark, values))
-    assert other_groups(flushes, "g").isEmpty()
-    assert {row["text"] for row in other_groups(flushes, "h").collect()} == {"of group g, audited is h"}
+    flushes = flush_records(messages_of(spark, values)).withColumns(
+        {name: F.lit(None).cast("int") for name in ("is_counted", "counted")}
+    )
+    schema = to_arrow_schema(frames.FINDING)
+    parts = (Kind.FLUSH_WRONG, "short", "parts 1, 4, 5 of 5")
+    others = {(Kind.FLUSH_WRONG, row["batch_id"], "of group g, audited is h") for row in found}
+    for group, expected in (("g", {parts}), ("h", {parts, *others})):
+        judge = partial(judged.judge_flushes, windows={}, group_id=group, excused=(), schema=schema)
+        wrong = flushes.mapInArrow(judge, frames.FINDING).collect()
+        assert {(row["kind"], row["batch_id"], row["text"]) for row in wrong} == expected
 
 
 def pack_of(batch_id: str, users: int) -> Written:

@@ -11,9 +11,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import ExitCode, Kind, Result, Window
+from pipeline.audit.result import Result, Window
 from pipeline.jobs.materialize import Materialize
 from pipeline.report.files import write_page
+from service.accounting import ExitCode, Kind
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline.conftest import Lake

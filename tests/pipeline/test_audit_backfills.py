@@ -8,10 +8,11 @@ import pytest
 from msgspec.structs import replace
 
 from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import ExitCode, Kind, Result, Window
+from pipeline.audit.result import Result, Window
 from pipeline.backfill.outbox import outboxes_prefix
 from pipeline.backfill.ranges import Wanted, parse_offsets
 from pipeline.rows import read_rows
+from service.accounting import ExitCode, Kind
 from service.formats.dead_letter import parse_headers
 from service.formats.flush_record import decode_backfill_record, encode_backfill_record
 from service.formats.reference import Reference, decode_message, encode_message, reference_id

@@ -9,17 +9,18 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.audit import frames
-from pipeline.audit.accounts import gaps_and_overlaps, miscounted_entries
+from pipeline.audit.accounts import coverage, judge_flushes
 from pipeline.audit.collect import collect_examples, collect_ids, count_by_kind, findings_by_hour
 from pipeline.audit.compare import compare
 from pipeline.audit.findings import row_findings, union
 from pipeline.audit.ground import Announced, find_ground
-from pipeline.audit.result import Kind, Window
+from pipeline.audit.result import Window
 from pipeline.audit.scope import Asked, Source
 from pipeline.audit.sides import reach_of
 from pipeline.audit.stored import sort_out
 from pipeline.kafka import Ends
 from pipeline.topics import lines_of
+from service.accounting import Kind
 from service.config.settings import S3Settings
 from service.formats.model import TopicPartition
 from tests.pipeline.conftest import pipeline_variables, settings_of
@@ -114,10 +115,13 @@ def announced_of(spark: SparkSession, **given: DataFrame) -> Announced:
     return Announced(**(dict.fromkeys(Announced._fields, none) | given))
 
 
+COUNTS = ("records", "entries", "dead_letters", "discarded_replays")
+LINE = ("first_offset", "next_offset", "min_offset", "max_offset", "timestamp_max_ms", *COUNTS)
+TOTALS = (*COUNTS, "entries_in_files", "references", "dead_letter_records", "bytes")
 FLUSHES = (
-    "message_partition int, message_offset long, batch_id string, worker string, topic_partitions array<struct<"
-    "topic string, partition int, first_offset long, next_offset long, entries long, dead_letters long, "
-    "discarded_replays long>>, totals struct<references long, dead_letters long, dead_letter_records long>"
+    "message_partition int, message_offset long, batch_id string, worker string, generation long, group_id string, "
+    "wrong_parts string, topic_partitions array<struct<topic string, partition int, "
+    f"{', '.join(f'{name} long' for name in LINE)}>>, totals struct<{', '.join(f'{name} long' for name in TOTALS)}>"
 )
 FILED = (
     "reference_id string, batch_id string, worker string, generation long, user string, date string, hour int, "
@@ -139,8 +143,10 @@ class Flushes:
         number = len(self._flushes)
         batch, first = f"b{number}", number * 10
         entries, dead, replays, references, letters = says
-        line = ("t", 0, first, first + 10, entries, dead, replays)
-        self._flushes.append((0, number, batch, "w", [line], (references, dead, letters)))
+        counts = (entries, entries, dead, replays)
+        line = ("t", 0, first, first + 10, None, None, None, *counts)
+        totals = (*counts, entries - dead - replays, references, letters, 0)
+        self._flushes.append((0, number, batch, "w", 1, "g", None, [line], totals))
         for nth, count in enumerate(filed):
             source = ("t", 0, first, first + 10, first, first, count)
             self._references.append((f"{batch}-{nth}", batch, "w", 1, "u", "2026-03-04", 5, [source]))
@@ -164,15 +170,22 @@ class Flushes:
             by_batch=references.groupBy("batch_id").agg(F.count("*").alias("references")),
             dead=spark.createDataFrame(rows, frames.DEAD),
         )
-        spans = spark.createDataFrame(
-            [("t", 0, 10, 1000)], "topic string, partition int, window_first long, window_next long"
+        flushes = spark.createDataFrame(self._flushes, FLUSHES)
+        found = judge_flushes(
+            flushes,
+            announced._replace(lines=lines_of(flushes)),
+            spark.createDataFrame([], frames.SOURCE),
+            spark.createDataFrame([], frames.SPAN),
+            windows={TopicPartition("t", 0): (10, 1000)},
+            group_id="g",
+            excused=("b9",),
+            short=spark.createDataFrame([("b10",)], "batch_id string"),
         )
-        found = miscounted_entries(spark.createDataFrame(self._flushes, FLUSHES), announced, spans)
         return Counter((row["kind"], row["offset"], row["batch_id"], row["text"]) for row in found.collect())
 
 
 def test_what_flush_records_say_is_what_was_published(spark: SparkSession) -> None:
-    """Only what no other finding tells: messages that are gone, or too many, are counted elsewhere."""
+    """Where messages are gone, or too many, that is said and nothing of their entries."""
     flushes = Flushes()
     flushes.add(says=(10, 0, 0, 2, 0), filed=[5, 4], buried=[1])  # not of the window
     flushes.add(says=(10, 3, 0, 2, 2), filed=[5, 2], buried=[1, 2])  # true
@@ -184,13 +197,22 @@ def test_what_flush_records_say_is_what_was_published(spark: SparkSession) -> No
     flushes.add(says=(10, 2, 0, 1, 2), filed=[8], buried=[2])  # two in one dead letter
     flushes.add(says=(10, 0, 1, 1, 0), filed=[10], buried=[])  # not a replay
     flushes.repeat()
+    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], buried=[])  # missing for a reason
+    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], buried=[])  # perhaps gone with the beginning of the topic
     said = {
         (30, "b3"): "[30, 40): 10 entries in files, its references say 9; 0 entries dead, its dead letters say 1",
         (40, "b4"): "[40, 50): 9 entries in files, its references say 10",
         (None, "b7"): "its flush record says 2 dead letters, there are 1",
         (80, "b8"): "[80, 90): 9 entries in files, its references say 10",
     }
-    assert flushes.miscounted(spark) == Counter((Kind.FLUSH_WRONG, *place, text) for place, text in said.items())
+    assert flushes.miscounted(spark) == Counter(
+        (Kind.FLUSH_WRONG, *place, text) for place, text in said.items()
+    ) + Counter(
+        [
+            (Kind.REFERENCE_MISSING, None, "b5", "its flush record says 3 references, there are 2"),
+            (Kind.REFERENCE_WRONG, None, "b6", "its flush record says 1 references, there are 3"),
+        ]
+    )
 
 
 def test_objects_are_sorted_by_who_names_them(spark: SparkSession) -> None:
@@ -281,5 +303,5 @@ def test_flush_records_of_which_some_are_gone_leave_no_gap(spark: SparkSession, 
     (span,) = ground.spans
     assert (span.answers_from, ground.from_the_start) == (30, [])
     assert ground.doubts == ["the topic of flush records no longer has its beginning"]
-    gaps = gaps_and_overlaps(announced.lines, reach_of(spark, ground.spans, {})).collect()
+    gaps = coverage(announced.lines, reach_of(spark, ground.spans, {})).collect()
     assert [row["text"] for row in gaps] == ["no flush record covers [40, 50)"]

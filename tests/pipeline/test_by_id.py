@@ -11,7 +11,7 @@ from pyspark.sql import types as T
 from pipeline.audit.by_id import Rules, compare
 from pipeline.audit.csv_values import value_of_entry, value_of_text
 from pipeline.audit.frames import ARCHIVED, IDENTIFIED
-from pipeline.audit.result import Kind
+from service.accounting import Kind
 from service.oracle.json_text import parse_rounding
 
 SECOND_US = 1_000_000

@@ -10,7 +10,7 @@ from pipeline.audit import by_id, csv_collect
 from pipeline.audit.by_id import Rules
 from pipeline.audit.csv_archive import ArchivedFile, read_files
 from pipeline.audit.frames import IDENTIFIED
-from pipeline.audit.result import Kind
+from service.accounting import Kind
 from tests.pipeline.conftest import settings_of
 
 WORKER = {

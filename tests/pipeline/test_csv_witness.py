@@ -13,8 +13,9 @@ import pytest
 from pipeline import cli
 from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.csv_auditor import CsvAuditor, CsvOptions
-from pipeline.audit.result import ExitCode, Kind, Result, Window, decode, encode
+from pipeline.audit.result import Result, Window, decode, encode
 from pipeline.jobs import audit, compare
+from service.accounting import ExitCode, Kind
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.pipeline import older_system

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import ExitCode, Result, Window
+from pipeline.audit.result import Result, Window
 from pipeline.backfill.held import held_by_references
 from pipeline.backfill.retired import frame_of
 from pipeline.jobs.compact import Compact
@@ -18,6 +18,7 @@ from pipeline.jobs.user_activity import UserActivity
 from pipeline.kafka import partition_ends
 from pipeline.retire import Retired
 from pipeline.retired import RetiredObjects
+from service.accounting import ExitCode
 from service.formats.model import TopicPartition
 from service.oracle.equal import canonical
 from tests.pipeline import minutes, planted

@@ -8,7 +8,8 @@ from pathlib import Path
 from deploy.local.kafka import KafkaCluster
 from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.put_away import PutAway
-from pipeline.audit.result import Kind, Result, Verdict, Window
+from pipeline.audit.result import Result, Verdict, Window
+from service.accounting import Kind
 from service.formats.dead_letter import HEADER_END_OFFSET, HEADER_OFFSET, HEADER_REASON, Reason
 from service.formats.model import FATAL, SourceRecord, TopicPartition
 from tests.integration.harness import Deployment

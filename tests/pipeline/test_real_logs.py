@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import ExitCode, Window
+from pipeline.audit.result import Window
 from pipeline.jobs.materialize import Materialize
 from pipeline.table_rows import restore
+from service.accounting import ExitCode
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
 from tests.integration.readback import parse_rounding, read_objects

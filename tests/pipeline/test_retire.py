@@ -14,7 +14,7 @@ from pipeline.activity import stages
 from pipeline.activity.tables import StateTable
 from pipeline.audit import sides
 from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.result import ExitCode, Kind, Result, Window
+from pipeline.audit.result import Result, Window
 from pipeline.audit.retired import ReferenceReader
 from pipeline.audit.scope import Span
 from pipeline.audit.verdicts import read_passed
@@ -29,6 +29,7 @@ from pipeline.retired import RetiredObjects
 from pipeline.rows import read_rows
 from pipeline.table import Table
 from pipeline.topics import read_messages, references
+from service.accounting import ExitCode, Kind
 from service.formats.model import TopicPartition
 from service.oracle.equal import canonical
 from tests.integration.harness import Deployment

@@ -10,12 +10,13 @@ import pytest
 
 from deploy.local.ports import find_free_ports
 from pipeline.audit.history import kept
-from pipeline.audit.result import Kind, Result, decode
+from pipeline.audit.result import Result, decode
 from pipeline.config import load_all
 from pipeline.errors import BrokerError, PipelineError
 from pipeline.jobs import audit
 from pipeline.jobs.audit import Runs
 from pipeline.jobs.audit_options import add_audit_arguments
+from service.accounting import Kind
 from tests.unit.report.world import missing, result
 
 ON_EXECUTOR = RuntimeError("Job aborted: pipeline.errors.ObjectError: s3://logs/a.avro: S3 answered 503\n at Java")

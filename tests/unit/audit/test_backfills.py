@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from service.audit.findings import Kind
+from service.accounting import Kind
 from service.formats.dead_letter import headers_of
 from service.formats.flush_record import (
     BackfilledTopicPartition,
@@ -129,16 +129,19 @@ def beside_the_original(world: World) -> None:
 @pytest.mark.parametrize(
     ("fault", "expected"),
     [
-        (no_record, {Kind.FLUSH}),
-        (record_goes_back, {Kind.BACKFILL}),
-        (wrong_total, {Kind.BACKFILL}),
-        (wrong_position, {Kind.BACKFILL}),
-        (wrong_line, {Kind.BACKFILL}),
-        (beyond_committed, {Kind.BACKFILL, Kind.REFERENCE}),
-        (other_worker, {Kind.REFERENCE}),
-        (lost_again, {Kind.BACKFILL, Kind.FLUSH, Kind.MISSING}),
-        (published_twice, {Kind.BACKFILL, Kind.DUPLICATED, Kind.FLUSH, Kind.OBJECT, Kind.ORDER}),
-        (beside_the_original, {Kind.DUPLICATED, Kind.FLUSH, Kind.OBJECT}),
+        (no_record, {Kind.REFERENCE_WRONG, Kind.REFERENCE_MISSING}),
+        (record_goes_back, {Kind.BACKFILL_WRONG}),
+        (wrong_total, {Kind.REFERENCE_MISSING}),
+        (wrong_position, {Kind.BACKFILL_WRONG}),
+        (wrong_line, {Kind.BACKFILL_WRONG}),
+        (beyond_committed, {Kind.BACKFILL_WRONG, Kind.REFERENCE_WRONG}),
+        (other_worker, {Kind.REFERENCE_WRONG}),
+        (lost_again, {Kind.MISSING, Kind.REFERENCE_MISSING}),
+        (
+            published_twice,
+            {Kind.BACKFILL_WRONG, Kind.DUPLICATED, Kind.FLUSH_WRONG, Kind.REFERENCE_WRONG},
+        ),
+        (beside_the_original, {Kind.DUPLICATED, Kind.FLUSH_WRONG, Kind.REFERENCE_WRONG}),
     ],
 )
 def test_fault_of_a_backfill_is_found(fault: Callable[[World], None], expected: set[Kind]) -> None:

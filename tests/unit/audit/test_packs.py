@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from service.audit.findings import Kind
+from service.accounting import Kind
 from service.avro.schema_types import RecordType, Scalar
 from service.formats.flush_record import BackfilledTopicPartition, BackfillRecord, BackfillTotals
 from service.formats.model import TopicPartition
@@ -66,7 +66,7 @@ def test_packs_that_share_a_schema_share_its_fields() -> None:
     world.merge = lambda _types: merged
     assert world.build().audit().findings.examples == {}
     world.merge = lambda _types: add_ghost(merged)
-    assert kinds(world.build().audit()) == {Kind.SCHEMA}
+    assert kinds(world.build().audit()) == {Kind.REFERENCE_WRONG}
 
 
 def typed_world(*entries: tuple[dict[str, Any], list[dict[str, Any]], dict[str, Any]]) -> World:
@@ -210,26 +210,29 @@ def change_schema(world: World, line: int, projection: Any) -> None:
 @pytest.mark.parametrize(
     ("plant", "expected"),
     [
-        (line_counts_too_many, {Kind.REFERENCE}),
-        (line_says_other_offsets, {Kind.REFERENCE}),
-        (line_says_other_time, {Kind.REFERENCE}),
-        (line_says_other_nulls, {Kind.REFERENCE}),
+        (line_counts_too_many, {Kind.REFERENCE_WRONG}),
+        (line_says_other_offsets, {Kind.REFERENCE_WRONG}),
+        (line_says_other_time, {Kind.REFERENCE_WRONG}),
+        (line_says_other_nulls, {Kind.REFERENCE_WRONG}),
         (line_says_other_hour, {Kind.MISPLACED}),
-        (line_is_missing, {Kind.OBJECT, Kind.MISSING, Kind.FLUSH}),
-        (last_line_is_missing_in_a_message_of_its_own, {Kind.OBJECT, Kind.MISSING, Kind.FLUSH}),
-        (ranges_overlap, {Kind.OBJECT, Kind.DUPLICATED, Kind.MISPLACED, Kind.REFERENCE}),
-        (range_ends_in_a_block, {Kind.OBJECT, Kind.MISSING}),
-        (range_is_outside, {Kind.OBJECT, Kind.MISSING}),
-        (header_is_cut, {Kind.OBJECT, Kind.MISSING}),
+        (line_is_missing, {Kind.MISSING, Kind.OBJECT_UNREFERENCED, Kind.REFERENCE_MISSING}),
+        (
+            last_line_is_missing_in_a_message_of_its_own,
+            {Kind.MISSING, Kind.OBJECT_UNREFERENCED, Kind.REFERENCE_MISSING},
+        ),
+        (ranges_overlap, {Kind.DUPLICATED, Kind.MISPLACED, Kind.REFERENCE_WRONG}),
+        (range_ends_in_a_block, {Kind.MISSING, Kind.REFERENCE_WRONG}),
+        (range_is_outside, {Kind.MISSING, Kind.REFERENCE_WRONG}),
+        (header_is_cut, {Kind.MISSING, Kind.REFERENCE_WRONG}),
         (blocks_of_another, {Kind.MISPLACED}),
-        (key_of_another_hour, {Kind.MISPLACED}),
-        (schema_of_another_object, {Kind.SCHEMA}),
-        (pack_is_gone, {Kind.OBJECT, Kind.MISSING}),
-        (projection_has_a_field_too_many, {Kind.SCHEMA}),
-        (projection_lacks_a_field, {Kind.SCHEMA}),
-        (projection_is_out_of_order, {Kind.SCHEMA}),
-        (projection_points_nowhere, {Kind.SCHEMA}),
-        (projection_is_none, {Kind.SCHEMA}),
+        (key_of_another_hour, {Kind.REFERENCE_WRONG}),
+        (schema_of_another_object, {Kind.REFERENCE_WRONG}),
+        (pack_is_gone, {Kind.MISSING, Kind.OBJECT_MISSING}),
+        (projection_has_a_field_too_many, {Kind.REFERENCE_WRONG}),
+        (projection_lacks_a_field, {Kind.REFERENCE_WRONG}),
+        (projection_is_out_of_order, {Kind.REFERENCE_WRONG}),
+        (projection_points_nowhere, {Kind.REFERENCE_WRONG}),
+        (projection_is_none, {Kind.REFERENCE_WRONG}),
     ],
 )
 def test_fault_of_a_pack_is_named_and_nothing_else(plant: Callable[[World], None], expected: set[Kind]) -> None:
@@ -272,8 +275,8 @@ def test_merged_schema_that_is_not_of_its_references_is_named(
         file.pack = "0"
     world.merge = lambda types: widen(merge_types(types))
     report = world.build().audit()
-    assert kinds(report) == {Kind.SCHEMA}
-    assert all(text in example for example in report.findings.examples[Kind.SCHEMA])
+    assert kinds(report) == {Kind.REFERENCE_WRONG}
+    assert all(text in example for example in report.findings.examples[Kind.REFERENCE_WRONG])
 
 
 def test_merge_that_changes_an_avro_name_is_named() -> None:
@@ -286,8 +289,8 @@ def test_merge_that_changes_an_avro_name_is_named() -> None:
     world.build()
     world.change_line(0, nulls=())
     report = world.audit()
-    assert kinds(report) == {Kind.SCHEMA}
-    assert "'a_b' is named a_b_2, should be a_b" in report.findings.examples[Kind.SCHEMA][0]
+    assert kinds(report) == {Kind.REFERENCE_WRONG}
+    assert "'a_b' is named a_b_2, should be a_b" in report.findings.examples[Kind.REFERENCE_WRONG][0]
 
 
 def test_lines_of_one_partition_key_out_of_order_are_named() -> None:
@@ -302,7 +305,7 @@ def test_lines_of_one_partition_key_out_of_order_are_named() -> None:
     assert world.build().audit().findings.examples == {}
     last = world.messages.pop()
     world.messages.insert(0, last)
-    assert kinds(world.audit()) == {Kind.ORDER}
+    assert kinds(world.audit()) == {Kind.REFERENCE_WRONG}
 
 
 def test_object_of_one_partition_key_has_its_exact_schema() -> None:
@@ -312,8 +315,8 @@ def test_object_of_one_partition_key_has_its_exact_schema() -> None:
     world.build()
     world.change_message(3, schemas=([0, 1, [2, "long53"]],))
     report = world.audit()
-    assert kinds(report) == {Kind.SCHEMA}
-    assert "not the exact one" in report.findings.examples[Kind.SCHEMA][0]
+    assert kinds(report) == {Kind.REFERENCE_WRONG}
+    assert "not the exact one" in report.findings.examples[Kind.REFERENCE_WRONG][0]
 
 
 def test_bytes_of_lines_that_the_topic_has_lost_are_not_judged() -> None:
@@ -322,7 +325,7 @@ def test_bytes_of_lines_that_the_topic_has_lost_are_not_judged() -> None:
     world.split_message(0, 2)
     world.lows[TopicPartition("references", 0)] = 1
     report = world.audit()
-    assert kinds(report) == {Kind.MISSING, Kind.FLUSH}
+    assert kinds(report) == {Kind.MISSING, Kind.REFERENCE_MISSING}
     assert report.findings.doubts
 
 
@@ -350,7 +353,7 @@ def backfilled(tp: TopicPartition, next_offset: int, entries: int) -> Backfilled
     )
 
 
-@pytest.mark.parametrize(("messages", "further"), [(2, set()), (1, {Kind.OBJECT})])
+@pytest.mark.parametrize(("messages", "further"), [(2, set()), (1, {Kind.OBJECT_UNREFERENCED})])
 def test_lines_that_a_backfill_goes_on_to_publish_are_no_fault_of_its_pack(messages: int, further: set[Kind]) -> None:
     """The rest of the pack is named by messages that are not published yet; a finished backfill has no such."""
     world = packed_world().build()
@@ -358,7 +361,7 @@ def test_lines_that_a_backfill_goes_on_to_publish_are_no_fault_of_its_pack(messa
     world.split_message(0, 2)
     del world.messages[1]
     world.backfill_records = [backfill_record(backfilled(APP_0, 2, 3), published=1, messages=messages, references=2)]
-    assert kinds(world.audit()) == {Kind.FLUSH, Kind.MISSING} | further
+    assert kinds(world.audit()) == {Kind.FLUSH_WRONG, Kind.MISSING} | further
 
 
 def test_lost_line_that_a_backfill_has_made_good_is_a_note() -> None:
@@ -390,7 +393,7 @@ def test_counts_of_nulls_may_be_left_out_only_where_there_is_no_room() -> None:
     world.build()
     world.change_line(0, nulls=None)
     wide = {"fields_max": 10_000, "bytes_max": 10_000_000}
-    assert kinds(world.audit(record_schema=wide)) == {Kind.REFERENCE}
+    assert kinds(world.audit(record_schema=wide)) == {Kind.REFERENCE_WRONG}
     assert kinds(world.audit(record_schema=wide, kafka={"message_bytes_max": 100_000})) == set()
 
 
@@ -419,9 +422,9 @@ def test_roots_that_were_cut_are_fewer_and_right() -> None:
     world.change_line(0, ANN_10, roots=(), roots_cut=True)
     assert kinds(world.audit()) == set()
     world.change_line(0, ANN_10, roots=(), roots_cut=False)
-    assert kinds(world.audit()) == {Kind.REFERENCE}
+    assert kinds(world.audit()) == {Kind.REFERENCE_WRONG}
     world.change_line(0, ANN_10, roots=(root,), roots_cut=True)
-    assert kinds(world.audit()) == {Kind.REFERENCE}
+    assert kinds(world.audit()) == {Kind.REFERENCE_WRONG}
     other = msgspec.structs.replace(root, min_offset=0)
     world.change_line(0, ANN_10, roots=(other,), roots_cut=True)
-    assert kinds(world.audit()) == {Kind.REFERENCE}
+    assert kinds(world.audit()) == {Kind.REFERENCE_WRONG}

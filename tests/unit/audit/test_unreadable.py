@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from service.audit.findings import Kind
-from service.audit.report import ExitCode
+from service.accounting import ExitCode, Kind
 from service.formats.dead_letter import DeadLetter, Reason
 from service.formats.model import FATAL, HEADERS_UNREADABLE, SourceRecord
 from tests.unit.audit.world import APP_0, World, clean_world, record
@@ -31,7 +30,7 @@ def test_offsets_that_can_be_read_are_missed_whatever_a_dead_letter_says() -> No
     world.source.insert(3, record(APP_0, 3, {"user": "ann", "time": "2024-05-01T10:44:00Z", "n": 7}))
     report = world.build().audit()
     assert report.findings.counts[Kind.MISSING] == 1
-    assert report.findings.counts[Kind.UNEXPECTED] == 1
+    assert report.findings.counts[Kind.DEAD_LETTER_UNEXPECTED] == 1
     assert report.exit_code is ExitCode.FINDINGS
 
 
@@ -39,7 +38,7 @@ def test_offsets_that_nobody_can_read_and_no_dead_letter_stands_for_are_found() 
     """A worker that passed them over has covered more than it has read."""
     world = broken_world()
     del world.dead[0]
-    assert world.build().audit().findings.counts[Kind.FLUSH] > 0
+    assert world.build().audit().findings.counts[Kind.FLUSH_WRONG] > 0
 
 
 def test_record_whose_headers_cannot_be_read_is_rightly_dead() -> None:
@@ -49,7 +48,7 @@ def test_record_whose_headers_cannot_be_read_is_rightly_dead() -> None:
     world.dead[0] = ("b2", DeadLetter(world.source[2], Reason.UNREADABLE_HEADERS, HEADERS_UNREADABLE, None))
     assert world.build().audit().findings.examples == {}
     world.dead[0] = ("b2", DeadLetter(world.source[2], Reason.MALFORMED, "no", None))
-    assert world.build().audit().findings.counts[Kind.DEAD_LETTER] == 1
+    assert world.build().audit().findings.counts[Kind.DEAD_LETTER_WRONG] == 1
 
 
 def test_record_that_ended_the_worker_is_dead_as_a_whole() -> None:

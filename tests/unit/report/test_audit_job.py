@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.audit.result import Kind
 from pipeline.cli import main
 from pipeline.config import load_all
 from pipeline.errors import PipelineError
 from pipeline.jobs import audit
 from pipeline.jobs.audit import Runs
 from pipeline.jobs.audit_options import add_audit_arguments
+from service.accounting import Kind
 from tests.unit.report.reading import Page
 from tests.unit.report.world import T0_MS, WorkerLog, missing, result
 

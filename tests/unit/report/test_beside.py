@@ -3,11 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit.result import Example, Kind
+from pipeline.audit.result import Example
 from pipeline.report.around import moments_of
 from pipeline.report.beside import Range, ranges_of
 from pipeline.report.events import REBALANCES, Event, EventKind, read_log
 from pipeline.report.handled import Commit, Commits
+from service.accounting import Kind
 from service.formats.model import TopicPartition
 from tests.unit.report.world import FLUSH_MS, T0_MS, TOPIC, WorkerLog, flush, missing, result
 

@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from pipeline.audit.history import read_result
-from pipeline.audit.result import Archive, Counts, Example, Finding, Ids, Kind, Result, Witness, decode, encode
+from pipeline.audit.result import Archive, Counts, Example, Finding, Ids, Result, Witness, decode, encode
 from pipeline.cli import main
 from pipeline.errors import PipelineError
 from pipeline.report.events import Log, read_log
 from pipeline.report.files import write_page
 from pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, render
 from pipeline.report.words import MEANINGS, seconds, size
+from service.accounting import Kind
 from tests.unit.report.reading import Page
 from tests.unit.report.world import (
     FLUSH_MS,

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.audit.result import Kind, Verdict
+from pipeline.audit.result import Verdict
 from pipeline.report.series import (
     HOUR_MS,
     OTHERS,
@@ -16,6 +16,7 @@ from pipeline.report.series import (
     sizes_per_hour,
     steps_of,
 )
+from service.accounting import Kind
 from tests.unit.report.world import T0_MS, hour, missing, record_hour, result
 
 

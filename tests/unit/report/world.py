@@ -12,12 +12,12 @@ from pipeline.audit.result import (
     Flush,
     FlushedRange,
     Hour,
-    Kind,
     RecordHour,
     Result,
     Verdict,
     Window,
 )
+from service.accounting import Kind
 
 T0_MS = 1_772_582_400_000  # 2026-03-04 00:00 UTC
 HOUR_MS = 3_600_000

@@ -13,20 +13,11 @@ from hypothesis import strategies as st
 
 from pipeline.audit.comparison import COMPARED, Comparison, Named, compare, encode
 from pipeline.audit.comparison_text import to_text
-from pipeline.audit.result import (
-    Counts,
-    Coverage,
-    Example,
-    ExitCode,
-    Finding,
-    Kind,
-    Result,
-    Window,
-    Witness,
-)
+from pipeline.audit.result import Counts, Coverage, Example, Finding, Result, Window, Witness
 from pipeline.audit.result import encode as encode_result
 from pipeline.cli import main
 from pipeline.errors import IncomparableError
+from service.accounting import ExitCode, Kind
 
 Entries = Counter[tuple[Kind, int]]
 """How often a kind names the n-th entry."""

@@ -1,0 +1,125 @@
+"""On the executors: flush records, and what was counted of them -> findings, by the rules of `service.accounting`."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import msgspec
+
+from pipeline.audit.executors import batched
+from service.accounting import (
+    Counted,
+    Kind,
+    Sums,
+    Wrong,
+    judge_joins,
+    judge_line,
+    judge_published,
+    judge_totals,
+    judge_uncommitted,
+)
+from service.formats.flush_record import FlushedTopicPartition, FlushTotals
+from service.formats.model import TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    import pyarrow as pa
+
+    from pipeline.audit.executors import Batches, Row
+
+Windows = dict[TopicPartition, tuple[int, int]]
+"""[first, next) of what is audited."""
+
+
+class Line(NamedTuple):
+    """What a flush record covers of a TopicPartition, and whose it is."""
+
+    first_offset: int
+    next_offset: int
+    batch_id: str
+    worker: str
+
+
+def judge_flushes(
+    batches: Batches, *, windows: Windows, group_id: str, excused: Collection[str], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Judge flush records, each with what source and messages add up to (`accounts.judged`).
+
+    Of batches that are `excused` references are missing for a reason.
+    """
+    yield from batched(
+        (row for batch in batches for one in batch.to_pylist() for row in _flush(one, windows, group_id, excused)),
+        schema,
+    )
+
+
+def _flush(row: Row, windows: Windows, group_id: str, excused: Collection[str]) -> Iterator[Row]:
+    totals = msgspec.convert(row["totals"], FlushTotals)
+    lines = [msgspec.convert(line | {"idle_since_ms": None}, FlushedTopicPartition) for line in row["topic_partitions"]]
+    for wrong in _wrongs(row, totals, lines, group_id):
+        is_elsewhere = wrong.tp is not None and not _is_in(windows.get(wrong.tp), wrong.offset, wrong.end)
+        is_excused = row["batch_id"] in excused and wrong.kind in (Kind.REFERENCE_MISSING, Kind.REFERENCE_WRONG)
+        if not is_elsewhere and not is_excused:
+            yield _finding(wrong, row["batch_id"], row["worker"])
+
+
+def _wrongs(row: Row, totals: FlushTotals, lines: list[FlushedTopicPartition], group_id: str) -> Iterator[Wrong]:
+    if row["group_id"] != group_id:
+        yield Wrong(Kind.FLUSH_WRONG, f"of group {row['group_id']}, audited is {group_id}")
+    if row["wrong_parts"] is not None:
+        yield Wrong(Kind.FLUSH_WRONG, row["wrong_parts"])
+    else:
+        yield from judge_totals(totals, lines)
+    counted = {(one["topic"], one["partition"], one["first_offset"]): one for one in row["counted"] or ()}
+    for line in lines:
+        one = counted.get((line.topic, line.partition, line.first_offset))
+        if one is not None:
+            yield from judge_line(line, Counted(*(one[name] for name in Counted._fields)))
+    if row["is_counted"]:
+        sums = Sums(references=row["c_references"], dead_letter_records=row["c_letters"])
+        for name, by_tp in (("filed", sums.in_files), ("buried", sums.dead_letters)):
+            by_tp.update({TopicPartition(one["topic"], one["partition"]): one["n"] for one in row[name] or ()})
+        yield from judge_published(totals, lines, sums)
+
+
+def judge_coverage(batches: Batches, *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Judge how lines join, those of each TopicPartition together and in offset order, each with its span."""
+    rows = (row for batch in batches for row in batch.to_pylist())
+    yield from batched((found for tp, some in groupby(rows, key=_tp) for found in _covered(tp, list(some))), schema)
+
+
+def _covered(tp: TopicPartition, rows: list[Row]) -> Iterator[Row]:
+    span = rows[0]
+    window = span["window_first"], span["window_next"]
+    lines = [Line(*(row[name] for name in Line._fields)) for row in rows if row["first_offset"] is not None]
+    for wrong, line in judge_joins(tp, lines, start=span["start"], committed=span["committed"] or 0):
+        if _is_in(window, wrong.offset, wrong.end):
+            yield _finding(wrong, *((None, None) if line is None else line[2:]))
+    again = span["committed_again"]
+    near = [line for line in lines if _is_in(window, max(line.first_offset, again or 0), line.next_offset)]
+    for wrong, line in judge_uncommitted(tp, near, committed=again):
+        yield _finding(wrong, line.batch_id, line.worker)
+
+
+def _is_in(window: tuple[int, int] | None, begin: int | None, end: int | None) -> bool:
+    return window is not None and (begin is None or begin < window[1]) and (end is None or end > window[0])
+
+
+def _tp(row: Row) -> TopicPartition:
+    return TopicPartition(row["topic"], row["partition"])
+
+
+def _finding(wrong: Wrong, batch_id: str | None, worker: str | None) -> dict[str, Any]:
+    topic, partition = wrong.tp or (None, None)
+    return {
+        "kind": wrong.kind.value,
+        "count": wrong.number,
+        "topic": topic,
+        "partition": partition,
+        "offset": wrong.offset,
+        "batch_id": batch_id,
+        "worker": worker,
+        "text": wrong.text,
+    }
