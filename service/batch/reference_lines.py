@@ -5,7 +5,6 @@ Owns what lines share and how it is numbered; `service.batch.messages` puts the 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -76,37 +75,38 @@ class LineWriter:
     def _begin(self) -> None:
         self._size = 0
         self._event_time_us: int | None = None
-        self._sources: dict[TopicPartition, tuple[int, int]] = {}  # its number, and where its span begins
-        self._entries: Counter[TopicPartition] = Counter()
+        self._sources: dict[TopicPartition, list[int]] = {}  # its number, where its span begins, entries named
         self._hours: dict[tuple[str, int], int] = {}
         self._schemas: dict[bytes, int] = {}
         self._last: tuple[RecordType | None, int] = (None, 0)
+        self._new: list[dict[Any, Any]] = []  # one for each thing that the last line alone has brought into it
         self._count = 0
         self._lines = bytearray()  # one text: an object for each of a million lines would weigh more than they
 
     def add(self, part: Described) -> None:
         """Write the line of one part."""
-        before = self._size, len(self._sources), len(self._hours), len(self._schemas)
+        if self._new:
+            self._new.clear()
+        size = self._size
         line = self._line(part)
         if self._size + len(line) > self._bytes_max:
-            line = self._fit(part, line, before)
+            line = self._fit(part, line, size)
         if self._count:
             self._lines += b","
         self._lines += line
-        for tp, (_, _, entries) in part.sources.items():
-            self._entries[tp] += entries
+        known = self._sources
+        for tp, span in part.sources.items():
+            known[tp][2] += span[2]
         self.lines += 1
         self._count += 1
         self._size += len(line) + 1
 
-    def _fit(self, part: Described, line: bytes, before: tuple[int, int, int, int]) -> bytes:
-        """Begin the next group with this line, and shorten it where that is not enough; `before` is without it."""
+    def _fit(self, part: Described, line: bytes, size: int) -> bytes:
+        """Begin the next group with this line, and shorten it where that is not enough; `size` is without it."""
         if self._count:
-            self._size, *lengths = before
-            tables: tuple[dict[Any, Any], ...] = self._sources, self._hours, self._schemas
-            for table, length in zip(tables, lengths, strict=True):  # what this line alone has brought
-                while len(table) > length:
-                    table.popitem()
+            self._size = size
+            for table in self._new:
+                table.popitem()
             self._last = None, 0
             self._end()
             line = self._line(part)
@@ -126,42 +126,42 @@ class LineWriter:
         schemas = tuple(map(msgspec.Raw, self._schemas))
         lines = msgspec.Raw(b"[%b]" % bytes(self._lines))
         hours = tuple(self._hours)
-        entries = tuple(self._entries[tp] for tp in self._sources)
+        entries = tuple(named for _, _, named in self._sources.values())
         group = LineGroup(covered, entries, self._event_time_us or 0, hours, schemas, self._count, lines)
         self._groups.append(group)
         self._begin()
 
     def _line(self, part: Described, *, with_nulls: bool = True, roots_max: int = ROOTS_MAX) -> bytes:
+        key, entry_type, entries, min_us, max_us, counted, start, length, sources, roots = part
         if self._event_time_us is None:
-            self._event_time_us = part.event_time_min_us
-        numbers = self._numbers
+            self._event_time_us = min_us
         nulls: list[int] | None = None
         if with_nulls:
             nulls = []
-            for name, count in part.nulls.items():  # in the order of both types: by name
-                nulls += (numbers[name], count)
+            for name, count in counted.items():  # in the order of both types: by name
+                nulls += (self._numbers[name], count)
         line: list[Any] = [
-            part.key.user,
-            self._hour(part.key),
-            part.entries,
-            part.event_time_min_us - self._event_time_us,
-            part.event_time_max_us - part.event_time_min_us,
-            self._schema(part.entry_type),
+            key[0],
+            self._hour(key[1:]),
+            entries,
+            min_us - self._event_time_us,
+            max_us - min_us,
+            self._schema(entry_type),
             nulls,
-            part.start,
-            part.length,
-            self._sources_of(part.sources),
+            start,
+            length,
+            self._sources_of(sources),
         ]
-        if part.roots:
-            roots = [RootRange(*root, *span) for root, span in sorted(part.roots.items())]
-            line += (roots[:roots_max], len(roots) > roots_max)
+        if roots:
+            ranges = [RootRange(*root, *span) for root, span in sorted(roots.items())]
+            line += (ranges[:roots_max], len(ranges) > roots_max)
         return _encode(line)
 
-    def _hour(self, key: PartitionKey) -> int:
-        hour = key.date, key.hour
+    def _hour(self, hour: tuple[str, int]) -> int:
         number = self._hours.get(hour)
         if number is None:
             number = self._hours[hour] = len(self._hours)
+            self._new.append(self._hours)
             self._size += _HOUR_BYTES
         return number
 
@@ -174,6 +174,7 @@ class LineWriter:
         number = self._schemas.get(projection)
         if number is None:
             number = self._schemas[projection] = len(self._schemas)
+            self._new.append(self._schemas)
             self._size += len(projection) + 1
         self._last = entry_type, number
         return number
@@ -183,7 +184,8 @@ class LineWriter:
         for tp, (low, high, entries) in sorted(sources.items()) if len(sources) > 1 else sources.items():
             known = self._sources.get(tp)
             if known is None:
-                known = self._sources[tp] = len(self._sources), self._spans[tp][0]
+                known = self._sources[tp] = [len(self._sources), self._spans[tp][0], 0]
+                self._new.append(self._sources)
                 self._size += SOURCE_BYTES + len(tp.topic)
             found += (known[0], low - known[1], high - low, entries)
         return found
