@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from bench.lab import Run
 from service.formats.flush_record import decode_flush_record, merge_parts
+from service.formats.log_events import BatchDiscarded, FlushCommitted, Line, read_line
 from service.formats.reference import decode_references
 
 _TIMEOUT_S = 30
@@ -23,25 +22,18 @@ _RETRIES = {
 
 def read_output(run: Run, logs: list[Path]) -> dict[str, float]:
     """Return the figures of a run, each by its name."""
-    events = [event for log in logs for event in read_log(log)]
+    lines = [line for log in logs for line in map(read_line, log.read_bytes().splitlines()) if line is not None]
     announced = _announced(run)
-    puts = _puts(run, events)
+    puts = _puts(run, lines)
     return {
         **announced,
         **_flushed(run),
-        **_steps(events),
+        **_steps(lines),
         **{f"PUTs: {kind}": count for kind, count in sorted(puts.items())},
         "PUTs": puts.total(),
         "PUTs per 100 PartitionKeys": 100 * puts.total() / max(1.0, announced["PartitionKeys"]),
-        "discards": sum(event["event"] == "batch_discarded" for event in events),
+        "discards": sum(isinstance(line.event, BatchDiscarded) for line in lines),
     }
-
-
-def read_log(log: Path) -> Iterator[dict[str, Any]]:
-    """Give the events of a worker's log."""
-    for line in log.read_bytes().splitlines():
-        if line.startswith(b"{") and line.endswith(b"}"):
-            yield msgspec.json.decode(line)
 
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[Message]:
@@ -99,17 +91,17 @@ def _flushed(run: Run) -> dict[str, float]:
     }
 
 
-def _steps(events: list[dict[str, Any]]) -> dict[str, float]:
+def _steps(lines: list[Line]) -> dict[str, float]:
     """Return the seconds of each step, per committed flush; the log has those that end after the flush record."""
-    flushes = [event["step_seconds"] for event in events if event["event"] == "flush_committed"]
+    flushes = [line.event.step_seconds for line in lines if isinstance(line.event, FlushCommitted)]
     names = dict.fromkeys(name for flush in flushes for name in flush)
     return {f"s per flush: {name}": sum(flush.get(name, 0.0) for flush in flushes) / len(flushes) for name in names}
 
 
-def _puts(run: Run, events: list[dict[str, Any]]) -> Counter[str]:
+def _puts(run: Run, lines: list[Line]) -> Counter[str]:
     """Count PUTs: each object is one, and each attempt that failed or found its key taken has a line in the log."""
     puts = Counter(_kind(path.relative_to(run.objects)) for path in run.objects.rglob("*") if path.is_file())
-    puts.update(_RETRIES[name] for event in events if (name := str(event.get("event"))) in _RETRIES)
+    puts.update(_RETRIES[line.head.event] for line in lines if line.head.event in _RETRIES)
     return puts
 
 

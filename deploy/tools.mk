@@ -28,7 +28,7 @@ chart: chart-tools  ## lint and render the chart, check the alerts
 	  else echo "promtool: absent: the alerts are not checked" >&2; fi
 
 .PHONY: docs
-docs: setup  ## write docs/CONFIGURATION*.md, docs/METRICS.md and the chart's schema from the code
+docs: setup  ## write docs/CONFIGURATION*.md, docs/METRICS.md, docs/LOG_EVENTS.md and the chart's schema from the code
 	$(BIN)/python -m deploy.docs
 
 .PHONY: image image-pipeline

@@ -1,22 +1,29 @@
 """What the workers' JSON log lines tell: followed as they are written, and added up.
 
-Knows the workers' event names as far as it counts them; what it does not know it passes over.
+Counts the events that it knows; what it does not know it passes over, but for warnings.
 """
 
-import json
 import re
-from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-LogEvent = Mapping[str, object]
+from service.formats import log_events
+from service.formats.log_events import Line, read_line
 
-_COMMITTED = "flush_committed"
-_DISCARDED = "batch_discarded"
 _SPAN = re.compile(r"(\d+) to (\d+) of ")  # "records 10 to 19 of logs-0, 5 to 5 of logs-1 will be read again"
-_ASSIGNMENT_CHANGES = ("partitions_assigned", "partitions_revoked", "partitions_lost")
-_NOTABLE = (*_ASSIGNMENT_CHANGES, _COMMITTED, "paused", "resumed", "worker_started", "worker_stopped")
+_NOTABLE = (
+    log_events.PartitionsAssigned,
+    log_events.PartitionsRevoked,
+    log_events.PartitionsLost,
+    log_events.FlushCommitted,
+    log_events.Paused,
+    log_events.Resumed,
+    log_events.WorkerStarted,
+    log_events.WorkerStopped,
+    log_events.WorkerLeft,
+)
 _DETAILS = (
     "reason",
     "topic_partitions",
@@ -42,8 +49,8 @@ class LogTail:
         self._path = path
         self._offset = 0
 
-    def read(self) -> Iterator[LogEvent]:
-        """Yield what was written since the last call; lines that are no JSON objects are passed over."""
+    def read(self) -> Iterator[Line]:
+        """Yield what was written since the last call; lines that are none of a worker are passed over."""
         try:
             with self._path.open("rb") as lines:
                 lines.seek(self._offset)
@@ -52,13 +59,7 @@ class LogTail:
             return
         complete = written[: written.rfind(b"\n") + 1]
         self._offset += len(complete)
-        for line in complete.splitlines():
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict):
-                yield event
+        yield from filter(None, map(read_line, complete.splitlines()))
 
 
 @dataclass(slots=True)
@@ -76,65 +77,50 @@ class Tally:
     """What all workers have told; `news` holds the notable events as lines for a person."""
 
     workers: dict[str, WorkerTally] = field(default_factory=dict)
-    events: Counter[str] = field(default_factory=Counter)
+    lines: int = 0
+    started: int = 0
+    assignment_changes: int = 0
+    flushes: int = 0
     records: int = 0
     entries: int = 0
     dead_letters: int = 0
+    given_up: int = 0
     records_again: int = 0
     news: deque[str] = field(default_factory=lambda: deque(maxlen=_NEWS_MAX))
 
-    @property
-    def flushes(self) -> int:
-        """Flushes that were committed."""
-        return self.events[_COMMITTED]
-
-    @property
-    def given_up(self) -> int:
-        """Batches that were discarded; what they covered is read again."""
-        return self.events[_DISCARDED]
-
-    @property
-    def assignment_changes(self) -> int:
-        """Assigned, revoked and lost, over all workers."""
-        return sum(self.events[name] for name in _ASSIGNMENT_CHANGES)
-
-    def add(self, worker_name: str, event: LogEvent) -> None:
-        """Count one event of a worker."""
-        name = str(event.get("event", ""))
+    def add(self, worker_name: str, line: Line) -> None:
+        """Count one line of a worker."""
         worker = self.workers.setdefault(worker_name, WorkerTally())
-        self.events[name] += 1
-        self._take_ownership(worker, name, event)
-        if name == _COMMITTED:
-            worker.flushes += 1
-            worker.entries += _number(event, "entries")
-            self.records += _number(event, "records")
-            self.entries += _number(event, "entries")
-            self.dead_letters += _number(event, "dead_letters")
-        if name == _DISCARDED:
-            spans = _SPAN.findall(str(event.get("cost", "")))
-            self.records_again += sum(int(last) - int(first) + 1 for first, last in spans)
-        if name in _NOTABLE or event.get("level") in ("warning", "error", "critical"):
-            worker.last = describe(event)
+        self.lines += 1
+        match line.event:
+            case log_events.WorkerStarted():
+                self.started += 1
+            case log_events.PartitionsAssigned(owned=owned):
+                self.assignment_changes += 1
+                worker.owned = owned
+            case log_events.PartitionsRevoked(topic_partitions=gone) | log_events.PartitionsLost(topic_partitions=gone):
+                self.assignment_changes += 1
+                worker.owned = max(0, (worker.owned or 0) - len(gone))
+            case log_events.FlushCommitted() as flush:
+                self.flushes += 1
+                self.records += flush.records
+                self.entries += flush.entries
+                self.dead_letters += flush.dead_letters
+                worker.flushes += 1
+                worker.entries += flush.entries
+            case log_events.BatchDiscarded(cost=cost):  # what it covered is read again
+                self.given_up += 1
+                self.records_again += sum(int(last) - int(first) + 1 for first, last in _SPAN.findall(cost))
+        if isinstance(line.event, _NOTABLE) or line.head.level in ("warning", "error", "critical"):
+            worker.last = describe(line)
             self.news.append(f"{worker_name}: {worker.last}")
 
-    def _take_ownership(self, worker: WorkerTally, name: str, event: LogEvent) -> None:
-        """Follow what the worker owns: assigned tells the sum, revoked and lost what is gone."""
-        match name, event.get("owned"), event.get("topic_partitions"):
-            case "partitions_assigned", int(owned), _:
-                worker.owned = owned
-            case "partitions_revoked" | "partitions_lost", _, list(gone):
-                worker.owned = max(0, (worker.owned or 0) - len(gone))
 
-
-def describe(event: LogEvent) -> str:
-    """Return an event as one short line."""
-    details = [f"{name}={_short(event[name])}" for name in _DETAILS if event.get(name) not in (None, [], {})]
-    return " ".join([str(event.get("event", "?")), *details])
-
-
-def _number(event: LogEvent, name: str) -> int:
-    value = event.get(name)
-    return value if isinstance(value, int) else 0
+def describe(line: Line) -> str:
+    """Return a line's event as one short line."""
+    fields = line.fields
+    details = [f"{name}={_short(fields[name])}" for name in _DETAILS if fields.get(name) not in (None, [], {})]
+    return " ".join([line.head.event, *details])
 
 
 def _short(value: object) -> str:

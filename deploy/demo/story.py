@@ -91,8 +91,7 @@ class Story:
         self._watch(
             "workers start",
             lambda: (
-                self._tally.events["worker_started"] >= self._options.workers
-                or patience.is_over(self._tally.events.total(), time.monotonic())
+                self._tally.started >= self._options.workers or patience.is_over(self._tally.lines, time.monotonic())
             ),
         )
 
@@ -187,8 +186,8 @@ class Story:
     def _read_logs(self) -> None:
         for name in self._fleet.workers:
             tail = self._tails.setdefault(name, LogTail(self._fleet.log_of(name)))
-            for event in tail.read():
-                self._tally.add(name, event)
+            for line in tail.read():
+                self._tally.add(name, line)
         while self._tally.news:
             self._screen.tell(self._tally.news.popleft())
 

@@ -7,22 +7,25 @@ from typing import NamedTuple
 from pipeline.audit.result import Example
 from pipeline.report import words
 from pipeline.report.beside import Range
-from pipeline.report.events import Event, EventKind
+from pipeline.report.events import Event, LogEnded
 from pipeline.report.handled import Commit
+from service.formats import log_events
+from service.formats.log_events import LogEvent
 
-_NAMES = {
-    EventKind.STARTED: "worker started",
-    EventKind.ASSIGNED: "assigned",
-    EventKind.REVOKED: "revoked",
-    EventKind.LOST: "lost",
-    EventKind.COMMITTED: "committed",
-    EventKind.DISCARDED: "batch discarded",
-    EventKind.REWOUND: "rewound",
-    EventKind.REPEATED: "commit repeated",
-    EventKind.GAPS: "holes in offsets",
-    EventKind.FAILED: "worker failed",
-    EventKind.STOPPED: "worker stopped",
-    EventKind.SILENT: "log ends",
+_NAMES: dict[type[LogEvent], str] = {
+    log_events.WorkerStarted: "worker started",
+    log_events.PartitionsAssigned: "assigned",
+    log_events.PartitionsRevoked: "revoked",
+    log_events.PartitionsLost: "lost",
+    log_events.FlushCommitted: "committed",
+    log_events.BatchDiscarded: "batch discarded",
+    log_events.Rewound: "rewound",
+    log_events.CommitRepeated: "commit repeated",
+    log_events.OffsetGaps: "holes in offsets",
+    log_events.WorkerFailed: "worker failed",
+    log_events.WorkerStopped: "worker stopped",
+    log_events.WorkerLeft: "worker left",
+    LogEnded: "log ends",
 }
 
 
@@ -85,7 +88,7 @@ def _commit(commit: Commit, one: Range, look: str) -> Moment:
 
 def _event(event: Event, one: Range) -> Moment:
     text = f"{event.worker}: {event.text}" if event.text else event.worker
-    return Moment(event.at_ms, "event", _NAMES[event.kind], text, _apart(event.at_ms, one))
+    return Moment(event.at_ms, "event", _NAMES[type(event.told)], text, _apart(event.at_ms, one))
 
 
 def _apart(at_ms: int, one: Range) -> str:

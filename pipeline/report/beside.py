@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pipeline.audit.result import Example, Finding, Result
-from pipeline.report.events import REBALANCES, Event, EventKind
+from pipeline.report.events import REBALANCES, Event
 from pipeline.report.handled import Commits, Handled
 from service.accounting import Kind
+from service.formats.log_events import FlushCommitted, OffsetGaps
 from service.formats.model import TopicPartition
 
 _DURING_MAX = 6
@@ -116,7 +117,7 @@ class _Lookup:
         self._by_worker: dict[str, list[Event]] = defaultdict(list)
         self._merged: dict[tuple[TopicPartition | None, frozenset[str]], list[Event]] = {}
         for event in events:
-            if event.kind is EventKind.COMMITTED:
+            if isinstance(event.told, FlushCommitted):
                 continue  # stands among the commits
             for tp in event.topic_partitions:
                 self._by_tp[tp].append(event)
@@ -150,17 +151,17 @@ def _nearest(events: Iterable[Event]) -> list[Event]:
     """Choose of events, the nearest first: the first, and the first rebalance if that is another."""
     nearest: list[Event] = []
     for event in events:
-        if event.kind in REBALANCES:
+        if isinstance(event.told, REBALANCES):
             return [*nearest, event]
-        if not nearest and event.kind is not EventKind.GAPS:
+        if not nearest and not isinstance(event.told, OffsetGaps):
             nearest.append(event)
     return nearest
 
 
 def _chosen(events: Sequence[Event]) -> tuple[Event, ...]:
     """Choose the last ones, holes in offsets only where there is room."""
-    telling = [nth for nth, event in enumerate(events) if event.kind is not EventKind.GAPS]
-    holes = [nth for nth, event in enumerate(events) if event.kind is EventKind.GAPS]
+    holes = [nth for nth, event in enumerate(events) if isinstance(event.told, OffsetGaps)]
+    telling = [nth for nth, event in enumerate(events) if not isinstance(event.told, OffsetGaps)]
     kept = telling[-_DURING_MAX:]
     room = _DURING_MAX - len(kept)
     return tuple(events[nth] for nth in sorted(kept + (holes[-room:] if room else [])))

@@ -8,51 +8,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import NamedTuple
 
-import msgspec
-
+from service.formats import log_events
+from service.formats.log_events import Head, Line, LogEvent, named, read_line
 from service.formats.model import TopicPartition
 
 
-class EventKind(StrEnum):
-    """The lines that matter here by their names, and one event that no line says."""
+class LogEnded(LogEvent, frozen=True, tag="log_ended"):
+    """What no line says: a log ends without a stop. `after`: its last event."""
 
-    STARTED = "worker_started"
-    ASSIGNED = "partitions_assigned"
-    REVOKED = "partitions_revoked"
-    LOST = "partitions_lost"
-    COMMITTED = "flush_committed"
-    DISCARDED = "batch_discarded"
-    REWOUND = "rewound"
-    REPEATED = "commit_repeated"
-    GAPS = "offset_gaps"
-    FAILED = "worker_failed"
-    STOPPED = "worker_stopped"
-    SILENT = "log_ended"
+    after: str
 
 
-REBALANCES = frozenset({EventKind.ASSIGNED, EventKind.REVOKED, EventKind.LOST})
-_KINDS = {kind.value: kind for kind in EventKind if kind is not EventKind.SILENT}
-_GIVEN_UP = (EventKind.REVOKED, EventKind.LOST)
-_OF_THE_WORKER = (EventKind.STARTED, EventKind.DISCARDED, EventKind.REPEATED, EventKind.FAILED, EventKind.STOPPED)
-_ENDS = (EventKind.STOPPED, EventKind.FAILED)
+REBALANCES = (log_events.PartitionsAssigned, log_events.PartitionsRevoked, log_events.PartitionsLost)
+ENDS = (log_events.WorkerStopped, log_events.WorkerLeft, log_events.WorkerFailed)
+_OF_THE_WORKER = (log_events.WorkerStarted, log_events.BatchDiscarded, log_events.CommitRepeated, *ENDS)
+_TOLD = (*REBALANCES, *_OF_THE_WORKER, log_events.FlushCommitted, log_events.Rewound, log_events.OffsetGaps)
 
 
 class Event(NamedTuple):
-    """One event of one boot of a worker; `ranges` has [first, next) of what a commit covers."""
+    """One event of one boot of a worker, and the TopicPartitions that it is of."""
 
     at_ms: int
-    kind: EventKind
+    told: LogEvent
     worker: str
     boot: str
     seq: int
     topic_partitions: frozenset[TopicPartition]
-    text: str
-    batch_id: str | None = None
-    reason: str = ""
-    ranges: tuple[tuple[TopicPartition, int, int], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """What it says, beyond its name, worker and TopicPartitions."""
+        return _text(self.told)
 
 
 class Log(NamedTuple):
@@ -63,141 +51,97 @@ class Log(NamedTuple):
     unread: int = 0
 
 
-class _Head(msgspec.Struct):
-    """What every line of a worker has."""
-
-    event: str
-    ts: datetime
-    worker: str
-    boot: str
-    seq: int
-
-
-class _Line(_Head):
-    """What lines of the kinds above have besides, each some of it."""
-
-    topic_partitions: list[str] = []
-    start_offsets: dict[str, list[int | str | None]] = {}
-    offsets: dict[str, dict[str, int | None]] = {}
-    batch_id: str | None = None
-    reason: str | None = None
-    generation: int | None = None
-    cause: str | None = None
-    outcome: str | None = None
-    message: str | None = None
-    topic: str | None = None
-    partition: int | None = None
-    offset: int | None = None
-    first_offset: int | None = None
-    entries: int | None = None
-    gaps: int | None = None
-    first: list[list[int]] = []
-
-
-_head = msgspec.json.Decoder(_Head)
-_line = msgspec.json.Decoder(_Line)
-
-
 def read_log(lines: Iterable[bytes]) -> Log:
     """Read the lines of any number of logs, in any order; what stands before the JSON of a line is ignored."""
-    known: list[_Line] = []
-    last: dict[tuple[str, str], _Head] = {}
+    known: list[Line] = []
+    last: dict[tuple[str, str], Head] = {}
     read = unread = 0
     for raw in filter(bytes.strip, lines):
-        text = raw[raw.find(b"{") :] if b"{" in raw else b""
         read += 1
-        try:
-            head = _head.decode(text)
-            if head.event in _KINDS:
-                known.append(_line.decode(text))
-        except msgspec.DecodeError:
+        line = read_line(raw)
+        if line is None or (line.event is None and line.head.event in log_events.EVENTS):
             unread += 1
             continue
-        of_boot = (head.worker, head.boot)
-        if of_boot not in last or last[of_boot].seq < head.seq:
-            last[of_boot] = head
+        if isinstance(line.event, _TOLD):
+            known.append(line)
+        of_boot = (line.head.worker, line.head.boot)
+        if of_boot not in last or last[of_boot].seq < line.head.seq:
+            last[of_boot] = line.head
     events = [*_events(known, last)]
     return Log(sorted(events, key=lambda one: (one.at_ms, one.worker, one.boot, one.seq)), read, unread)
 
 
-def _events(lines: list[_Line], last: dict[tuple[str, str], _Head]) -> Iterator[Event]:
+def spans_of(told: log_events.FlushCommitted) -> Iterator[tuple[TopicPartition, int, int]]:
+    """Yield [first, next) of what a commit covers."""
+    for name, span in sorted(told.offsets.items()):
+        yield from ((tp, span["first_offset"], span["next_offset"]) for tp in named([name]))
+
+
+def _events(lines: list[Line], last: dict[tuple[str, str], Head]) -> Iterator[Event]:
     """Follow who owns what through each boot."""
     owned: dict[tuple[str, str], set[TopicPartition]] = {of_boot: set() for of_boot in last}
     ended: set[tuple[str, str]] = set()
-    for line in sorted(lines, key=lambda one: (one.worker, one.boot, one.seq)):
-        of_boot = (line.worker, line.boot)
-        kind = _KINDS[line.event]
+    for head, told, _ in sorted(lines, key=lambda one: (one.head.worker, one.head.boot, one.head.seq)):
+        assert told is not None, "only events that are told were kept"
+        of_boot = (head.worker, head.boot)
         held = owned[of_boot]
-        if kind is EventKind.ASSIGNED:
-            held |= _parsed(line.start_offsets)
-        yield _event(line, kind, frozenset(held if kind in _OF_THE_WORKER else _named(line, kind)))
-        if kind in _GIVEN_UP:
-            held -= _parsed(line.topic_partitions)
-        if kind in _ENDS:
+        if isinstance(told, log_events.PartitionsAssigned):
+            held |= set(named(told.start_offsets))
+        yield _event(head, told, held if isinstance(told, _OF_THE_WORKER) else _named(told))
+        if isinstance(told, log_events.PartitionsRevoked | log_events.PartitionsLost):
+            held -= set(named(told.topic_partitions))
+        if isinstance(told, ENDS):
             ended.add(of_boot)
     for of_boot, head in last.items():
         if of_boot not in ended:
-            text = f"its log ends here, after {head.event}, without saying that the worker stopped"
-            tps = frozenset(owned[of_boot])
-            yield Event(_ms(head.ts), EventKind.SILENT, head.worker, head.boot, head.seq + 1, tps, text)
+            yield _event(head, LogEnded(after=head.event), owned[of_boot])._replace(seq=head.seq + 1)
 
 
-def _named(line: _Line, kind: EventKind) -> set[TopicPartition]:
-    """Give the TopicPartitions that a line names."""
-    if line.topic is not None and line.partition is not None:
-        return {TopicPartition(line.topic, line.partition)}
-    if kind is EventKind.ASSIGNED:
-        return _parsed(line.start_offsets)
-    return _parsed(line.offsets if kind is EventKind.COMMITTED else line.topic_partitions)
+def _event(head: Head, told: LogEvent, tps: Iterable[TopicPartition]) -> Event:
+    return Event(_ms(head.ts), told, head.worker, head.boot, head.seq, frozenset(tps))
 
 
-def _parsed(names: Iterable[str]) -> set[TopicPartition]:
-    parts = (name.rpartition("-") for name in names)
-    return {TopicPartition(topic, int(number)) for topic, _, number in parts if number.isdecimal()}
-
-
-def _event(line: _Line, kind: EventKind, tps: frozenset[TopicPartition]) -> Event:
-    return Event(
-        at_ms=_ms(line.ts),
-        kind=kind,
-        worker=line.worker,
-        boot=line.boot,
-        seq=line.seq,
-        topic_partitions=tps,
-        text=_text(line, kind),
-        batch_id=line.batch_id,
-        reason=line.reason or "",
-        ranges=tuple(_ranges(line)) if kind is EventKind.COMMITTED else (),
-    )
-
-
-def _ranges(line: _Line) -> Iterator[tuple[TopicPartition, int, int]]:
-    for name, span in sorted(line.offsets.items()):
-        first, end = span.get("first_offset"), span.get("next_offset")
-        if first is not None and end is not None:
-            yield from ((tp, first, end) for tp in _parsed([name]))
-
-
-def _text(line: _Line, kind: EventKind) -> str:
-    """Say what the line says, beyond kind, worker and TopicPartitions."""
-    match kind:
-        case EventKind.ASSIGNED:
-            starts = (f"{name} from {span[0]}" for name, span in sorted(line.start_offsets.items()) if span)
-            return f"generation {line.generation}: {', '.join(starts) or 'nothing'}"
-        case EventKind.REVOKED | EventKind.LOST:
-            return f"generation {line.generation}: {', '.join(line.topic_partitions) or 'nothing'}"
-        case EventKind.DISCARDED:
-            why = ", ".join(filter(None, [line.cause, line.message]))
-            return f"outcome {line.outcome}, flush for {line.reason or 'none'}: {why}"
-        case EventKind.REWOUND:
-            return f"to {line.offset}, its batch began at {line.first_offset}"
-        case EventKind.GAPS:
-            holes = ", ".join(f"[{hole[0]}, {hole[1]})" for hole in line.first if len(hole) > 1)
-            return f"{line.gaps} holes: {holes}"
-        case EventKind.COMMITTED:
-            return f"{line.entries} entries, {line.reason}"
+def _named(told: LogEvent) -> Iterable[TopicPartition]:
+    """Give the TopicPartitions that an event names."""
+    match told:
+        case log_events.PartitionsAssigned():
+            return named(told.start_offsets)
+        case log_events.PartitionsRevoked() | log_events.PartitionsLost():
+            return named(told.topic_partitions)
+        case log_events.FlushCommitted():
+            return named(told.offsets)
+        case log_events.Rewound() | log_events.OffsetGaps():
+            return [TopicPartition(told.topic, told.partition)]
         case _:
-            return ", ".join(filter(None, [line.cause, line.message]))
+            return ()
+
+
+def _text(told: LogEvent) -> str:
+    match told:
+        case log_events.PartitionsAssigned():
+            starts = (f"{name} from {start.offset}" for name, start in sorted(told.start_offsets.items()))
+            return f"generation {told.generation}: {', '.join(starts) or 'nothing'}"
+        case log_events.PartitionsRevoked() | log_events.PartitionsLost():
+            return f"generation {told.generation}: {', '.join(told.topic_partitions) or 'nothing'}"
+        case log_events.BatchDiscarded():
+            why = ", ".join(filter(None, [told.cause, told.message]))
+            return f"outcome {told.outcome}, flush for {told.reason or 'none'}: {why}"
+        case log_events.Rewound():
+            return f"to {told.offset}, its batch began at {told.first_offset}"
+        case log_events.OffsetGaps():
+            return f"{told.gaps} holes: {', '.join(f'[{begin}, {end})' for begin, end in told.first)}"
+        case log_events.FlushCommitted():
+            return f"{told.entries} entries, {told.reason}"
+        case log_events.CommitRepeated():
+            return told.cause
+        case log_events.WorkerFailed():
+            return ", ".join(filter(None, [told.cause, told.message]))
+        case log_events.WorkerLeft():
+            return told.message
+        case LogEnded():
+            return f"its log ends here, after {told.after}, without saying that the worker stopped"
+        case _:
+            return ""
 
 
 def _ms(moment: datetime) -> int:

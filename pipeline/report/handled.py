@@ -12,7 +12,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from pipeline.audit.result import Flush
-from pipeline.report.events import Event, EventKind
+from pipeline.report.events import Event, spans_of
+from service.formats.log_events import FlushCommitted
 from service.formats.model import TopicPartition
 
 
@@ -76,11 +77,12 @@ class Commits:
                 self._add(by_tp, TopicPartition(span.topic, span.partition), commit)
         recorded = set(self.by_batch)
         for event in events:
-            if event.kind is not EventKind.COMMITTED or event.batch_id is None or event.batch_id in recorded:
+            told = event.told
+            if not isinstance(told, FlushCommitted) or told.batch_id in recorded:
                 continue
-            for tp, first, end in event.ranges:
+            for tp, first, end in spans_of(told):
                 times = (event.at_ms, event.at_ms)
-                about = (event.batch_id, event.worker, event.reason)
+                about = (told.batch_id, event.worker, told.reason)
                 self._add(by_tp, tp, Commit(first, end, *times, *about, logged_only=True))
         self._of = {tp: _OfOne(commits) for tp, commits in by_tp.items()}
 

@@ -19,16 +19,17 @@ from pipeline.audit.text import printable
 from pipeline.report import plots, series, words
 from pipeline.report.around import facts_of, moments_of
 from pipeline.report.beside import Range, ranges_of
-from pipeline.report.events import REBALANCES, EventKind, Log
+from pipeline.report.events import REBALANCES, Log
 from pipeline.report.svg import Plot
 from pipeline.report.timeline import timeline
+from service.formats.log_events import EVENTS, BatchDiscarded, FlushCommitted, Rewound
 
 RANGES_OPEN = 40
 RANGES_SHOWN = 1000
 EXAMPLES_SHOWN = 1000
 HOURS_SHOWN = 500
 AUDITS_SHOWN = 60
-_EVENTS_COUNTED = (EventKind.COMMITTED, EventKind.DISCARDED, EventKind.REWOUND)
+_EVENTS_COUNTED = (FlushCommitted, BatchDiscarded, Rewound)
 
 
 class Account(NamedTuple):
@@ -172,9 +173,13 @@ def _logged(log: Log | None) -> list[tuple[str, int]]:
     """Count the events that were read."""
     if log is None:
         return []
-    kinds = [event.kind for event in log.events]
-    counted = [("rebalances", sum(kind in REBALANCES for kind in kinds))]
-    return counted + [(words.kind_name(kind), kinds.count(kind)) for kind in _EVENTS_COUNTED]
+    told = [event.told for event in log.events]
+    counted = [("rebalances", sum(isinstance(one, REBALANCES) for one in told))]
+    return counted + [
+        (words.kind_name(name), sum(isinstance(one, kind) for one in told))
+        for name, kind in EVENTS.items()
+        if kind in _EVENTS_COUNTED
+    ]
 
 
 @cache

@@ -12,10 +12,11 @@ from pipeline.audit.result import Flush
 from pipeline.report import words
 from pipeline.report.axes import date, over_time
 from pipeline.report.beside import Range
-from pipeline.report.events import REBALANCES, Event, EventKind
+from pipeline.report.events import ENDS, REBALANCES, Event, LogEnded
 from pipeline.report.series import has_date
 from pipeline.report.svg import MUTED, SERIES, Plot, Shape, plot
 from service.accounting import Kind
+from service.formats import log_events
 
 _BLUE, _ORANGE, _GREEN, _RED, _SKY, _PURPLE, _YELLOW, _GREY = SERIES
 _AT_REBALANCES = ("assigned", "revoked", "stopping")
@@ -34,15 +35,15 @@ _TEXT = (
 _LEGEND = "UTC by the workers' clocks; dotted lines are rebalances."
 # name, kinds of events, marker, colour
 _EVENT_LANES = (
-    ("assigned", {EventKind.ASSIGNED}, ">", _GREEN),
-    ("revoked", {EventKind.REVOKED}, "<", _ORANGE),
-    ("lost", {EventKind.LOST}, "X", _RED),
-    ("discarded", {EventKind.DISCARDED}, "v", _PURPLE),
-    ("rewound", {EventKind.REWOUND}, "4", _BLUE),
-    ("commit repeated", {EventKind.REPEATED}, "^", _YELLOW),
-    ("holes in offsets", {EventKind.GAPS}, "_", _GREY),
-    ("worker started", {EventKind.STARTED}, "o", _SKY),
-    ("stopped, failed, silent", {EventKind.STOPPED, EventKind.FAILED, EventKind.SILENT}, "s", _GREY),
+    ("assigned", log_events.PartitionsAssigned, ">", _GREEN),
+    ("revoked", log_events.PartitionsRevoked, "<", _ORANGE),
+    ("lost", log_events.PartitionsLost, "X", _RED),
+    ("discarded", log_events.BatchDiscarded, "v", _PURPLE),
+    ("rewound", log_events.Rewound, "4", _BLUE),
+    ("commit repeated", log_events.CommitRepeated, "^", _YELLOW),
+    ("holes in offsets", log_events.OffsetGaps, "_", _GREY),
+    ("worker started", log_events.WorkerStarted, "o", _SKY),
+    ("stopped, failed, silent", (*ENDS, LogEnded), "s", _GREY),
 )
 
 
@@ -72,7 +73,7 @@ def timeline(ranges: Sequence[Range], flushes: Sequence[Flush], events: Sequence
 
     def draw(figure: Figure, shape: Shape) -> None:
         axes = figure.subplots()
-        for event in [one for one in near if one.kind in REBALANCES][:_LINES_MAX]:
+        for event in [one for one in near if isinstance(one.told, REBALANCES)][:_LINES_MAX]:
             axes.axvline(date(event.at_ms), color=MUTED, linewidth=0.7, linestyle=":", zorder=1)
         for nth, lane in enumerate(lanes):
             _draw_lane(axes, nth, lane, (last - first) / _MARKS_MAX)
@@ -106,10 +107,13 @@ def _commit_lanes(flushes: Sequence[Flush]) -> list[_Lane]:
 
 
 def _event_lanes(events: Sequence[Event], *, recorded: set[str]) -> list[_Lane]:
-    unrecorded = [one for one in events if one.kind is EventKind.COMMITTED and one.batch_id not in recorded]
+    commits = ((one, one.told) for one in events)
+    unrecorded = [
+        one for one, told in commits if isinstance(told, log_events.FlushCommitted) and told.batch_id not in recorded
+    ]
     lanes = [_Lane("committed, only in a log", "|", _GREY, _instants(event.at_ms for event in unrecorded))]
     lanes += [
-        _Lane(name, marker, colour, _instants(event.at_ms for event in events if event.kind in kinds))
+        _Lane(name, marker, colour, _instants(event.at_ms for event in events if isinstance(event.told, kinds)))
         for name, kinds, marker, colour in _EVENT_LANES
     ]
     return [lane for lane in lanes if lane.spans_ms]

@@ -16,6 +16,7 @@ from service.batch.rows import Rows
 from service.boundary import BatchSpool, Membership
 from service.control.flush_policy import Size
 from service.formats.dead_letter import DeadLetter
+from service.formats.log_events import Covered
 from service.formats.model import CommittedOffset, TopicPartition
 
 
@@ -87,7 +88,7 @@ class ClosedBatch(NamedTuple):
             if progress.next_offset > progress.first_offset
         }
 
-    def covered(self) -> dict[str, dict[str, int | None]]:
+    def covered(self) -> dict[str, Covered]:
         """Give what a log line of its commit says of each TopicPartition that it commits."""
         return {
             str(tp): {

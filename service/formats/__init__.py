@@ -1,1 +1,4 @@
-"""What others read: references, flush records, dead letters, keys, metadata of offsets. Imports nothing of ours."""
+"""What others read: references, flush records, dead letters, keys, metadata of offsets, log events.
+
+Imports nothing of ours.
+"""

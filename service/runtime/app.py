@@ -30,6 +30,7 @@ from service.config.settings import POLL_MARGIN_S, Settings
 from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
 from service.errors import LeavingError, SpoolError, StopError
+from service.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped, tell
 from service.formats.object_key import key_safe
 from service.input.json_text import JsonDecoder
 from service.partitioning.chain import root_of
@@ -63,7 +64,7 @@ def run(settings: Settings) -> None:
         try:
             Process(settings, boot, stop, cleanup).run()
         except LeavingError as error:
-            structlog.get_logger("worker").info("worker_left", message=str(error))
+            tell(structlog.get_logger("worker").info, WorkerLeft(message=str(error)))
 
 
 class Process:
@@ -89,23 +90,24 @@ class Process:
 
     def run(self) -> None:
         """Work; on return everything is committed or discarded, and the group is left."""
-        self._log.info(
-            "worker_started",
-            group=self._settings.kafka.group_id,
-            protocol=self._settings.kafka.group_protocol,
-            strategy=self._settings.kafka.assignment_strategy,
-            topics=list(self._settings.kafka.source_topics),
+        kafka = self._settings.kafka
+        started = WorkerStarted(
+            group=kafka.group_id,
+            protocol=kafka.group_protocol,
+            strategy=kafka.assignment_strategy,
+            topics=list(kafka.source_topics),
             bucket=self._settings.s3.bucket,
             http_port=self.http_port,
             version=_version(),
         )
+        tell(self._log.info, started)
         self.metrics.set("info", 1, worker=self._settings.worker, boot=self._boot, version=_version())
         try:
             self.worker.run()
         finally:
             self.health.is_draining = True
             self.worker.leave()
-        self._log.info("worker_stopped", flush_outcome=self.worker.controller.state.phase.value)
+        tell(self._log.info, WorkerStopped(phase=self.worker.controller.state.phase.value))
 
     def _assemble(self, cleanup: ExitStack) -> Worker:
         settings = self._settings

@@ -10,6 +10,7 @@ import structlog
 from service.control import caution
 from service.control.caution import Ends, Offsets, Pace
 from service.errors import SpoolError
+from service.formats.log_events import EndedWithRecordsInHand, RecordPutAway, tell
 from service.formats.model import FATAL, SourceRecord, TopicPartition
 from service.runtime.ports import Journal, Metrics
 from service.runtime.recorder import Recorder
@@ -38,12 +39,8 @@ class Caution:
             return
         self._ends = caution.after_end(caution.decode(self._journal.read()), ends_max=self._ends_max)
         if self._ends.ends:
-            self._log.warning(
-                "ended_with_records_in_hand",
-                times=self._ends.ends,
-                alone=self._ends.alone,
-                records={name: list(span) for name, span in self._ends.suspect.items()},
-            )
+            records = {name: list(span) for name, span in self._ends.suspect.items()}
+            tell(self._log.warning, EndedWithRecordsInHand(self._ends.ends, self._ends.alone, records))
         self._write(Offsets())
 
     def parts(self, records: Sequence[SourceRecord]) -> Iterator[Sequence[SourceRecord]]:
@@ -100,8 +97,7 @@ class Caution:
         """Return the record, or what goes to the dead letters in its place: the same bytes, not to be decoded."""
         if not self._ends.fatal or (str(record.tp), record.offset) not in self._ends.fatal:
             return record
-        place = {"topic": record.tp.topic, "partition": record.tp.partition, "offset": record.offset}
-        self._log.error("record_put_away", **place, times=self._ends_max)
+        tell(self._log.error, RecordPutAway(*record.tp, offset=record.offset, times=self._ends_max))
         return record._replace(unreadable=FATAL)
 
     def _write(self, in_hand: Offsets) -> None:

@@ -28,6 +28,8 @@ from service.errors import (
     StopError,
     TooManyFailuresError,
 )
+from service.formats import log_events
+from service.formats.log_events import tell
 from service.formats.model import CommittedOffset, TopicPartition
 from service.privacy import describe
 from service.runtime.flush_report import FlushReport
@@ -107,13 +109,13 @@ class Controller:
         """Flush, then give back; blocks the rebalance within the revoke budget (W5)."""
         unknown = tps - self.state.owned
         if unknown:
-            self._log.warning("revoked_unknown", topic_partitions=_names(unknown))
+            tell(self._log.warning, log_events.RevokedUnknown(_names(unknown)))
         self._callback(events.Revoked(tps, self._recorder.has_progress, self._clock.now_s()))
         self._require_nothing_of(tps, "W5")
 
     def on_lost(self, tps: frozenset[TopicPartition]) -> None:
         """Discard; what is lost never commits (W6)."""
-        self._log.warning("partitions_lost", topic_partitions=_names(tps), generation=self.state.generation)
+        tell(self._log.warning, log_events.PartitionsLost(_names(tps), generation=self.state.generation))
         self._metrics.add("rebalances", kind="lost")
         self._callback(events.Lost(tps, self._clock.now_s()))
         self._require_nothing_of(tps, "W6")
@@ -221,9 +223,7 @@ class Controller:
             # None: nothing was ever committed here but the start, and that has been lost.
             start = committed[tp] or CommittedOffset(first_offset)
             # Ahead of first_offset: the transaction whose outcome was unknown had been committed after all.
-            self._log.info(
-                "rewound", topic=tp.topic, partition=tp.partition, offset=start.offset, first_offset=first_offset
-            )
+            tell(self._log.info, log_events.Rewound(*tp, offset=start.offset, first_offset=first_offset))
             self._recorder.rewind(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
         self._metrics.add("rewinds", len(tps))
@@ -272,10 +272,10 @@ class Controller:
             case events.Release(tps, is_lost):
                 self._release(tps, is_lost=is_lost)
             case events.Pause(seconds):
-                self._log.info("paused", seconds=round(seconds, 3))
+                tell(self._log.info, log_events.Paused(seconds=round(seconds, 3)))
                 self._consumer.pause()
             case events.Resume():
-                self._log.info("resumed")
+                tell(self._log.info, log_events.Resumed())
                 self._consumer.resume()
             case events.Leave():
                 if self.state.phase is Phase.FAILED:
@@ -287,9 +287,7 @@ class Controller:
         left = Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
         batch = self._recorder.close(without=self._start_positions.unproven)
         self._closed = batch
-        self._log.info(
-            "flush_started", batch_id=batch.batch_id, reason=reason.value, generation=batch.opening.generation
-        )
+        tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation=batch.opening.generation))
         try:
             summary = self._flusher.flush(batch, reason, deadline=left.at_most(budget_s))
         except DiscardError as error:
@@ -318,8 +316,7 @@ class Controller:
             self._metrics.add("batches_discarded")
         cost = cost_of(self._recorder.discard(closed))
         if opening is not None:  # no flush has said so
-            what = {"reason": None, "generation": opening.generation, "cause": type(event).__name__, "code": None}
-            self._log.warning("batch_discarded", batch_id=opening.batch_id, **what, outcome="aborted", cost=cost)
+            self._told.dropped(opening, cause=type(event).__name__, cost=cost)
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
         positions = self._find(tps)
@@ -327,14 +324,16 @@ class Controller:
             self._recorder.own(tp, position.committed)
             self._starts[tp] = position.committed
         member = self._consumer.membership()
-        self._log.info(
-            "partitions_assigned",
+        assigned = log_events.PartitionsAssigned(
             generation=self.state.generation,
             member=member.member_id,
             member_generation=member.generation,
             owned=len(self.state.owned),
-            start_offsets={str(tp): [position.committed.offset, position.source] for tp, position in positions.items()},
+            start_offsets={
+                str(tp): log_events.Start(one.committed.offset, one.source) for tp, one in positions.items()
+            },
         )
+        tell(self._log.info, assigned)
         self._metrics.add("rebalances", kind="assigned")
 
     def _find(self, tps: frozenset[TopicPartition]) -> dict[TopicPartition, StartPosition]:
@@ -354,7 +353,7 @@ class Controller:
             self._metrics.forget("lag_records", topic=tp.topic, partition=str(tp.partition))
         self._start_positions.forget(tps)
         if not is_lost:
-            self._log.info("partitions_revoked", topic_partitions=_names(tps), generation=self.state.generation)
+            tell(self._log.info, log_events.PartitionsRevoked(_names(tps), generation=self.state.generation))
             self._metrics.add("rebalances", kind="revoked")
 
     def consume_returned(self) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from service.batch.batch import ClosedBatch, cost_of
+from service.batch.batch import ClosedBatch, Opening, cost_of
 from service.control.flush_policy import FlushReason
 from service.errors import CommitUnknownError, DiscardError
+from service.formats.log_events import BatchDiscarded, FlushCommitted, tell
 from service.runtime.flusher import FlushSummary
 from service.runtime.ports import Metrics
 
@@ -20,8 +21,7 @@ class FlushReport:
 
     def committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason, *, generation: int) -> None:
         """Tell of a commit."""
-        self._log.info(
-            "flush_committed",
+        committed = FlushCommitted(
             batch_id=summary.batch_id,
             flush_seq=summary.seq,
             reason=reason.value,
@@ -35,6 +35,7 @@ class FlushReport:
             step_seconds={step: round(seconds, 4) for step, seconds in summary.seconds.items()},
             offsets=batch.covered(),
         )
+        tell(self._log.info, committed)
         self._metrics.add("flushes", reason=reason.value, outcome="committed")
         self._metrics.add("objects", summary.objects)
         self._metrics.add("references", summary.references)
@@ -46,8 +47,7 @@ class FlushReport:
     def discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason, *, generation: int) -> None:
         """Tell of a batch that was not committed, or of which nobody knows, and what giving it up costs."""
         unknown = isinstance(error, CommitUnknownError)
-        self._log.warning(
-            "batch_discarded",
+        discarded = BatchDiscarded(
             batch_id=batch.batch_id,
             reason=reason.value,
             generation=generation,
@@ -57,4 +57,18 @@ class FlushReport:
             outcome="unknown" if unknown else "aborted",
             cost=cost_of(batch.spans) + (", unless they are committed" if unknown else ""),
         )
+        tell(self._log.warning, discarded)
         self._metrics.add("flushes", reason=reason.value, outcome="unknown" if unknown else "discarded")
+
+    def dropped(self, opening: Opening, *, cause: str, cost: str) -> None:
+        """Tell of an open batch that is discarded without a flush."""
+        dropped = BatchDiscarded(
+            batch_id=opening.batch_id,
+            reason=None,
+            generation=opening.generation,
+            cause=cause,
+            code=None,
+            outcome="aborted",
+            cost=cost,
+        )
+        tell(self._log.warning, dropped)

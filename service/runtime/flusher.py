@@ -36,6 +36,7 @@ from service.control.deadline import Deadline
 from service.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork
 from service.errors import CommitAbortedError, DiscardError, MembershipError, UploadError
 from service.formats.flush_record import FlushRecord
+from service.formats.log_events import CommitRepeated, tell
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.object_key import schema_key
 from service.formats.offset_metadata import Topics
@@ -311,7 +312,7 @@ class Flusher:
             is_same = again.member_id == opened.member_id and not opened.outlives_fencing
             if error.code != ILLEGAL_GENERATION or not is_same or deadline.has_passed():
                 raise
-            self._log.warning("commit_repeated", batch_id=batch.batch_id, generation=again.generation, cause=str(error))
+            tell(self._log.warning, CommitRepeated(batch.batch_id, generation=again.generation, cause=str(error)))
             self._metrics.add("commits_repeated")
             self._committer.commit(messages(), offsets, again, deadline=deadline)
 

@@ -16,6 +16,7 @@ import structlog
 
 from service.boundary import Membership
 from service.control.deadline import Deadline
+from service.formats.log_events import CommittedByOthers, tell
 from service.runtime.ports import Consumer
 from service.runtime.recorder import Recorder
 
@@ -40,10 +41,13 @@ class MemberProof:
             return now
         positions = self._recorder.positions
         committed = self._consumer.committed(positions, deadline=deadline)
-        moved = [tp for tp, one in positions.items() if (at := committed[tp]) and at.offset != one.first_offset]
-        if moved:
-            where = {str(tp): [positions[tp].first_offset, committed[tp]] for tp in sorted(moved)}
-            self._log.warning("committed_by_others", generation=now.generation, offsets=where)
+        where = {
+            str(tp): (one.first_offset, at)
+            for tp, one in sorted(positions.items())
+            if (at := committed[tp]) and at.offset != one.first_offset
+        }
+        if where:
+            tell(self._log.warning, CommittedByOthers(now.generation, offsets=where))
             return None
         self._proven = now.generation
         return now

@@ -16,6 +16,7 @@ from service.batch.progress import Progress
 from service.boundary import Clock, FetchFailure
 from service.control.deadline import Deadline
 from service.errors import SourceError
+from service.formats.log_events import PutAway, Unreadable, tell
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.ports import Consumer, Metrics
 from service.runtime.recorder import Recorder
@@ -86,8 +87,7 @@ class Refetcher:
         wait_s = AGAIN_S * 2 ** (times - 1) if times <= FETCHES_MAX else HOLD_S
         self._troubles[tp] = _Trouble(offset, times, failure, self._clock.now_s() + wait_s)
         self._metrics.add("fetch_failures", 1, code=failure.code)
-        where = {"topic": tp.topic, "partition": tp.partition, "offset": offset}
-        self._log.warning("unreadable", **where, times=times, code=failure.code, message=failure.message)
+        tell(self._log.warning, Unreadable(*tp, offset, times=times, code=failure.code, message=failure.message))
         if times > FETCHES_MAX and self._policy == "stop":
             raise SourceError(
                 f"{tp} cannot be read at offset {offset}: {failure.code}: {failure.message}. See kafka.on_unreadable "
@@ -107,7 +107,7 @@ class Refetcher:
         if end is None or self._policy != "dead-letter" or self._troubles[tp].times <= FETCHES_MAX:
             return None
         why = f"offsets {offset} to {end - 1} cannot be read: {failure.code}: {failure.message}"
-        self._log.error("put_away", topic=tp.topic, partition=tp.partition, offset=offset, end_offset=end)
+        tell(self._log.error, PutAway(*tp, offset=offset, end_offset=end))
         return SourceRecord(tp, offset, None, None, None, (), unreadable=why, end_offset=end)
 
     def go_on(self, tp: TopicPartition) -> None:

@@ -17,6 +17,7 @@ from service.boundary import Clock
 from service.control.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
 from service.control.machine import Phase
 from service.errors import DiscardError, LogPartitionerError, SpoolError, StopError
+from service.formats.log_events import OffsetGaps, RecordsRefused, tell
 from service.formats.model import SourceRecord, TopicPartition
 from service.runtime.caution import Caution
 from service.runtime.controller import Controller
@@ -221,16 +222,10 @@ class Runloop:
     def _report(self, refused: Counter[str], gaps: dict[TopicPartition, list[tuple[int, int]]]) -> None:
         for cause, count in refused.items():
             self._metrics.add("records_refused", count, cause=cause)
-            self._log.info("records_refused", cause=cause, records=count)
+            tell(self._log.info, RecordsRefused(cause, records=count))
         for tp, holes in gaps.items():  # legal where a hole holds no data record (KAFKA_FACTS O5)
             self._metrics.add("offset_gaps", len(holes))
-            self._log.info(
-                "offset_gaps",
-                topic=tp.topic,
-                partition=tp.partition,
-                gaps=len(holes),
-                first=holes[:GAPS_LOGGED_MAX],
-            )
+            tell(self._log.info, OffsetGaps(*tp, gaps=len(holes), first=holes[:GAPS_LOGGED_MAX]))
 
     def _publish(self, records: int) -> None:
         """Publish what was counted since the last turn."""

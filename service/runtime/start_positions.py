@@ -31,6 +31,7 @@ from service.errors import (
     StartPositionError,
 )
 from service.formats import offset_metadata
+from service.formats.log_events import StartsCommitted, tell
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.offset_metadata import Began, Topics
 from service.runtime.ports import Committer, Consumer, FlushRecords
@@ -261,7 +262,7 @@ class StartPositions:
             raise
         self._uncommitted = {}
         if starts:
-            self._log.info("starts_committed", offsets={str(tp): start.offset for tp, start in sorted(starts.items())})
+            tell(self._log.info, StartsCommitted({str(tp): start.offset for tp, start in sorted(starts.items())}))
         return frozenset(waiting.keys() - starts.keys())
 
     # Topics that are made anew while a worker runs.

@@ -15,6 +15,7 @@ from service.batch.messages import Sender
 from service.boundary import Clock
 from service.control.machine import Phase
 from service.errors import LeavingError, LogPartitionerError, StopError
+from service.formats.log_events import WorkerFailed, tell
 from service.formats.offset_metadata import Topics
 from service.privacy import describe
 from service.runtime.caution import Caution
@@ -142,13 +143,9 @@ class Worker:
         except LeavingError:
             raise
         except BaseException as error:
-            self._log.error(
-                "worker_failed",
-                cause=type(error).__name__,
-                message=str(error) if isinstance(error, StopError) else describe(error),
-                story=list(self.controller.story),
-                exc_info=None if isinstance(error, StopError) else error,
-            )
+            message = str(error) if isinstance(error, StopError) else describe(error)
+            failed = WorkerFailed(type(error).__name__, message, story=list(self.controller.story))
+            tell(self._log.error, failed, exc_info=None if isinstance(error, StopError) else error)
             raise
 
     def leave(self) -> None:

@@ -5,6 +5,7 @@ from deploy.demo.journal import Tally
 from deploy.demo.lag import behind
 from deploy.demo.story import describe_work
 from deploy.local.patience import Patience
+from tests.log_lines import discarded, read
 
 
 def test_patience_lasts_as_long_as_something_moves() -> None:
@@ -26,8 +27,8 @@ def test_tally_adds_up_what_is_read_again() -> None:
     """Batches given up are counted by their event, records by what the event says will be read again."""
     tally = Tally()
     cost = "records 10 to 19 of logs-0, 5 to 5 of logs-1 will be read again"
-    tally.add("worker-1", {"level": "warning", "event": "batch_discarded", "cost": cost})
-    tally.add("worker-2", {"level": "warning", "event": "batch_discarded"})
+    tally.add("worker-1", read(discarded(cost=cost), level="warning"))
+    tally.add("worker-2", read(discarded(), level="warning"))
 
     assert (tally.given_up, tally.records_again) == (2, 11)
 
@@ -35,7 +36,7 @@ def test_tally_adds_up_what_is_read_again() -> None:
 def test_describe_work_says_what_giving_up_has_cost() -> None:
     """Objects count once, references by their lines; objects that nothing names are uploads that were given up."""
     tally = Tally(records_again=21)
-    tally.add("worker-1", {"event": "batch_discarded"})
+    tally.add("worker-1", read(discarded()))
     announced = Announced(flushes=9, references=4428, objects={"a", "b"}, schemas={"s"}, letters_stored={"l"})
     work, unnamed, given_up = describe_work(announced, tally, objects_stored=7)
 

@@ -6,22 +6,32 @@ from hypothesis import strategies as st
 from pipeline.audit.result import Example
 from pipeline.report.around import moments_of
 from pipeline.report.beside import Range, ranges_of
-from pipeline.report.events import REBALANCES, Event, EventKind, read_log
+from pipeline.report.events import REBALANCES, Event, read_log
 from pipeline.report.handled import Commit, Commits
 from service.accounting import Kind
+from service.formats import log_events
+from service.formats.log_events import LogEvent
 from service.formats.model import TopicPartition
+from tests.log_lines import assigned, discarded
 from tests.unit.report.world import FLUSH_MS, T0_MS, TOPIC, WorkerLog, flush, missing, result
 
 TP = TopicPartition(TOPIC, 0)
-KINDS = (EventKind.STARTED, EventKind.LOST, EventKind.ASSIGNED, EventKind.DISCARDED, EventKind.GAPS, EventKind.REWOUND)
+STARTED = log_events.WorkerStarted("g", "classic", "eager", [TOPIC], "bucket", 1, "1")
+LOST, REVOKED = log_events.PartitionsLost([], 1), log_events.PartitionsRevoked([], 1)
+TOLD = (
+    STARTED,
+    LOST,
+    assigned({}),
+    discarded(),
+    log_events.OffsetGaps(TOPIC, 0, gaps=1, first=[(1, 2)]),
+    log_events.Rewound(TOPIC, 0, offset=17, first_offset=10),
+)
 small = st.integers(0, 30)
 
 
-def event(
-    at_ms: int, kind: EventKind = EventKind.REVOKED, *, worker: str = "w1", partitions: tuple[int, ...] = (0,)
-) -> Event:
+def event(at_ms: int, told: LogEvent = REVOKED, *, worker: str = "w1", partitions: tuple[int, ...] = (0,)) -> Event:
     """Make an event."""
-    return Event(at_ms, kind, worker, "boot", at_ms, frozenset(TopicPartition(TOPIC, one) for one in partitions), "")
+    return Event(at_ms, told, worker, "boot", at_ms, frozenset(TopicPartition(TOPIC, one) for one in partitions))
 
 
 def only(ranges: list[Range]) -> Range:
@@ -62,28 +72,28 @@ def test_commits_beside_an_offset_are_those_that_a_search_of_all_finds(
     assert (found.after and (found.after.first_offset, found.after.ended_at_ms)) == min(after, default=None)
 
 
-@given(st.lists(st.tuples(small, st.integers(0, 1), st.sampled_from(KINDS)), max_size=20), small, small)
+@given(st.lists(st.tuples(small, st.integers(0, 1), st.sampled_from(TOLD)), max_size=20), small, small)
 def test_events_beside_a_finding_are_those_that_a_search_of_all_finds(
-    events: list[tuple[int, int, EventKind]], begin: int, length: int
+    events: list[tuple[int, int, LogEvent]], begin: int, length: int
 ) -> None:
     """Of its TopicPartition, or of its worker alone: nearest and nearest rebalance on both sides, the last between."""
     made = [
-        event(T0_MS + at, kind, worker=f"w{nth % 2 + 1}", partitions=() if kind is EventKind.STARTED else (partition,))
-        for nth, (at, partition, kind) in enumerate(events)
+        event(T0_MS + at, told, worker=f"w{nth % 2 + 1}", partitions=() if told is STARTED else (partition,))
+        for nth, (at, partition, told) in enumerate(events)
     ]
     made = [one._replace(seq=nth) for nth, one in enumerate(sorted(made, key=lambda one: (one.at_ms, one.worker)))]
     end = begin + length
     flushes = [flush(T0_MS + begin, {0: (0, 5)}), flush(T0_MS + end, {0: (5, 9)}, batch="covers")]
     found = only(ranges_of(result([(Kind.MISSING, [missing(6)])], flushes=flushes), made)).events
     mine = [one for one in made if TP in one.topic_partitions or (not one.topic_partitions and one.worker == "w1")]
-    telling = [one for one in mine if one.kind is not EventKind.GAPS]
-    rebalances = [one for one in mine if one.kind in REBALANCES]
-    before = {
+    telling = [one for one in mine if not isinstance(one.told, log_events.OffsetGaps)]
+    rebalances = [one for one in mine if isinstance(one.told, REBALANCES)]
+    before = [
         max((e for e in some if e.at_ms < T0_MS + begin), default=None, key=order) for some in (telling, rebalances)
-    }
-    after = {min((e for e in some if e.at_ms > T0_MS + end), default=None, key=order) for some in (telling, rebalances)}
-    assert list(found.before) == sorted(before - {None}, key=order)
-    assert list(found.after) == sorted(after - {None}, key=order)
+    ]
+    after = [min((e for e in some if e.at_ms > T0_MS + end), default=None, key=order) for some in (telling, rebalances)]
+    assert list(found.before) == [one for one in mine if one in before]
+    assert list(found.after) == [one for one in mine if one in after]
     between = [one for one in mine if T0_MS + begin <= one.at_ms <= T0_MS + end]
     assert found.between == len(between)
     last = [one for one in between if one in telling][-6:]
@@ -100,9 +110,9 @@ def order(one: Event) -> tuple[int, str, int]:
 def test_a_loss_stands_beside_the_discard_that_caused_it() -> None:
     """Two commits, a discard and a rewind between them past what was lost; what other partitions saw is not there."""
     log = WorkerLog().assigned(T0_MS - 1000, 0)
-    log.write(T0_MS + 12_000, "batch_discarded", batch_id="b", cause="FencedError", message="", outcome="aborted")
-    log.write(T0_MS + 12_100, "rewound", topic=TOPIC, partition=0, offset=17, first_offset=10)
-    other = WorkerLog("w2").assigned(T0_MS - 1000, 1).gave_up(T0_MS + 12_050, "partitions_lost", 1)
+    log.write(T0_MS + 12_000, discarded(cause="FencedError"))
+    log.write(T0_MS + 12_100, log_events.Rewound(TOPIC, 0, offset=17, first_offset=10))
+    other = WorkerLog("w2").assigned(T0_MS - 1000, 1).lost(T0_MS + 12_050, 1)
     flushes = [
         flush(T0_MS, {0: (0, 10), 1: (0, 4)}),
         flush(T0_MS + FLUSH_MS, {0: (17, 30)}),
@@ -147,7 +157,7 @@ def test_an_overlap_stands_beside_both_commits_and_what_was_between_them() -> No
         flush(T0_MS + 1000, {0: (10, 20)}, worker="w2"),
         flush(T0_MS + 90_000, {0: (10, 15)}, worker="w1", batch="late"),
     ]
-    rebalance = event(T0_MS + 40_000, EventKind.LOST)
+    rebalance = event(T0_MS + 40_000, LOST)
     one = only(ranges_of(result([(Kind.DUPLICATED, [missing(12)])], flushes=flushes), [rebalance]))
     assert [commit.batch_id for commit in one.handled.covering] == ["late", f"w2-{T0_MS + 1000}"]
     assert looks(one) == [("commit", 0), ("covering", 1000), ("event", 40_000), ("covering", 90_000)]

@@ -19,6 +19,7 @@ from pipeline.report.files import write_page
 from pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, render
 from pipeline.report.words import MEANINGS, seconds, size
 from service.accounting import Kind
+from tests.log_lines import discarded
 from tests.unit.report.reading import Page
 from tests.unit.report.world import (
     FLUSH_MS,
@@ -52,8 +53,8 @@ def busy() -> tuple[Result, Log]:
     wrong = [Example(text=text, object=text, id=text, worker=text, reference_id=text) for text in HOSTILE]
     twice = [missing(nth, text=HOSTILE[nth % len(HOSTILE)]) for nth in range(12)]
     log = WorkerLog().assigned(T0_MS - 5, 0)
-    log.write(T0_MS + 5, "batch_discarded", batch_id="b", cause=HOSTILE[0], message=HOSTILE[1], outcome="aborted")
-    log.gave_up(T0_MS + 70_000, "partitions_lost", 0).write(T0_MS + 70_001, HOSTILE[2])
+    log.write(T0_MS + 5, discarded(cause=HOSTILE[0], message=HOSTILE[1]))
+    log.lost(T0_MS + 70_000, 0).write(T0_MS + 70_001, HOSTILE[2])
     made = result(
         [(Kind.MISSING, lost), (Kind.DUPLICATED, twice), (Kind.OBJECT_UNREFERENCED, wrong)],
         flushes=flushes,
@@ -268,12 +269,7 @@ def test_times_that_are_none_are_shown_and_not_plotted() -> None:
 
 def test_without_findings_the_logs_tell_what_the_workers_did() -> None:
     """A clean audit that was given logs: rebalances and commits on one axis, those without flush record by name."""
-    log = (
-        WorkerLog()
-        .assigned(T0_MS, 0)
-        .committed(T0_MS + 9, {0: (0, 5)}, batch="in a log")
-        .gave_up(T0_MS + 90, "partitions_lost", 0)
-    )
+    log = WorkerLog().assigned(T0_MS, 0).committed(T0_MS + 9, {0: (0, 5)}, batch="in a log").lost(T0_MS + 90, 0)
     page = Page(render(result(flushes=[flush(T0_MS, {0: (0, 5)})]), log=read_log(log.lines)))
     assert "What the workers did" in page.text
     assert all(

@@ -1,6 +1,5 @@
 """Results of audits and lines of workers' logs, made by hand: what a report is made from."""
 
-import json
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -18,6 +17,8 @@ from pipeline.audit.result import (
     Window,
 )
 from service.accounting import Kind
+from service.formats.log_events import LogEvent, PartitionsLost, PartitionsRevoked
+from tests.log_lines import assigned, committed, line_of
 
 T0_MS = 1_772_582_400_000  # 2026-03-04 00:00 UTC
 HOUR_MS = 3_600_000
@@ -165,24 +166,23 @@ class WorkerLog:
         self.boot = boot or f"{worker}-boot"
         self.lines: list[bytes] = []
 
-    def write(self, at_ms: int, event: str, **fields: object) -> "WorkerLog":
+    def write(self, at_ms: int, event: LogEvent | str) -> "WorkerLog":
         """Write one line."""
-        moment = datetime.fromtimestamp(at_ms / 1000, UTC)
-        head = {"event": event, "level": "info", "worker": self.worker, "pid": 7, "boot": self.boot, "mono": 1.5}
-        ts = f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
-        line = fields | head | {"ts": ts, "seq": len(self.lines) + 1}
-        self.lines.append(json.dumps(line).encode() + b"\n")
+        seq = len(self.lines) + 1
+        self.lines.append(line_of(event, at_ms=at_ms, worker=self.worker, boot=self.boot, seq=seq) + b"\n")
         return self
 
     def assigned(self, at_ms: int, *partitions: int, start: int = 0) -> "WorkerLog":
         """Write that these partitions were assigned."""
-        starts = {f"{TOPIC}-{number}": [start, "committed"] for number in partitions}
-        return self.write(at_ms, "partitions_assigned", generation=1, owned=len(partitions), start_offsets=starts)
+        return self.write(at_ms, assigned({f"{TOPIC}-{number}": start for number in partitions}))
 
-    def gave_up(self, at_ms: int, event: str, *partitions: int) -> "WorkerLog":
-        """Write that these partitions were revoked or lost."""
-        names = [f"{TOPIC}-{number}" for number in partitions]
-        return self.write(at_ms, event, generation=1, topic_partitions=names)
+    def revoked(self, at_ms: int, *partitions: int) -> "WorkerLog":
+        """Write that these partitions were revoked."""
+        return self.write(at_ms, PartitionsRevoked([f"{TOPIC}-{number}" for number in partitions], 1))
+
+    def lost(self, at_ms: int, *partitions: int) -> "WorkerLog":
+        """Write that these partitions were lost."""
+        return self.write(at_ms, PartitionsLost([f"{TOPIC}-{number}" for number in partitions], 1))
 
     def committed(self, at_ms: int, ranges: dict[int, tuple[int, int]], *, batch: str) -> "WorkerLog":
         """Write that a flush was committed."""
@@ -195,5 +195,4 @@ class WorkerLog:
             }
             for number, (first, end) in ranges.items()
         }
-        about = {"batch_id": batch, "flush_seq": 1, "reason": "interval", "generation": 1, "entries": 9}
-        return self.write(at_ms, "flush_committed", offsets=offsets, **about)
+        return self.write(at_ms, committed(batch_id=batch, entries=9, offsets=offsets))

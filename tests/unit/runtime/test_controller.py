@@ -365,7 +365,7 @@ def test_log_of_a_commit_has_what_a_verifier_needs() -> None:
         "max_offset": 2,
         "next_offset": 3,
     }
-    assert by_event["partitions_assigned"]["start_offsets"] == {"source-0": [3, "committed"]}
+    assert by_event["partitions_assigned"]["start_offsets"] == {"source-0": (3, "committed")}
     assert by_event["partitions_revoked"]["topic_partitions"] == ["source-0"]
     assert by_event["partitions_assigned"]["member"] == "member-0001"
 

@@ -1,0 +1,364 @@
+"""The worker's log events, declared once: the worker writes them through here, whoever reads its log decodes them here.
+
+A line is one JSON object: what every line has (`Head`), and the fields of its event. Names and fields are read by
+others (docs/LOG_EVENTS.md is made from this file). A field that is added later gets a default, so that lines of before
+are still read; a field that has its default is not written. Events of `PLAIN` are written by their names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, NamedTuple, TypedDict
+
+import msgspec
+
+from service.formats.model import CommittedOffset, TopicPartition
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Every line has `event`, its name, `level`, `ts`, UTC by the worker's clock, and who speaks.
+
+    That is `worker`, `boot`, one per process, and `seq`, which counts the lines of a boot from 1, without a hole;
+    beside them `mono`, monotonic seconds, and `pid`.
+    """
+
+    event: str
+    level: str
+    ts: datetime
+    worker: str
+    boot: str
+    seq: int
+
+
+class LogEvent(msgspec.Struct, frozen=True, tag_field="event", omit_defaults=True):
+    """One event, without what every line has."""
+
+
+class Start(NamedTuple):
+    """Where a TopicPartition is read from, and who says so: committed, or a policy of `kafka.start_at`."""
+
+    offset: int
+    source: str
+
+
+class Covered(TypedDict):
+    """What a commit covers of a TopicPartition: [first_offset, next_offset); min and max are of records in it."""
+
+    first_offset: int
+    min_offset: int | None
+    max_offset: int | None
+    next_offset: int
+
+
+FIELDS: Mapping[str, str] = {
+    "topic_partitions": "TopicPartitions, each written `topic-partition`",
+    "topic": "the source topic",
+    "partition": "its partition",
+    "generation": "the worker's own counter of assignments",
+    "batch_id": "the batch, as in its flush record",
+    "reason": "why the batch was flushed, as in its flush record; null: it was not",
+    "cause": "the class of the error, or what it says",
+    "code": "the error's name at the broker or in the client library; null: it has none",
+    "message": "what the error says, at most 256 characters",
+    "times": "how often in a row, this time included",
+}
+"""What fields mean that several events have."""
+
+
+# The process.
+
+
+class WorkerStarted(LogEvent, frozen=True, tag="worker_started"):
+    """The process is put together and begins to work.
+
+    `group`, `protocol`, `strategy`: the consumer group's; `topics`: the sources; `bucket`: of the objects; `http_port`:
+    of probes and metrics; `version`: of the product.
+    """
+
+    group: str
+    protocol: str
+    strategy: str
+    topics: list[str]
+    bucket: str
+    http_port: int
+    version: str
+
+
+class WorkerStopped(LogEvent, frozen=True, tag="worker_stopped"):
+    """It was asked to stop, all is committed or discarded, and the group is left. `phase`: its last one."""
+
+    phase: str = ""
+
+
+class WorkerLeft(LogEvent, frozen=True, tag="worker_left"):
+    """It was asked to stop while it waited for an answer that did not come; what was open is discarded."""
+
+    message: str
+
+
+class WorkerFailed(LogEvent, frozen=True, tag="worker_failed"):
+    """It cannot go on. `story`: its last state changes, oldest first; `exception`: where an unexpected error arose."""
+
+    cause: str
+    message: str
+    story: list[str]
+    exception: str | None = None
+
+
+class EndedWithRecordsInHand(LogEvent, frozen=True, tag="ended_with_records_in_hand"):
+    """The processes before ended while the same records were in hand.
+
+    `alone`: how often it was one record alone; `records`: [first, next) offsets by TopicPartition.
+    """
+
+    times: int
+    alone: int
+    records: dict[str, list[int]]
+
+
+# Who owns what.
+
+
+class PartitionsAssigned(LogEvent, frozen=True, tag="partitions_assigned"):
+    """TopicPartitions are owned from here on, in the generation that begins.
+
+    `member`, `member_generation`: the group coordinator's; `owned`: how many are owned now, in all; `start_offsets`: of
+    each new one [the offset from which it is read, who says so].
+    """
+
+    generation: int
+    member: str
+    member_generation: int
+    owned: int
+    start_offsets: dict[str, Start]
+
+
+class PartitionsRevoked(LogEvent, frozen=True, tag="partitions_revoked"):
+    """TopicPartitions are given back; nothing of them is pending. `generation`: the one that begins, or the last."""
+
+    topic_partitions: list[str]
+    generation: int
+
+
+class PartitionsLost(LogEvent, frozen=True, tag="partitions_lost"):
+    """TopicPartitions belong to others already; the batch is discarded. `generation`: the one that ends."""
+
+    topic_partitions: list[str]
+    generation: int
+
+
+class RevokedUnknown(LogEvent, frozen=True, tag="revoked_unknown"):
+    """The client library revokes what is not owned."""
+
+    topic_partitions: list[str]
+
+
+class StartsCommitted(LogEvent, frozen=True, tag="starts_committed"):
+    """Start positions are committed where no offset was. `offsets`: by TopicPartition."""
+
+    offsets: dict[str, int]
+
+
+class CommittedByOthers(LogEvent, frozen=True, tag="committed_by_others"):
+    """Committed offsets are not those from which a batch would begin; it is not opened, all is read again.
+
+    `offsets`: by TopicPartition [where the batch would begin, [committed offset, leader epoch, metadata]].
+    """
+
+    generation: int
+    offsets: dict[str, tuple[int, CommittedOffset]]
+
+
+# Batches.
+
+
+class FlushStarted(LogEvent, frozen=True, tag="flush_started"):
+    """A batch is closed and about to be flushed; flush_committed or batch_discarded follows, or the process was killed.
+
+    `generation`: the one in which it was opened.
+    """
+
+    batch_id: str
+    reason: str
+    generation: int
+
+
+class FlushCommitted(LogEvent, frozen=True, tag="flush_committed"):
+    """Everything of a batch is committed.
+
+    `flush_seq`: number of its flush record in the boot; `objects`, `references`, `records`, `entries`: how many
+    it has; `dead_letters`: those of its entries that are in no file; `object_bytes`: of its objects; `step_seconds`: by
+    step; `offsets`: what it covers, by TopicPartition.
+    """
+
+    batch_id: str
+    flush_seq: int
+    reason: str
+    generation: int
+    objects: int
+    references: int
+    records: int
+    entries: int
+    dead_letters: int
+    object_bytes: int
+    step_seconds: dict[str, float]
+    offsets: dict[str, Covered]
+
+
+class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded"):
+    """A batch is not committed, and its records are read again.
+
+    `outcome`: aborted, or unknown, where the committed offsets tell; `cost`: the offsets that are read again. Without a
+    flush, `cause` is what happened to the worker.
+    """
+
+    batch_id: str
+    reason: str | None
+    generation: int
+    cause: str
+    code: str | None
+    message: str | None = None
+    outcome: str
+    cost: str
+
+
+class CommitRepeated(LogEvent, frozen=True, tag="commit_repeated"):
+    """A transaction is repeated with fresh group metadata. `generation`: the group coordinator's."""
+
+    batch_id: str
+    generation: int
+    cause: str
+
+
+# Records.
+
+
+class Rewound(LogEvent, frozen=True, tag="rewound"):
+    """A TopicPartition is read again. `offset`: from this committed offset; `first_offset`: where its batch began."""
+
+    topic: str
+    partition: int
+    offset: int
+    first_offset: int
+
+
+class RecordsRefused(LogEvent, frozen=True, tag="records_refused"):
+    """Records were handed over and not recorded. `cause`: covered, not_owned, rewound; `records`: how many."""
+
+    cause: str
+    records: int
+
+
+class OffsetGaps(LogEvent, frozen=True, tag="offset_gaps"):
+    """Offsets were jumped; legal where a hole holds no data record. `gaps`: holes; `first`: the first, [begin, end)."""
+
+    topic: str
+    partition: int
+    gaps: int
+    first: list[tuple[int, int]]
+
+
+class Unreadable(LogEvent, frozen=True, tag="unreadable"):
+    """The client library cannot read what is at `offset`."""
+
+    topic: str
+    partition: int
+    offset: int
+    times: int
+    code: str
+    message: str
+
+
+class PutAway(LogEvent, frozen=True, tag="put_away"):
+    """[`offset`, `end_offset`) cannot be read, and becomes one dead letter."""
+
+    topic: str
+    partition: int
+    offset: int
+    end_offset: int
+
+
+class RecordPutAway(LogEvent, frozen=True, tag="record_put_away"):
+    """The record at `offset` ended the process, and becomes a dead letter, undecoded."""
+
+    topic: str
+    partition: int
+    offset: int
+    times: int
+
+
+class Paused(LogEvent, frozen=True, tag="paused"):
+    """Nothing is read for `seconds`: a batch was discarded, or none could be opened."""
+
+    seconds: float
+
+
+class Resumed(LogEvent, frozen=True, tag="resumed"):
+    """It is read on, after a pause."""
+
+
+EVENTS: Mapping[str, type[LogEvent]] = {str(kind.__struct_config__.tag): kind for kind in LogEvent.__subclasses__()}
+PLAIN: Mapping[str, str] = {
+    "abort_failed": "A transaction could not be aborted; the next producer ends it. `code`, `fatal`, `retriable`.",
+    "broker_unreachable": "A broker does not answer as it should. `address`; `reason`: in our words; `cause`.",
+    "bucket_not_checked": "Whether the bucket can be used is not known. `status`: HTTP; `code`.",
+    "client_error": "The client library reports an error beside its calls. `client`; `code`, `fatal`.",
+    "client_log": "A line of the client library. `client`; `line`.",
+    "commit_transaction_repeated": "A commit is asked for again, of the same producer. `code`, `fatal`, `retriable`.",
+    "committed_topic_id_unknown": "Committed offsets do not say of which topic they are.",
+    "consumer_error": "The client library reports an error in place of a record. `where`: its place; `code`.",
+    "history_unknown": "Flush records cannot be read, which `kafka.accept_unknown_history` accepts.",
+    "init_transactions_repeated": "A producer is not ready yet. `code`, `fatal`, `retriable`.",
+    "journal_refused": "Which records are in hand cannot be written down.",
+    "key_taken": "An object key is taken by something that is not ours; another is used. `key`: its user is hashed.",
+    "not_discarded": "What was open could not be discarded when the group was left.",
+    "not_prepared": "No producer for transactions is ready yet.",
+    "not_settled": "The last transaction is not ended yet; rewinds wait.",
+    "object_not_compared": "Whether an object is ours cannot be told; another key is used. `key`.",
+    "recording_refused": "The disk refuses a batch; records are read again after a pause.",
+    "spill_refused": "The disk refuses rows; the batch is flushed.",
+    "spool_not_cleared": "Files of an earlier batch cannot be deleted; they still count.",
+    "start_not_proven": "Start positions could not be proven; it is tried again.",
+    "topic_id_unknown": "The id of a topic cannot be asked for. `topic`, `cause`.",
+    "upload_confirmed": "An object that seemed to be refused is there, and ours. `key`.",
+    "upload_repeated": "An upload is tried again. `key`; `attempt`: of this upload; `problem`: the last one.",
+}
+"""Events that are written by their names, for a person: what each says, beside fields of `FIELDS`."""
+
+
+class Line(NamedTuple):
+    """One line: what every line has, the event, and all fields as they stand there.
+
+    `event` is None where this version knows none of that name, or has declared it with other fields.
+    """
+
+    head: Head
+    event: LogEvent | None
+    fields: Mapping[str, Any]
+
+
+def tell(say: Callable[..., object], event: LogEvent, **beside: object) -> None:
+    """Write an event by `say`, the method of a logger for its level; `beside` is what the logger itself reads."""
+    say(**msgspec.to_builtins(event, enc_hook=repr), **beside)
+
+
+def read_line(raw: bytes) -> Line | None:
+    """Return a line of a worker's log, None where it is none; what stands before its JSON is ignored."""
+    try:
+        fields = msgspec.json.decode(raw[raw.index(b"{") :])
+        head = msgspec.convert(fields, Head)
+    except (msgspec.DecodeError, ValueError):
+        return None
+    try:
+        return Line(head, msgspec.convert(fields, EVENTS[head.event]), fields)
+    except (msgspec.ValidationError, KeyError):
+        return Line(head, None, fields)
+
+
+def named(names: Mapping[str, object] | list[str]) -> Iterator[TopicPartition]:
+    """Yield the TopicPartitions of an event by their names; what is no such name is left out."""
+    for name in names:
+        topic, _, number = name.rpartition("-")
+        if number.isdecimal():
+            yield TopicPartition(topic, int(number))
