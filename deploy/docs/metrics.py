@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from deploy.docs.tables import code, table
-from service.adapters import metrics
+from service.adapters.metrics import METRICS, PREFIX, Metric
 
 _HEAD = """\
 # Metrics
 
 Made by `python -m deploy.docs` from `service/adapters/metrics.py`; do not edit.
 
-Served at `/metrics` on the port of the probes (`LOGP_HTTP__PORT`). No label holds a user, and each takes few values.
+Served at `/metrics` on the port of the probes (`LOGP_HTTP__PORT`). No label holds a user, and each takes few values,
+which exclude each other: sums over a label count nothing twice.
 A counter also has a `_created` gauge (when it began, in seconds since the epoch), a histogram `_bucket`, `_sum` and
 `_count`. A series with labels appears with its first value. Alerts: `deploy/alerts/log-partitioner.rules.yaml`.
 
@@ -27,21 +28,21 @@ def metrics_page() -> str:
 def metric_names() -> frozenset[str]:
     """Name every series that a rule may use."""
     names = set()
-    for name, kind, _labels, _text in _metrics():
-        names |= {f"{name}_{part}" for part in ("bucket", "sum", "count")} if kind == "histogram" else {name}
+    for name, metric in METRICS.items():
+        parts = ("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",)
+        names |= {f"{_full(name, metric)}{part}" for part in parts}
     return frozenset(names)
 
 
 def _rows() -> Iterator[tuple[str, str, str, str]]:
-    for name, kind, labels, text in _metrics():
-        yield code(name), kind, ", ".join(map(code, labels)), text
+    for name, metric in METRICS.items():
+        yield code(_full(name, metric)), metric.kind, "; ".join(_labels(metric)), metric.text
 
 
-def _metrics() -> Iterator[tuple[str, str, tuple[str, ...], str]]:
-    prefix = metrics._PREFIX  # noqa: SLF001 - prometheus_client does not tell the labels of a metric without series
-    for name, (text, labels) in metrics._COUNTERS.items():  # noqa: SLF001
-        yield f"{prefix}_{name}_total", "counter", labels, text
-    for name, (text, labels) in metrics._GAUGES.items():  # noqa: SLF001
-        yield f"{prefix}_{name}", "gauge", labels, text
-    for name, (text, labels, _buckets) in metrics._HISTOGRAMS.items():  # noqa: SLF001
-        yield f"{prefix}_{name}", "histogram", labels, text
+def _labels(metric: Metric) -> Iterator[str]:
+    for label, values in metric.labels.items():
+        yield f"{code(label)}: {', '.join(values)}" if values else code(label)
+
+
+def _full(name: str, metric: Metric) -> str:
+    return f"{PREFIX}_{name}_total" if metric.kind == "counter" else f"{PREFIX}_{name}"

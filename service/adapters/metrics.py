@@ -1,54 +1,87 @@
-"""Every metric, declared once with type, unit and labels; the only user of prometheus_client. No user in a label.
+"""Every metric, declared once with type, unit, labels and their values; the only user of prometheus_client.
 
-`promtool check metrics` accepts the names; `docs/METRICS.md` lists them.
+No user in a label. `promtool check metrics` accepts the names; `docs/METRICS.md` lists them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+from typing import Literal, NamedTuple
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-_PREFIX = "log_partitioner"
-_COUNTERS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "records": ("Source records taken from the client library.", ()),
-    "records_refused": (
+from service.control.flush_policy import FlushReason
+from service.control.machine import Phase
+from service.formats.dead_letter import Reason
+
+PREFIX = "log_partitioner"
+ANY: tuple[str, ...] = ()
+"""Values of a label that nobody can list here: names and numbers of others, few of them."""
+
+
+class Metric(NamedTuple):
+    """One metric; of each label its values, which exclude each other: sums over a label count nothing twice."""
+
+    kind: Literal["counter", "gauge", "histogram"]
+    text: str
+    labels: Mapping[str, Collection[str]] = {}
+    buckets: tuple[float, ...] = ()
+
+
+METRICS: Mapping[str, Metric] = {
+    "records": Metric("counter", "Source records taken from the client library."),
+    "records_refused": Metric(
+        "counter",
         "Records not recorded: covered already, not owned, or read again after a rewind.",
-        ("cause",),
+        {"cause": ("covered", "not_owned", "rewound")},
     ),
-    "entries": (
+    "entries": Metric(
+        "counter",
         "Log entries by outcome: written, record_timestamp (written, by Kafka's time), or why dead.",
-        ("outcome",),
+        {"outcome": ("written", "record_timestamp", *Reason)},
     ),
-    "inexact_numbers": ("Numbers that a double does not hold, rounded.", ()),
-    "schema_conflicts": ("Top-level fields kept as JSON text, per file.", ()),
-    "flushes": ("Flushes by reason and outcome: committed, discarded, unknown.", ("reason", "outcome")),
-    "objects": ("Objects committed.", ()),
-    "references": ("References committed.", ()),
-    "object_bytes": ("Bytes of committed objects.", ()),
-    "batches_discarded": ("Batches discarded; their records are read again.", ()),
-    "commits_repeated": ("Transactions repeated with fresh group metadata.", ()),
-    "rewinds": ("TopicPartitions sought back to their committed offset.", ()),
-    "rebalances": ("Changes of assignment by kind: assigned, revoked, lost.", ("kind",)),
-    "fetch_failures": ("Fetches of which something could not be read, by the client library's error.", ("code",)),
-    "offset_gaps": ("Jumps in offsets; legal where the hole holds no data record.", ()),
-}
-_GAUGES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "lag_records": ("Records between the committed offset and the end.", ("topic", "partition")),
-    "last_commit_timestamp_seconds": ("When the last flush was committed, in seconds since the epoch.", ()),
-    "seconds_since_commit": ("Seconds since the last commit, or since the start.", ()),
-    "spool_bytes": ("Bytes on the local disk.", ()),
-    "memory_bytes": ("Bytes of the open batch in memory.", ()),
-    "partition_keys": ("PartitionKeys in the open batch.", ()),
-    "batch_entries": ("Entries in the open batch.", ()),
-    "owned_topic_partitions": ("TopicPartitions owned.", ()),
-    "held_topic_partitions": ("TopicPartitions that are not read on, since a record batch cannot be read.", ()),
-    "cautious": ("1 while few records are taken at once, since the process has ended with the same ones in hand.", ()),
-    "state": ("1 for the state the worker is in.", ("state",)),
-    "info": ("1; its labels say which worker this is.", ("worker", "boot", "version")),
-}
-_HISTOGRAMS: dict[str, tuple[str, tuple[str, ...], tuple[float, ...]]] = {
-    "flush_step_seconds": (
+    "inexact_numbers": Metric("counter", "Numbers that a double does not hold, rounded."),
+    "schema_conflicts": Metric("counter", "Top-level fields kept as JSON text, per file."),
+    "flushes": Metric(
+        "counter",
+        "Flushes that ended, by reason and outcome.",
+        {"reason": tuple(FlushReason), "outcome": ("committed", "discarded", "unknown")},
+    ),
+    "objects": Metric("counter", "Objects committed."),
+    "references": Metric("counter", "References committed."),
+    "object_bytes": Metric("counter", "Bytes of committed objects."),
+    "batches_discarded": Metric(
+        "counter", "Batches discarded, in a flush or without one; their records are read again."
+    ),
+    "commits_repeated": Metric("counter", "Transactions repeated with fresh group metadata."),
+    "rewinds": Metric("counter", "TopicPartitions sought back to their committed offset."),
+    "rebalances": Metric("counter", "Changes of assignment by kind.", {"kind": ("assigned", "revoked", "lost")}),
+    "fetch_failures": Metric(
+        "counter", "Fetches of which something could not be read, by the client library's error.", {"code": ANY}
+    ),
+    "offset_gaps": Metric("counter", "Jumps in offsets; legal where the hole holds no data record."),
+    "lag_records": Metric(
+        "gauge", "Records between the committed offset and the end.", {"topic": ANY, "partition": ANY}
+    ),
+    "last_commit_timestamp_seconds": Metric("gauge", "When the last flush was committed, in seconds since the epoch."),
+    "seconds_since_commit": Metric("gauge", "Seconds since the last commit, or since the start."),
+    "spool_bytes": Metric("gauge", "Bytes on the local disk."),
+    "memory_bytes": Metric("gauge", "Bytes of the open batch in memory."),
+    "partition_keys": Metric("gauge", "PartitionKeys in the open batch."),
+    "batch_entries": Metric("gauge", "Entries in the open batch."),
+    "owned_topic_partitions": Metric("gauge", "TopicPartitions owned."),
+    "held_topic_partitions": Metric(
+        "gauge", "TopicPartitions that are not read on, since a record batch cannot be read."
+    ),
+    "cautious": Metric(
+        "gauge", "1 while few records are taken at once, since the process has ended with the same ones in hand."
+    ),
+    "state": Metric("gauge", "1 for the state the worker is in.", {"state": tuple(phase.value for phase in Phase)}),
+    "info": Metric("gauge", "1; its labels say which worker this is.", {"worker": ANY, "boot": ANY, "version": ANY}),
+    "flush_step_seconds": Metric(
+        "histogram",
         "Seconds of each step of committed flushes.",
-        ("step",),
+        {"step": ("seal", "upload", "announce", "commit")},
         (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
     ),
 }
@@ -58,19 +91,19 @@ class PrometheusMetrics:
     """Fulfils `runtime.ports.Metrics`; counters end in `_total` by themselves."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self._counters = {
-            name: Counter(f"{_PREFIX}_{name}", text, labels, registry=self._registry)
-            for name, (text, labels) in _COUNTERS.items()
-        }
-        self._gauges = {
-            name: Gauge(f"{_PREFIX}_{name}", text, labels, registry=self._registry)
-            for name, (text, labels) in _GAUGES.items()
-        }
-        self._histograms = {
-            name: Histogram(f"{_PREFIX}_{name}", text, labels, registry=self._registry, buckets=buckets)
-            for name, (text, labels, buckets) in _HISTOGRAMS.items()
-        }
+        self._registry = registry = CollectorRegistry()
+        self._counters: dict[str, Counter] = {}
+        self._gauges: dict[str, Gauge] = {}
+        self._histograms: dict[str, Histogram] = {}
+        for name, (kind, text, labels, buckets) in METRICS.items():
+            full = f"{PREFIX}_{name}"
+            match kind:
+                case "counter":
+                    self._counters[name] = Counter(full, text, labels, registry=registry)
+                case "gauge":
+                    self._gauges[name] = Gauge(full, text, labels, registry=registry)
+                case "histogram":
+                    self._histograms[name] = Histogram(full, text, labels, registry=registry, buckets=buckets)
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""

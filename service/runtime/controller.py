@@ -292,6 +292,9 @@ class Controller:
             summary = self._flusher.flush(batch, reason, deadline=left.at_most(budget_s))
         except DiscardError as error:
             self._discarded(batch, error, reason)
+        except Exception as error:  # it ends the process: nobody else says what became of this flush
+            self._told.discarded(batch, error, reason, generation=self.state.generation)
+            raise
         else:
             self._committed(batch, summary, reason)
         self._is_late = left.remaining_s() < self._rules.flush_budget_s
@@ -300,8 +303,8 @@ class Controller:
         self._told.committed(batch, summary, reason, generation=self.state.generation)
         now_ms = self._clock.wall_ms()
         self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
-        self._recorder.committed(batch, now_ms=now_ms)
         self._closed = None
+        self._recorder.committed(batch, now_ms=now_ms)
         self.handle(events.FlushCommitted(self._clock.now_s()))
 
     def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:

@@ -6,8 +6,9 @@ from typing import Any
 
 from service.batch.batch import ClosedBatch, Opening, cost_of
 from service.control.flush_policy import FlushReason
-from service.errors import CommitUnknownError, DiscardError
+from service.errors import CommitUnknownError, DiscardError, StopError
 from service.formats.log_events import BatchDiscarded, FlushCommitted, tell
+from service.privacy import describe
 from service.runtime.flusher import FlushSummary
 from service.runtime.ports import Metrics
 
@@ -44,16 +45,17 @@ class FlushReport:
         for step, seconds in summary.seconds.items():
             self._metrics.observe("flush_step_seconds", seconds, step=step)
 
-    def discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason, *, generation: int) -> None:
+    def discarded(self, batch: ClosedBatch, error: Exception, reason: FlushReason, *, generation: int) -> None:
         """Tell of a batch that was not committed, or of which nobody knows, and what giving it up costs."""
-        unknown = isinstance(error, CommitUnknownError)
+        is_ours = isinstance(error, DiscardError | StopError)
+        unknown = not is_ours or isinstance(error, CommitUnknownError)
         discarded = BatchDiscarded(
             batch_id=batch.batch_id,
             reason=reason.value,
             generation=generation,
             cause=type(error).__name__,
-            code=getattr(error, "code", None),
-            message=str(error),
+            code=getattr(error, "code", None) if is_ours else None,
+            message=str(error) if is_ours else describe(error),
             outcome="unknown" if unknown else "aborted",
             cost=cost_of(batch.spans) + (", unless they are committed" if unknown else ""),
         )

@@ -193,8 +193,9 @@ class Recorder:
             number = rows.add(record, index, placed.key, entry_type, text, placed.event_time_us)
             if placed.unique_id is not None or root is not None:
                 rows.note(number, unique_id=placed.unique_id, root=root)
-            if placed.fallback_time:
+            if placed.fallback_time:  # instead of `written`
                 self.outcomes["record_timestamp"] += 1
+                self.outcomes["written"] -= 1
         return bad
 
     def _reject(self, record: SourceRecord, bad: Iterable[Bad], batch: Batch, progress: Progress) -> None:

@@ -112,12 +112,13 @@ class Runloop:
         if self._controller.state.rewinds:
             self._controller.rewind_to_committed()
         self._put_away(self._refetcher.turn())
+        self._count(len(records))
         if self._stop.requested:
             self._controller.stop()
             return
         self._controller.tick()
         self._flush_if_old()
-        self._publish(len(records))
+        self._publish()
 
     def _prepare(self) -> None:
         """Have the next producer ready; where that takes longer than a poll may wait, poll in between.
@@ -149,24 +150,27 @@ class Runloop:
                 refused["rewound"] += 1
             else:
                 expected = positions[tp].next_offset
-                if record.offset > expected:
+                if not self._record(self._caution.judged(record)):
+                    refused["rewound"] += 1
+                elif record.offset > expected:
                     gaps.setdefault(tp, []).append((expected, record.offset))
-                self._record(self._caution.judged(record))
         self._report(refused, gaps)
 
-    def _record(self, record: SourceRecord) -> None:
+    def _record(self, record: SourceRecord) -> bool:
+        """Record, and flush what is full; gives False where no batch could be opened, and the record is read again."""
         if self._recorder.opening is None:
             if not self._controller.open_batch():
-                return
+                return False
             self._weight = self._check_at = 0
         try:
             self._weight += self._recorder.record(record)
         except SpoolError as error:  # the record is recorded; its rows, and those before it, stay in memory
             self._log.warning("spill_refused", message=str(error))
             self._flush(FlushReason.SPOOL)
-            return
+            return True
         if self._weight >= self._check_at or self._controller.state.size_max:
             self._flush_if_full()
+        return True
 
     def _put_away(self, records: list[SourceRecord]) -> None:
         """Record what stands for offsets that cannot be read, and go on behind them."""
@@ -227,13 +231,16 @@ class Runloop:
             self._metrics.add("offset_gaps", len(holes))
             tell(self._log.info, OffsetGaps(*tp, gaps=len(holes), first=holes[:GAPS_LOGGED_MAX]))
 
-    def _publish(self, records: int) -> None:
-        """Publish what was counted since the last turn."""
+    def _count(self, records: int) -> None:
+        """Publish what was counted in this turn."""
         if records:
             self._metrics.add("records", records)
         for outcome, count in self._recorder.outcomes.items():
             self._metrics.add("entries", count, outcome=outcome)
         self._recorder.outcomes.clear()
+
+    def _publish(self) -> None:
+        """Publish what is owned and open."""
         positions = self._recorder.positions
         for tp, end in self._consumer.ends({tp: one.next_offset for tp, one in positions.items()}).items():
             lag = max(0, end - positions[tp].first_offset)
