@@ -178,8 +178,8 @@ class Flushes:
             spark.createDataFrame([], frames.SPAN),
             windows={TopicPartition("t", 0): (10, 1000)},
             group_id="g",
-            excused=("b9",),
-            short=spark.createDataFrame([("b10",)], "batch_id string"),
+            excused=("b10",),
+            short=spark.createDataFrame([("b11",)], "batch_id string"),
         )
         return Counter((row["kind"], row["offset"], row["batch_id"], row["text"]) for row in found.collect())
 
