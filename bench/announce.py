@@ -29,7 +29,7 @@ _LINES_BYTES_MAX = 666_808  # of a message, by default
 _FIRST_OFFSET = 123_456_789
 _HOUR_US = 1_714_521_600_000_000
 _BLOCK_BYTES = 330  # of one entry, compressed
-_SPEAKER = Sender("worker-1", "boot-1", "group", "bucket", "references", "flushes", "dead-letters")
+_SENDER = Sender("worker-1", "boot-1", "group", "bucket", "references", "flushes", "dead-letters")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -85,7 +85,7 @@ def _announce(users: list[str], entry_type: RecordType, tps: list[TopicPartition
     sealed = SealedObject(0, file, 5_000, entry_type, schema, None, None, rows, writer.lines, writer.groups())
     stored = StoredObject(f"logs/pack/{'0' * 32}-0.avro", f'"{"0" * 32}"', None)
     uploaded = Uploaded(sealed, stored, f"logs/_schemas/{schema.fingerprint}.avsc", inline=True)
-    return list(reference_messages([uploaded], _SPEAKER, batch_id="0" * 32, generation=1, at_ms=_HOUR_US // 1000))
+    return list(reference_messages([uploaded], _SENDER, batch_id="0" * 32, generation=1, at_ms=_HOUR_US // 1000))
 
 
 def _entry_type() -> RecordType:

@@ -206,11 +206,11 @@ class Story:
         )
 
     def _rows(self) -> Iterator[WorkerRow]:
-        """Yield the living workers, then those that ended last, as far as there is room."""
+        """Yield the alive workers, then those that ended last, as far as there is room."""
         latest_first = list(reversed(self._fleet.workers.values()))
-        living = sorted(worker.name for worker in latest_first if worker.state not in _ENDED)
+        alive = sorted(worker.name for worker in latest_first if worker.state not in _ENDED)
         ended = [worker.name for worker in latest_first if worker.state in _ENDED]
-        for name in (living + ended)[:_ROWS_MAX]:
+        for name in (alive + ended)[:_ROWS_MAX]:
             yield _row(self._fleet.workers[name], self._tally.workers.get(name, WorkerTally()))
 
 

@@ -32,7 +32,7 @@ _BLOCK = 10_000
 _FLUSH = ("batch_id", "message_offset")
 _OF_FLUSH = (
     *("batch_id", "worker", "group_id", "totals", "topic_partitions", "wrong_parts", "is_counted"),
-    *("c_references", "c_letters", "filed", "buried", "counted"),
+    *("c_references", "c_letters", "filed", "rejected", "counted"),
 )
 _FOUND = to_arrow_schema(FINDING)
 _OF_REFERENCE = [*_TP, "batch_id", "worker", "reference_id", "user", "date", "hour", "text"]
@@ -77,14 +77,14 @@ def judge_flushes(
     letter = [*_TP, "offset", "reason", "first_index"]
     named = announced.dead.where(F.col("index").isNotNull()).select("batch_id", "index", *letter)
     filed = sources_of(announced.references).groupBy("batch_id", *_TP).agg(F.sum("entries").alias("n"))
-    buried = named.groupBy("batch_id", *_TP).agg(F.countDistinct("offset", "index").alias("n"))
+    rejected = named.groupBy("batch_id", *_TP).agg(F.countDistinct("offset", "index").alias("n"))
     letters = named.groupBy("batch_id").agg(F.countDistinct(*letter).alias("c_letters"))
     return (
         marked.join(announced.by_batch.withColumnRenamed("references", "c_references"), on="batch_id", how="left")
         .join(letters, on="batch_id", how="left")
         .fillna(0, ["c_references", "c_letters"])
         .join(_gathered(filed, "filed", "batch_id"), on="batch_id", how="left")
-        .join(_gathered(buried, "buried", "batch_id"), on="batch_id", how="left")
+        .join(_gathered(rejected, "rejected", "batch_id"), on="batch_id", how="left")
         .join(_gathered(_counted(announced.lines, source, spans), "counted", *_FLUSH), on=list(_FLUSH), how="left")
         .select(*_OF_FLUSH)
         .mapInArrow(judge, FINDING)

@@ -79,7 +79,7 @@ def _wrongs(row: Row, totals: FlushTotals, lines: list[FlushedTopicPartition], g
             yield from judge_line(line, Counted(*(one[name] for name in Counted._fields)))
     if row["is_counted"]:
         sums = Sums(references=row["c_references"], dead_letter_records=row["c_letters"])
-        for name, by_tp in (("filed", sums.in_files), ("buried", sums.dead_letters)):
+        for name, by_tp in (("filed", sums.in_files), ("rejected", sums.dead_letters)):
             by_tp.update({TopicPartition(one["topic"], one["partition"]): one["n"] for one in row[name] or ()})
         yield from judge_published(totals, lines, sums)
 

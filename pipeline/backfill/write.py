@@ -86,7 +86,7 @@ def written(pieces: DataFrame, run: Run, settings: Settings, backfill: BackfillS
 
 
 def sender_of(run: Run, settings: Settings) -> Sender:
-    """Say who speaks in a backfill's messages."""
+    """Say who sends the messages of a backfill."""
     kafka = settings.kafka
     return Sender(
         worker=WORKER,
@@ -150,7 +150,7 @@ class Writer:
             ObjectError: S3 refuses or does not answer.
         """
         for is_dead, some in groupby(pieces, lambda piece: piece["user"] is None):
-            make = self._bury_all if is_dead else self._write_all
+            make = self._reject_all if is_dead else self._write_all
             yield from make(some)
 
     def keep(self, messages: list[Announced], number: int) -> Row:
@@ -229,14 +229,14 @@ class Writer:
         settings = self._settings
         return settings.record_schema.inline == "inline" and inline_bytes(schema.text) <= inline_text_max(settings)
 
-    def _bury_all(self, pieces: Iterable[Row]) -> Iterator[Announced]:
+    def _reject_all(self, pieces: Iterable[Row]) -> Iterator[Announced]:
         """Make dead letters, some at once; pieces carry whole records, which memory has room for a few of."""
         pieces = iter(pieces)
         while some := list(islice(pieces, self._threads)):
-            for letters in self._pool.map(self._bury, some):
+            for letters in self._pool.map(self._reject, some):
                 yield from letters
 
-    def _bury(self, piece: Row) -> list[Announced]:
+    def _reject(self, piece: Row) -> list[Announced]:
         """Make the dead letters of a piece: several where its indexes are too many for one."""
         indexes = None if piece["indexes"] is None else tuple(piece["indexes"])
         letter = DeadLetter(record_of(piece), Reason(piece["reason"]), piece["message"], indexes)

@@ -75,7 +75,7 @@ class NumberedLines:
 
 
 def _identify(worker: str, boot: str) -> Processor:
-    """Add who speaks."""
+    """Add which worker writes."""
     identity: Mapping[str, object] = {"worker": worker, "pid": os.getpid(), "boot": boot}
 
     def add(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

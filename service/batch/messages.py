@@ -48,7 +48,7 @@ BACKFILL_TYPE = "log-partitioner.backfill.v1"
 
 
 class Sender(NamedTuple):
-    """Who speaks, and to which topics."""
+    """Who sends messages, and to which topics."""
 
     worker: str
     boot: str

@@ -17,7 +17,7 @@ from service.formats.model import CommittedOffset, TopicPartition
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Every line has `event`, its name, `level`, `ts`, UTC by the worker's clock, and who speaks.
+    """Every line has `event`, its name, `level`, `ts`, UTC by the worker's clock, and which worker writes.
 
     That is `worker`, `boot`, one per process, and `seq`, which counts the lines of a boot from 1, without a hole;
     beside them `mono`, monotonic seconds, and `pid`.

@@ -65,7 +65,7 @@ class ReadObject(NamedTuple):
     rows: list[Row]
 
 
-class Buried(NamedTuple):
+class Rejected(NamedTuple):
     """A dead letter: `indexes` is None where it says `all`; `headers` are those before ours."""
 
     reason: str
@@ -216,17 +216,17 @@ def _refuse(value: Any) -> Any:
 # Dead letters.
 
 
-def read_dead_letters(deployment: Deployment) -> list[Buried]:
+def read_dead_letters(deployment: Deployment) -> list[Rejected]:
     """Read the committed dead letters."""
-    return [_buried(message) for message in deployment.dead_letters()]
+    return [_rejected(message) for message in deployment.dead_letters()]
 
 
-def _buried(message: Message) -> Buried:
+def _rejected(message: Message) -> Rejected:
     headers = list(message.headers() or ())
     first = max(number for number, (name, _) in enumerate(headers) if name == "lp-reason")  # a record may have its own
     ours = {name: (value or b"").decode() for name, value in headers[first:]}
     indexes = ours["lp-indexes"]
-    return Buried(
+    return Rejected(
         reason=ours["lp-reason"],
         partition=int(ours["lp-partition"]),
         offset=int(ours["lp-offset"]),

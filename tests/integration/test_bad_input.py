@@ -22,8 +22,8 @@ from service import zstd
 from tests.integration.harness import Deployment, Report
 from tests.integration.one_worker import WORKER, run_through
 from tests.integration.readback import (
-    Buried,
     ReadObject,
+    Rejected,
     Row,
     difference,
     parse_rounding,
@@ -529,7 +529,7 @@ class Outcome:
         written = run_through(deployment, records, **settings)
         self.case_at = dict(zip(written, cases, strict=True))
         self.rows: dict[str, list[Row]] = {}
-        self.letters: dict[str, list[Buried]] = {}
+        self.letters: dict[str, list[Rejected]] = {}
         self.objects: list[ReadObject] = []
         for found in read_objects(deployment):
             self.objects.append(found)
@@ -576,13 +576,13 @@ def _outcome(
         yield Outcome(deployment, cases)
 
 
-def test_json_records_give_what_is_good_and_bury_what_is_not(outcome: Outcome) -> None:
+def test_json_records_give_what_is_good_and_reject_what_is_not(outcome: Outcome) -> None:
     """Each case has exactly its deliverable entries in rows, equal, and exactly its dead letters."""
     problems = [problem for case in outcome.cases for problem in _problems(case, outcome)]
     assert not problems, f"{len(problems)} problems:\n" + "\n".join(problems[:40])
 
 
-def test_lines_give_what_is_good_and_bury_what_is_not(line_outcome: Outcome) -> None:
+def test_lines_give_what_is_good_and_reject_what_is_not(line_outcome: Outcome) -> None:
     """The same for records with an entry per line."""
     problems = [problem for case in line_outcome.cases for problem in _problems(case, line_outcome)]
     assert not problems, f"{len(problems)} problems:\n" + "\n".join(problems[:40])

@@ -90,7 +90,7 @@ def test_references_name_the_entries_they_hold(kafka: KafkaHelper, s3: S3Helper,
 def test_dead_letter_of_a_record_with_a_huge_key_is_stored_whole(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
 ) -> None:
-    """No record is too large to be buried: key, value and headers lie in the object, and the worker goes on."""
+    """No record is too large to be rejected: key, value and headers lie in the object, and the worker goes on."""
     with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=1) as deployment:
         good = ToProduce(value=b'{"user": "u", "time": "2026-03-04T05:06:07Z"}')
         huge = ToProduce(value=b"{", key=b"k" * 700_000, headers={"h": b"x" * 1000})

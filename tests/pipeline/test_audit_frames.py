@@ -138,7 +138,7 @@ class Flushes:
         self._references: list[tuple[object, ...]] = []
         self._dead: list[dict[str, object]] = []
 
-    def add(self, *, says: tuple[int, int, int, int, int], filed: list[int], buried: list[int]) -> None:
+    def add(self, *, says: tuple[int, int, int, int, int], filed: list[int], rejected: list[int]) -> None:
         """Add a batch: `says` entries, dead ones, replays, references, dead letters; entries of each message."""
         number = len(self._flushes)
         batch, first = f"b{number}", number * 10
@@ -150,7 +150,7 @@ class Flushes:
         for nth, count in enumerate(filed):
             source = ("t", 0, first, first + 10, first, first, count)
             self._references.append((f"{batch}-{nth}", batch, "w", 1, "u", "2026-03-04", 5, [source]))
-        for nth, count in enumerate(buried):
+        for nth, count in enumerate(rejected):
             place = {"topic": "t", "partition": 0, "offset": first + nth, "reason": "no_user", "batch_id": batch}
             self._dead += [place | {"index": index, "first_index": 0} for index in range(count)]
 
@@ -187,18 +187,18 @@ class Flushes:
 def test_what_flush_records_say_is_what_was_published(spark: SparkSession) -> None:
     """Where messages are gone, or too many, that is said and nothing of their entries."""
     flushes = Flushes()
-    flushes.add(says=(10, 0, 0, 2, 0), filed=[5, 4], buried=[1])  # not of the window
-    flushes.add(says=(10, 3, 0, 2, 2), filed=[5, 2], buried=[1, 2])  # true
-    flushes.add(says=(10, 0, 1, 2, 0), filed=[5, 4], buried=[])  # true, with a replay
-    flushes.add(says=(10, 0, 0, 2, 0), filed=[5, 4], buried=[1])
-    flushes.add(says=(10, 1, 0, 1, 1), filed=[10], buried=[])  # a dead letter is missing: files have one too many
-    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], buried=[])  # a reference is missing
-    flushes.add(says=(10, 0, 0, 1, 0), filed=[9, 1, 1], buried=[])  # one too many
-    flushes.add(says=(10, 2, 0, 1, 2), filed=[8], buried=[2])  # two in one dead letter
-    flushes.add(says=(10, 0, 1, 1, 0), filed=[10], buried=[])  # not a replay
+    flushes.add(says=(10, 0, 0, 2, 0), filed=[5, 4], rejected=[1])  # not of the window
+    flushes.add(says=(10, 3, 0, 2, 2), filed=[5, 2], rejected=[1, 2])  # true
+    flushes.add(says=(10, 0, 1, 2, 0), filed=[5, 4], rejected=[])  # true, with a replay
+    flushes.add(says=(10, 0, 0, 2, 0), filed=[5, 4], rejected=[1])
+    flushes.add(says=(10, 1, 0, 1, 1), filed=[10], rejected=[])  # a dead letter is missing: files have one too many
+    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], rejected=[])  # a reference is missing
+    flushes.add(says=(10, 0, 0, 1, 0), filed=[9, 1, 1], rejected=[])  # one too many
+    flushes.add(says=(10, 2, 0, 1, 2), filed=[8], rejected=[2])  # two in one dead letter
+    flushes.add(says=(10, 0, 1, 1, 0), filed=[10], rejected=[])  # not a replay
     flushes.repeat()
-    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], buried=[])  # missing for a reason
-    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], buried=[])  # perhaps gone with the beginning of the topic
+    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], rejected=[])  # missing for a reason
+    flushes.add(says=(10, 0, 0, 3, 0), filed=[5, 4], rejected=[])  # perhaps gone with the beginning of the topic
     said = {
         (30, "b3"): "[30, 40): 10 entries in files, its references say 9; 0 entries dead, its dead letters say 1",
         (40, "b4"): "[40, 50): 9 entries in files, its references say 10",

@@ -115,7 +115,7 @@ class LedgersAgainstModel(RuleBasedStateMachine):
         return {tp: committed.offset for tp, committed in self.closed().next_offsets().items()}
 
     @invariant()
-    def ledgers_are_as_the_model(self) -> None:
+    def progress_is_as_the_model(self) -> None:
         """W1, W3: ranges start at the committed offset, and every entry is accounted for."""
         closed = self.closed()
         fates = {tp: [sum(fate) for fate in zip(*covered.fates, strict=True)] for tp, covered in self.open.items()}

@@ -152,24 +152,24 @@ def wrong_original_name(world: World) -> None:
     world.change_column(2, "a_x2Db", lambda one: one | {"lp.name": "a_b"})
 
 
-def bury_good_entry(world: World) -> None:
+def reject_good_entry(world: World) -> None:
     del world.files[1]
     world.dead.append(("b1", DeadLetter(world.source[1], Reason.NO_USER, "", (0,))))
 
 
-def bury_written_entry(world: World) -> None:
+def reject_written_entry(world: World) -> None:
     world.dead.append(("b1", DeadLetter(world.source[1], Reason.NO_USER, "", (0,))))
 
 
-def bury_under_other_reason(world: World) -> None:
+def reject_under_other_reason(world: World) -> None:
     world.dead[1] = ("b2", world.dead[1][1]._replace(reason=Reason.NOT_AN_OBJECT))
 
 
-def bury_all_of_a_splittable_record(world: World) -> None:
+def reject_all_of_a_splittable_record(world: World) -> None:
     world.dead[1] = ("b2", world.dead[1][1]._replace(indexes=None))
 
 
-def bury_other_index(world: World) -> None:
+def reject_other_index(world: World) -> None:
     world.dead[1] = ("b2", world.dead[1][1]._replace(indexes=(5,)))
 
 
@@ -177,7 +177,7 @@ def forget_dead_letter(world: World) -> None:
     del world.dead[0]
 
 
-def bury_twice(world: World) -> None:
+def reject_twice(world: World) -> None:
     world.dead.append(world.dead[0])
 
 
@@ -213,13 +213,13 @@ def overlap(world: World) -> None:
         (wrong_mark, {Kind.REFERENCE_WRONG}),
         (missing_mark, {Kind.REFERENCE_WRONG}),
         (wrong_original_name, {Kind.REFERENCE_WRONG, Kind.ALTERED}),
-        (bury_good_entry, {Kind.DEAD_LETTER_UNEXPECTED}),
-        (bury_written_entry, {Kind.DEAD_LETTER_UNEXPECTED}),
-        (bury_under_other_reason, {Kind.DEAD_LETTER_WRONG}),
-        (bury_all_of_a_splittable_record, {Kind.DEAD_LETTER_WRONG, Kind.DEAD_LETTER_UNEXPECTED}),
-        (bury_other_index, {Kind.DEAD_LETTER_UNEXPECTED, Kind.DEAD_LETTER_MISSING}),
+        (reject_good_entry, {Kind.DEAD_LETTER_UNEXPECTED}),
+        (reject_written_entry, {Kind.DEAD_LETTER_UNEXPECTED}),
+        (reject_under_other_reason, {Kind.DEAD_LETTER_WRONG}),
+        (reject_all_of_a_splittable_record, {Kind.DEAD_LETTER_WRONG, Kind.DEAD_LETTER_UNEXPECTED}),
+        (reject_other_index, {Kind.DEAD_LETTER_UNEXPECTED, Kind.DEAD_LETTER_MISSING}),
         (forget_dead_letter, {Kind.DEAD_LETTER_MISSING}),
-        (bury_twice, {Kind.DEAD_LETTER_WRONG, Kind.DEAD_LETTER_DUPLICATED}),
+        (reject_twice, {Kind.DEAD_LETTER_WRONG, Kind.DEAD_LETTER_DUPLICATED}),
         (leave_gap, {Kind.FLUSH_GAP}),
         (overlap, {Kind.FLUSH_OVERLAP}),
     ],
