@@ -15,9 +15,10 @@ from pyspark.sql import functions as F
 
 from pipeline.audit import accounts
 from pipeline.audit.frames import ENTRY_KEY, FINDING
+from pipeline.audit.judged import finding
 from pipeline.backfill.outbox import BATCH_PREFIX
 from pipeline.topics import lines_of, sources_of
-from service.accounting import Kind, Sums, judge_run
+from service.accounting import Kind, Sums, Wrong, judge_run
 from service.formats.flush_record import BackfillRecord
 from service.formats.model import TopicPartition
 
@@ -134,24 +135,17 @@ def _judged(spark: SparkSession, runs: list[Row], announced: Announced, ground: 
     sums = _sums(announced, ids)
     committed = {span.tp: span.committed or 0 for span in ground.spans}
     flushed = announced.flushes.where(F.col("batch_id").isin(ids)).select("batch_id").distinct().collect()
-    rows = [{"batch_id": row["batch_id"], "text": "there is a flush record of this batch id, too"} for row in flushed]
-    findings = [{"kind": str(Kind.BACKFILL_WRONG), "count": 1} | row for row in rows]
+    twice = Wrong(Kind.BACKFILL_WRONG, "there is a flush record of this batch id, too")
+    findings = [finding(twice, row.asDict()) for row in flushed]
     for run in runs:
-        record = msgspec.convert(run.asDict(recursive=True), BackfillRecord)
-        for wrong in judge_run(record, sums[record.batch_id], committed, before=run["before"]):
-            topic, partition = wrong.tp or (None, None)
-            findings.append(
-                {
-                    "kind": str(wrong.kind),
-                    "count": wrong.number,
-                    "topic": topic,
-                    "partition": partition,
-                    "offset": wrong.offset,
-                    "batch_id": run["batch_id"],
-                    "worker": run["worker"],
-                    "text": wrong.text,
-                }
-            )
+        row = run.asDict(recursive=True)
+        try:
+            record = msgspec.convert(row, BackfillRecord)
+        except msgspec.ValidationError as error:
+            findings.append(finding(Wrong(Kind.BACKFILL_WRONG, f"it lacks what a run record has: {error}"), row))
+            continue
+        wrongs = judge_run(record, sums[record.batch_id], committed, before=row["before"])
+        findings += [finding(wrong, row) for wrong in wrongs]
     return spark.createDataFrame(findings, FINDING)
 
 

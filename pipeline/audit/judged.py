@@ -23,7 +23,7 @@ from service.formats.flush_record import FlushedTopicPartition, FlushTotals
 from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Collection, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -56,13 +56,19 @@ def judge_flushes(
 
 
 def _flush(row: Row, windows: Windows, group_id: str, excused: Collection[str]) -> Iterator[Row]:
-    totals = msgspec.convert(row["totals"], FlushTotals)
-    lines = [msgspec.convert(line | {"idle_since_ms": None}, FlushedTopicPartition) for line in row["topic_partitions"]]
+    try:
+        totals = msgspec.convert(row["totals"], FlushTotals)
+        lines = [
+            msgspec.convert(line | {"idle_since_ms": None}, FlushedTopicPartition) for line in row["topic_partitions"]
+        ]
+    except msgspec.ValidationError as error:
+        yield finding(Wrong(Kind.FLUSH_WRONG, f"it lacks what a flush record has: {error}"), row)
+        return
     for wrong in _wrongs(row, totals, lines, group_id):
         is_elsewhere = wrong.tp is not None and not _is_in(windows.get(wrong.tp), wrong.offset, wrong.end)
         is_excused = row["batch_id"] in excused and wrong.kind in (Kind.REFERENCE_MISSING, Kind.REFERENCE_WRONG)
         if not is_elsewhere and not is_excused:
-            yield _finding(wrong, row["batch_id"], row["worker"])
+            yield finding(wrong, row)
 
 
 def _wrongs(row: Row, totals: FlushTotals, lines: list[FlushedTopicPartition], group_id: str) -> Iterator[Wrong]:
@@ -96,11 +102,11 @@ def _covered(tp: TopicPartition, rows: list[Row]) -> Iterator[Row]:
     lines = [Line(*(row[name] for name in Line._fields)) for row in rows if row["first_offset"] is not None]
     for wrong, line in judge_joins(tp, lines, start=span["start"], committed=span["committed"] or 0):
         if _is_in(window, wrong.offset, wrong.end):
-            yield _finding(wrong, *((None, None) if line is None else line[2:]))
+            yield finding(wrong, {} if line is None else line._asdict())
     again = span["committed_again"]
     near = [line for line in lines if _is_in(window, max(line.first_offset, again or 0), line.next_offset)]
     for wrong, line in judge_uncommitted(tp, near, committed=again):
-        yield _finding(wrong, line.batch_id, line.worker)
+        yield finding(wrong, line._asdict())
 
 
 def _is_in(window: tuple[int, int] | None, begin: int | None, end: int | None) -> bool:
@@ -111,7 +117,8 @@ def _tp(row: Row) -> TopicPartition:
     return TopicPartition(row["topic"], row["partition"])
 
 
-def _finding(wrong: Wrong, batch_id: str | None, worker: str | None) -> dict[str, Any]:
+def finding(wrong: Wrong, of: Mapping[str, Any]) -> Row:
+    """Give what is wrong as a row of `frames.FINDING`; `of` may have the batch id and worker that it is of."""
     topic, partition = wrong.tp or (None, None)
     return {
         "kind": wrong.kind.value,
@@ -119,7 +126,7 @@ def _finding(wrong: Wrong, batch_id: str | None, worker: str | None) -> dict[str
         "topic": topic,
         "partition": partition,
         "offset": wrong.offset,
-        "batch_id": batch_id,
-        "worker": worker,
+        "batch_id": of.get("batch_id"),
+        "worker": of.get("worker"),
         "text": wrong.text,
     }

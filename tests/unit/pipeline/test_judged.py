@@ -1,0 +1,58 @@
+"""Flush records as Spark hands them over: those that lack something are a finding, and end no audit."""
+
+from functools import partial
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from pipeline.audit.judged import judge_flushes
+from service.accounting import Kind
+from service.formats.model import TopicPartition
+from tests.unit.test_accounting import ONE, TOTALS, line
+
+FOUND = pa.schema([("kind", pa.string()), ("count", pa.int64()), ("text", pa.string())])
+
+
+def found(**changed: Any) -> list[tuple[str, int]]:
+    """Judge a flush record that is true but for what is changed."""
+    numbers = {"records": 8, "entries": 8, "min_offset": 1, "max_offset": 9, "timestamp_max_ms": 5}
+    place = {"topic": "logs", "partition": 0}
+    row = {
+        "batch_id": "b", "worker": "w", "group_id": "g", "wrong_parts": None, "is_counted": True,
+        "totals": msgspec.structs.asdict(TOTALS), "topic_partitions": [msgspec.structs.asdict(line())],
+        "c_references": 3, "c_letters": 1, "filed": [place | {"n": 6}], "rejected": [place | {"n": 2}],
+        "counted": [place | {"first_offset": 0} | numbers],
+    }
+    batch = pa.RecordBatch.from_pylist([row | changed])
+    judge = partial(judge_flushes, windows={ONE: (5, 20)}, group_id="g", schema=FOUND)
+    return [(one["kind"], one["count"]) for out in judge([batch], excused=["x"]) for one in out.to_pylist()]
+
+
+def test_true_flush_record() -> None:
+    assert found() == []
+
+
+def test_what_its_parts_say() -> None:
+    """Each part of a row comes to where it is compared."""
+    assert found(group_id="h") == [(Kind.FLUSH_WRONG, 1)]
+    assert found(wrong_parts="parts 1 of 2") == [(Kind.FLUSH_WRONG, 1)]
+    assert found(counted=[]) == []  # not read as a whole
+    assert found(filed=None) == [(Kind.FLUSH_WRONG, 1)]
+    assert found(rejected=None) == [(Kind.FLUSH_WRONG, 1)]
+    assert found(filed=None, is_counted=False) == []
+    assert found(c_references=1) == [(Kind.REFERENCE_MISSING, 2)]
+    assert found(c_references=1, batch_id="x") == []
+
+
+def test_record_that_lacks_something() -> None:
+    """Null is what Spark reads where a field is not there."""
+    assert found(totals={"records": 8}) == [(Kind.FLUSH_WRONG, 1)]
+    assert found(topic_partitions=[{"topic": "logs", "partition": None}]) == [(Kind.FLUSH_WRONG, 1)]
+
+
+def test_what_is_not_of_the_window_is_not_told() -> None:
+    tp = TopicPartition("logs", 1)
+    lines = [msgspec.structs.asdict(line(tp))]
+    place = {"topic": "logs", "partition": 1}
+    assert found(topic_partitions=lines, filed=None, rejected=[place | {"n": 2}]) == []
