@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from deploy.docs.tables import code, table
+from pipeline.audit import metrics as audit
 from service.adapters.metrics import METRICS, PREFIX, Metric
 
 _HEAD = """\
@@ -18,11 +19,23 @@ A counter also has a `_created` gauge (when it began, in seconds since the epoch
 `_count`. A series with labels appears with its first value. Alerts: `deploy/alerts/log-partitioner.rules.yaml`.
 
 """
+_AUDIT = """
+## The audit on Spark
+
+Of the last audit; served on `PIPELINE_AUDIT__METRICS_PORT`, written to `PIPELINE_AUDIT__METRICS_FILE`. Declared in
+`pipeline/audit/metrics.py`.
+
+"""
 
 
 def metrics_page() -> str:
     """Write the page."""
-    return _HEAD + table(("metric", "type", "labels", "meaning"), _rows())
+    of_audit = (
+        (code(f"{audit.PREFIX}_{name}"), "gauge", "; ".join(_labels(labels)), text)
+        for name, (text, labels) in audit.GAUGES.items()
+    )
+    columns = ("metric", "type", "labels", "meaning")
+    return _HEAD + table(columns, _rows()) + _AUDIT + table(columns, of_audit)
 
 
 def metric_names() -> frozenset[str]:
@@ -36,11 +49,11 @@ def metric_names() -> frozenset[str]:
 
 def _rows() -> Iterator[tuple[str, str, str, str]]:
     for name, metric in METRICS.items():
-        yield code(_full(name, metric)), metric.kind, "; ".join(_labels(metric)), metric.text
+        yield code(_full(name, metric)), metric.kind, "; ".join(_labels(metric.labels)), metric.text
 
 
-def _labels(metric: Metric) -> Iterator[str]:
-    for label, values in metric.labels.items():
+def _labels(labels: Mapping[str, Collection[str]]) -> Iterator[str]:
+    for label, values in labels.items():
         yield f"{code(label)}: {', '.join(values)}" if values else code(label)
 
 

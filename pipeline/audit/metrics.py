@@ -10,11 +10,24 @@ from prometheus_client import CollectorRegistry, Gauge, start_http_server, write
 from service.accounting import ExitCode, Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
     from pathlib import Path
 
     from pipeline.audit.result import Result
 
-_PREFIX = "log_partitioner_audit"
+PREFIX = "log_partitioner_audit"
+GAUGES: Mapping[str, tuple[str, Mapping[str, Collection[str]]]] = {
+    "exit_code": ("Exit code of the last audit: 0 clean, 1 findings, 2 could not tell.", {}),
+    "findings": ("Findings of the last audit by kind.", {"kind": tuple(Kind)}),
+    "duration_seconds": ("Seconds that the last audit took.", {}),
+    "timestamp_seconds": ("When the last audit ended, in seconds since the epoch.", {}),
+    "last_success_timestamp_seconds": (
+        "When an audit last ended clean, in seconds since the epoch; 0: never.",
+        {},
+    ),
+    "seconds_since_success": ("Seconds since an audit last ended clean; -1: never.", {}),
+}
+"""What each says, and the values of its labels; docs/METRICS.md lists them."""
 
 
 class AuditMetrics:
@@ -22,31 +35,26 @@ class AuditMetrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._exit_code = self._gauge(
-            "exit_code", "Exit code of the last audit: 0 clean, 1 findings, 2 could not tell."
-        )
-        self._findings = self._gauge("findings", "Findings of the last audit by kind.", "kind")
-        self._seconds = self._gauge("duration_seconds", "Seconds that the last audit took.")
-        self._ended = self._gauge("timestamp_seconds", "When the last audit ended, in seconds since the epoch.")
-        self._succeeded = self._gauge(
-            "last_success_timestamp_seconds", "When an audit last ended clean, in seconds since the epoch; 0: never."
-        )
-        self._age = self._gauge("seconds_since_success", "Seconds since an audit last ended clean; -1: never.")
+        self._gauges = {
+            name: Gauge(f"{PREFIX}_{name}", text, tuple(labels), registry=self._registry)
+            for name, (text, labels) in GAUGES.items()
+        }
         self._success_at: float | None = None
-        self._age.set_function(self._seconds_since_success)
+        self._gauges["seconds_since_success"].set_function(self._seconds_since_success)
 
     def observe(self, result: Result, *, now: float | None = None) -> None:
         """Take a result that was made at `now`, in seconds since the epoch."""
         now = time.time() if now is None else now
-        self._exit_code.set(int(result.exit_code))
+        gauges = self._gauges
+        gauges["exit_code"].set(int(result.exit_code))
         counts = {finding.kind: finding.count for finding in result.findings}
         for kind in Kind:
-            self._findings.labels(kind.value).set(counts.get(kind, 0))
-        self._seconds.set(result.seconds)
-        self._ended.set(now)
+            gauges["findings"].labels(kind.value).set(counts.get(kind, 0))
+        gauges["duration_seconds"].set(result.seconds)
+        gauges["timestamp_seconds"].set(now)
         if result.exit_code is ExitCode.CLEAN:
             self._success_at = now
-            self._succeeded.set(now)
+            gauges["last_success_timestamp_seconds"].set(now)
 
     def write(self, file: Path) -> None:
         """Replace the textfile.
@@ -64,9 +72,6 @@ class AuditMetrics:
             OSError: the port is taken.
         """
         start_http_server(port, registry=self._registry)
-
-    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
-        return Gauge(f"{_PREFIX}_{name}", text, labels, registry=self._registry)
 
     def _seconds_since_success(self) -> float:
         return -1.0 if self._success_at is None else time.time() - self._success_at

@@ -19,9 +19,17 @@ def found(**changed: Any) -> list[tuple[str, int]]:
     numbers = {"records": 8, "entries": 8, "min_offset": 1, "max_offset": 9, "timestamp_max_ms": 5}
     place = {"topic": "logs", "partition": 0}
     row = {
-        "batch_id": "b", "worker": "w", "group_id": "g", "wrong_parts": None, "is_counted": True,
-        "totals": msgspec.structs.asdict(TOTALS), "topic_partitions": [msgspec.structs.asdict(line())],
-        "c_references": 3, "c_letters": 1, "filed": [place | {"n": 6}], "rejected": [place | {"n": 2}],
+        "batch_id": "b",
+        "worker": "w",
+        "group_id": "g",
+        "wrong_parts": None,
+        "is_counted": True,
+        "totals": msgspec.structs.asdict(TOTALS),
+        "topic_partitions": [msgspec.structs.asdict(line())],
+        "c_references": 3,
+        "c_letters": 1,
+        "filed": [place | {"n": 6}],
+        "rejected": [place | {"n": 2}],
         "counted": [place | {"first_offset": 0} | numbers],
     }
     batch = pa.RecordBatch.from_pylist([row | changed])
