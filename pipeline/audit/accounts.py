@@ -42,8 +42,7 @@ def coverage(lines: DataFrame, spans: DataFrame) -> DataFrame:
     """Check that lines join up to the committed offset, and that all they cover is committed."""
     of_line = ("first_offset", "next_offset", "batch_id", "worker")
     return (
-        F.broadcast(spans)
-        .join(lines.select(*_TP, *of_line), on=_TP, how="left")
+        spans.join(lines.select(*_TP, *of_line), on=_TP, how="left")
         .repartition(*_TP)
         .sortWithinPartitions(*_TP, "first_offset", "next_offset")
         .mapInArrow(partial(judged.judge_coverage, schema=_FOUND), FINDING)
