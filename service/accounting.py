@@ -15,7 +15,12 @@ from service.formats.model import TopicPartition
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from service.formats.flush_record import BackfillRecord, FlushedTopicPartition, FlushTotals
+    from service.formats.flush_record import (
+        BackfilledTopicPartition,
+        BackfillRecord,
+        FlushedTopicPartition,
+        FlushTotals,
+    )
     from service.formats.reference import SourceRange
 
 
@@ -94,8 +99,8 @@ class Counted(NamedTuple):
     timestamp_max_ms: int | None
 
 
-def tp_of(line: FlushedTopicPartition | SourceRange) -> TopicPartition:
-    """Give the TopicPartition of a line of a flush record, or of a source range."""
+def tp_of(line: FlushedTopicPartition | BackfilledTopicPartition | SourceRange) -> TopicPartition:
+    """Give the TopicPartition of a line of a flush or run record, or of a source range."""
     return TopicPartition(line.topic, line.partition)
 
 
@@ -134,6 +139,8 @@ def judge_joins(
             end = min(reached, after)
             text = f"more than one flush record covers [{first}, {end})"
             yield Wrong(Kind.FLUSH_OVERLAP, text, tp, first, end), line
+        if after < first:
+            yield Wrong(Kind.FLUSH_WRONG, f"[{first}, {after}) runs backwards", tp, after, first), line
         reached = max(reached, after)
     if reached is not None and reached < committed:
         yield Wrong(Kind.FLUSH_GAP, f"no flush record covers [{reached}, {committed})", tp, reached, committed), None
@@ -186,19 +193,25 @@ def judge_totals(totals: FlushTotals, lines: Sequence[FlushedTopicPartition]) ->
 
 
 def judge_published(
-    totals: FlushTotals, lines: Iterable[FlushedTopicPartition], sums: Sums, good: Sums | None = None
+    totals: FlushTotals,
+    lines: Iterable[FlushedTopicPartition],
+    sums: Sums,
+    good: Sums | None = None,
+    *,
+    has_source: bool = True,
 ) -> Iterator[Wrong]:
     """Compare what a flush record says became of its entries with what its batch has published.
 
     `good` is what backfills have published within its ranges: what a batch lacks it makes good, and of what is made
     good the entries are counted, not the references. Nothing is said of files where the number of references differs,
-    nor of dead letters where some are missing: that is a finding already.
+    nor, while the source is there, of dead letters where some are missing: that is a finding already.
     """
     good = good or Sums()
     are_made_good = sums.references < totals.references and good.in_files.total() > 0
     if sums.references != totals.references and not are_made_good:
         yield _miscounted_references("flush record", totals.references, sums.references)
     has_letters = sums.dead_letter_records >= totals.dead_letter_records or good.dead_letters.total() > 0
+    has_letters = has_letters or not has_source
     known = set()
     for line in lines:
         tp = tp_of(line)

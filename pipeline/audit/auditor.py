@@ -71,7 +71,7 @@ class Auditor:
         """Do everything; blocks for as long as reading the window takes.
 
         Raises:
-            PipelineError: brokers do not answer, or there is no such table.
+            PipelineError, CouldNotTellError: there is no such table, or brokers do not answer.
         """
         with self._kept, self._progress:
             return self._run()
@@ -86,7 +86,8 @@ class Auditor:
             cluster_id = brokers.cluster_id()
         self._doubts += asked.doubts
         announced = self._read_announced(asked)
-        put_away = sides.find_put_away(announced.dead, self._settings.worker.kafka)
+        read = {one.tp: (max(one.ends.first, one.read_first), one.ends.next) for one in asked.sources}
+        put_away = sides.find_put_away(announced.dead, self._settings.worker.kafka, read)
         reached = reach_last(self._spark, self._settings.worker.kafka, asked.sources, window, put_away)
         asked = asked._replace(sources=reached)
         ground = find_ground(self._settings, asked, announced, is_full=self._options.window.is_everything)

@@ -82,10 +82,10 @@ def count_references(
     mended = _mended(ground.complete(flushes), announced, seen, [run["batch_id"] for run in found]) if found else []
     going_on = []
     for run in found:
-        if run["published"] < run["messages"]:
+        published, messages = run["published"] or 0, run["messages"] or 0
+        if published < messages:
             going_on.append(run["batch_id"])
-            said = f"has published {run['published']} of {run['messages']} messages, and goes on from there"
-            notes.append(f"{run['batch_id']} {said}")
+            notes.append(f"{run['batch_id']} has published {published} of {messages} messages, and goes on from there")
     if found and ground.short is None:
         findings += [_judged(spark, found, announced, ground), _wrong_ranges(runs, seen.selected)]
     elif found:

@@ -69,7 +69,7 @@ class CsvAuditor:
         """Do everything; blocks for as long as reading the window takes, and of the archive what may be of it.
 
         Raises:
-            PipelineError: brokers or S3 do not answer, or there is no such archive.
+            PipelineError, CouldNotTellError: there is no such archive, or brokers or S3 do not answer.
         """
         with self._kept, self._progress:
             return self._run()

@@ -29,10 +29,10 @@ class PutAway(NamedTuple):
         """Cut ranges into those that can be read: each has one of a TopicPartition, as Spark reads them."""
         pieces = [dict(ranges)]
         for (tp, first), end in sorted(self.ends.items()):
-            for piece in [one for one in pieces if tp in one and first in range(*one[tp])]:
+            for piece in [one for one in pieces if tp in one and one[tp][0] < end and first < one[tp][1]]:
                 begin, stop = piece[tp]
-                piece[tp] = (begin, first)
-                pieces.append({tp: (end, stop)})
+                piece[tp] = (begin, max(begin, first))
+                pieces.append({tp: (min(end, stop), stop)})
         return pieces
 
     def starts_in(self, ranges: OffsetRanges) -> list[tuple[TopicPartition, int]]:

@@ -23,7 +23,7 @@ from pipeline.topics import MESSAGE, read_messages
 from service.audit.kafka_topics import KafkaTopics
 from service.avro.schema import META
 from service.formats.dead_letter import Reason
-from service.formats.model import TopicPartition
+from service.formats.model import OffsetRanges, TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -92,8 +92,10 @@ def read_files(
     )
 
 
-def find_put_away(dead: DataFrame, kafka: KafkaSettings) -> PutAway:
-    """Find what dead letters stand for; see that what they call unreadable is, which takes up to minutes for each.
+def find_put_away(dead: DataFrame, kafka: KafkaSettings, ranges: OffsetRanges) -> PutAway:
+    """Find what dead letters of these ranges stand for.
+
+    Sees that what they call unreadable is, which takes up to minutes for each.
 
     Raises:
         CouldNotTellError: brokers say neither this nor that.
@@ -105,9 +107,10 @@ def find_put_away(dead: DataFrame, kafka: KafkaSettings) -> PutAway:
     with KafkaTopics(kafka) as topics:
         for row in letters.distinct().collect():
             tp, first, end = TopicPartition(row["topic"], row["partition"]), row["offset"], row["end_offset"]
+            begin, stop = ranges.get(tp, (0, 0))
             if row["reason"] == Reason.FATAL:
                 fatal.add((tp, first))
-            elif end is not None and topics.ends(tp).first <= first and not topics.can_read(tp, first, end):
+            elif end is not None and first < stop and begin < end and not topics.can_read(tp, max(first, begin), end):
                 ends[tp, first] = end
     return PutAway(ends, frozenset(fatal))
 

@@ -82,7 +82,7 @@ class RunLog:
         """Read on, and give the newest record of a run.
 
         Raises:
-            BrokerError: no broker answers, or there is no such topic.
+            CouldNotTellError: no broker answers, or there is no such topic.
             PipelineError: a message is no run record.
         """
         for message in self._reader.read():
@@ -108,7 +108,7 @@ class Rivals:
 
         Raises:
             OvertakenError: it says who.
-            BrokerError: no broker answers.
+            CouldNotTellError: no broker answers.
         """
         run = self._run
         for message in self._references.read():

@@ -55,7 +55,6 @@ def made_good(flush: FlushRecord, table: SourceTable) -> Sums:
 def check_backfills(announced: Announced, committed: Committed, findings: Findings) -> None:
     """Check every backfill's record against the sums of its references and dead letters, which it must equal."""
     sums = announced.sums()
-    reached = {tp: offset or 0 for tp, offset in committed.items()}
     flushed = {flush.batch_id for flush in announced.flushes}
     for batch_id, record in announced.backfills.items():
         where = f"backfill {batch_id}"
@@ -65,5 +64,6 @@ def check_backfills(announced: Announced, committed: Committed, findings: Findin
             findings.note(
                 f"{where} has published {record.published} of {record.messages} messages and goes on from there"
             )
+        reached = {tp: committed.get(tp) or 0 for tp in map(tp_of, record.topic_partitions)}
         for wrong in judge_run(record, sums.get(batch_id, Sums()), reached):
             findings.add(wrong.kind, f"{where}{f' {wrong.tp}' if wrong.tp else ''}: {wrong.text}", count=wrong.number)

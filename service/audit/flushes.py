@@ -89,9 +89,9 @@ def check_flushes(announced: Announced, table: SourceTable, findings: Findings, 
         where = f"batch {flush.batch_id}"
         if flush.group_id != group_id:
             findings.add(Kind.FLUSH_WRONG, f"{where}: of group {flush.group_id}, audited is {group_id}")
-        published = judge_published(
-            flush.totals, flush.topic_partitions, sums.get(flush.batch_id, Sums()), made_good(flush, table)
-        )
+        own, good = sums.get(flush.batch_id, Sums()), made_good(flush, table)
+        has_source = all(one.first_offset >= table.of(tp_of(one)).low_offset for one in flush.topic_partitions)
+        published = judge_published(flush.totals, flush.topic_partitions, own, good, has_source=has_source)
         found = [*judge_totals(flush.totals, flush.topic_partitions), *published]
         for line in flush.topic_partitions:
             columns = table.of(tp_of(line))

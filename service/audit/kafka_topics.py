@@ -61,14 +61,17 @@ class KafkaTopics:
             "fetch.wait.max.ms": 50,
         }
         self._consumer = confluent_kafka.Consumer(self._options)
-        self._uncommitted = confluent_kafka.Consumer(self._options | {"isolation.level": "read_uncommitted"})
+        self._uncommitted: confluent_kafka.Consumer | None = None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._consumer.close()
-        self._uncommitted.close()
+        try:
+            self._consumer.close()
+        finally:
+            if self._uncommitted is not None:
+                self._uncommitted.close()
 
     def cluster_id(self) -> str | None:
         """Ask which cluster this is, by its own name; None where it does not say."""
@@ -96,6 +99,8 @@ class KafkaTopics:
         before may stand behind a transaction that is still open: who has seen offsets asks here. A transaction that
         nobody ends is ended by the brokers: blocks for the transaction time-out and 20 s at most.
         """
+        if self._uncommitted is None:
+            self._uncommitted = confluent_kafka.Consumer(self._options | {"isolation.level": "read_uncommitted"})
         written = {tp: self._watermarks(self._uncommitted, tp).next for tp in tps}
         deadline_s = time.monotonic() + self._settle_s
         ends = {tp: self.ends(tp) for tp in written}

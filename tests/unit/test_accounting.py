@@ -243,6 +243,21 @@ def test_lines_join_exactly_where_nothing_is_found(
     assert overlaps == {offset for offset in range(60) if covered[offset] > 1}
 
 
+def test_line_that_runs_backwards() -> None:
+    """It covers nothing, and those around it may join."""
+    lines = [Span(0, 10), Span(10, 5), Span(10, 20)]
+    (wrong,) = [wrong for wrong, _ in judge_joins(ONE, lines, start=0, committed=20)]
+    assert (wrong.kind, wrong.text) == (Kind.FLUSH_WRONG, "[10, 5) runs backwards")
+
+
+def test_dead_letters_that_are_missing_are_said_where_the_source_is_gone() -> None:
+    """Nobody else would."""
+    sums = summed(3, 1, 0, {ONE: 6}, {})
+    assert list(judge_published(TOTALS, [line()], sums)) == []
+    (wrong,) = judge_published(TOTALS, [line()], sums, has_source=False)
+    assert wrong.text == "[0, 10): 2 entries dead, its dead letters say 0"
+
+
 def test_what_is_covered_and_not_committed() -> None:
     """All of it is one finding of the TopicPartition; without a committed offset it is everything."""
     lines = [Span(0, 5), Span(5, 9), Span(9, 12)]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from pipeline.audit.judged import judge_flushes
+from pipeline.audit.judged import judge_coverage, judge_flushes
 from service.accounting import Kind
 from service.formats.model import TopicPartition
 from tests.unit.test_accounting import ONE, TOTALS, line
@@ -44,7 +44,7 @@ def test_true_flush_record() -> None:
 def test_what_its_parts_say() -> None:
     """Each part of a row comes to where it is compared."""
     assert found(group_id="h") == [(Kind.FLUSH_WRONG, 1)]
-    assert found(wrong_parts="parts 1 of 2") == [(Kind.FLUSH_WRONG, 1)]
+    assert found(wrong_parts="parts 1 of 2", filed=None) == [(Kind.FLUSH_WRONG, 1)]  # and nothing that follows
     assert found(counted=[]) == []  # not read as a whole
     assert found(filed=None) == [(Kind.FLUSH_WRONG, 1)]
     assert found(rejected=None) == [(Kind.FLUSH_WRONG, 1)]
@@ -57,6 +57,7 @@ def test_record_that_lacks_something() -> None:
     """Null is what Spark reads where a field is not there."""
     assert found(totals={"records": 8}) == [(Kind.FLUSH_WRONG, 1)]
     assert found(topic_partitions=[{"topic": "logs", "partition": None}]) == [(Kind.FLUSH_WRONG, 1)]
+    assert found(topic_partitions=[msgspec.structs.asdict(line()), None]) == [(Kind.FLUSH_WRONG, 1)]
 
 
 def test_what_is_not_of_the_window_is_not_told() -> None:
@@ -64,3 +65,21 @@ def test_what_is_not_of_the_window_is_not_told() -> None:
     lines = [msgspec.structs.asdict(line(tp))]
     place = {"topic": "logs", "partition": 1}
     assert found(topic_partitions=lines, filed=None, rejected=[place | {"n": 2}]) == []
+
+
+def test_coverage_of_several_topic_partitions() -> None:
+    """Across batches of rows: a gap, what lies behind the committed offsets, one without any line."""
+    span = {"window_first": 0, "window_next": 1000, "start": 0, "committed": 30, "committed_again": 30}
+    rows = [
+        {"topic": "logs", "partition": number, **span, "first_offset": first, "next_offset": after, "batch_id": "b"}
+        for number, lines in enumerate([[(0, 10), (20, 30)], [(0, 30), (30, 40), (40, 50)], [(None, None)]])
+        for first, after in lines
+    ]
+    batches = [pa.RecordBatch.from_pylist([row | {"worker": "w"}]) for row in rows]
+    schema = pa.schema([("kind", pa.string()), ("partition", pa.int64()), ("text", pa.string())])
+    told = [tuple(one.values()) for out in judge_coverage(batches, schema=schema) for one in out.to_pylist()]
+    assert told == [
+        (Kind.FLUSH_GAP, 0, "no flush record covers [10, 20)"),
+        (Kind.FLUSH_WRONG, 1, "flush records cover [30, 50), which the group has not committed"),
+        (Kind.FLUSH_GAP, 2, "no flush record covers [0, 30)"),
+    ]
