@@ -27,12 +27,12 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU seconds, user and system, of a process: all threads, alive descendants, ended children."""
+    """Return the CPU seconds, user and system, of a process: all threads, living descendants, ended children."""
     return sum(sum(map(int, _stat(one)[11:15])) for one in tree(pid)) * _TICK_S
 
 
 def peak_bytes(pid: int) -> int:
-    """Return the largest resident size so far, the sum over the process and its alive descendants."""
+    """Return the largest resident size so far, the sum over the process and its living descendants."""
     return sum(_peak_kib(one) for one in tree(pid)) * 1024
 
 

@@ -36,10 +36,7 @@ def ask_topic_id(settings: KafkaSettings, topic: str) -> str | None:
     Raises:
         BrokerError: no broker answers, or there is no such topic.
     """
-    secrets = {name: value.get_secret_value() for name, value in settings.secret_properties.items()}
-    admin = AdminClient(
-        {"bootstrap.servers": settings.bootstrap_servers, "log_level": 3, **settings.client_properties, **secrets}
-    )
+    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 3, **_given(settings)})
     try:
         found = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)[topic].result()
     except KafkaException as error:
@@ -77,8 +74,7 @@ def spark_options(settings: KafkaSettings, topic: str) -> dict[str, str]:
 
 def _java_properties(settings: KafkaSettings) -> dict[str, str]:
     """Say the security of librdkafka's options in the words of the Java client."""
-    secrets = {name: value.get_secret_value() for name, value in settings.secret_properties.items()}
-    given = {**settings.client_properties, **secrets}
+    given = _given(settings)
     unsaid = sorted(name for name in given if name.startswith(_OF_SECURITY) and name not in _SAID)
     if unsaid:
         raise BrokerError(f"{', '.join(unsaid)}: Spark's Kafka client has no such option that is known here")
@@ -96,6 +92,12 @@ def _java_properties(settings: KafkaSettings) -> dict[str, str]:
         java["sasl.mechanism"] = mechanism
         java["sasl.jaas.config"] = f"{login} required username={user} password={password};"
     return java
+
+
+def _given(settings: KafkaSettings) -> dict[str, str]:
+    """Give librdkafka's options that settings pass to every client."""
+    secrets = {name: value.get_secret_value() for name, value in settings.secret_properties.items()}
+    return {**settings.client_properties, **secrets}
 
 
 def _quoted(text: str) -> str:

@@ -66,4 +66,4 @@ def check_backfills(announced: Announced, committed: Committed, findings: Findin
             )
         reached = {tp: committed.get(tp) or 0 for tp in map(tp_of, record.topic_partitions)}
         for wrong in judge_run(record, sums.get(batch_id, Sums()), reached):
-            findings.add(wrong.kind, f"{where}{f' {wrong.tp}' if wrong.tp else ''}: {wrong.text}", count=wrong.number)
+            findings.tell(wrong, where)

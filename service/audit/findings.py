@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from service.accounting import Kind
+from service.accounting import Kind, Wrong
 from service.errors import LogPartitionerError
 
 
@@ -39,6 +39,11 @@ class Findings:
         self.counts[kind] += count
         if self.wants_example(kind):
             self.examples.setdefault(kind, []).append(example)
+
+    def tell(self, wrong: Wrong, where: str) -> None:
+        """Count what does not add up; `where` names what it is of."""
+        tp = f" {wrong.tp}" if wrong.tp else ""
+        self.add(wrong.kind, f"{where}{tp}: {wrong.text}", count=wrong.number)
 
     def doubt(self, reason: str) -> None:
         """State why the audit could not tell."""

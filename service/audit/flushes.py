@@ -98,7 +98,7 @@ def check_flushes(announced: Announced, table: SourceTable, findings: Findings, 
             if line.first_offset >= columns.low_offset:  # otherwise the source is gone; stated as a doubt
                 found += judge_line(line, columns.totals(line.first_offset, line.next_offset))
         for wrong in found:
-            findings.add(wrong.kind, f"{where}{f' {wrong.tp}' if wrong.tp else ''}: {wrong.text}", count=wrong.number)
+            findings.tell(wrong, where)
 
 
 def made_good_batches(announced: Announced, table: SourceTable) -> set[str]:
