@@ -6,7 +6,7 @@ together; what one side has of an entry is a list, since it may have it twice.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F
 
@@ -77,7 +77,7 @@ def compare(
         F.expr("transform(f, r -> r.id)").alias("row_ids"),
         F.expr("transform(f, r -> named_struct('date', r.date, 'hour', r.hour))").alias("row_places"),
         F.expr("transform(d, l -> l.reason)").alias("dead_reasons"),
-        F.expr(f"filter({_findings(has_table=has_table)}, finding -> finding.count > 0)").alias("findings"),
+        F.expr(_findings(has_table=has_table)).alias("findings"),
     )
 
 
@@ -99,91 +99,6 @@ _PLACE_OF_ROW = "concat(r.user, ' ', r.date, ' ', lpad(cast(r.hour as string), 2
 _PLACE_OF_SOURCE = "concat(s.user, ' ', s.date, ' ', lpad(cast(s.hour as string), 2, '0'))"
 
 
-def _findings(*, has_table: bool) -> str:
-    parts = [
-        # places
-        _one(Kind.MISSING, f"{_NAMED} and size(f) + size(d) = 0", "'in no file and in no dead letter'"),
-        _one(
-            Kind.DUPLICATED,
-            f"{_NAMED} and size(f) > 1",
-            "concat(size(f), ' times in files: references ', array_join(transform(f, r -> r.reference_id), ', '))",
-            count="size(f) - 1",
-            reference="get(f, size(f) - 1).reference_id",
-        ),
-        _each_row(Kind.UNEXPECTED, "s is null", "'the source has no such entry'"),
-        _each_row(Kind.UNEXPECTED, _MUST_BE_DEAD, "concat('in a file, must be dead: ', trim(both ',' from s.reasons))"),
-        # rows
-        _each_row(
-            Kind.MISPLACED,
-            f"{_NAMED} and not (r.user <=> s.user and r.date <=> s.date and r.hour <=> s.hour "
-            "and r.meta_user <=> s.user)",
-            f"concat('belongs to ', {_PLACE_OF_SOURCE}, ', is under ', {_PLACE_OF_ROW}, ', user ', "
-            "coalesce(r.meta_user, 'none'))",
-        ),
-        _each_row(
-            Kind.META,
-            f"{_NAMED} and not ({_same_meta('r')})",
-            "concat('in _meta: event time ', coalesce(cast(r.event_time_us as string), 'none'), ', id ', "
-            "coalesce(r.id, 'none'), ', timestamp ', "
-            "coalesce(r.timestamp_ms, -1), ', root ', coalesce(r.root, 'none'), '; in the source: ', s.event_time_us, "
-            f"', ', coalesce(s.id, 'none'), ', ', {_TIMESTAMP_OF_SOURCE}, ', ', coalesce(s.root, 'none'))",
-        ),
-        _each_row(Kind.ALTERED, f"{_NAMED} and not r.digest <=> s.digest", "'values are not those of the source'"),
-        # dead letters
-        _one(
-            Kind.DEAD_LETTER_MISSING,
-            f"{_MUST_BE_DEAD} and size(f) + size(d) = 0",
-            "concat('in no dead letter: ', trim(both ',' from s.reasons))",
-        ),
-        _one(
-            Kind.DEAD_LETTER_DUPLICATED,
-            f"{_MAY_BE_DEAD} and size(d) + if(s.deliverable, least(size(f), 1), 0) > 1 and size(d) > 0",
-            "concat(size(d), ' dead letters: ', array_join(transform(d, l -> l.reason), ', '))",
-            count="size(d) + if(s.deliverable, least(size(f), 1), 0) - 1",
-        ),
-        _each_letter(Kind.DEAD_LETTER_UNEXPECTED, "s is null", "'the source has no such entry'"),
-        _each_letter(
-            Kind.DEAD_LETTER_UNEXPECTED,
-            f"{_NAMED} and s.reasons = ''",
-            "concat('nothing is wrong with it: ', l.reason)",
-        ),
-        _each_letter(Kind.DEAD_LETTER_WRONG, f"{_MAY_BE_DEAD} and {_WRONG_LETTER} != ''", _WRONG_LETTER),
-    ]
-    if has_table:
-        parts += [
-            _one(
-                Kind.TABLE_MISSING,
-                f"{_NAMED} and size(t) = 0 and exists(f, r -> r.taken)",
-                "'in a file that the table has taken, not in the table'",
-                reference="get(filter(f, r -> r.taken), 0).reference_id",
-            ),
-            _one(
-                Kind.TABLE_DUPLICATED,
-                f"{_NAMED} and size(t) > greatest(size(f), 1)",
-                "concat(size(t), ' times in the table: references ', "
-                "array_join(transform(t, r -> r.reference_id), ', '))",
-                count="size(t) - greatest(size(f), 1)",
-                reference="get(t, size(t) - 1).reference_id",
-            ),
-            _one(
-                Kind.TABLE_UNEXPECTED,
-                "(s is null or not s.deliverable) and size(t) > 0 and size(f) = 0",
-                "if(s is null, 'the source has no such entry', 'in the table, must be dead')",
-                count="size(t)",
-                reference="get(t, 0).reference_id",
-            ),
-            _each(
-                "t",
-                "r",
-                Kind.TABLE_ALTERED,
-                f"{_NAMED} and not (({_same_row('r', 's')}) or exists(f, x -> {_same_row('r', 'x')}))",
-                "'values or _meta in the table are neither those of the source nor of a file'",
-                reference="r.reference_id",
-            ),
-        ]
-    return f"concat({', '.join(parts)})"
-
-
 def _same_meta(row: str) -> str:
     return (
         f"{row}.event_time_us <=> s.event_time_us and {row}.id <=> s.id and {row}.root <=> s.root "
@@ -203,31 +118,134 @@ def _same_row(row: str, other: str) -> str:
 
 _WRONG_LETTER = (
     "concat_ws('; ', "
-    "if(instr(s.reasons, concat(',', l.reason, ',')) = 0, "
-    "concat('says ', l.reason, ', should be ', trim(both ',' from s.reasons)), null), "
-    "if(l.all_of_it and not s.whole and s.entries > 1, "
+    "if(instr(s.reasons, concat(',', r.reason, ',')) = 0, "
+    "concat('says ', r.reason, ', should be ', trim(both ',' from s.reasons)), null), "
+    "if(r.all_of_it and not s.whole and s.entries > 1, "
     "concat('all of a record that splits into ', s.entries, ' entries'), null), "
-    "if(l.record_digest != s.record_digest, 'value, key or headers are not those of the record', null))"
+    "if(r.record_digest != s.record_digest, 'value, key or headers are not those of the record', null))"
 )
 
 
-def _one(kind: Kind, condition: str, text: str, *, count: str = "1", reference: str = "cast(null as string)") -> str:
-    return f"array({_struct(kind, f'if({condition}, {count}, 0)', reference, text)})"
+class _Rule(NamedTuple):
+    """What is a finding, as SQL; `side`, if any, is the list of which each element `r` is judged by itself."""
+
+    kind: Kind
+    condition: str
+    text: str
+    side: str | None = None
+    count: str = "1"
+    reference: str = "cast(null as string)"
+
+    def is_broken(self) -> str:
+        return self.condition if self.side is None else f"exists({self.side}, r -> {self.condition})"
+
+    def findings(self) -> str:
+        finding = (
+            f"named_struct('kind', '{self.kind}', 'count', cast(if({self.condition}, {self.count}, 0) as bigint), "
+            f"'reference_id', {self.reference}, 'text', {self.text})"
+        )
+        return f"array({finding})" if self.side is None else f"transform({self.side}, r -> {finding})"
 
 
-def _each_row(kind: Kind, condition: str, text: str) -> str:
-    return _each("f", "r", kind, condition, text, reference="r.reference_id")
+def _findings(*, has_table: bool) -> str:
+    """Give the findings of an entry; of almost all of them nothing is put together, since they break no rule."""
+    rules = [*_RULES, *(_TABLE_RULES if has_table else [])]
+    found = f"filter(concat({', '.join(rule.findings() for rule in rules)}), finding -> finding.count > 0)"
+    return f"if({' or '.join(f'({rule.is_broken()})' for rule in rules)}, {found}, array())"
 
 
-def _each_letter(kind: Kind, condition: str, text: str) -> str:
-    return _each("d", "l", kind, condition, text, reference="cast(null as string)")
-
-
-def _each(rows: str, name: str, kind: Kind, condition: str, text: str, *, reference: str) -> str:
-    return f"transform({rows}, {name} -> {_struct(kind, f'if({condition}, 1, 0)', reference, text)})"
-
-
-def _struct(kind: Kind, count: str, reference: str, text: str) -> str:
-    return (
-        f"named_struct('kind', '{kind}', 'count', cast({count} as bigint), 'reference_id', {reference}, 'text', {text})"
-    )
+_OF_ROW = "r.reference_id"
+_RULES = [
+    # places
+    _Rule(Kind.MISSING, f"{_NAMED} and size(f) + size(d) = 0", "'in no file and in no dead letter'"),
+    _Rule(
+        Kind.DUPLICATED,
+        f"{_NAMED} and size(f) > 1",
+        "concat(size(f), ' times in files: references ', array_join(transform(f, r -> r.reference_id), ', '))",
+        count="size(f) - 1",
+        reference="get(f, size(f) - 1).reference_id",
+    ),
+    _Rule(Kind.UNEXPECTED, "s is null", "'the source has no such entry'", side="f", reference=_OF_ROW),
+    _Rule(
+        Kind.UNEXPECTED,
+        _MUST_BE_DEAD,
+        "concat('in a file, must be dead: ', trim(both ',' from s.reasons))",
+        side="f",
+        reference=_OF_ROW,
+    ),
+    # rows
+    _Rule(
+        Kind.MISPLACED,
+        f"{_NAMED} and not (r.user <=> s.user and r.date <=> s.date and r.hour <=> s.hour and r.meta_user <=> s.user)",
+        f"concat('belongs to ', {_PLACE_OF_SOURCE}, ', is under ', {_PLACE_OF_ROW}, ', user ', "
+        "coalesce(r.meta_user, 'none'))",
+        side="f",
+        reference=_OF_ROW,
+    ),
+    _Rule(
+        Kind.META,
+        f"{_NAMED} and not ({_same_meta('r')})",
+        "concat('in _meta: event time ', coalesce(cast(r.event_time_us as string), 'none'), ', id ', "
+        "coalesce(r.id, 'none'), ', timestamp ', "
+        "coalesce(r.timestamp_ms, -1), ', root ', coalesce(r.root, 'none'), '; in the source: ', s.event_time_us, "
+        f"', ', coalesce(s.id, 'none'), ', ', {_TIMESTAMP_OF_SOURCE}, ', ', coalesce(s.root, 'none'))",
+        side="f",
+        reference=_OF_ROW,
+    ),
+    _Rule(
+        Kind.ALTERED,
+        f"{_NAMED} and not r.digest <=> s.digest",
+        "'values are not those of the source'",
+        side="f",
+        reference=_OF_ROW,
+    ),
+    # dead letters
+    _Rule(
+        Kind.DEAD_LETTER_MISSING,
+        f"{_MUST_BE_DEAD} and size(f) + size(d) = 0",
+        "concat('in no dead letter: ', trim(both ',' from s.reasons))",
+    ),
+    _Rule(
+        Kind.DEAD_LETTER_DUPLICATED,
+        f"{_MAY_BE_DEAD} and size(d) + if(s.deliverable, least(size(f), 1), 0) > 1 and size(d) > 0",
+        "concat(size(d), ' dead letters: ', array_join(transform(d, r -> r.reason), ', '))",
+        count="size(d) + if(s.deliverable, least(size(f), 1), 0) - 1",
+    ),
+    _Rule(Kind.DEAD_LETTER_UNEXPECTED, "s is null", "'the source has no such entry'", side="d"),
+    _Rule(
+        Kind.DEAD_LETTER_UNEXPECTED,
+        f"{_NAMED} and s.reasons = ''",
+        "concat('nothing is wrong with it: ', r.reason)",
+        side="d",
+    ),
+    _Rule(Kind.DEAD_LETTER_WRONG, f"{_MAY_BE_DEAD} and {_WRONG_LETTER} != ''", _WRONG_LETTER, side="d"),
+]
+_TABLE_RULES = [
+    _Rule(
+        Kind.TABLE_MISSING,
+        f"{_NAMED} and size(t) = 0 and exists(f, r -> r.taken)",
+        "'in a file that the table has taken, not in the table'",
+        reference="get(filter(f, r -> r.taken), 0).reference_id",
+    ),
+    _Rule(
+        Kind.TABLE_DUPLICATED,
+        f"{_NAMED} and size(t) > greatest(size(f), 1)",
+        "concat(size(t), ' times in the table: references ', array_join(transform(t, r -> r.reference_id), ', '))",
+        count="size(t) - greatest(size(f), 1)",
+        reference="get(t, size(t) - 1).reference_id",
+    ),
+    _Rule(
+        Kind.TABLE_UNEXPECTED,
+        "(s is null or not s.deliverable) and size(t) > 0 and size(f) = 0",
+        "if(s is null, 'the source has no such entry', 'in the table, must be dead')",
+        count="size(t)",
+        reference="get(t, 0).reference_id",
+    ),
+    _Rule(
+        Kind.TABLE_ALTERED,
+        f"{_NAMED} and not (({_same_row('r', 's')}) or exists(f, x -> {_same_row('r', 'x')}))",
+        "'values or _meta in the table are neither those of the source nor of a file'",
+        side="t",
+        reference=_OF_ROW,
+    ),
+]

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import reduce
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from pipeline.audit.frames import ENTRY_KEY, FINDING
 from pipeline.topics import sources_of
 from service.accounting import Kind
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
 
 _TP = ["topic", "partition"]
 _LOCATED = ["topic", "partition", "user", "date", "hour"]
@@ -115,13 +112,18 @@ def repeated_references(repeated: DataFrame, in_window: DataFrame) -> DataFrame:
 
 def union(findings: Iterable[DataFrame]) -> DataFrame:
     """Bring findings of any columns into one form."""
-    return reduce(lambda one, other: one.unionByName(other), map(_in_form, findings))
+    frames = list(map(_in_form, findings))
+    while len(frames) > 1:  # in pairs: Spark analyses each union as a whole, and one by one it would do so n times
+        pairs = [frames[at : at + 2] for at in range(0, len(frames), 2)]
+        frames = [reduce(DataFrame.union, pair) for pair in pairs]
+    return frames[0]
 
 
 def _in_form(findings: DataFrame) -> DataFrame:
-    def column(name: str, kind: str) -> Column:
-        if name in findings.columns:
-            return F.col(name).cast(kind).alias(name)
-        return F.lit(1 if name == "count" else None).cast(kind).alias(name)
+    present = set(findings.columns)
 
-    return findings.select(*[column(field.name, field.dataType.simpleString()) for field in FINDING])
+    def column(name: str, kind: str) -> str:
+        value = f"`{name}`" if name in present else "1" if name == "count" else "null"
+        return f"cast({value} as {kind}) as `{name}`"
+
+    return findings.selectExpr(*[column(field.name, field.dataType.simpleString()) for field in FINDING])
