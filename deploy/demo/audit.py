@@ -6,6 +6,7 @@ A job that takes long on a slow machine is waited for, as long as Kafka and S3 l
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from deploy.demo.environment import Environment
+from deploy.demo.options import temporary_files
 from deploy.demo.verdict import ExitCode
 from deploy.local import leash
 
@@ -31,6 +33,7 @@ class SparkJobs:
         self._environment = environment
         self._log = environment.directory / "spark.log"
         self._answers = environment.directory / "spark.answers"
+        self._temporary = environment.directory / "spark"
         terminal = os.dup(sys.stderr.fileno()) if sys.stderr.isatty() else None
         further = [] if terminal is None else [str(terminal)]
         reading_end, writing_end = os.pipe()
@@ -42,7 +45,7 @@ class SparkJobs:
                 stdout=output,
                 stderr=log,
                 start_new_session=True,
-                env=environment.variables,
+                env=environment.variables | temporary_files(self._temporary),
                 pass_fds=() if terminal is None else (terminal,),
             )
         for descriptor in (reading_end, terminal):
@@ -73,6 +76,7 @@ class SparkJobs:
         _kill(self._process)
         with suppress(BrokenPipeError):
             self._orders.close()
+        shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _codes(self) -> list[int]:
         return [

@@ -45,6 +45,16 @@ def small_spark(*, is_compiled: bool) -> dict[str, str]:
     return {"PIPELINE_TABLE__USER_BUCKETS": "2", "PIPELINE_SPARK__PROPERTIES": json.dumps(properties)}
 
 
+def temporary_files(directory: Path) -> dict[str, str]:
+    """Return variables by which Spark, its Java and its Python keep what is temporary there; the directory is made.
+
+    A Java that is killed leaves hundreds of MB behind.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    place = str(directory)
+    return {"TMPDIR": place, "SPARK_LOCAL_DIRS": place, "JDK_JAVA_OPTIONS": f'"-Djava.io.tmpdir={place}"'}
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemoOptions:
     """The command line of the demo."""

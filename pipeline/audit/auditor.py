@@ -87,7 +87,7 @@ class Auditor:
         self._doubts += asked.doubts
         announced = self._read_announced(asked)
         read = {one.tp: (max(one.ends.first, one.read_first), one.ends.next) for one in asked.sources}
-        put_away = sides.find_put_away(announced.dead, self._settings.worker.kafka, read)
+        put_away = sides.find_what_is_put_away(announced.dead, self._settings.worker.kafka, read)
         reached = reach_last(self._spark, self._settings.worker.kafka, asked.sources, window, put_away)
         asked = asked._replace(sources=reached)
         ground = find_ground(self._settings, asked, announced, is_full=self._options.window.is_everything)

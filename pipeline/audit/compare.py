@@ -133,7 +133,7 @@ class _Rule(NamedTuple):
     condition: str
     text: str
     side: str | None = None
-    count: str = "1"
+    times: str = "1"
     reference: str = "cast(null as string)"
 
     def is_broken(self) -> str:
@@ -141,7 +141,7 @@ class _Rule(NamedTuple):
 
     def findings(self) -> str:
         finding = (
-            f"named_struct('kind', '{self.kind}', 'count', cast(if({self.condition}, {self.count}, 0) as bigint), "
+            f"named_struct('kind', '{self.kind}', 'count', cast(if({self.condition}, {self.times}, 0) as bigint), "
             f"'reference_id', {self.reference}, 'text', {self.text})"
         )
         return f"array({finding})" if self.side is None else f"transform({self.side}, r -> {finding})"
@@ -162,7 +162,7 @@ _RULES = [
         Kind.DUPLICATED,
         f"{_NAMED} and size(f) > 1",
         "concat(size(f), ' times in files: references ', array_join(transform(f, r -> r.reference_id), ', '))",
-        count="size(f) - 1",
+        times="size(f) - 1",
         reference="get(f, size(f) - 1).reference_id",
     ),
     _Rule(Kind.UNEXPECTED, "s is null", "'the source has no such entry'", side="f", reference=_OF_ROW),
@@ -209,7 +209,7 @@ _RULES = [
         Kind.DEAD_LETTER_DUPLICATED,
         f"{_MAY_BE_DEAD} and size(d) + if(s.deliverable, least(size(f), 1), 0) > 1 and size(d) > 0",
         "concat(size(d), ' dead letters: ', array_join(transform(d, r -> r.reason), ', '))",
-        count="size(d) + if(s.deliverable, least(size(f), 1), 0) - 1",
+        times="size(d) + if(s.deliverable, least(size(f), 1), 0) - 1",
     ),
     _Rule(Kind.DEAD_LETTER_UNEXPECTED, "s is null", "'the source has no such entry'", side="d"),
     _Rule(
@@ -231,14 +231,14 @@ _TABLE_RULES = [
         Kind.TABLE_DUPLICATED,
         f"{_NAMED} and size(t) > greatest(size(f), 1)",
         "concat(size(t), ' times in the table: references ', array_join(transform(t, r -> r.reference_id), ', '))",
-        count="size(t) - greatest(size(f), 1)",
+        times="size(t) - greatest(size(f), 1)",
         reference="get(t, size(t) - 1).reference_id",
     ),
     _Rule(
         Kind.TABLE_UNEXPECTED,
         "(s is null or not s.deliverable) and size(t) > 0 and size(f) = 0",
         "if(s is null, 'the source has no such entry', 'in the table, must be dead')",
-        count="size(t)",
+        times="size(t)",
         reference="get(t, 0).reference_id",
     ),
     _Rule(

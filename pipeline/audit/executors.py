@@ -23,7 +23,7 @@ from service.oracle.judge import Judge, record_digest, value_digest
 from service.oracle.published_schema import META
 
 if TYPE_CHECKING:
-    from pipeline.audit.put_away import PutAway
+    from service.audit.put_away import PutAway
     from service.config.settings import Settings
     from service.oracle.json_text import Parse
 

@@ -14,13 +14,13 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.audit import executors, frames
-from pipeline.audit.put_away import PutAway
 from pipeline.audit.windows import is_of
 from pipeline.columns import REFERENCE
 from pipeline.reference_rows import REFERENCE as REFERENCE_COLUMNS
 from pipeline.session import CATALOG
 from pipeline.topics import MESSAGE, read_messages
 from service.audit.kafka_topics import KafkaTopics
+from service.audit.put_away import Claim, PutAway, find_put_away
 from service.avro.schema import META
 from service.formats.dead_letter import Reason
 from service.formats.model import OffsetRanges, TopicPartition
@@ -61,11 +61,10 @@ def reach_of(spark: SparkSession, spans: Iterable[Span], starts: Mapping[TopicPa
 
 def read_source(spark: SparkSession, settings: JobSettings, spans: Iterable[Span], put_away: PutAway) -> DataFrame:
     """Judge the records of the spans: `frames.SOURCE`; an empty one stands for offsets that cannot be read."""
-    ranges = {span.tp: (span.first, span.next) for span in spans}
-    parts = [read_messages(spark, settings.worker.kafka, some) for some in put_away.around(ranges)]
-    if starts := put_away.starts_in(ranges):
-        rows = [(None, None, tp.topic, tp.partition, first, None, None) for tp, first in starts]
-        parts.append(spark.createDataFrame(rows, MESSAGE))
+    pieces = put_away.around({span.tp: (span.first, span.next) for span in spans})
+    parts = [read_messages(spark, settings.worker.kafka, some) for _, some in pieces]
+    if empty := [(None, None, *one.tp, one.offset, None, None) for one, _ in pieces if one is not None]:
+        parts.append(spark.createDataFrame(empty, MESSAGE))
     messages = reduce(DataFrame.unionByName, parts)
     schema = to_arrow_schema(frames.SOURCE)
     judge = partial(executors.judge_records, settings=settings.worker, put_away=put_away, schema=schema)
@@ -92,27 +91,17 @@ def read_files(
     )
 
 
-def find_put_away(dead: DataFrame, kafka: KafkaSettings, ranges: OffsetRanges) -> PutAway:
+def find_what_is_put_away(dead: DataFrame, kafka: KafkaSettings, ranges: OffsetRanges) -> PutAway:
     """Find what dead letters of these ranges stand for.
 
-    Sees that what they call unreadable is, which takes up to minutes for each.
-
     Raises:
-        CouldNotTellError: brokers say neither this nor that.
+        CouldNotTellError: brokers do not say whether what dead letters call unreadable is.
     """
-    letters = dead.where(F.col("reason").isin(Reason.UNREADABLE, Reason.FATAL)).select(
-        "topic", "partition", "offset", "end_offset", "reason"
-    )
-    ends, fatal = {}, set()
+    said = dead.where(F.col("reason").isin(Reason.UNREADABLE, Reason.FATAL))
+    rows = said.select("topic", "partition", "offset", "end_offset", "reason").distinct().collect()
+    claims = [Claim(TopicPartition(topic, number), first, end, reason) for topic, number, first, end, reason in rows]
     with KafkaTopics(kafka) as topics:
-        for row in letters.distinct().collect():
-            tp, first, end = TopicPartition(row["topic"], row["partition"]), row["offset"], row["end_offset"]
-            begin, stop = ranges.get(tp, (0, 0))
-            if row["reason"] == Reason.FATAL:
-                fatal.add((tp, first))
-            elif end is not None and first < stop and begin < end and not topics.can_read(tp, max(first, begin), end):
-                ends[tp, first] = end
-    return PutAway(ends, frozenset(fatal))
+        return find_put_away(claims, ranges, topics.can_read)
 
 
 def _taken(position: Position | None) -> Column:

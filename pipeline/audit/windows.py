@@ -8,12 +8,11 @@ from pyspark.sql import functions as F
 
 from pipeline import topics
 from pipeline.audit import scope
-from pipeline.audit.put_away import NOTHING
+from service.audit.put_away import NOTHING, PutAway
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from pipeline.audit.put_away import PutAway
     from pipeline.audit.result import Window
     from pipeline.audit.scope import Source
     from service.config.settings import KafkaSettings
@@ -38,7 +37,7 @@ def reach_last(
     """Move the ends of a window behind its last records; blocks for reading all that is behind its `until`."""
     if window.until_ms is None:
         return sources
-    for behind in put_away.around(scope.behind(sources)):
+    for _, behind in put_away.around(scope.behind(sources)):
         last = topics.last_offsets(spark, kafka, behind, from_ms=window.from_ms, until_ms=window.until_ms)
         sources = scope.reaching_to(sources, last)
     return sources

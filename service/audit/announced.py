@@ -6,13 +6,14 @@ Owns their sums per batch, and what is known of a batch in part. What repeats is
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from service.accounting import Kind, Sums, tp_of
 from service.audit.findings import Findings
-from service.formats.dead_letter import HEADER_REASON, DeadLetterHeaders, Reason, parse_headers
+from service.audit.put_away import Claim
+from service.formats.dead_letter import HEADER_REASON, DeadLetterHeaders, parse_headers
 from service.formats.flush_record import BackfillRecord, FlushRecord, decode_flush_record, merge_parts
 from service.formats.model import Headers, SourceRecord, TopicPartition
 from service.formats.reference import (
@@ -26,6 +27,9 @@ from service.formats.reference import (
     reference_id,
 )
 from service.oracle.judge import value_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 Committed = dict[TopicPartition, int | None]  # the group's offsets; None where it has none
 
@@ -137,17 +141,10 @@ class Announced:
         for batch_id in batch_ids:
             del self.reference_messages[batch_id]
 
-    def put_away(self) -> dict[TopicPartition, list[tuple[int, int]]]:
-        """Give the [first, end) offsets for which one dead letter stands each, since nothing of them can be read."""
-        found: dict[TopicPartition, list[tuple[int, int]]] = {}
-        for letter in self.dead_letters:
-            if letter.says.reason == Reason.UNREADABLE and letter.says.end_offset is not None:
-                found.setdefault(letter.tp, []).append((letter.says.offset, letter.says.end_offset))
-        return found
-
-    def fatal(self) -> set[tuple[TopicPartition, int]]:
-        """Give the records that were put away undecoded, since they ended the worker."""
-        return {(one.tp, one.says.offset) for one in self.dead_letters if one.says.reason == Reason.FATAL}
+    def claims(self) -> Iterator[Claim]:
+        """Yield what dead letters say of their offsets as a whole."""
+        for one in self.dead_letters:
+            yield Claim(one.tp, one.says.offset, one.says.end_offset, one.says.reason)
 
     def sums(self) -> dict[str, Sums]:
         """Add up references and dead letters by batch id."""

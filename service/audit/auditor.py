@@ -26,11 +26,11 @@ from service.audit.flushes import (
     ranges_of,
 )
 from service.audit.objects import ObjectAudit, Position
+from service.audit.put_away import find_put_away
 from service.audit.reconcile import account, check_order, first_records
 from service.audit.report import Report
 from service.audit.schemas import check_schema_object
 from service.audit.source_table import SourceTable
-from service.formats.model import FATAL, SourceRecord
 from service.oracle.equal import differences
 from service.oracle.judge import Judge
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from service.audit.rows import AlteredRow
     from service.config.settings import Settings
     from service.formats.flush_record import BackfillRecord
-    from service.formats.model import TopicPartition
+    from service.formats.model import OffsetRanges, SourceRecord, TopicPartition
     from service.formats.reference import Reference, SchemaLocation
 
 EXAMPLES = 5
@@ -178,7 +178,7 @@ class Audit:
             self._findings.note(f"{len(later)} batches were committed while the audit was reading; left out")
 
     def _read_source(self, committed: Committed) -> None:
-        ranges: dict[TopicPartition, tuple[int, int]] = {}
+        ranges: OffsetRanges = {}
         covered = ranges_of(self._announced.flushes)
         for tp, reached in committed.items():
             low, end = self._topics.ends(tp)
@@ -197,22 +197,13 @@ class Audit:
         if beyond:
             self._findings.doubt(f"{beyond:,} records of the source are not committed yet")
 
-    def _records(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+    def _records(self, ranges: OffsetRanges) -> Iterator[SourceRecord]:
         """Yield what the source holds; where nobody can read, what the dead letter of these offsets stands for."""
-        for tp, gaps in self._announced.put_away().items():
-            for first, end in sorted(gaps):
-                begin, stop = ranges.get(tp, (0, 0))
-                if begin <= first < end <= stop and not self._topics.can_read(tp, first, end):
-                    yield from self._readable({tp: (begin, first)})
-                    yield SourceRecord(tp, first, None, None, None, (), unreadable="-", end_offset=end)
-                    ranges[tp] = (end, stop)
-        yield from self._readable(ranges)
-
-    def _readable(self, ranges: dict[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
-        """Yield records; those that ended the worker are decoded here neither."""
-        fatal = self._announced.fatal()
-        for record in self._topics.read(ranges):
-            yield record._replace(unreadable=FATAL) if (record.tp, record.offset) in fatal else record
+        put_away = find_put_away(self._announced.claims(), ranges, self._topics.can_read)
+        for stand_in, readable in put_away.around(ranges):
+            if stand_in is not None:
+                yield stand_in
+            yield from map(put_away.seen, self._topics.read(readable))
 
     def _check_objects(self, *, are_whole: bool) -> tuple[ObjectAudit, dict[str, int]]:
         announced, findings = self._announced, self._findings

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 from pyspark.sql import SparkSession
 
-from deploy.demo.options import small_spark
+from deploy.demo.options import small_spark, temporary_files
 from deploy.local.processes import ServerProcess
 from deploy.pipeline_jars import ensure_pipeline_jars
 from pipeline.config import JobSettings, load_all
@@ -54,7 +54,9 @@ class Lake:
     def start(self, name: str, *arguments: str, program: tuple[str, ...] = ("-m", "pipeline")) -> ServerProcess:
         """Start a job as a process of its own; its log is `root/name.log`."""
         command = [sys.executable, *program, *arguments]
-        return ServerProcess(name, command, log=self.root / f"{name}.log", env=self.variables)
+        return ServerProcess(
+            name, command, log=self.root / f"{name}.log", env=self.variables | temporary_files(self.root / "tmp")
+        )
 
     @property
     def table(self) -> str:

@@ -7,11 +7,9 @@ from pathlib import Path
 
 from deploy.local.kafka import KafkaCluster
 from pipeline.audit.auditor import Auditor, Options
-from pipeline.audit.put_away import PutAway
 from pipeline.audit.result import Result, Verdict, Window
 from service.accounting import Kind
 from service.formats.dead_letter import HEADER_END_OFFSET, HEADER_OFFSET, HEADER_REASON, Reason
-from service.formats.model import FATAL, OffsetRanges, SourceRecord, TopicPartition
 from tests.integration.harness import Deployment
 from tests.integration.test_fatal_record import DEADLY, ENDS, EXIT_CODE
 from tests.integration.test_unreadable import BATCH, damage, entry, write_batches
@@ -20,33 +18,6 @@ from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.providers import jars
 from tests.stack.s3_helper import S3Helper
-
-TP, OTHER = TopicPartition("app", 0), TopicPartition("app", 1)
-
-
-def spans_of(put_away: PutAway, ranges: OffsetRanges) -> list[tuple[int, int, int]]:
-    """Give what is left of ranges, in order."""
-    pieces = put_away.around(ranges)
-    return sorted((tp.partition, *span) for piece in pieces for tp, span in piece.items() if span[0] < span[1])
-
-
-def test_ranges_are_cut_around_what_cannot_be_read() -> None:
-    """Once or several times, at the begin and at the end; each piece has one range of a TopicPartition."""
-    put_away = PutAway({(TP, 20): 30, (TP, 40): 41, (OTHER, 0): 5}, frozenset())
-    everything = {TP: (0, 50), OTHER: (0, 10)}
-    assert spans_of(put_away, everything) == [(0, 0, 20), (0, 30, 40), (0, 41, 50), (1, 5, 10)]
-    assert spans_of(put_away, {TP: (21, 50)}) == [(0, 30, 40), (0, 41, 50)], "it begins within"
-    assert spans_of(put_away, {TP: (5, 25)}) == [(0, 5, 20)], "it ends within"
-    overlapping = PutAway({(TP, 10): 20, (TP, 15): 30}, frozenset())
-    assert spans_of(overlapping, {TP: (0, 40)}) == [(0, 0, 10), (0, 30, 40)]
-    assert put_away.starts_in({TP: (20, 40)}) == [(TP, 20)]
-
-
-def test_record_is_seen_as_the_worker_has_seen_it() -> None:
-    record = SourceRecord(TP, 20, None, b"k", b"v", ())
-    assert PutAway({}, frozenset([(TP, 20)])).seen(record).unreadable == FATAL
-    assert PutAway({(TP, 20): 30}, frozenset()).seen(record).end_offset == 30
-    assert PutAway({(TP, 21): 30}, frozenset([(OTHER, 20)])).seen(record) is record
 
 
 def audit(lake: Lake, *, until_ms: int | None = None) -> Result:

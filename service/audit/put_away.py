@@ -1,0 +1,83 @@
+"""Offsets that the worker has put away: nobody can read them, or decoding them ended it. Nobody tries again here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from service.formats.dead_letter import Reason
+from service.formats.model import FATAL, OffsetRanges, SourceRecord, TopicPartition
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+
+class Claim(NamedTuple):
+    """What a dead letter says of offsets [first, end) as a whole; `end` is of those that nobody can read."""
+
+    tp: TopicPartition
+    first: int
+    end: int | None
+    reason: str
+
+
+class Piece(NamedTuple):
+    """Ranges that can be read, and what stands for the offsets before them, if these cannot and begin in the ranges."""
+
+    stand_in: SourceRecord | None
+    ranges: OffsetRanges
+
+
+class PutAway(NamedTuple):
+    """What dead letters stand for: `fatal` records, and `ends` of [first, end) offsets that cannot be read."""
+
+    ends: Mapping[tuple[TopicPartition, int], int]
+    fatal: frozenset[tuple[TopicPartition, int]]
+
+    def seen(self, record: SourceRecord) -> SourceRecord:
+        """Give a record as the worker has seen it."""
+        place = record.tp, record.offset
+        if place in self.fatal:
+            return record._replace(unreadable=FATAL)
+        if place in self.ends:
+            return record._replace(unreadable="nobody can", end_offset=self.ends[place])
+        return record
+
+    def around(self, ranges: OffsetRanges) -> list[Piece]:
+        """Cut ranges into those that can be read, those of a TopicPartition in order.
+
+        Each piece has one range of a TopicPartition, as Spark reads them.
+        """
+        pieces = [Piece(None, dict(ranges))]
+        for (tp, first), end in sorted(self.ends.items()):
+            for _, piece in [one for one in pieces if tp in one.ranges and _meet(one.ranges[tp], first, end)]:
+                begin, stop = piece[tp]
+                piece[tp] = (begin, max(begin, first))
+                stand_in = self.seen(SourceRecord(tp, first, None, None, None, ())) if begin <= first else None
+                pieces.append(Piece(stand_in, {tp: (min(end, stop), stop)}))
+        return pieces
+
+
+NOTHING = PutAway({}, frozenset())
+
+
+def find_put_away(
+    claims: Iterable[Claim], ranges: OffsetRanges, can_read: Callable[[TopicPartition, int, int], bool]
+) -> PutAway:
+    """Find what dead letters stand for in these ranges.
+
+    Sees by `can_read` (`KafkaTopics.can_read`: up to minutes for each) that nobody can read what they call unreadable.
+    """
+    ends, fatal = {}, set()
+    for tp, first, end, reason in claims:
+        if reason == Reason.FATAL:
+            fatal.add((tp, first))
+        elif reason != Reason.UNREADABLE or end is None or (tp, first) in ends:
+            continue
+        elif tp in ranges and _meet(ranges[tp], first, end) and not can_read(tp, max(first, ranges[tp][0]), end):
+            ends[tp, first] = end
+    return PutAway(ends, frozenset(fatal))
+
+
+def _meet(offsets: tuple[int, int], first: int, end: int) -> bool:
+    begin, stop = offsets
+    return first < stop and begin < end
