@@ -27,7 +27,6 @@ from pipeline.pieces import pieces_of
 from pipeline.reference_rows import REFERENCE, reference_of
 from pipeline.rows import Container
 from pipeline.topics import references
-from service.audit.kafka_topics import KafkaTopics
 from service.avro.schema import META
 from service.formats.dead_letter import parse_headers
 from service.formats.model import TopicPartition
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
 
     from pipeline.config import JobSettings
     from pipeline.retired import RetiredSnapshot
+    from service.audit.kafka_topics import KafkaTopics
     from service.config.settings import KafkaSettings, S3Settings
     from service.formats.reference import Reference
 
@@ -60,15 +60,14 @@ _EARLIEST = -2  # as Spark writes it
 Place = tuple[str, int, int, int]
 
 
-def settled_ends(settings: KafkaSettings, topic: str, *, may_lack_beginning: bool) -> dict[int, int]:
+def settled_ends(topics: KafkaTopics, topic: str, *, may_lack_beginning: bool) -> dict[int, int]:
     """Ask up to where to read a topic to see what was committed before now; blocks for transactions under way.
 
     Raises:
         RangeError: its beginning was deleted, so that nobody can tell what was held there.
         BrokerError, CouldNotTellError: a transaction stays open, or no broker answers.
     """
-    with KafkaTopics(settings) as topics:
-        ends, open_ones = topics.settled(topics.topic_partitions(topic))
+    ends, open_ones = topics.settled(topics.topic_partitions(topic))
     if open_ones:
         raise BrokerError("; ".join(open_ones))
     for tp, (first, _) in ends.items():

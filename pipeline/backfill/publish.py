@@ -23,7 +23,6 @@ from pipeline.backfill.held import intersects, settled_ends
 from pipeline.backfill.outbox import Announced, Outbox, read_outbox
 from pipeline.backfill.write import GENERATION, WORKER, sender_of
 from pipeline.errors import OvertakenError, PipelineError
-from pipeline.kafka import partition_ends
 from pipeline.progress import Progress
 from pipeline.publisher import UnknownOutcomeError
 from pipeline.references import MessageAt, decode
@@ -62,11 +61,11 @@ class _Reader:
         self._next = None if starts is None else dict(starts)
 
     def read(self) -> Iterator[SourceRecord]:
-        if self._next is None:
-            self._next = {n: end.first for n, end in partition_ends(self._settings, self._topic).items()}
-        ends = settled_ends(self._settings, self._topic, may_lack_beginning=True)
-        ranges = {TopicPartition(self._topic, n): (self._next.get(n, 0), end) for n, end in ends.items()}
         with KafkaTopics(self._settings) as topics:
+            ends = settled_ends(topics, self._topic, may_lack_beginning=True)
+            if self._next is None:
+                self._next = {n: topics.ends(TopicPartition(self._topic, n)).first for n in ends}
+            ranges = {TopicPartition(self._topic, n): (self._next.get(n, 0), end) for n, end in ends.items()}
             yield from topics.read(ranges)
         self._next |= ends
 
@@ -226,8 +225,9 @@ class Publication:
     def _await_visible(self) -> None:
         """Wait until readers see what is committed: it becomes visible in one topic after the other."""
         run, kafka = self._outbox.run, self._settings.kafka
-        for topic in (run.references_topic, run.dead_letters_topic, kafka.backfills_topic):
-            settled_ends(kafka, topic, may_lack_beginning=True)
+        with KafkaTopics(kafka) as topics:
+            for topic in (run.references_topic, run.dead_letters_topic, kafka.backfills_topic):
+                settled_ends(topics, topic, may_lack_beginning=True)
 
 
 def beginning(outbox: Outbox) -> BackfillRecord:

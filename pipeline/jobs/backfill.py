@@ -30,6 +30,7 @@ from pipeline.publisher import Publisher
 from pipeline.retired import RetiredObjects
 from pipeline.session import open_session
 from pipeline.topics import last_offsets
+from service.audit.kafka_topics import KafkaTopics
 
 if TYPE_CHECKING:
     import argparse
@@ -160,6 +161,11 @@ class Backfill:
         kafka, forgotten = self._worker.kafka, self._backfill.assume_forgotten_unheld
         ranges = resolve(kafka, wanted, self._last_offsets)
         self._log.info("backfill_started", offsets=format_offsets(ranges))
+        with KafkaTopics(kafka) as topics:
+            reference_ends, dead_letter_ends = (
+                settled_ends(topics, topic, may_lack_beginning=forgotten)
+                for topic in (kafka.references_topic, kafka.dead_letters_topic)
+            )
         return Run(
             run_id=self.run_id,
             started_at_ms=time.time_ns() // 1_000_000,
@@ -167,8 +173,8 @@ class Backfill:
             references_topic=kafka.references_topic,
             dead_letters_topic=kafka.dead_letters_topic,
             ranges=ranges,
-            reference_ends=settled_ends(kafka, kafka.references_topic, may_lack_beginning=forgotten),
-            dead_letter_ends=settled_ends(kafka, kafka.dead_letters_topic, may_lack_beginning=forgotten),
+            reference_ends=reference_ends,
+            dead_letter_ends=dead_letter_ends,
         )
 
     @contextmanager
