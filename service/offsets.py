@@ -58,16 +58,22 @@ class Offsets:
         return Deadline.after(ANSWER_S, self._now_s)
 
     def go_on(self, partitions: Collection[int] = ()) -> list[Change]:
-        """Take the committed offsets for offsets of the topic that has this name now."""
-        return [self._going_on(tp, before) for tp, before in self._committed(partitions).items()]
+        """Take the committed offsets for offsets of the topic that has this name now.
 
-    def _going_on(self, tp: TopicPartition, before: CommittedOffset | None) -> Change:
+        Of partitions that are named, for offsets of the log that is there now, too: their leader epochs are dropped.
+        """
+        return [
+            self._going_on(tp, before, is_named=tp.partition in partitions)
+            for tp, before in self._committed(partitions).items()
+        ]
+
+    def _going_on(self, tp: TopicPartition, before: CommittedOffset | None, *, is_named: bool) -> Change:
         if before is None:
             return Change(tp, None, None, "there is none to go on at")
         metadata = offset_metadata.decode(before.metadata)
-        if metadata.topic_id == self._topic_id:
+        if metadata.topic_id == self._topic_id and not (is_named and before.leader_epoch is not None):
             return Change(tp, before, before, "it is of this topic")
-        # The leader epoch is that of the other topic's log.
+        # The leader epoch is that of the other log.
         text = offset_metadata.encode(self._topic_id, metadata.roots, began=metadata.began).text
         return Change(tp, before, CommittedOffset(before.offset, None, text))
 
@@ -75,9 +81,26 @@ class Offsets:
         """Begin at the first offset there is; what is committed of this very topic is left: it would be read twice."""
         return [self._beginning(tp, before) for tp, before in self._committed(partitions).items()]
 
+    def begin_at(self, partition: int, offset: int) -> list[Change]:
+        """Begin at an offset of the log that is there now, whatever is committed; never behind what is committed.
+
+        Raises:
+            SettingsError: the log has no such offset.
+        """
+        ((tp, before),) = self._committed([partition]).items()
+        first, end = self._consumer.watermarks(tp, deadline=self._deadline())
+        if not first <= offset <= end:
+            raise SettingsError([f"--at {offset}: {tp} has the offsets {first} to {end}"])
+        if before is not None and self._is_of_this_topic(before) and before.offset < offset and before.offset >= first:
+            return [Change(tp, before, before, f"{offset} is behind what is committed: records would never be read")]
+        return [Change(tp, before, self._with_id(offset))]
+
+    def _is_of_this_topic(self, committed: CommittedOffset) -> bool:
+        known = offset_metadata.decode(committed.metadata).topic_id
+        return known is not None and known == self._topic_id
+
     def _beginning(self, tp: TopicPartition, before: CommittedOffset | None) -> Change:
-        known = None if before is None else offset_metadata.decode(before.metadata).topic_id
-        if known is not None and known == self._topic_id:
+        if before is not None and self._is_of_this_topic(before):
             return Change(tp, before, before, "it is of this topic, all before it would be published twice")
         first, _ = self._consumer.watermarks(tp, deadline=self._deadline())
         return Change(tp, before, self._with_id(first))
@@ -126,6 +149,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action = actions.add_parser(name, help=text, description=text)
         action.add_argument("--topic", required=True, help="source topic")
         action.add_argument("--partition", type=int, action="append", default=[], help="only this one (repeatable)")
+        if name == "begin-anew":
+            action.add_argument("--at", type=int, metavar="OFFSET", help="begin there; takes exactly one --partition")
 
 
 def main(options: argparse.Namespace, settings: Settings) -> int:
@@ -147,8 +172,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     flush_records = KafkaFlushRecords(reading, kafka.flushes_topic, group_id=kafka.group_id)
     try:
         offsets = Offsets(consumer, flush_records, options.topic, now_s=time.monotonic)
-        plan = {"go-on": offsets.go_on, "begin-anew": offsets.begin_anew, "recover": offsets.recover}[options.action]
-        changes = plan(options.partition)
+        changes = _plan(offsets, options)
     finally:
         consumer.close()
     wanted = {one.tp: one.after for one in changes if not one.left and one.after is not None}
@@ -159,12 +183,19 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     return 1 if is_left else 0
 
 
+def _plan(offsets: Offsets, options: argparse.Namespace) -> list[Change]:
+    at = getattr(options, "at", None)
+    if at is None:
+        plan = {"go-on": offsets.go_on, "begin-anew": offsets.begin_anew, "recover": offsets.recover}[options.action]
+        return plan(options.partition)
+    if len(options.partition) != 1:
+        raise SettingsError(["--at takes exactly one --partition"])
+    return offsets.begin_at(options.partition[0], at)
+
+
 def _text_of(committed: CommittedOffset | None) -> str:
     if committed is None:
         return "none"
     topic_id = offset_metadata.decode(committed.metadata).topic_id
-    return (
-        f"{committed.offset} (of a topic that is not known)"
-        if topic_id is None
-        else f"{committed.offset} (of {topic_id})"
-    )
+    epoch = "" if committed.leader_epoch is None else f", leader epoch {committed.leader_epoch}"
+    return f"{committed.offset} (of {topic_id or 'a topic that is not known'}{epoch})"

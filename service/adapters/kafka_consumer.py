@@ -204,7 +204,7 @@ class KafkaConsumer:
         where = "the group" if tp is None else str(tp)
         require_that_it_mends(error, where)
         if tp is None or tp not in self._failures:
-            require_in_range(error, where, topic=message.topic())
+            require_in_range(error, tp)
             if tp is None or offset is None or offset < 0:
                 self._log.warning("consumer_error", where=where, code=error.name(), message=error.str())
                 return

@@ -102,12 +102,41 @@ def test_topic_made_anew_while_the_worker_is_away_is_refused_until_a_command_say
 
         code, text = deployment.run("offsets", command, "--topic", deployment.source)
         assert (code, text.count("-> 20" if command == "go-on" else "-> 0")) == (0, 2), text
-        assert f"{deployment.source}-0: 20 (of {old}) -> " in text
+        assert f"{deployment.source}-0: 20 (of {old}" in text
         deployment.start("w3")
         deployment.wait_drained(written)
         assert _records(deployment) == 40 + records
         code, text = deployment.run("offsets", command, "--topic", deployment.source)
         assert (code, text.count("left: it is of this topic")) == (int(command == "begin-anew"), 2), text
+
+
+@pytest.mark.parametrize(("arguments", "begins_at"), [(["go-on"], 20), (["begin-anew", "--at", "15"], 15)])
+def test_log_rewritten_while_the_worker_is_away_is_refused_until_a_command_says_how_to_go_on(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, arguments: list[str], begins_at: int
+) -> None:
+    """The committed epoch is none of this log, as after an unclean election; the other TopicPartition is in order."""
+    with _deployment(kafka, s3, names, tmp_path) as deployment:
+        _drained(deployment)
+        text = deployment.kafka.committed_metadata(deployment.group, deployment.source)[0]
+        _restore(deployment, [TopicPartition(deployment.source, 0, 20, text, 7)])
+        written = kafka.produce(deployment.source, some_records(20, partitions=TWO, first=40))
+        line = _complaint(deployment, "w2")
+        assert line.startswith(f"StartPositionError: the log of {deployment.source}-0 was rewritten")
+        assert "offset 20 (leader epoch 7)" in line
+        command = f"`log-partitioner offsets {' '.join(arguments[:1])} --topic {deployment.source} --partition 0"
+        assert command in line
+        assert deployment.committed_offsets()[0] == 20
+
+        where = ["--topic", deployment.source, "--partition", "0"]
+        code, text = deployment.run("offsets", *arguments, *where)
+        assert (code, f"-> {begins_at}" in text) == (0, True), text
+        deployment.start("w3")
+        deployment.wait_drained(written)
+        assert _records(deployment) == 40 + 20 + (20 - begins_at)
+        deployment.stop_all()
+        kafka.produce(deployment.source, some_records(4, partitions=TWO, first=60))
+        code, text = deployment.run("offsets", "begin-anew", *where, "--at", "31")
+        assert (code, "behind what is committed" in text) == (1, True), text
 
 
 def test_topic_made_anew_whose_offsets_the_brokers_have_dropped_starts_as_before(

@@ -36,7 +36,7 @@ def test_go_on_takes_offsets_for_those_of_the_topic_of_now() -> None:
     rig.fill(P0, 9)
     rig.fill(P1, 9)
     changes = offsets_of(rig).go_on()
-    assert str(changes[0]) == f"source-0: 4 (of {old}) -> 4 (of {new})"
+    assert str(changes[0]) == f"source-0: 4 (of {old}, leader epoch 0) -> 4 (of {new})"
     assert carry_out(rig, changes) == {P0: 4, P1: 4}
     assert rig.broker.committed(P0) == CommittedOffset(4, None, encode(new).text)
     rig.worker("b")
@@ -64,6 +64,38 @@ def test_offsets_of_this_very_topic_are_left() -> None:
     assert "published twice" in str(commands.begin_anew()[0])
 
 
+def test_go_on_drops_the_leader_epoch_of_a_partition_that_is_named() -> None:
+    """Its log was rewritten; of the others the epoch is kept, and where there is none nothing changes."""
+    rig = Rig()
+    flushed(rig)
+    text, topic_id = encode(rig.broker.topic_ids["source"]).text, rig.broker.topic_ids["source"]
+    rig.broker.alter({P0: CommittedOffset(4, 7, text), P1: CommittedOffset(4, 7, text)})
+    assert [one.left for one in offsets_of(rig).go_on()] == ["it is of this topic"] * 2
+    changes = offsets_of(rig).go_on([1])
+    assert [str(one) for one in changes] == [f"source-1: 4 (of {topic_id}, leader epoch 7) -> 4 (of {topic_id})"]
+    carry_out(rig, changes)
+    assert (rig.broker.committed(P0), rig.broker.committed(P1)) == (
+        CommittedOffset(4, 7, text),
+        CommittedOffset(4, None, text),
+    )
+    assert [bool(one.left) for one in offsets_of(rig).go_on([1])] == [True]
+
+
+def test_begin_anew_at_an_offset_reads_the_rewritten_log_from_there() -> None:
+    """Before what is committed, or where that is no longer there; what was never read is not passed over."""
+    rig = Rig()
+    flushed(rig)
+    rig.fill(P0, 9)
+    assert carry_out(rig, offsets_of(rig).begin_at(0, 2)) == {P0: 2, P1: 4}
+    (change,) = offsets_of(rig).begin_at(0, 3)
+    assert "3 is behind what is committed" in str(change)
+    rig.broker.logs[P0].first_offset = 5
+    assert carry_out(rig, offsets_of(rig).begin_at(0, 5)) == {P0: 5, P1: 4}
+    for offset in (4, 14):
+        with pytest.raises(SettingsError, match="source-0 has the offsets 5 to 13"):
+            offsets_of(rig).begin_at(0, offset)
+
+
 def test_offsets_whose_topic_is_not_known_are_set_by_either() -> None:
     """Who asks for it knows more than the metadata."""
     rig = Rig()
@@ -85,7 +117,7 @@ def test_recover_goes_on_where_flush_records_end() -> None:
     rig.broker.grow(TopicPartition("source", 2))
     changes = offsets_of(rig).recover()
     assert [str(one) for one in changes] == [
-        f"source-0: 4 (of {rig.broker.topic_ids['source']}), left: it is there",
+        f"source-0: 4 (of {rig.broker.topic_ids['source']}, leader epoch 0), left: it is there",
         f"source-1: none -> 4 (of {rig.broker.topic_ids['source']})",
         "source-2: none, left: no flush record of this group names it",
     ]
@@ -114,7 +146,10 @@ def test_offsets_of_a_group_with_live_members_are_refused_by_the_broker() -> Non
         carry_out(rig, changes)
 
 
-@pytest.mark.parametrize("arguments", [[], ["go-on"], ["begin-anew", "--topic", "t", "--partition", "x"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["go-on"], ["begin-anew", "--topic", "t", "--partition", "x"], ["go-on", "--topic", "t", "--at", "5"]],
+)
 def test_wrong_arguments_end_with_exit_code_2(arguments: list[str]) -> None:
     """As for every command."""
     with pytest.raises(SystemExit) as caught:
