@@ -7,7 +7,7 @@ TopicPartition until it is sought.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Literal, NamedTuple
 
 import structlog
@@ -51,7 +51,7 @@ class Refetcher:
         self._troubles: dict[TopicPartition, _Trouble] = {}
         self._log = structlog.get_logger("refetch")
 
-    def turn(self) -> list[SourceRecord]:
+    def turn(self) -> SourceRecord | None:
         """Try again what is due; returns what stands for offsets that are put away, to be recorded.
 
         Once it is recorded, `go_on` fetches what follows. Blocks for up to 20 s where something is due.
@@ -67,9 +67,9 @@ class Refetcher:
                 known = self._troubles.get(tp)
                 if known is None or known.failure is not failure:
                     self._note(tp, owned[tp].next_offset, failure)
-        put_away = [record for tp in failures if (record := self._try_again(tp))]
+        record = self._try_again(failures)
         self._metrics.set("held_topic_partitions", sum(one.times > FETCHES_MAX for one in self._troubles.values()))
-        return put_away
+        return record
 
     def _forget_what_went_on(self, owned: Mapping[TopicPartition, Progress]) -> None:
         """Forget what is not owned, has moved, or did not fail again for a while: then there may be no record."""
@@ -94,11 +94,15 @@ class Refetcher:
                 "for how to go on without it"
             )
 
-    def _try_again(self, tp: TopicPartition) -> SourceRecord | None:
-        """Fetch it again where another client can read it by now; else count that, and put it away at last."""
-        offset, _, failure, due_s = self._troubles[tp]
-        if self._clock.now_s() < due_s:
+    def _try_again(self, failures: Collection[TopicPartition]) -> SourceRecord | None:
+        """Fetch again what is due for longest, where another client can read it by now.
+
+        Else count that, and put it away at last. One in a turn: the group is polled between two looks.
+        """
+        tp = min(failures, key=lambda one: self._troubles[one].due_s, default=None)
+        if tp is None or self._clock.now_s() < self._troubles[tp].due_s:
             return None
+        offset, _, failure, _ = self._troubles[tp]
         end = self._consumer.readable_from(tp, offset, deadline=Deadline.after(SEARCH_S, self._clock.now_s))
         if end == offset:
             self.go_on(tp)

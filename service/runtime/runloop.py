@@ -172,13 +172,13 @@ class Runloop:
             self._flush_if_full()
         return True
 
-    def _put_away(self, records: list[SourceRecord]) -> None:
+    def _put_away(self, record: SourceRecord | None) -> None:
         """Record what stands for offsets that cannot be read, and go on behind them."""
-        for record in records:
-            if record.tp not in self._controller.state.rewinds and self._recorder.accepts(record):
-                self._record(record)
-                if record.tp not in self._controller.state.rewinds and not self._recorder.accepts(record):
-                    self._refetcher.go_on(record.tp)
+        if record is None or record.tp in self._controller.state.rewinds or not self._recorder.accepts(record):
+            return
+        self._record(record)
+        if record.tp not in self._controller.state.rewinds and not self._recorder.accepts(record):
+            self._refetcher.go_on(record.tp)
 
     def _has_room(self, record: SourceRecord) -> bool:
         """Flush what is open where the record does not fit beside it: it goes into a batch of its own.

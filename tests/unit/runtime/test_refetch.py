@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from service.control.deadline import Deadline
 from service.errors import SourceError
 from service.formats.dead_letter import parse_headers
-from service.runtime.refetch import FETCHES_MAX, HOLD_S, OnUnreadable
+from service.formats.model import TopicPartition
+from service.runtime.refetch import FETCHES_MAX, HOLD_S, SEARCH_S, OnUnreadable
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import COOPERATIVE, STYLES, Rig
 from tests.fakes.worker import DEAD_LETTERS, FakeWorker, Rules
@@ -42,6 +44,26 @@ def test_bad_fetch_is_not_a_bad_log(style: str, failures: int) -> None:
     rig.drain()
     turn(rig, worker, 1)
     assert worker.metrics.gauges["held_topic_partitions", ()] == 0
+
+
+def test_turn_looks_for_what_can_be_read_of_one_topic_partition_at_most() -> None:
+    """However many cannot be read and however long each look takes, the group is polled in between."""
+    rig, worker = broken("hold")
+    rig.broker.logs[P1].broken.append(range(3, 5))
+    looked, steps = [], []
+
+    def look(tp: TopicPartition, _: int, *, deadline: Deadline) -> None:
+        looked.append(tp)
+        rig.pass_time(deadline.remaining_s())
+
+    worker.consumer.readable_from = look  # type: ignore[method-assign]
+    for _ in range(30):
+        begun_s = rig.clock.now_s()
+        worker.step()
+        steps.append(rig.clock.now_s() - begun_s)
+        rig.pass_time(1.0)
+    assert max(steps) < SEARCH_S + 1
+    assert abs(looked.count(P0) - looked.count(P1)) <= 1
 
 
 def test_nothing_behind_an_unreadable_record_is_committed() -> None:
@@ -82,8 +104,11 @@ def test_dead_letter_names_the_offsets_that_cannot_be_read(last: int) -> None:
     """It stands for all of them, and what lies behind is recorded; also where nothing does."""
     rig, worker = broken("dead-letter", last=last)
     rig.fill(P1, 1)
-    rig.turn_until(lambda: rig.committed() == {P0: 10, P1: 11})
+    with capture_logs() as logs:
+        rig.turn_until(lambda: rig.committed() == {P0: 10, P1: 11})
     rig.check()
+    events = [one["event"] for one in logs if one["event"] in ("unreadable", "put_away")]
+    assert events == ["unreadable"] * 4 + ["put_away"], "the first fetch, and three times again"
     (letter,) = rig.broker.messages(DEAD_LETTERS)
     says = parse_headers(letter.headers)
     assert (says.reason, says.offset, says.end_offset, letter.value) == ("unreadable", 3, last + 1, None)
