@@ -49,7 +49,7 @@ class Line(NamedTuple):
 def judge_flushes(
     batches: Batches, *, windows: Windows, group_id: str, excused: Collection[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Judge flush records, each with what source and messages add up to (`accounts.judged`).
+    """Judge flush records, each with what source and messages add up to (`accounts.judge_flushes`).
 
     Of batches that are `excused` references are missing for a reason.
     """

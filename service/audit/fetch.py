@@ -38,7 +38,7 @@ class Address(NamedTuple):
 
 
 class Store(Protocol):
-    """S3, as far as the audit needs it; see `collect.S3Reader`. Used by several threads."""
+    """S3, as far as the audit needs it; see `s3_reader.S3Reader`. Used by several threads."""
 
     def get(self, bucket: str, key: str, version_id: str | None) -> FetchedObject:
         """Read an object; raises ObjectMissingError, or CouldNotTellError where it cannot be read."""

@@ -2,7 +2,7 @@
 
 A shape is the keys of an object in their order and the Python types of its values. What a shape leaves open is looked
 at anew: integers beyond 53 bits, nested objects (by their own shapes) and lists. The result is that of
-`schema_infer.infer_entry` and `fit_entry`; the type of one shape is one object, so that comparing costs nothing.
+`infer.infer_entry` and `fit_entry`; the type of one shape is one object, so that comparing costs nothing.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class _Member(Protocol):
 
 
 class InputRules(NamedTuple):
-    """What a record may be; see `config.InputSettings`."""
+    """What a record may be; see `config.settings.InputSettings`."""
 
     format: Literal["json", "ndjson"]
     entries_field: str | None

@@ -27,7 +27,7 @@ _NANOS_PER_MICRO = 1_000
 
 
 class TimeRules(NamedTuple):
-    """How event times are read and which are absurd; see `config.TimeSettings`."""
+    """How event times are read and which are absurd; see `config.settings.TimeSettings`."""
 
     epoch_unit: EpochUnit
     zone: tzinfo

@@ -19,7 +19,7 @@ _US_PER_HOUR = 3_600_000_000
 
 
 class KeyRules(NamedTuple):
-    """Where user, time and id are found and what becomes of entries without; see `config`."""
+    """Where user, time and id are found and what becomes of entries without; see `config.settings`."""
 
     user_paths: tuple[str, ...]
     no_users: frozenset[str]
