@@ -163,10 +163,11 @@ class StartsCommitted(LogEvent, frozen=True, tag="starts_committed"):
 class CommittedByOthers(LogEvent, frozen=True, tag="committed_by_others"):
     """Committed offsets are not those from which a batch would begin; it is not opened, all is read again.
 
-    `offsets`: by TopicPartition [where the batch would begin, [committed offset, leader epoch, metadata]].
+    `member_generation`: the group coordinator's; `offsets`: by TopicPartition [where the batch would begin, [committed
+    offset, leader epoch, metadata]].
     """
 
-    generation: int
+    member_generation: int
     offsets: dict[str, tuple[int, CommittedOffset]]
 
 
@@ -224,10 +225,10 @@ class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded")
 
 
 class CommitRepeated(LogEvent, frozen=True, tag="commit_repeated"):
-    """A transaction is repeated with fresh group metadata. `generation`: the group coordinator's."""
+    """A transaction is repeated with fresh group metadata. `member_generation`: the group coordinator's."""
 
     batch_id: str
-    generation: int
+    member_generation: int
     cause: str
 
 

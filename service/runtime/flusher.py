@@ -312,7 +312,9 @@ class Flusher:
             is_same = again.member_id == opened.member_id and not opened.outlives_fencing
             if error.code != ILLEGAL_GENERATION or not is_same or deadline.has_passed():
                 raise
-            tell(self._log.warning, CommitRepeated(batch.batch_id, generation=again.generation, cause=str(error)))
+            tell(
+                self._log.warning, CommitRepeated(batch.batch_id, member_generation=again.generation, cause=str(error))
+            )
             self._metrics.add("commits_repeated")
             self._committer.commit(messages(), offsets, again, deadline=deadline)
 
