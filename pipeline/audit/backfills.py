@@ -44,7 +44,7 @@ class Seen(NamedTuple):
     reach: DataFrame
 
 
-class Counted(NamedTuple):
+class JudgedRuns(NamedTuple):
     """What was found when references were counted, and what a reader should know besides.
 
     `excused` are batches of which references are missing for a reason: backfills have made them good, or go on.
@@ -72,9 +72,7 @@ def newest(records: DataFrame) -> DataFrame:
     )
 
 
-def count_references(
-    spark: SparkSession, flushes: DataFrame, announced: Announced, ground: Ground, seen: Seen
-) -> Counted:
+def judge_runs(spark: SparkSession, flushes: DataFrame, announced: Announced, ground: Ground, seen: Seen) -> JudgedRuns:
     """Judge the run records that reach into the window, and what they make good of these flush records."""
     findings, notes = _without_run(seen, announced), []
     runs = _reaching(announced.runs, seen.reach)
@@ -90,7 +88,7 @@ def count_references(
         findings += [_judged(spark, found, announced, ground), _wrong_ranges(runs, seen.selected)]
     elif found:
         notes.append("what run records of backfills say is not counted: messages of theirs may be gone")
-    return Counted(findings, notes, mended + going_on)
+    return JudgedRuns(findings, notes, mended + going_on)
 
 
 def _reaching(runs: DataFrame, reach: DataFrame) -> DataFrame:

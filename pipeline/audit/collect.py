@@ -8,7 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from pipeline.audit.lag import hour_of, lags_of
-from pipeline.audit.result import Example, Finding, Flush, FlushedRange, Hour, Ids, RecordHour, Verdict
+from pipeline.audit.result import Example, Finding, FlushedRange, FlushSeen, Hour, Ids, RecordHour, Verdict
 from service.accounting import Kind
 
 if TYPE_CHECKING:
@@ -200,13 +200,13 @@ def collect_record_hours(source: DataFrame, compared: DataFrame, flushes: DataFr
     return [RecordHour(**row.asDict()) for row in reversed(rows)]
 
 
-def collect_flushes(flushes: DataFrame, *, most: int) -> tuple[list[Flush], int]:
+def collect_flushes(flushes: DataFrame, *, most: int) -> tuple[list[FlushSeen], int]:
     """Take the newest flush records, in their order; gives how many were left out, too."""
     rows = flushes.orderBy(F.col("ended_at_ms").desc()).limit(most).collect()
     return [_flush(row) for row in reversed(rows)], max(0, flushes.count() - most)
 
 
-def _flush(row: Row) -> Flush:
+def _flush(row: Row) -> FlushSeen:
     totals = row["totals"]
     ranges = [
         FlushedRange(
@@ -221,7 +221,7 @@ def _flush(row: Row) -> Flush:
         for line in row["topic_partitions"]
     ]
     names = ("batch_id", "worker", "boot", "seq", "generation", "reason", "started_at_ms", "ended_at_ms")
-    return Flush(
+    return FlushSeen(
         **{name: row[name] for name in names},
         entries=totals["entries"],
         entries_in_files=totals["entries_in_files"],

@@ -37,7 +37,7 @@ Windows = dict[TopicPartition, tuple[int, int]]
 _ROWS_AT_ONCE = 64
 
 
-class Line(NamedTuple):
+class LineOfFlush(NamedTuple):
     """What a flush record covers of a TopicPartition, and whose it is."""
 
     first_offset: int
@@ -104,13 +104,13 @@ def _covered(tp: TopicPartition, rows: Iterator[Row]) -> Iterator[Row]:
     """Outline: lines pass by once; those that are not committed are kept."""
     span = next(rows)
     window, again = (span["window_first"], span["window_next"]), span["committed_again"]
-    near: list[Line] = []
+    near: list[LineOfFlush] = []
 
-    def passing() -> Iterator[Line]:
+    def passing() -> Iterator[LineOfFlush]:
         for row in chain([span], rows):
             if row["first_offset"] is None:
                 return
-            line = Line(*(row[name] for name in Line._fields))
+            line = LineOfFlush(*(row[name] for name in LineOfFlush._fields))
             is_committed = again is not None and line.next_offset <= again
             if not is_committed and _is_in(window, max(line.first_offset, again or 0), line.next_offset):
                 near.append(line)

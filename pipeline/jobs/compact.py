@@ -17,7 +17,7 @@ import structlog
 
 from pipeline.audit.verdicts import read_passed
 from pipeline.errors import PipelineError
-from pipeline.progress import Progress
+from pipeline.progress import StepProgress
 from pipeline.retire import Retired, Retirement
 from pipeline.session import CATALOG, open_session
 from pipeline.table import Table
@@ -80,7 +80,7 @@ class Compact:
         Raises:
             PipelineError: see `pipeline.errors`; what was done by then stays done.
         """
-        with Progress(self._spark, "compact") as progress:
+        with StepProgress(self._spark, "compact") as progress:
             self.table.ensure()
             hours, rewritten = self._rewrite(progress)
             progress.step("snapshots")
@@ -92,7 +92,7 @@ class Compact:
             progress.step("raw objects")
             return Compacted(hours, *rewritten, retired=self._retire())
 
-    def _rewrite(self, progress: Progress) -> tuple[list[int], Rewritten]:
+    def _rewrite(self, progress: StepProgress) -> tuple[list[int], Rewritten]:
         """Choose hours and rewrite them; choose again where references were appended in between."""
         for _ in range(_ATTEMPTS):
             progress.step("hours")

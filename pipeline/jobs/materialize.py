@@ -27,7 +27,7 @@ from pipeline.errors import PipelineError
 from pipeline.kafka import partition_ends, spark_options
 from pipeline.objects import Objects
 from pipeline.pieces import decode_share, encode_share, projection_text, share_out
-from pipeline.progress import Progress
+from pipeline.progress import StepProgress
 from pipeline.reference_log import WEIGHED_AT_ONCE, Bounds, ReferenceLog, Slice, count_behind, require_unbroken
 from pipeline.references import SchemaTexts, decode
 from pipeline.rows import RowGatherer
@@ -86,7 +86,7 @@ class Materialize:
         self._log = structlog.get_logger("materialize").bind(run=run_id)
         self._position = Position({}, None)
         self._failure: BaseException | None = None
-        self._progress = Progress(spark, "materialize")
+        self._progress = StepProgress(spark, "materialize")
         self._ends: dict[int, Ends] = {}
         self._behind = 0
 

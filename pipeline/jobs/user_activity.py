@@ -22,7 +22,7 @@ from pipeline.activity.tables import StateTable
 from pipeline.errors import OvertakenError, TableError
 from pipeline.kafka import partition_ends
 from pipeline.pieces import encode_share, share_out
-from pipeline.progress import Progress
+from pipeline.progress import StepProgress
 from pipeline.reference_log import Bounds, Offsets, ReferenceLog, Slice, count_behind, require_unbroken
 from pipeline.references import decode
 from pipeline.session import open_session
@@ -73,7 +73,7 @@ class UserActivity:
         self._days = StateTable(spark, self._settings.days_table, columns=DAYS, key=DAY_KEY, run=run_id)
         self._log = structlog.get_logger("user_activity").bind(run=run_id)
         self._written_at_ms = 0
-        self._progress = Progress(spark, "user-activity")
+        self._progress = StepProgress(spark, "user-activity")
 
     def run(self, *, continuous: bool) -> None:
         """Count until everything that there is now is counted, or for ever.

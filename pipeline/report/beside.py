@@ -16,7 +16,7 @@ from pipeline.audit.result import Example, Finding, Result
 from pipeline.report.events import REBALANCES, Event
 from pipeline.report.handled import Commits, Handled
 from service.accounting import Kind
-from service.formats.log_events import FlushCommitted, OffsetGaps
+from service.formats.log_events import BatchCommitted, OffsetGaps
 from service.formats.model import TopicPartition
 
 _DURING_MAX = 6
@@ -117,7 +117,7 @@ class _Lookup:
         self._by_worker: dict[str, list[Event]] = defaultdict(list)
         self._merged: dict[tuple[TopicPartition | None, frozenset[str]], list[Event]] = {}
         for event in events:
-            if isinstance(event.told, FlushCommitted):
+            if isinstance(event.told, BatchCommitted):
                 continue  # stands among the commits
             for tp in event.topic_partitions:
                 self._by_tp[tp].append(event)

@@ -25,7 +25,7 @@ from service.audit.flushes import (
     made_good_batches,
     ranges_of,
 )
-from service.audit.objects import ObjectAudit, Position
+from service.audit.objects import ObjectAudit, SourceSpan
 from service.audit.put_away import find_put_away
 from service.audit.reconcile import account, check_order, first_records
 from service.audit.report import Report
@@ -215,7 +215,7 @@ class Audit:
         versions = len(groups) - len({(one.bucket, one.key) for one in groups})
         if versions:
             findings.add(Kind.REFERENCE_WRONG, f"{versions} objects are referenced in several versions", count=versions)
-        positions: dict[int, list[Position]] = {}
+        positions: dict[int, list[SourceSpan]] = {}
         size = 0
         sizes = {address: some[0].location.size for address, some in groups.items()}
         for count, (address, stored) in enumerate(self._fetch.all(sizes), 1):

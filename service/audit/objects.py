@@ -47,7 +47,7 @@ _NULL_BYTES = len("null")
 Span = tuple[int, int]
 
 
-class Position(NamedTuple):
+class SourceSpan(NamedTuple):
     """The first and last entry of one TopicPartition in one reference."""
 
     tp: TopicPartition
@@ -76,7 +76,7 @@ class ObjectAudit:
 
     def check(
         self, references: list[Reference], stored: FetchedObject | None
-    ) -> list[tuple[Reference, list[Position]]]:
+    ) -> list[tuple[Reference, list[SourceSpan]]]:
         """Check one object and all references to it; give the order of entries by reference."""
         key = references[0].location.object
         if stored is None:
@@ -104,7 +104,9 @@ class ObjectAudit:
                 self._unreadable([reference], None if is_altered else kind, error, where)
                 continue
             spans += own
-            positions.append((reference, [Position(tp, tally.first[tp], tally.last[tp]) for tp in sorted(tally.first)]))
+            positions.append(
+                (reference, [SourceSpan(tp, tally.first[tp], tally.last[tp]) for tp in sorted(tally.first)])
+            )
         self._check_spans(references, sorted(spans), container, is_whole=len(positions) == len(references))
         return positions
 

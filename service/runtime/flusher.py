@@ -39,7 +39,7 @@ from service.formats.flush_record import FlushRecord
 from service.formats.log_events import CommitRepeated, tell
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.object_key import schema_key
-from service.formats.offset_metadata import Topics
+from service.formats.offset_metadata import SourceTopicIds
 from service.runtime.flush_steps import FlushSteps
 from service.runtime.ports import Committer, Metrics, Upload, Uploads
 from service.runtime.uploader import bytes_upload, file_upload
@@ -92,7 +92,7 @@ class Flusher:
         uploader: Uploads,
         committer: Committer,
         membership: Callable[[], Membership],
-        topics: Topics,
+        topics: SourceTopicIds,
         clock: Clock,
         metrics: Metrics,
         abandoned: Callable[[], bool],

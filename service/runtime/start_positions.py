@@ -33,7 +33,7 @@ from service.errors import (
 from service.formats import offset_metadata
 from service.formats.log_events import StartsCommitted, tell
 from service.formats.model import CommittedOffset, TopicPartition
-from service.formats.offset_metadata import Began, Topics
+from service.formats.offset_metadata import Began, SourceTopicIds
 from service.runtime.ports import Committer, Consumer, FlushRecords
 
 TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have
@@ -70,7 +70,7 @@ class StartPositions:
         consumer: Consumer,
         committer: Committer,
         flush_records: FlushRecords,
-        topics: Topics,
+        topics: SourceTopicIds,
         clock: Clock,
     ) -> None:
         self._rules = rules
