@@ -66,7 +66,7 @@ class Content(NamedTuple):
     spans: tuple[tuple[int, bytes], ...]
 
     def of(self, start: int, length: int) -> bytes:
-        """Give the bytes [start, start + length).
+        """Return the bytes [start, start + length).
 
         Raises:
             ValueError: they are not among those that are here.
@@ -320,7 +320,7 @@ def _client_of(
 
 
 def _client(settings: S3Settings, threads: int) -> S3Client:
-    """Give a client; one per process and settings, since making one costs more than reading a hundred objects."""
+    """Return a client; one per process and settings, since making one costs more than reading a hundred objects."""
     keys = None
     if settings.access_key is not None and settings.secret_key is not None:
         keys = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()

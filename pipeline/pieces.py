@@ -116,7 +116,7 @@ def decode_share(encoded: bytes) -> list[ReadGroup]:
 
 
 def projection_text(reference: Reference) -> str:
-    """Give the projection of a reference as JSON text, which compares."""
+    """Return the projection of a reference as JSON text, which compares."""
     return msgspec.json.encode(reference.projection).decode()
 
 

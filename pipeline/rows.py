@@ -274,7 +274,7 @@ def read_header(content: bytes) -> tuple[str, Codec, int]:
 
 @lru_cache(maxsize=4096)
 def fingerprint_of(schema_text: str) -> str:
-    """Give the fingerprint of a schema: the SHA-256 of its text (DESIGN 3.5)."""
+    """Return the fingerprint of a schema: the SHA-256 of its text (DESIGN 3.5)."""
     return hashlib.sha256(schema_text.encode()).hexdigest()
 
 

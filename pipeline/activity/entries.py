@@ -86,7 +86,7 @@ def _batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
 
 
 def entries_of(piece: ReadGroup, content: Content, reading: Reading) -> Iterator[Row]:
-    """Give the entries of the references of a piece from its bytes, as rows of `ENTRIES`.
+    """Yield the entries of the references of a piece from its bytes, as rows of `ENTRIES`.
 
     Raises:
         ObjectError: they are not what a reference describes.
@@ -122,7 +122,7 @@ def _index_of(index: int, root: Row | None) -> int:
 
 
 def size_of(entry: object) -> int:
-    """Give the size of an entry in bytes: its JSON text in the form of `service.oracle.equal`, in UTF-8.
+    """Return the size of an entry in bytes: its JSON text in the form of `service.oracle.equal`, in UTF-8.
 
     So entries that are equal (DESIGN 3.2) have one size, whichever file they are read from: no spaces, no nulls,
     whole numbers by their digits.

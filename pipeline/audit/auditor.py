@@ -230,7 +230,7 @@ class Auditor:
         )
 
     def _unreadable(self, announced: Announced) -> list[DataFrame]:
-        """Say which messages are none of ours: a finding of full audits, since nobody knows what window they are of."""
+        """Return findings about messages that are none of ours; of full audits: nobody knows their window."""
         found = []
         for frame, kind, name in (
             (announced.no_flushes, Kind.FLUSH_WRONG, "flush record"),
@@ -265,7 +265,7 @@ class Auditor:
         )
 
     def _unread_references(self, announced: Announced, chosen: DataFrame, reach: DataFrame) -> list[DataFrame]:
-        """Say of which references nothing was read: of full audits, since windows leave out others for good reasons."""
+        """Return findings about references that were not read; of full audits: windows leave others out."""
         if not self._options.window.is_everything:
             return []
         return [accounts.unread_references(announced.references, chosen, announced.lines, reach)]
@@ -375,7 +375,7 @@ class Auditor:
 
 
 def _starts(source: DataFrame, ground: Ground) -> dict[TopicPartition, int]:
-    """Give the first record by TopicPartition, where flush records must begin with it."""
+    """Return the first record by TopicPartition, where flush records must begin with it."""
     firsts = source.groupBy(*_TP).agg(F.min("offset").alias("first")).collect()
     found = {TopicPartition(row["topic"], row["partition"]): row["first"] for row in firsts}
     return {tp: found[tp] for tp in ground.from_the_start if tp in found}

@@ -56,12 +56,12 @@ class JudgedRuns(NamedTuple):
 
 
 def is_backfilled() -> Column:
-    """Tell whether a batch is a backfill's."""
+    """Return whether a batch is a backfill's."""
     return F.col("batch_id").startswith(BATCH_PREFIX)
 
 
 def newest(records: DataFrame) -> DataFrame:
-    """Give the newest record of each run; `before` is how far the one before had come, as far as it is still there."""
+    """Return the newest record of each run; `before` is how far the one before had come, if it is still there."""
     of_run = Window.partitionBy("batch_id").orderBy("message_partition", "message_offset")
     backwards = Window.partitionBy("batch_id").orderBy(F.desc("message_partition"), F.desc("message_offset"))
     return (
@@ -73,7 +73,7 @@ def newest(records: DataFrame) -> DataFrame:
 
 
 def judge_runs(spark: SparkSession, flushes: DataFrame, announced: Announced, ground: Ground, seen: Seen) -> JudgedRuns:
-    """Judge the run records that reach into the window, and what they make good of these flush records."""
+    """Return findings and notes about the run records in the window, and which batches their backfills excuse."""
     findings, notes = _without_run(seen, announced), []
     runs = _reaching(announced.runs, seen.reach)
     found = sorted(runs.collect())

@@ -42,7 +42,7 @@ class ArchiveRules(NamedTuple):
 
 
 def compare(source: DataFrame, archived: DataFrame, rules: ArchiveRules) -> DataFrame:
-    """Give one row per entry with an id (`frames.IDENTIFIED` with `in_window`) and its row, or of one of both.
+    """Return one row per entry with an id (`frames.IDENTIFIED` with `in_window`) and its row, or of one of both.
 
     Columns are those of the entry, or where it has none of the id's first entry or the row itself; `in_source`,
     `in_archive`, `of_window` (the id is of the window), `is_judged` (a row that the source does not know is a
@@ -94,7 +94,7 @@ def compare(source: DataFrame, archived: DataFrame, rules: ArchiveRules) -> Data
 
 
 def _is_judged(rules: ArchiveRules) -> Column:
-    """Whether a row of an id that the source does not have must have been there."""
+    """Return whether a row of an id that the source does not have must have been there."""
     time_us = F.col("c.event_time_us")
     is_in = time_us < rules.until_us
     if rules.from_us is not None:
@@ -150,7 +150,7 @@ def _has_other_user(rules: ArchiveRules) -> Column:
 
 
 def _is_off(rules: ArchiveRules) -> Column:
-    """Whether a row has a time, and another than its entry."""
+    """Return whether a row has a time, and another than its entry."""
     tolerance = round(rules.time_tolerance_s * _MICROSECONDS)
     is_off = F.abs(F.col("c.event_time_us") - F.col("s.event_time_us")) > tolerance
     has_time = F.col("c.time_text").isNotNull()

@@ -43,14 +43,14 @@ def count_by_kind(findings: DataFrame) -> dict[str, int]:
 
 
 def findings_of(by_kind: dict[str, int], examples: dict[str, list[Example]]) -> list[Finding]:
-    """Give what was found, in the order of the kinds."""
+    """Return what was found, in the order of the kinds."""
     return [
         Finding(kind=kind, count=by_kind[kind], examples=examples.get(kind, [])) for kind in Kind if by_kind.get(kind)
     ]
 
 
 def findings_by_hour(findings: DataFrame) -> DataFrame:
-    """Give findings of entries by date and hour: `findings`, a map from kind to count.
+    """Return findings of entries by date and hour: `findings`, a map from kind to count.
 
     A finding of several hours counts in each of them, so one with count 0 (it is counted in another) counts here.
     """
@@ -119,7 +119,7 @@ def _look_up_batches(rows: list[dict[str, Any]], lines: DataFrame) -> None:
 def hours_of(
     compared: DataFrame, findings: DataFrame, in_window: DataFrame, references: DataFrame, *, has_doubts: bool
 ) -> DataFrame:
-    """Give one row per date and hour that the window has anything of; `in_window` are its references."""
+    """Return one row per date and hour that the window has anything of; `in_window` are its references."""
     entries = (
         compared.where(F.col("date").isNotNull())
         .groupBy(*_HOUR)

@@ -126,7 +126,7 @@ def _covered(tp: TopicPartition, rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def _rows(batches: Batches) -> Iterator[Row]:
-    """Give rows, some at a time: one may have thousands of lines."""
+    """Yield rows, some at a time: one may have thousands of lines."""
     for batch in batches:
         for at in range(0, batch.num_rows, _ROWS_AT_ONCE):
             yield from batch.slice(at, _ROWS_AT_ONCE).to_pylist()
@@ -141,7 +141,7 @@ def _tp(row: Row) -> TopicPartition:
 
 
 def finding(wrong: Wrong, of: Mapping[str, Any]) -> Row:
-    """Give what is wrong as a row of `frames.FINDING`; `of` may have the batch id and worker that it is of."""
+    """Return what is wrong as a row of `frames.FINDING`; `of` may have the batch id and worker that it is of."""
     topic, partition = wrong.tp or (None, None)
     return {
         "kind": wrong.kind.value,

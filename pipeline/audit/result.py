@@ -19,7 +19,7 @@ RESULT_VERSION = 1
 
 
 class Verdict(StrEnum):
-    """The same in words; also that of an hour."""
+    """What an audit, or one hour of it, came to: the exit code in words."""
 
     CLEAN = "clean"
     FINDINGS = "findings"

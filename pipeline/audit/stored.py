@@ -74,13 +74,13 @@ def sort_out(listed: DataFrame, announced: Announced, s3: S3Settings, *, before_
 
 
 def orphan_findings(orphans: DataFrame) -> DataFrame:
-    """Give the findings of objects that nothing names."""
+    """Return the findings of objects that nothing names."""
     text = F.format_string("%d bytes, which nothing committed names", "size")
     return orphans.select(F.lit(Kind.OBJECT_UNREFERENCED).alias("kind"), "object", text.alias("text"))
 
 
 def schema_findings(no_schemas: DataFrame) -> DataFrame:
-    """Give the findings of schemas that are not there."""
+    """Return the findings of schemas that are not there."""
     text = F.lit("the schema of references, and not there").alias("text")
     return no_schemas.select(F.lit(Kind.OBJECT_MISSING).alias("kind"), "object", text)
 

@@ -62,7 +62,7 @@ class OutboxMessage(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> Message:
-        """Give the message."""
+        """Return the message."""
         return Message(self.topic, self.key, self.value, self.headers)
 
     @property
@@ -121,7 +121,7 @@ class Outbox(NamedTuple):
 
 
 def outboxes_prefix(prefix: str) -> str:
-    """Give what the keys of all outboxes begin with."""
+    """Return what the keys of all outboxes begin with."""
     return f"{prefix}/_backfill/"
 
 

@@ -197,7 +197,7 @@ class Publication:
         return done
 
     def _newest(self) -> BackfillRecord:
-        """Give how far the run has come, by the topic."""
+        """Return how far the run has come, by the topic."""
         outbox = self._outbox
         newest = self._runs.newest(outbox.run.batch_id)
         if newest is not None and newest.outbox != outbox.digest:
@@ -231,7 +231,7 @@ class Publication:
 
 
 def beginning(outbox: Outbox) -> BackfillRecord:
-    """Give the record of a run that has published nothing; it is not published itself."""
+    """Return the record of a run that has published nothing; it is not published itself."""
     run = outbox.run
     return BackfillRecord(
         batch_id=run.batch_id,
@@ -258,7 +258,7 @@ def beginning(outbox: Outbox) -> BackfillRecord:
 
 
 def advance(before: BackfillRecord, chunk: Iterable[OutboxMessage], run: Run, *, at_ms: int) -> BackfillRecord:
-    """Give the record after these messages."""
+    """Return the record after these messages."""
     totals: Counter[str] = Counter(msgspec.structs.asdict(before.totals))
     in_files: Counter[TopicPartition] = Counter()
     dead: Counter[TopicPartition] = Counter()

@@ -73,7 +73,7 @@ def rules_of(settings: Settings) -> SplitRules:
 
 
 def pieces_of(messages: DataFrame, held: DataFrame, settings: Settings) -> DataFrame:
-    """Give the pieces of what is not held; `held` has the indexes by record."""
+    """Return the pieces of what is not held; `held` has the indexes by record."""
     records = messages.select(
         "topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
     )
@@ -137,7 +137,7 @@ def _place(
 
 
 def record_of(row: dict[str, Any]) -> SourceRecord:
-    """Give the source record of a row with the columns of RECORD."""
+    """Return the source record of a row with the columns of RECORD."""
     timestamp_ms = row["timestamp_ms"]
     headers, unreadable = readable(tuple((header["key"], header["value"]) for header in row["headers"] or ()))
     return SourceRecord(

@@ -86,7 +86,7 @@ def written(pieces: DataFrame, run: Run, settings: Settings, backfill: BackfillS
 
 
 def sender_of(run: Run, settings: Settings) -> Sender:
-    """Say who sends the messages of a backfill."""
+    """Return who sends the messages of a backfill."""
     kafka = settings.kafka
     return Sender(
         worker=WORKER,
@@ -225,7 +225,7 @@ class Writer:
         return key
 
     def _is_inline(self, schema: RowSchema) -> bool:
-        """Tell whether messages carry the schema: a task does not know how many there will be, so by setting only."""
+        """Return whether messages carry the schema: a task does not know how many there will be, so by setting only."""
         settings = self._settings
         return settings.record_schema.inline == "inline" and inline_bytes(schema.text) <= inline_text_max(settings)
 

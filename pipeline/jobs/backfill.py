@@ -131,7 +131,7 @@ class Backfill:
         return published
 
     def summarise(self, wanted: Wanted) -> Summary:
-        """Say what would be published; nothing is written.
+        """Return what would be published; nothing is written.
 
         Raises:
             PipelineError: the range is refused, or cannot be read.

@@ -214,7 +214,7 @@ def read_rows(
     s3: S3Settings,
     settings: MaterializeSettings,
 ) -> DataFrame:
-    """Give the rows of these references; they are read where the frame is written."""
+    """Return the rows of these references; they are read where the frame is written."""
     shares = share_out(references, tasks=spark.sparkContext.defaultParallelism)
     encoded = [encode_share(share) for share in shares]
     read = partial(_read_shares, encoded=encoded, schema=to_arrow_schema(schema), s3=s3, settings=settings)

@@ -43,7 +43,7 @@ class Moment(NamedTuple):
 
 
 def moments_of(one: Range) -> list[Moment]:
-    """Give what is around a range, the earliest first; that no commit covers it stands where one should."""
+    """Return commits and events near a range of findings in the order of time, and where no commit covers it."""
     handled, events = one.handled, one.events
     moments = [_commit(commit, one, "covering") for commit in handled.covering]
     moments += [_commit(commit, one, "commit") for commit in (handled.before, handled.after) if commit is not None]
@@ -58,7 +58,7 @@ def moments_of(one: Range) -> list[Moment]:
 
 
 def facts_of(one: Example) -> list[tuple[str, str]]:
-    """Give what is known of a finding beside its place and text, each with its name."""
+    """Return what is known of a finding beside its place and text, each with its name."""
     known = {
         "user": one.user,
         "date": one.date,

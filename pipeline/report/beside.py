@@ -55,7 +55,7 @@ class Range(NamedTuple):
 
 
 def ranges_of(result: Result, events: list[Event]) -> list[Range]:
-    """Give all examples of all findings in ranges, by the time when they were handled; those without time last."""
+    """Return all examples of all findings in ranges, by the time when they were handled; those without time last."""
     commits = Commits(result.flushes, events)
     lookup = _Lookup(events)
     ranges = [one for finding in result.findings for one in _of_kind(finding, commits, lookup)]
@@ -125,7 +125,7 @@ class _Lookup:
                 self._by_worker[event.worker].append(event)
 
     def beside(self, tp: TopicPartition | None, workers: frozenset[str], begin_ms: int, end_ms: int) -> Events:
-        """Give the events of a TopicPartition or one of these workers, before, in and after [begin, end]."""
+        """Return the events of a TopicPartition or one of these workers, before, in and after [begin, end]."""
         found = self._of(tp, workers)
         low = bisect_left(found, begin_ms, key=_at)
         high = bisect_right(found, end_ms, key=_at)

@@ -108,7 +108,7 @@ def _event(head: Head, told: LogEvent, tps: Iterable[TopicPartition]) -> Event:
 
 
 def _named(told: LogEvent) -> Iterable[TopicPartition]:
-    """Give the TopicPartitions that an event names."""
+    """Return the TopicPartitions that an event names."""
     match told:
         case log_events.PartitionsAssigned():
             return named(told.start_offsets)

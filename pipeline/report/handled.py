@@ -91,7 +91,7 @@ class Commits:
         self.by_batch.setdefault(commit.batch_id, (tp, commit))
 
     def beside(self, tp: TopicPartition, offset: int) -> Handled:
-        """Give the commits beside this offset."""
+        """Return the commits beside this offset."""
         of_it = self._of.get(tp)
         return Handled(None, (), None) if of_it is None else of_it.beside(offset)
 

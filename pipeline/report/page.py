@@ -74,7 +74,7 @@ def render(result: Result, *, earlier: Sequence[Result] = (), log: Log | None = 
 
 
 def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
-    """Give the table of accounts in its parts."""
+    """Return the table of accounts in its parts."""
     counts, wrong = result.counts, {finding.kind.value: finding.count for finding in result.findings}
     entry_kinds = ("missing", "duplicated", "unexpected", "misplaced", "altered", "meta", "id_mismatch")
     letter_kinds = ("dead_letter_missing", "dead_letter_duplicated", "dead_letter_unexpected", "dead_letter_wrong")

@@ -101,7 +101,7 @@ class DiskSpool:
         return batch
 
     def reserve(self, size: int) -> None:
-        """Count bytes that are about to be written.
+        """Reserve bytes that are about to be written.
 
         Raises:
             SpoolError: the spool has its most bytes.
@@ -220,7 +220,7 @@ class DiskBatch:
                 file.close()
 
     def reserve(self, size: int) -> None:
-        """Count bytes that are about to be written.
+        """Reserve bytes that are about to be written.
 
         Raises:
             SpoolError: the spool has its most bytes.

@@ -65,16 +65,16 @@ class Topics(Protocol):
         """List the TopicPartitions of a topic; none where it is absent and may be."""
 
     def ends(self, tp: TopicPartition) -> tuple[int, int]:
-        """Give the first offset there is and the end of what is committed."""
+        """Return the first offset there is and the end of what is committed."""
 
     def settled(self, tps: Iterable[TopicPartition]) -> tuple[Mapping[TopicPartition, tuple[int, int]], list[str]]:
-        """Give the same of these when no transaction is open any more; and why that is not so, where it is not."""
+        """Wait until no transaction is open; return the same of these, and why some are still open."""
 
     def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Give the group's committed offsets."""
+        """Return the group's committed offsets."""
 
     def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
-        """Whether any record of [first, end) can be read."""
+        """Return whether any record of [first, end) can be read."""
 
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of [first, next) ranges, each TopicPartition in offset order."""
@@ -279,7 +279,7 @@ class Audit:
 
 
 def _progress() -> Callable[[str | None], None]:
-    """Give what shows progress on a terminal, and nothing elsewhere; None clears the line."""
+    """Return what shows progress on a terminal, and nothing elsewhere; None clears the line."""
     if not sys.stderr.isatty():
         return lambda _text: None
     shown_at = 0.0

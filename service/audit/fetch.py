@@ -45,7 +45,7 @@ class Store(Protocol):
 
 
 def address_of(reference: Reference) -> Address:
-    """Give the address of a reference's object."""
+    """Return the address of a reference's object."""
     location = reference.location
     return Address(location.bucket, location.object, location.version_id)
 

@@ -124,7 +124,7 @@ class ObjectAudit:
         self._schemas.check_fields({*cut_off, *incomplete})
 
     def _unreadable(self, references: list[Reference], kind: Kind | None, error: Exception, where: str) -> None:
-        """Say what cannot be read; not of an object that was altered, which is said."""
+        """Add findings of what cannot be read; none of an object that was altered, which has its own."""
         if kind is not None:
             self._findings.add(kind, f"{where}: not a valid Avro file: {type(error).__name__} {error}"[:300])
         self._schemas.leave_out(references)
@@ -220,13 +220,13 @@ class ObjectAudit:
 
 
 def is_pack(reference: Reference) -> bool:
-    """Tell whether an object is one that many PartitionKeys share."""
+    """Return whether an object is one that many PartitionKeys share."""
     named = _KEY.search(reference.location.object)
     return named is not None and named["user"] is None
 
 
 def spans_of(reference: Reference, container: Container) -> list[Span]:
-    """Give the [begin, end) of a reference's blocks.
+    """Return the [begin, end) of a reference's blocks.
 
     Raises:
         ValueError: its byte ranges do not begin with the header, or are not within the object.
@@ -241,7 +241,7 @@ def spans_of(reference: Reference, container: Container) -> list[Span]:
 
 
 def encoded_user(user: str) -> str:
-    """Give a user as its object's key has it: `A-Za-z0-9_-` as they are, other bytes of its UTF-8 as %XX."""
+    """Return a user as its object's key has it: `A-Za-z0-9_-` as they are, other bytes of its UTF-8 as %XX."""
     return quote(user, safe="").replace(".", "%2E").replace("~", "%7E")
 
 

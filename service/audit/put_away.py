@@ -34,7 +34,7 @@ class PutAway(NamedTuple):
     fatal: frozenset[tuple[TopicPartition, int]]
 
     def seen(self, record: SourceRecord) -> SourceRecord:
-        """Give a record as the worker has seen it."""
+        """Return a record as the worker has seen it."""
         place = record.tp, record.offset
         if place in self.fatal:
             return record._replace(unreadable=FATAL)

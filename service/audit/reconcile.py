@@ -30,7 +30,7 @@ class Accounts(NamedTuple):
 
 
 def first_records(table: SourceTable, committed: Committed) -> dict[TopicPartition, int]:
-    """Give the first data record's offset by TopicPartition, where one is below the committed offset."""
+    """Return the first data record's offset by TopicPartition, where one is below the committed offset."""
     starts = {}
     for tp, end in committed.items():
         first = table.of(tp).totals(0, end or 0).min_offset

@@ -54,7 +54,7 @@ class EntryTypes:
         self._weight = 0
 
     def of(self, entry: dict[str, Any]) -> RecordType:
-        """Give the type of an entry, within the bounds of one schema.
+        """Return the type of an entry, within the bounds of one schema.
 
         Raises:
             TooDeepError: the entry nests deeper than `limits.json_depth_max`.

@@ -74,7 +74,7 @@ def after_end(last: CrashHistory, *, ends_max: int) -> CrashHistory:
 def pace_after(
     history: CrashHistory, next_offsets: Mapping[TopicPartition, int], *, ends_max: int, records_max: int
 ) -> PollPace:
-    """Return how to go on; as always where none of the suspects is ours to come."""
+    """Return how many records to take at once: as many as usual, unless a suspect that is ours lies ahead."""
     is_ahead = any(next_offset < history.suspect.get(str(tp), (0, 0))[1] for tp, next_offset in next_offsets.items())
     if history.ends < ends_max or not is_ahead:
         return PollPace(records_max, is_synced=False)

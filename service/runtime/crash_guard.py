@@ -98,7 +98,7 @@ class CrashGuard:
             self._history = msgspec.structs.replace(self._history, fatal=tuple(kept))
 
     def judged(self, record: SourceRecord) -> SourceRecord:
-        """Return the record, or what goes to the dead letters in its place: the same bytes, not to be decoded."""
+        """Return the record, marked as not to be decoded if it has ended the process `ends_max` times."""
         if not self._history.fatal or (str(record.tp), record.offset) not in self._history.fatal:
             return record
         tell(self._log.error, RecordPutAway(*record.tp, offset=record.offset, times=self._ends_max))

@@ -288,7 +288,7 @@ class Flusher:
             yield dead_letter_message(letter, sender, batch_id=batch.batch_id, object_key=key)
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
-        """Give what is committed, each with what is known of its topic as metadata."""
+        """Return what is committed, each with what is known of its topic as metadata."""
         texts = {topic: self._topics.metadata_of(topic) for topic, _ in batch.progress}
         return {tp: offset._replace(metadata=texts[tp.topic]) for tp, offset in batch.next_offsets().items()}
 
@@ -345,7 +345,7 @@ class Flusher:
 
 
 def _must_pack(batch: ClosedBatch, reason: FlushReason) -> bool:
-    """Tell whether one record alone passed a limit: packed under every layout, it can be flushed."""
+    """Return whether one record alone passed a limit: packed under every layout, it can be flushed."""
     rows = batch.rows
     if reason in ROUTINE or not len(rows):
         return False

@@ -268,7 +268,7 @@ class StartPositions:
     # Topics that are made anew while a worker runs.
 
     def watch(self, *, deadline: Deadline) -> None:
-        """Ask for the ids of all topics, before a flush that no callback waits for: what it has was read of these.
+        """Check that no source topic was made anew since its records were read; before a flush outside a callback.
 
         Where a topic is made anew the library takes over the new id and reads on at its position (KAFKA_FACTS O4).
         A flush inside a callback may still have records of both; its offsets have the old id, which the next owner
