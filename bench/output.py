@@ -8,7 +8,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from bench.lab import Run
 from service.formats.flush_record import decode_flush_record, merge_parts
-from service.formats.log_events import BatchDiscarded, FlushCommitted, Line, read_line
+from service.formats.log_events import BatchCommitted, BatchDiscarded, LogLine, read_line
 from service.formats.reference import decode_references
 
 _TIMEOUT_S = 30
@@ -91,14 +91,14 @@ def _flushed(run: Run) -> dict[str, float]:
     }
 
 
-def _steps(lines: list[Line]) -> dict[str, float]:
+def _steps(lines: list[LogLine]) -> dict[str, float]:
     """Return the seconds of each step, per committed flush; the log has those that end after the flush record."""
-    flushes = [line.event.step_seconds for line in lines if isinstance(line.event, FlushCommitted)]
+    flushes = [line.event.step_seconds for line in lines if isinstance(line.event, BatchCommitted)]
     names = dict.fromkeys(name for flush in flushes for name in flush)
     return {f"s per flush: {name}": sum(flush.get(name, 0.0) for flush in flushes) / len(flushes) for name in names}
 
 
-def _puts(run: Run, lines: list[Line]) -> Counter[str]:
+def _puts(run: Run, lines: list[LogLine]) -> Counter[str]:
     """Count PUTs: each object is one, and each attempt that failed or found its key taken has a line in the log."""
     puts = Counter(_kind(path.relative_to(run.objects)) for path in run.objects.rglob("*") if path.is_file())
     puts.update(_RETRIES[line.head.event] for line in lines if line.head.event in _RETRIES)

@@ -39,7 +39,7 @@ class Branch:
         self._sql(f"ALTER TABLE {self._table} CREATE OR REPLACE BRANCH `{self._branch}` AS OF VERSION {snapshot_id}")
 
     def is_there(self) -> bool:
-        """Tell whether nobody has dropped it."""
+        """Return whether nobody has dropped it."""
         return load_table(self._spark, self._table).refs().get(self._branch) is not None
 
     def move_table(self, *, base: int) -> int | None:

@@ -17,7 +17,7 @@ _APPEND, _REPLACE = "append", "replace"
 
 
 def change_by_others(table: Any, since: Position) -> str | None:
-    """Say what others have done to Iceberg's own `table` since this position was read; None for nothing.
+    """Return what others have done to Iceberg's own `table` since this position was read; None for nothing.
 
     Reads what `table` has loaded of its metadata; blocks for no request.
     """

@@ -123,7 +123,7 @@ class FilePlan(NamedTuple):
     rest: tuple[FieldPlan, ...] = ()
 
     def fit(self, columns: T.StructType) -> FilePlan:
-        """Give the plan for a table with no more than these columns."""
+        """Return the plan for a table with no more than these columns."""
         present = {field.name: field.dataType for field in columns}
         fitting = {
             field.name
@@ -154,7 +154,7 @@ def _parsed(schema_text: str) -> Avro:
 
 
 def project(present: T.StructType, wanted: T.StructType) -> T.StructType:
-    """Give what is in both, in the order of `present`.
+    """Return what is in both, in the order of `present`.
 
     Records with nothing in common are left out: Parquet has no group without fields.
     """
@@ -176,7 +176,7 @@ def _project(present: T.DataType, wanted: T.DataType) -> T.DataType | None:
 
 
 def admit(present: T.StructType, wanted: T.StructType, *, weights: Mapping[str, int], columns_max: int) -> T.StructType:
-    """Give `present`, grown by what of `wanted` there is room for.
+    """Return `present`, grown by what of `wanted` there is room for.
 
     Fields of the entry are admitted whole or not at all, the most frequent first; `weights` are entries by column.
     """
@@ -204,12 +204,12 @@ def leaves(kind: T.DataType) -> int:
 
 
 def lacks(present: T.DataType, wanted: T.DataType) -> bool:
-    """Tell whether something of `wanted` is not in `present`; types of one name never differ otherwise."""
+    """Return whether something of `wanted` is not in `present`; types of one name never differ otherwise."""
     return union(present, wanted) is not present
 
 
 def union_of(columns: Iterable[T.StructType]) -> T.StructType:
-    """Give the columns of all of these."""
+    """Return the columns of all of these."""
     united: dict[str, T.StructField] = {}
     for struct in columns:
         for field in struct:
@@ -218,7 +218,7 @@ def union_of(columns: Iterable[T.StructType]) -> T.StructType:
 
 
 def union(one: T.DataType, other: T.DataType) -> T.DataType:
-    """Give the type that has the fields of both, new ones behind; `one` itself where `other` adds nothing."""
+    """Return the type that has the fields of both, new ones behind; `one` itself where `other` adds nothing."""
     if isinstance(one, T.StructType) and isinstance(other, T.StructType):
         return _union_of_structs(one, other)
     if isinstance(one, T.ArrayType) and isinstance(other, T.ArrayType):
@@ -246,7 +246,7 @@ def _unite(united: dict[str, T.StructField], field: T.StructField) -> bool:
 
 
 def _grown(known: T.StructField | None, field: T.StructField) -> T.StructField | None:
-    """Give a field that has all of both; None where the known one has."""
+    """Return a field that has all of both; None where the known one has."""
     if known is None:
         return field
     kind = union(known.dataType, field.dataType)
@@ -307,7 +307,7 @@ def _plan_record(
 
 
 def _column_of(child: Type, union: Avro) -> Column | None:
-    """Give the column of a position, `["null", T]`; None where there is nothing but null."""
+    """Return the column of a position, `["null", T]`; None where there is nothing but null."""
     if isinstance(child, Scalar):
         return None if child is Scalar.NULL else Column(*_SCALARS[child], None)
     avro = union[1]

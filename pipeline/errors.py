@@ -57,7 +57,7 @@ class OvertakenError(PipelineError):
 
 
 def cause_of(error: BaseException) -> str | None:
-    """Give the message of an error for persons, raised here or on an executor: of Spark's only the text tells."""
+    """Return the message of an error for persons, raised here or on an executor: of Spark's only the text tells."""
     if isinstance(error, PipelineError | CouldNotTellError):
         return str(error)
     found = _ON_EXECUTOR.search(str(error))

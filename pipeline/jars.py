@@ -12,7 +12,7 @@ DIRECTORY = Path(".local/pipeline-jars")
 
 
 def find_jars(directory: Path | None) -> list[Path]:
-    """Give the jars of the lock list; without a directory they are where `make pipeline-jars` puts them.
+    """Return the jars of the lock list; without a directory they are where `make pipeline-jars` puts them.
 
     Raises:
         PipelineError: one is not there; the message says how to get it.

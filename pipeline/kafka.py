@@ -56,7 +56,7 @@ _SAID = {*_ALIKE, "ssl.ca.location", "sasl.mechanism", "sasl.mechanisms", "sasl.
 
 
 def spark_options(settings: KafkaSettings, topic: str) -> dict[str, str]:
-    """Give the options of Spark's Kafka source: committed records only, and loss is an error.
+    """Return the options of Spark's Kafka source: committed records only, and loss is an error.
 
     Raises:
         BrokerError: librdkafka's options say something that cannot be said to the Java client.
@@ -73,7 +73,7 @@ def spark_options(settings: KafkaSettings, topic: str) -> dict[str, str]:
 
 
 def _java_properties(settings: KafkaSettings) -> dict[str, str]:
-    """Say the security of librdkafka's options in the words of the Java client."""
+    """Return the security of librdkafka's options in the words of the Java client."""
     given = _given(settings)
     unsaid = sorted(name for name in given if name.startswith(_OF_SECURITY) and name not in _SAID)
     if unsaid:
@@ -95,7 +95,7 @@ def _java_properties(settings: KafkaSettings) -> dict[str, str]:
 
 
 def _given(settings: KafkaSettings) -> dict[str, str]:
-    """Give librdkafka's options that settings pass to every client."""
+    """Return librdkafka's options that settings pass to every client."""
     secrets = {name: value.get_secret_value() for name, value in settings.secret_properties.items()}
     return {**settings.client_properties, **secrets}
 

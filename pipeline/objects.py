@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
-    from pipeline.pieces import Piece
+    from pipeline.pieces import ReadGroup
     from service.config.settings import S3Settings
 
 Asked = TypeVar("Asked")
@@ -66,7 +66,7 @@ class Content(NamedTuple):
     spans: tuple[tuple[int, bytes], ...]
 
     def of(self, start: int, length: int) -> bytes:
-        """Give the bytes [start, start + length).
+        """Return the bytes [start, start + length).
 
         Raises:
             ValueError: they are not among those that are here.
@@ -89,7 +89,7 @@ class Objects:
         self._client = _client(settings, threads)
         self._threads = threads
 
-    def read(self, piece: Piece) -> Content:
+    def read(self, piece: ReadGroup) -> Content:
         """Read what the references of a piece point to, and their header: at most two requests.
 
         Of an object with versions that is the one that they name, whatever was put over it since, or deleted.
@@ -99,7 +99,7 @@ class Objects:
         """
         return Content(tuple((start, self._span(piece, start, length)) for start, length in piece.spans))
 
-    def _span(self, piece: Piece, start: int, length: int) -> bytes:
+    def _span(self, piece: ReadGroup, start: int, length: int) -> bytes:
         span = None if (start, length) == (0, piece.size) else start
         address = piece.bucket, piece.object, piece.version_id
         return self._get(address, etag=piece.etag, size=length, start=span)
@@ -112,7 +112,7 @@ class Objects:
         """
         return self._get((bucket, key, None)).decode()
 
-    def read_ahead(self, pieces: Iterable[Piece]) -> Iterator[tuple[Piece, Content]]:
+    def read_ahead(self, pieces: Iterable[ReadGroup]) -> Iterator[tuple[ReadGroup, Content]]:
         """Read many, in their order, ahead of what was taken; see `ahead`.
 
         Raises:
@@ -320,7 +320,7 @@ def _client_of(
 
 
 def _client(settings: S3Settings, threads: int) -> S3Client:
-    """Give a client; one per process and settings, since making one costs more than reading a hundred objects."""
+    """Return a client; one per process and settings, since making one costs more than reading a hundred objects."""
     keys = None
     if settings.access_key is not None and settings.secret_key is not None:
         keys = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()

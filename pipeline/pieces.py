@@ -31,7 +31,7 @@ Span = tuple[int, int]
 """[start, length] in bytes."""
 
 
-class Part(msgspec.Struct, frozen=True, array_like=True):
+class ReferencePart(msgspec.Struct, frozen=True, array_like=True):
     """A reference, as much of it as reading its rows takes; `projection` is its number in the piece's list."""
 
     reference_id: str
@@ -41,8 +41,8 @@ class Part(msgspec.Struct, frozen=True, array_like=True):
     projection: int
 
 
-class Piece(msgspec.Struct, frozen=True, array_like=True):
-    """References into one object that are read together; `projections` are JSON texts.
+class ReadGroup(msgspec.Struct, frozen=True, array_like=True):
+    """A piece: references into one object that are read together; `projections` are JSON texts.
 
     `version_id` is the version of the object that they name; None where they name none: then it is the newest.
     """
@@ -54,7 +54,7 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
     size: int
     fingerprint: str
     projections: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ReferencePart, ...]
 
     @property
     def where(self) -> str:
@@ -75,13 +75,13 @@ class Piece(msgspec.Struct, frozen=True, array_like=True):
         return ((0, head), (begin, end - begin))
 
 
-def share_out(references: Iterable[Reference], *, tasks: int) -> list[list[Piece]]:
+def share_out(references: Iterable[Reference], *, tasks: int) -> list[list[ReadGroup]]:
     """Share references out to `tasks` of about the same work, to more where theirs would be too much; none is empty."""
     references = list(references)
     work = sum(map(_work, references))
     fair = work // (tasks * _PIECES_PER_TASK)
     pieces = pieces_of(references, bytes_max=min(_PIECE_BYTES_MAX, max(_PIECE_BYTES_MIN, fair)))
-    shares: list[tuple[int, int, list[Piece]]] = [
+    shares: list[tuple[int, int, list[ReadGroup]]] = [
         (0, number, []) for number in range(max(tasks, -(-work // _TASK_BYTES_MAX)))
     ]
     weighed = [(_OPEN_BYTES + sum(map(_work, piece.parts)), piece) for piece in pieces]
@@ -92,7 +92,7 @@ def share_out(references: Iterable[Reference], *, tasks: int) -> list[list[Piece
     return [share for _, _, share in sorted(shares, key=lambda one: one[1]) if share]
 
 
-def pieces_of(references: Iterable[Reference], *, bytes_max: int = _PIECE_BYTES_MAX) -> list[Piece]:
+def pieces_of(references: Iterable[Reference], *, bytes_max: int = _PIECE_BYTES_MAX) -> list[ReadGroup]:
     """Group references by object, each group in the order of its bytes, and cut those of more than `bytes_max`.
 
     A piece has more only where a single reference has. Where nobody wants what lies between two it is cut, too.
@@ -105,18 +105,18 @@ def pieces_of(references: Iterable[Reference], *, bytes_max: int = _PIECE_BYTES_
     return [_piece(some) for group in by_object.values() for some in _cut(sorted(group, key=_begin), bytes_max)]
 
 
-def encode_share(share: list[Piece]) -> bytes:
+def encode_share(share: list[ReadGroup]) -> bytes:
     """Encode a share for its task; `decode_share` is its pair."""
     return msgspec.msgpack.encode(share)
 
 
-def decode_share(encoded: bytes) -> list[Piece]:
+def decode_share(encoded: bytes) -> list[ReadGroup]:
     """Decode a share."""
-    return msgspec.msgpack.decode(encoded, type=list[Piece])
+    return msgspec.msgpack.decode(encoded, type=list[ReadGroup])
 
 
 def projection_text(reference: Reference) -> str:
-    """Give the projection of a reference as JSON text, which compares."""
+    """Return the projection of a reference as JSON text, which compares."""
     return msgspec.json.encode(reference.projection).decode()
 
 
@@ -134,11 +134,11 @@ def _cut(group: list[Reference], bytes_max: int) -> Iterator[list[Reference]]:
     yield some
 
 
-def _piece(references: list[Reference]) -> Piece:
+def _piece(references: list[Reference]) -> ReadGroup:
     location = references[0].location
     projections: dict[str, int] = {}
     parts = tuple(
-        Part(
+        ReferencePart(
             one.reference_id,
             one.partition_key,
             one.entries,
@@ -147,7 +147,7 @@ def _piece(references: list[Reference]) -> Piece:
         )
         for one in references
     )
-    return Piece(
+    return ReadGroup(
         bucket=location.bucket,
         object=location.object,
         version_id=location.version_id,
@@ -163,6 +163,6 @@ def _begin(reference: Reference) -> int:
     return reference.location.ranges[-1][0]
 
 
-def _work(one: Reference | Part) -> int:
-    ranges = one.ranges if isinstance(one, Part) else one.location.ranges
+def _work(one: Reference | ReferencePart) -> int:
+    ranges = one.ranges if isinstance(one, ReferencePart) else one.location.ranges
     return _REFERENCE_BYTES + ranges[-1][1]

@@ -29,7 +29,7 @@ class Picture(NamedTuple):
     counts: dict[str, int]
 
 
-class Progress:
+class StepProgress:
     """Times steps and shows the one under way; a context manager that leaves a clean line.
 
     Without a session only steps that know their total show how far they are.

@@ -114,7 +114,7 @@ class ReferenceLog:
 
 
 def begins_of(weights: Iterable[Weight], stops: Offsets) -> Offsets:
-    """Give the offset of each partition's first message; where there is none, nothing is left to read."""
+    """Return the offset of each partition's first message; where there is none, nothing is left to read."""
     return stops | {one.partition: one.offset for one in sorted(weights, reverse=True)}
 
 
@@ -135,7 +135,7 @@ def _weight_of(message: MessageAt) -> Weight:
 
 
 def cut(weights: Iterable[Weight], stops: Offsets, bounds: Bounds) -> Iterator[Offsets]:
-    """Give the offsets behind each slice; the last ones are `stops`, behind the markers of transactions, too.
+    """Yield the offsets behind each slice; the last ones are `stops`, behind the markers of transactions, too.
 
     The first messages of all partitions come first, then the second ones, and so on.
     """
@@ -156,7 +156,7 @@ def cut(weights: Iterable[Weight], stops: Offsets, bounds: Bounds) -> Iterator[O
 
 
 def _next_ends(reached: Offsets, ends: dict[int, Ends]) -> Offsets:
-    """Say up to where to weigh the partitions that are behind: each its share."""
+    """Return up to where to weigh the partitions that are behind: each its share."""
     behind = [number for number, end in ends.items() if reached[number] < end.next]
     share = max(1, WEIGHED_AT_ONCE // max(1, len(behind)))
     return {number: min(ends[number].next, reached[number] + share) for number in behind}

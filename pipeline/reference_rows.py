@@ -135,7 +135,7 @@ def _row_of(one: Reference, line: int) -> Row:
 
 
 def reference_of(row: Row) -> Reference:
-    """Give the reference of a row, without the text of its schema; it has an id."""
+    """Return the reference of a row, without the text of its schema; it has an id."""
     location = row["location"]
     checksum = Checksum(**location["checksum"])
     return Reference(

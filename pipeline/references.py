@@ -67,7 +67,7 @@ class SchemaTexts:
         self._chars = 0
 
     def of(self, references: Iterable[Reference]) -> dict[str, str]:
-        """Give the schema text of every fingerprint that the references name.
+        """Return the schema text of every fingerprint that the references name.
 
         Raises:
             ObjectError: a schema's object cannot be read.
@@ -93,7 +93,7 @@ class SchemaTexts:
 
 
 def time_spans(references: Iterable[Reference], *, spans_max: int = _SPANS_MAX) -> list[tuple[int, int]]:
-    """Give spans of event times, in microseconds, both ends among them, that hold every entry of the references.
+    """Return spans of event times, in microseconds, both ends among them, that hold every entry of the references.
 
     Where there are too many, those closest to each other are one. So a late entry of another year costs its hour, not
     all the years between.

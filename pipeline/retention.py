@@ -57,7 +57,7 @@ class Refusal(StrEnum):
 
 
 def refusal_of(raw: RawObject, grounds: Grounds) -> Refusal | None:
-    """Say why an object may not be retired; None where it may."""
+    """Return why an object may not be retired; None where it may."""
     if raw.announced_at_ms is None or raw.announced_at_ms >= grounds.before_ms:
         return Refusal.YOUNG
     if not raw.is_whole:

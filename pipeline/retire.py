@@ -132,7 +132,7 @@ class Retirement:
         return in_order.limit(self._settings.pipeline.compact.retired_max)
 
     def _references(self) -> DataFrame:
-        """Give every line of the topic, with the object that it is of."""
+        """Return every line of the topic, with the object that it is of."""
         ends = partition_ends(self._settings.worker.kafka, self._topic)
         ranges = {TopicPartition(self._topic, number): (end.first, end.next) for number, end in ends.items()}
         lines = reference_lines(read_messages(self._spark, self._settings.worker.kafka, ranges))
@@ -186,7 +186,7 @@ class Retirement:
 
 
 def objects_of(references: DataFrame) -> DataFrame:
-    """Give the objects of references: who has announced which hours of theirs, and whether every byte is someone's.
+    """Return the objects of references: who has announced which hours of theirs, and whether every byte is someone's.
 
     Of a key that references name as several objects (versions, say) nobody can tell: it is not whole.
     """

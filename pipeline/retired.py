@@ -66,11 +66,11 @@ class RetiredObjects:
         )
 
     def mark_deleted(self, addresses: Collection[Address], *, at_ms: int) -> None:
-        """Say that these objects are deleted, in one commit."""
+        """Record that these objects are deleted, in one commit."""
         self._change(addresses, f"UPDATE SET deleted_at = timestamp_millis({at_ms}L)")
 
     def withdraw(self, addresses: Collection[Address]) -> None:
-        """Forget that these objects, which are not deleted, were to go: their bytes count again; in one commit."""
+        """Delete the rows of these objects, which are not deleted from S3: their bytes count again; in one commit."""
         self._change(addresses, "DELETE")
 
     def _change(self, addresses: Collection[Address], what: str) -> None:
@@ -86,7 +86,7 @@ class RetiredObjects:
         )
 
     def pin(self) -> RetiredSnapshot:
-        """Give those that are recorded now; blocks to count them."""
+        """Return those that are recorded now; blocks to count them."""
         if not self._spark.catalog.tableExists(self.name):
             return RetiredSnapshot(None, (0, 0))
         head = load_table(self._spark, self.name).currentSnapshot()
@@ -108,14 +108,14 @@ class RetiredSnapshot:
         self._sums = sums
 
     def has_same_objects(self, other: RetiredSnapshot) -> bool:
-        """Tell whether both name the same objects, deleted or not, by their number and the sum of their hashes.
+        """Return whether both name the same objects, deleted or not, by their number and the sum of their hashes.
 
         Objects are recorded before they are deleted: between two that do, nobody has deleted others.
         """
         return self._sums == other._sums
 
     def mark(self, references: DataFrame) -> DataFrame:
-        """Say by `retired` of each reference (`reference_rows.REFERENCE`) whether its object is."""
+        """Return the references (`reference_rows.REFERENCE`) with a column `retired`: whether their object is."""
         if self.rows is None:
             return references.withColumn("retired", F.lit(False))  # noqa: FBT003 - a value of SQL
         names = {name: f"retired_{name}" for name in ("bucket", "object")}

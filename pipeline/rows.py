@@ -27,7 +27,7 @@ from service.avro.container import MAGIC, SYNC_BYTES, Codec, decompress
 from service.avro.schema import META
 
 if TYPE_CHECKING:
-    from pipeline.pieces import Part, Piece, Span
+    from pipeline.pieces import ReadGroup, ReferencePart, Span
 
 Row = dict[str, Any]
 
@@ -80,7 +80,7 @@ class Container:
         """
         return list(chain.from_iterable(block.rows for block in self.blocks(ranges)))
 
-    def blocks_of(self, part: Part) -> list[Block]:
+    def blocks_of(self, part: ReferencePart) -> list[Block]:
         """Decode what a reference points to.
 
         Raises:
@@ -122,7 +122,7 @@ class Container:
         return ObjectError(f"{self._where} is not an Avro file that can be read: {error!r}")
 
 
-def open_piece(piece: Piece, content: Content) -> Container:
+def open_piece(piece: ReadGroup, content: Content) -> Container:
     """Open what was fetched of a piece.
 
     Raises:
@@ -151,7 +151,7 @@ class RowGatherer:
         self._columns: dict[str, list[Any]] = {}
         self._rows = self._bytes = 0
 
-    def add_piece(self, piece: Piece, content: Content) -> Iterator[pa.RecordBatch]:
+    def add_piece(self, piece: ReadGroup, content: Content) -> Iterator[pa.RecordBatch]:
         """Take the rows that the references of a piece point to; yields a batch whenever one is full.
 
         Raises:
@@ -274,7 +274,7 @@ def read_header(content: bytes) -> tuple[str, Codec, int]:
 
 @lru_cache(maxsize=4096)
 def fingerprint_of(schema_text: str) -> str:
-    """Give the fingerprint of a schema: the SHA-256 of its text (DESIGN 3.5)."""
+    """Return the fingerprint of a schema: the SHA-256 of its text (DESIGN 3.5)."""
     return hashlib.sha256(schema_text.encode()).hexdigest()
 
 

@@ -41,7 +41,7 @@ def open_session(settings: JobSettings, *, name: str) -> SparkSession:
 
 
 def is_running(spark: SparkSession) -> bool:
-    """Tell whether a session can still do anything: its context is not stopped, its Java process answers."""
+    """Return whether a session can still do anything: its context is not stopped, its Java process answers."""
     try:
         return not spark.sparkContext._jsc.sc().isStopped()  # noqa: SLF001 - py4j is the way in
     except (Py4JError, OSError):
@@ -87,7 +87,7 @@ def _addresses(master: str) -> dict[str, str]:
 
 
 def catalog_options(settings: JobSettings) -> dict[str, str]:
-    """Give the options of the catalogue; they count for one session and may differ from those of another."""
+    """Return the options of the catalogue; they count for one session and may differ from those of another."""
     catalog = f"spark.sql.catalog.{CATALOG}"
     return {
         catalog: "org.apache.iceberg.spark.SparkCatalog",
@@ -98,7 +98,7 @@ def catalog_options(settings: JobSettings) -> dict[str, str]:
 
 
 def catalog_properties(settings: JobSettings) -> dict[str, str]:
-    """Give Iceberg's own properties of the catalogue, as any engine on the JVM takes them."""
+    """Return Iceberg's own properties of the catalogue, as any engine on the JVM takes them."""
     catalog = settings.pipeline.catalog
     properties = {"warehouse": settings.warehouse, **_type_properties(catalog)}
     if settings.warehouse.startswith("s3://"):

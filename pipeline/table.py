@@ -100,7 +100,7 @@ class Table:
             )
 
     def schema(self) -> T.StructType:
-        """Give the columns as they are now."""
+        """Return the columns as they are now."""
         return self._spark.table(self.name).schema
 
     def widen(self, wanted: T.StructType, *, weights: Mapping[str, int]) -> T.StructType:
@@ -134,7 +134,7 @@ class Table:
         return position_of(self._java())
 
     def holds(self, references: list[Reference]) -> set[str]:
-        """Say which of these references the table has rows of, by id; reads only the hours that they are of."""
+        """Return which of these references the table has rows of, by id; reads only the hours that they are of."""
         if not references:
             return set()
         spans = time_spans(references)
@@ -213,7 +213,7 @@ def position_of(table: Any) -> Position:
 
 
 def ancestors(table: Any) -> Iterator[Any]:
-    """Give the snapshots that the table's newest one came from, itself first, as far as they are not expired."""
+    """Yield the snapshots that the table's newest one came from, itself first, as far as they are not expired."""
     snapshot = table.currentSnapshot()
     while snapshot is not None:
         yield snapshot
@@ -222,7 +222,7 @@ def ancestors(table: Any) -> Iterator[Any]:
 
 
 def told_by(snapshot: Any) -> Offsets:
-    """Give the offsets that a snapshot tells or carries."""
+    """Return the offsets that a snapshot tells or carries."""
     summary = snapshot.summary()
     return parse_offsets(summary.get(SUMMARY_OFFSETS) or summary.get(SUMMARY_CARRIED) or "{}")
 

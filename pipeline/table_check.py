@@ -38,7 +38,7 @@ class Outcome(StrEnum):
 
 
 def compare_with_table(spark: SparkSession, settings: JobSettings, references: DataFrame) -> DataFrame:
-    """Give `bucket`, `object`, `outcome` and, of other ones, a `text` for each object of these references.
+    """Return `bucket`, `object`, `outcome` and, of other ones, a `text` for each object of these references.
 
     `references` are all into these objects: `reference_rows.REFERENCE` with `bucket` and `object`. The table is read as
     it is when the frame is: who relies on the outcome asks `changes.change_by_others` what became of it since. Costs a
@@ -74,7 +74,7 @@ def compare_with_table(spark: SparkSession, settings: JobSettings, references: D
 
 
 def _rows_of_table(spark: SparkSession, settings: JobSettings, references: DataFrame) -> DataFrame:
-    """Give the table's rows of these references, with the columns that it has now.
+    """Return the table's rows of these references, with the columns that it has now.
 
     A snapshot would be read with the columns of its own time (ADR 10): one that was dropped since would still be there.
     """

@@ -19,7 +19,7 @@ _ARRAY, _MAP = "array_", "map_"
 
 
 def restore(row: dict[str, Any], parse: ParseJson) -> Entry:
-    """Give the entry of a row (as `Row.asDict(recursive=True)` and Arrow's `to_pylist` write it); nulls are left out.
+    """Return the entry of a row (as `Row.asDict(recursive=True)` and Arrow's `to_pylist` write it); nulls are left out.
 
     `parse` reads JSON text. Records whose fields are all null come back as `{}`.
     """

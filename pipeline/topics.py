@@ -137,12 +137,12 @@ def _load(
 
 
 def _timestamp_ms() -> Column:
-    """Give the timestamp; null where there is none, which -1 says, or one that the worker takes for none."""
+    """Return the timestamp; null where there is none, which -1 says, or one that the worker takes for none."""
     return F.when(F.unix_millis("timestamp") >= 0, F.unix_millis("timestamp")).alias("timestamp_ms")
 
 
 def flush_records(messages: DataFrame) -> DataFrame:
-    """Give whole flush records as columns, their parts put together; what is none has no batch id.
+    """Return whole flush records as columns, their parts put together; what is none has no batch id.
 
     `wrong_parts` says which parts of how many there are, where these are not all, each once; it is null otherwise.
     """
@@ -174,26 +174,26 @@ def flush_records(messages: DataFrame) -> DataFrame:
 
 
 def run_records(messages: DataFrame) -> DataFrame:
-    """Give run records of backfills as columns; what is none has no batch id."""
+    """Return run records of backfills as columns; what is none has no batch id."""
     return messages.select("partition", "offset", _parsed(_BACKFILL).alias("run")).select(
         F.col("partition").alias("message_partition"), F.col("offset").alias("message_offset"), "run.*"
     )
 
 
 def lines_of(flushes: DataFrame) -> DataFrame:
-    """Give the lines of flush records (or run records) that cover an offset, each with its flush."""
+    """Return the lines of flush records (or run records) that cover an offset, each with its flush."""
     return flushes.select("batch_id", "worker", "generation", *_MESSAGE_AT, F.inline("topic_partitions")).where(
         F.col("first_offset") != F.col("next_offset")
     )
 
 
 def reference_lines(messages: DataFrame) -> DataFrame:
-    """Give every line of every message (`reference_rows.REFERENCE`)."""
+    """Return every line of every message (`reference_rows.REFERENCE`)."""
     return messages.select("partition", "offset", "timestamp_ms", "key", "value").mapInArrow(expand, REFERENCE)
 
 
 def references(messages: DataFrame, *, keep: Callable[[DataFrame], DataFrame] | None = None) -> References:
-    """Give references as columns (`reference_rows.REFERENCE`), the first line of each id.
+    """Return references as columns (`reference_rows.REFERENCE`), the first line of each id.
 
     What several of them are used of is read once if `keep` keeps it.
     """
@@ -210,7 +210,7 @@ def references(messages: DataFrame, *, keep: Callable[[DataFrame], DataFrame] | 
 
 
 def sources_of(references: DataFrame) -> DataFrame:
-    """Give the source ranges of references, each with its reference."""
+    """Return the source ranges of references, each with its reference."""
     return references.select(
         "reference_id", "batch_id", "worker", "generation", "user", "date", "hour", F.inline("sources")
     )

@@ -81,7 +81,7 @@ class Upkeep:
         return _Told(by_snapshot, of_expired=self._told_first())
 
     def _told_first(self) -> Offsets:
-        """Give what the oldest append that is left tells: what is expired came before it, and holds no more.
+        """Return what the oldest append that is left tells: what is expired came before it, and holds no more.
 
         Only of the table's own history: a branch may keep a snapshot that is older than what is expired.
         """
@@ -144,7 +144,7 @@ class Upkeep:
         )
 
     def _told_at_ms(self) -> int | None:
-        """Say when the newest snapshot was made that tells up to which offsets the table holds everything.
+        """Return when the newest snapshot was made that tells up to which offsets the table holds everything.
 
         None where there is no snapshot at all.
         """
@@ -167,7 +167,7 @@ class _Told:
         self._of_expired = of_expired
 
     def latest(self, snapshot_ids: Iterable[int]) -> Offsets:
-        """Give the offsets below which everything is that these snapshots have added."""
+        """Return the offsets below which everything is that these snapshots have added."""
         latest: Offsets = {}
         for snapshot_id in snapshot_ids:
             for partition, offset in self._by_snapshot.get(snapshot_id, self._of_expired).items():

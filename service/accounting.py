@@ -100,7 +100,7 @@ class Counted(NamedTuple):
 
 
 def tp_of(line: FlushedTopicPartition | BackfilledTopicPartition | SourceRange) -> TopicPartition:
-    """Give the TopicPartition of a line of a flush or run record, or of a source range."""
+    """Return the TopicPartition of a line of a flush or run record, or of a source range."""
     return TopicPartition(line.topic, line.partition)
 
 
@@ -237,7 +237,7 @@ def judge_published(
 def judge_run(
     record: BackfillRecord, sums: Sums, committed: Mapping[TopicPartition, int], *, before: int | None = None
 ) -> Iterator[Wrong]:
-    """Say what is wrong with the newest run record of a backfill.
+    """Yield what is wrong with the newest run record of a backfill.
 
     Of missing references follows that sums are short, which is not said again. Ranges are checked where `committed`,
     the group's offsets, has their TopicPartition. `before` is how far the record before it had come, if there is one.
@@ -281,7 +281,7 @@ def _judge_run_sums(record: BackfillRecord, sums: Sums) -> Iterator[Wrong]:
 
 
 def judge_range(source: SourceRange, line: tuple[int, int] | None, *, record: str) -> Iterator[str]:
-    """Say where a source range of a reference is not `line`, [first, next) of its `record`, or not sound in itself."""
+    """Yield where a source range of a reference is not `line`, [first, next) of its `record`, or unsound in itself."""
     stated = f"[{source.first_offset}, {source.next_offset})"
     if line is None:
         yield f"a range of which its {record} says nothing"

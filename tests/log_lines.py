@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from service.formats import log_events
-from service.formats.log_events import Line, LogEvent, read_line, tell
+from service.formats.log_events import LogEvent, LogLine, read_line, tell
 
 
 def line_of(
@@ -30,7 +30,7 @@ def line_of(
     return json.dumps(said | head | {"ts": f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z", "seq": seq}).encode()
 
 
-def read(event: LogEvent | str, **others: Any) -> Line:
+def read(event: LogEvent | str, **others: Any) -> LogLine:
     """Write one line, and read it."""
     line = read_line(line_of(event, **others))
     assert line is not None
@@ -41,7 +41,7 @@ def committed(
     *, records: int = 1, entries: int = 1, dead_letters: int = 0, batch_id: str = "b", offsets: Any = None
 ) -> LogEvent:
     """Make the event of a commit."""
-    return log_events.FlushCommitted(
+    return log_events.BatchCommitted(
         batch_id=batch_id,
         flush_seq=1,
         reason="interval",

@@ -87,3 +87,31 @@ def test_function_fits_on_a_page(path: Path) -> None:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             assert node.end_lineno is not None
             assert node.end_lineno - node.lineno < FUNCTION_LINES_MAX, node.name
+
+
+def public_classes() -> dict[str, list[str]]:
+    """Return the modules of `service` and `pipeline` that have a public class of each name."""
+    by_name: dict[str, list[str]] = {}
+    for path in sorted([*MODULES, *(ROOT / "pipeline").rglob("*.py")]):
+        module = nodes_of(path)[0]
+        assert isinstance(module, ast.Module)
+        for node in module.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                by_name.setdefault(node.name, []).append(path.relative_to(ROOT).as_posix())
+    return by_name
+
+
+TWINS = {
+    # All messages of the worker and of backfills, in memory and as frames: what both audits begin with.
+    "Announced": ["pipeline/audit/ground.py", "service/audit/announced.py"],
+    # An Avro container, read by the oracle for itself and by the pipeline by the worker's rules.
+    "Container": ["pipeline/rows.py", "service/oracle/container.py"],
+    # What a command was asked to do; each is its module's own.
+    "Options": ["pipeline/audit/auditor.py", "pipeline/jobs/backfill.py", "service/audit/auditor.py"],
+}
+
+
+def test_name_of_a_class_means_one_thing() -> None:
+    """No two public classes share a name, but for those that are meant to."""
+    shared = {name: paths for name, paths in public_classes().items() if len(paths) > 1}
+    assert shared == TWINS

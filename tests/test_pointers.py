@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 from collections.abc import Iterator
@@ -24,6 +25,16 @@ KINDS = {
 FINDING = re.compile(r"finding[_ ]([a-z]?\d+)")
 NAMED_TEST = re.compile(r"\b(tests/[\w/]+\.py)::(\w+)")
 LINK = re.compile(r"\]\((?![a-z]+:)([^)\s#]*)#?([^)\s]*)\)")
+PACKAGES = ("service", "pipeline", "deploy", "bench")
+DOTTED = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)+)`")
+# First parts of dotted names that are no code of ours: libraries; properties of Kafka, Spark, Avro, the chart, Ivy;
+# sections of settings; a parameter.
+NOT_OURS = {
+    *("Producer", "confluent_kafka", "msgspec", "py4j", "pyspark"),
+    *("jars", "lp", "max", "properties", "spark"),
+    *("kafka", "limits"),
+    "settings",
+}
 OUTSIDE = re.compile(r"\b(?:TESTING|STYLE)\b|\b(?:reviews|shared)/| \[M\]")
 
 
@@ -78,6 +89,64 @@ def test_link_of_a_page_leads_to_a_file_and_a_heading() -> None:
             if not target.exists() or (anchor and anchor not in anchors(target)):
                 lost.append(f"{page.relative_to(ROOT)}: {name}#{anchor}")
     assert not lost, "\n".join(lost)
+
+
+def names_in(body: list[ast.stmt], prefix: str) -> Iterator[str]:
+    """Yield the dotted names of what statements define, and of what its classes have; not of what they import."""
+    for node in body:
+        match node:
+            case ast.FunctionDef(name=name):
+                yield f"{prefix}.{name}"
+            case ast.ClassDef(name=name):
+                yield f"{prefix}.{name}"
+                yield from names_in(node.body, f"{prefix}.{name}")
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                yield f"{prefix}.{name}"
+
+
+@cache
+def modules() -> dict[str, tuple[Path, ast.Module]]:
+    """Return the modules of the packages by their dotted names."""
+    paths = (path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py")))
+    return {
+        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): (
+            path,
+            ast.parse(path.read_text(), str(path)),
+        )
+        for path in paths
+    }
+
+
+@cache
+def dotted_names() -> frozenset[str]:
+    """Return the names of modules and of what they define, in full and from each of their parts on."""
+    full = [name for module, (_, tree) in modules().items() for name in (module, *names_in(tree.body, module))]
+    return frozenset(".".join(parts[at:]) for name in full for parts in [name.split(".")] for at in range(len(parts)))
+
+
+def dead_names_in(tree: ast.Module) -> Iterator[str]:
+    """Yield the dotted names in a module's docstrings that nothing of ours has."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            for name in DOTTED.findall(node.value.value):
+                is_file = name.endswith((".py", ".zip"))
+                if not is_file and name.split(".")[0] not in NOT_OURS and name not in dotted_names():
+                    yield name
+
+
+def test_dotted_name_of_a_docstring_is_one_of_the_code() -> None:
+    """`module.name` or `Class.member`, from whichever part of the full name on; where it is defined, not imported."""
+    dead = [f"{path.relative_to(ROOT)}: {name}" for path, tree in modules().values() for name in dead_names_in(tree)]
+    assert not dead, "\n".join(dead)
+
+
+@pytest.mark.parametrize(
+    "name", ["formats.model.Nobody", "model_of_old.TopicPartition", "TopicPartition.none", "formats.cache"]
+)
+def test_dotted_name_that_nothing_has_is_noticed(name: str) -> None:
+    """Whichever part of it is wrong; what is right beside it is not."""
+    tree = ast.parse(f'"""See `formats.model.TopicPartition`, `msgspec.Raw` and `{name}`."""')
+    assert list(dead_names_in(tree)) == [name]
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from service.formats import log_events
-from service.formats.log_events import Line, read_line
+from service.formats.log_events import LogLine, read_line
 
 _SPAN = re.compile(r"(\d+) to (\d+) of ")  # "records 10 to 19 of logs-0, 5 to 5 of logs-1 will be read again"
 _NOTABLE = (
     log_events.PartitionsAssigned,
     log_events.PartitionsRevoked,
     log_events.PartitionsLost,
-    log_events.FlushCommitted,
+    log_events.BatchCommitted,
     log_events.Paused,
     log_events.Resumed,
     log_events.WorkerStarted,
@@ -49,7 +49,7 @@ class LogTail:
         self._path = path
         self._offset = 0
 
-    def read(self) -> Iterator[Line]:
+    def read(self) -> Iterator[LogLine]:
         """Yield what was written since the last call; lines that are none of a worker are passed over."""
         try:
             with self._path.open("rb") as lines:
@@ -88,7 +88,7 @@ class Tally:
     records_again: int = 0
     news: deque[str] = field(default_factory=lambda: deque(maxlen=_NEWS_MAX))
 
-    def add(self, worker_name: str, line: Line) -> None:
+    def add(self, worker_name: str, line: LogLine) -> None:
         """Count one line of a worker."""
         worker = self.workers.setdefault(worker_name, WorkerTally())
         self.lines += 1
@@ -101,7 +101,7 @@ class Tally:
             case log_events.PartitionsRevoked(topic_partitions=gone) | log_events.PartitionsLost(topic_partitions=gone):
                 self.assignment_changes += 1
                 worker.owned = max(0, (worker.owned or 0) - len(gone))
-            case log_events.FlushCommitted() as flush:
+            case log_events.BatchCommitted() as flush:
                 self.flushes += 1
                 self.records += flush.records
                 self.entries += flush.entries
@@ -116,7 +116,7 @@ class Tally:
             self.news.append(f"{worker_name}: {worker.last}")
 
 
-def describe(line: Line) -> str:
+def describe(line: LogLine) -> str:
     """Return a line's event as one short line."""
     fields = line.fields
     details = [f"{name}={_short(fields[name])}" for name in _DETAILS if fields.get(name) not in (None, [], {})]

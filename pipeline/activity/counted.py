@@ -44,7 +44,7 @@ class CountedEntries:
         ]
 
     def ranges(self) -> list[CountedRange]:
-        """Give the set as ranges, in the order of offsets and indexes."""
+        """Return the set as ranges, in the order of offsets and indexes."""
         return [CountedRange(first, after, *indexes) for first, after, some in self._records for indexes in some]
 
     def add(self, places: Iterable[Place]) -> set[Place]:
@@ -88,7 +88,7 @@ def _join_indexes(known: _Indexes, new: Iterable[int]) -> _Indexes:
 
 
 def _without(records: list[_Records], offsets: list[int]) -> Iterator[_Records]:
-    """Give what is left of these records without the offsets, which are sorted."""
+    """Yield what is left of these records without the offsets, which are sorted."""
     at = 0
     for first, after, indexes in records:
         begin = first

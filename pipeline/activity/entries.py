@@ -24,7 +24,7 @@ from service.oracle.published_schema import PublishedSchema
 if TYPE_CHECKING:
     from pipeline.config import ActivitySettings
     from pipeline.objects import Content
-    from pipeline.pieces import Part, Piece
+    from pipeline.pieces import ReadGroup, ReferencePart
     from service.config.settings import InputSettings, S3Settings
     from service.oracle.published_schema import Restore
 
@@ -85,8 +85,8 @@ def _batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pylist(gathered, _ARROW_ENTRIES)
 
 
-def entries_of(piece: Piece, content: Content, reading: Reading) -> Iterator[Row]:
-    """Give the entries of the references of a piece from its bytes, as rows of `ENTRIES`.
+def entries_of(piece: ReadGroup, content: Content, reading: Reading) -> Iterator[Row]:
+    """Yield the entries of the references of a piece from its bytes, as rows of `ENTRIES`.
 
     Raises:
         ObjectError: they are not what a reference describes.
@@ -98,7 +98,7 @@ def entries_of(piece: Piece, content: Content, reading: Reading) -> Iterator[Row
         yield from _entries_of(part, rows, restore, by_roots=reading.activity.identity == "root")
 
 
-def _entries_of(part: Part, rows: Iterable[Row], restore: Restore, *, by_roots: bool) -> Iterator[Row]:
+def _entries_of(part: ReferencePart, rows: Iterable[Row], restore: Restore, *, by_roots: bool) -> Iterator[Row]:
     found: dict[tuple[str, int], tuple[list[int], list[int], list[int]]] = {}
     for row in rows:
         meta = row[META]
@@ -122,7 +122,7 @@ def _index_of(index: int, root: Row | None) -> int:
 
 
 def size_of(entry: object) -> int:
-    """Give the size of an entry in bytes: its JSON text in the form of `service.oracle.equal`, in UTF-8.
+    """Return the size of an entry in bytes: its JSON text in the form of `service.oracle.equal`, in UTF-8.
 
     So entries that are equal (DESIGN 3.2) have one size, whichever file they are read from: no spaces, no nulls,
     whole numbers by their digits.

@@ -95,7 +95,7 @@ class HourState:
         self.changed |= bool(added)
 
     def row(self, *, ranges_max: int) -> Row:
-        """Give the row of `HOURS`.
+        """Return the row of `HOURS`.
 
         Raises:
             TableError: it has more ranges than one state may have.

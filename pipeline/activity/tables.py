@@ -74,17 +74,17 @@ class StateTable:
     # States.
 
     def head(self) -> int:
-        """Give the newest snapshot."""
+        """Return the newest snapshot."""
         snapshot_id: int = self._java().currentSnapshot().snapshotId()
         return snapshot_id
 
     def written_at_ms(self) -> int:
-        """Say when states were last written, by the clock of who wrote them; 0 where they never were."""
+        """Return when states were last written, by the clock of who wrote them; 0 where they never were."""
         snapshot = self._java().currentSnapshot()
         return 0 if snapshot.parentId() is None else int(snapshot.timestampMillis())
 
     def read(self, snapshot_id: int, *, dates: Iterable[str]) -> DataFrame:
-        """Give the states of these dates as of a snapshot; files of other dates are not read."""
+        """Return the states of these dates as of a snapshot; files of other dates are not read."""
         wanted = F.col("date").isin([date.fromisoformat(one) for one in sorted(dates)])
         states = self._spark.sql(f"SELECT * FROM {self.name} VERSION AS OF {snapshot_id}").where(wanted)
         return states.withColumn("date", F.col("date").cast(T.StringType())).select(*self._columns.names)
@@ -120,7 +120,7 @@ class StateTable:
     # Offsets.
 
     def offsets(self, topic: str) -> Offsets:
-        """Say up to which offsets of a references topic the states have counted everything."""
+        """Return up to which offsets of a references topic the states have counted everything."""
         found = json.loads(self._properties().get(PROPERTY_OFFSETS, "{}")).get(topic, {})
         return {int(partition): offset for partition, offset in found.items()}
 

@@ -137,7 +137,7 @@ def wrong_ranges(sources: DataFrame, lines: DataFrame) -> DataFrame:
         F.col("first_offset").alias("o_first"),
         F.col("next_offset").alias("o_next"),
     )
-    strays = (
+    unrecorded = (
         both.where(F.col("has_flush").isNull())
         .join(others, on=_TP, how="inner")
         .where((F.col("o_first") < F.col("next_offset")) & (F.col("o_next") > F.col("first_offset")))
@@ -148,13 +148,13 @@ def wrong_ranges(sources: DataFrame, lines: DataFrame) -> DataFrame:
     )
     return (
         differing_ranges(both.where(F.col("has_flush")), record="flush record")
-        .unionByName(strays.select(*_OF_REFERENCE))
+        .unionByName(unrecorded.select(*_OF_REFERENCE))
         .select(F.lit(Kind.REFERENCE_WRONG).alias("kind"), *_OF_REFERENCE)
     )
 
 
-def stray_references(references: DataFrame, chosen: DataFrame, lines: DataFrame, spans: DataFrame) -> DataFrame:
-    """Find references of which an audit of everything reads nothing, though it has no reason to leave them out.
+def unread_references(references: DataFrame, chosen: DataFrame, lines: DataFrame, spans: DataFrame) -> DataFrame:
+    """Return references that an audit of everything does not read, without a reason to leave them out (findings).
 
     Reasons are: they are older than what it answers for, or of a flush that the group had not committed when it began.
     """
@@ -199,7 +199,7 @@ def wrong_messages(references: DataFrame) -> DataFrame:
 
 
 def lines_by_batch(lines: DataFrame) -> DataFrame:
-    """Give lines in the form that `differing_ranges` wants them in beside the source ranges of references."""
+    """Return lines in the form that `differing_ranges` wants them in beside the source ranges of references."""
     return lines.groupBy("batch_id", *_TP).agg(
         F.first("first_offset").alias("l_first"),
         F.first("next_offset").alias("l_next"),

@@ -22,7 +22,7 @@ from pipeline.audit.retired import ReferenceReader, doubt_columns, find_position
 from pipeline.audit.verdicts import write_verdicts
 from pipeline.audit.windows import reach_last
 from pipeline.errors import TableError
-from pipeline.progress import Progress
+from pipeline.progress import StepProgress
 from service.accounting import Kind
 from service.audit.kafka_topics import KafkaTopics
 from service.formats.model import TopicPartition
@@ -64,7 +64,7 @@ class Auditor:
         self._doubts: list[str] = []
         self._notes: list[str] = []
         self._kept = Kept()
-        self._progress = Progress(spark, "audit")
+        self._progress = StepProgress(spark, "audit")
         self._files = ReferenceReader(spark, settings, self._kept.keep_apart)
 
     def run(self) -> Result:
@@ -122,21 +122,21 @@ class Auditor:
         entries = findings.entry_findings(compared, rows, near)
         self._doubt_unread(rows, announced.dead, entries.unread)
         seen = backfills.Seen(selected, rows, reach)
-        counted = backfills.count_references(self._spark, flushes, announced, ground, seen)
-        self._notes += counted.notes
+        runs_judged = backfills.judge_runs(self._spark, flushes, announced, ground, seen)
+        self._notes += runs_judged.notes
         found = [
             entries.findings,
             findings.row_findings(rows, selected),
             findings.letter_findings(announced.dead, reach, is_full=self._options.window.is_everything),
             findings.repeated_references(announced.repeated, selected.select("reference_id")),
             accounts.coverage(announced.lines, reach),
-            self._judge_flushes(flushes, announced, source, reach, ground, counted.excused),
+            self._judge_flushes(flushes, announced, source, reach, ground, runs_judged.excused),
             accounts.wrong_ranges(topics.sources_of(flushed), announced.lines),
-            *object_bytes.wrong_bytes(announced.references, selected, short=ground.short, excused=counted.excused),
+            *object_bytes.wrong_bytes(announced.references, selected, short=ground.short, excused=runs_judged.excused),
             accounts.wrong_messages(selected),
             schemas.wrong_schemas(self._settings, announced, selected),
-            *counted.findings,
-            *self._stray_references(announced, chosen, reach),
+            *runs_judged.findings,
+            *self._unread_references(announced, chosen, reach),
             *self._unreadable(announced),
         ]
         listed = None
@@ -230,7 +230,7 @@ class Auditor:
         )
 
     def _unreadable(self, announced: Announced) -> list[DataFrame]:
-        """Say which messages are none of ours: a finding of full audits, since nobody knows what window they are of."""
+        """Return findings about messages that are none of ours; of full audits: nobody knows their window."""
         found = []
         for frame, kind, name in (
             (announced.no_flushes, Kind.FLUSH_WRONG, "flush record"),
@@ -264,11 +264,11 @@ class Auditor:
             short=ground.short,
         )
 
-    def _stray_references(self, announced: Announced, chosen: DataFrame, reach: DataFrame) -> list[DataFrame]:
-        """Say of which references nothing was read: of full audits, since windows leave out others for good reasons."""
+    def _unread_references(self, announced: Announced, chosen: DataFrame, reach: DataFrame) -> list[DataFrame]:
+        """Return findings about references that were not read; of full audits: windows leave others out."""
         if not self._options.window.is_everything:
             return []
-        return [accounts.stray_references(announced.references, chosen, announced.lines, reach)]
+        return [accounts.unread_references(announced.references, chosen, announced.lines, reach)]
 
     # What cannot be told.
 
@@ -324,11 +324,11 @@ class Auditor:
             "under the prefix are of nothing that is known here": all_of_it.foreign,
         }
         if not ground.has_all_names:
-            texts["are named by nothing, but references or dead letters have lost their beginning"] = all_of_it.strays
+            texts["are named by nothing, but references or dead letters have lost their beginning"] = all_of_it.orphans
         elif self._audit.unreferenced == "finding":
-            found.append(stored.stray_findings(all_of_it.strays))
+            found.append(stored.orphan_findings(all_of_it.orphans))
         else:
-            texts["are named by nothing committed"] = all_of_it.strays
+            texts["are named by nothing committed"] = all_of_it.orphans
         counts = {text: frame.count() for text, frame in texts.items()}
         self._notes += [f"{count} objects {text}" for text, count in counts.items() if count]
         return all_of_it.old
@@ -375,7 +375,7 @@ class Auditor:
 
 
 def _starts(source: DataFrame, ground: Ground) -> dict[TopicPartition, int]:
-    """Give the first record by TopicPartition, where flush records must begin with it."""
+    """Return the first record by TopicPartition, where flush records must begin with it."""
     firsts = source.groupBy(*_TP).agg(F.min("offset").alias("first")).collect()
     found = {TopicPartition(row["topic"], row["partition"]): row["first"] for row in firsts}
     return {tp: found[tp] for tp in ground.from_the_start if tp in found}

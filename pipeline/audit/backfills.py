@@ -44,7 +44,7 @@ class Seen(NamedTuple):
     reach: DataFrame
 
 
-class Counted(NamedTuple):
+class JudgedRuns(NamedTuple):
     """What was found when references were counted, and what a reader should know besides.
 
     `excused` are batches of which references are missing for a reason: backfills have made them good, or go on.
@@ -56,12 +56,12 @@ class Counted(NamedTuple):
 
 
 def is_backfilled() -> Column:
-    """Tell whether a batch is a backfill's."""
+    """Return whether a batch is a backfill's."""
     return F.col("batch_id").startswith(BATCH_PREFIX)
 
 
 def newest(records: DataFrame) -> DataFrame:
-    """Give the newest record of each run; `before` is how far the one before had come, as far as it is still there."""
+    """Return the newest record of each run; `before` is how far the one before had come, if it is still there."""
     of_run = Window.partitionBy("batch_id").orderBy("message_partition", "message_offset")
     backwards = Window.partitionBy("batch_id").orderBy(F.desc("message_partition"), F.desc("message_offset"))
     return (
@@ -72,10 +72,8 @@ def newest(records: DataFrame) -> DataFrame:
     )
 
 
-def count_references(
-    spark: SparkSession, flushes: DataFrame, announced: Announced, ground: Ground, seen: Seen
-) -> Counted:
-    """Judge the run records that reach into the window, and what they make good of these flush records."""
+def judge_runs(spark: SparkSession, flushes: DataFrame, announced: Announced, ground: Ground, seen: Seen) -> JudgedRuns:
+    """Return findings and notes about the run records in the window, and which batches their backfills excuse."""
     findings, notes = _without_run(seen, announced), []
     runs = _reaching(announced.runs, seen.reach)
     found = sorted(runs.collect())
@@ -90,7 +88,7 @@ def count_references(
         findings += [_judged(spark, found, announced, ground), _wrong_ranges(runs, seen.selected)]
     elif found:
         notes.append("what run records of backfills say is not counted: messages of theirs may be gone")
-    return Counted(findings, notes, mended + going_on)
+    return JudgedRuns(findings, notes, mended + going_on)
 
 
 def _reaching(runs: DataFrame, reach: DataFrame) -> DataFrame:

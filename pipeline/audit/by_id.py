@@ -24,7 +24,7 @@ _MICROSECONDS = 1_000_000
 FINDINGS = "array<struct<kind string, count bigint, text string>>"
 
 
-class Rules(NamedTuple):
+class ArchiveRules(NamedTuple):
     """What makes a row of the archive wrong.
 
     `values` are the names of its columns that are compared. Rows whose time is in [from_us, until_us) must have an
@@ -41,8 +41,8 @@ class Rules(NamedTuple):
     until_us: int
 
 
-def compare(source: DataFrame, archived: DataFrame, rules: Rules) -> DataFrame:
-    """Give one row per entry with an id (`frames.IDENTIFIED` with `in_window`) and its row, or of one of both.
+def compare(source: DataFrame, archived: DataFrame, rules: ArchiveRules) -> DataFrame:
+    """Return one row per entry with an id (`frames.IDENTIFIED` with `in_window`) and its row, or of one of both.
 
     Columns are those of the entry, or where it has none of the id's first entry or the row itself; `in_source`,
     `in_archive`, `of_window` (the id is of the window), `is_judged` (a row that the source does not know is a
@@ -93,8 +93,8 @@ def compare(source: DataFrame, archived: DataFrame, rules: Rules) -> DataFrame:
     )
 
 
-def _is_judged(rules: Rules) -> Column:
-    """Whether a row of an id that the source does not have must have been there."""
+def _is_judged(rules: ArchiveRules) -> Column:
+    """Return whether a row of an id that the source does not have must have been there."""
     time_us = F.col("c.event_time_us")
     is_in = time_us < rules.until_us
     if rules.from_us is not None:
@@ -102,7 +102,7 @@ def _is_judged(rules: Rules) -> Column:
     return F.coalesce((F.col("entries") == 0) & is_in, F.lit(False))  # noqa: FBT003
 
 
-def _findings(rules: Rules) -> Column:
+def _findings(rules: ArchiveRules) -> Column:
     entry, row = F.col("s"), F.col("c")
     is_expected = entry["deliverable"] & entry["in_window"]
     at = F.concat(F.lit("line "), row["line"].cast("string"))
@@ -144,20 +144,20 @@ def _findings(rules: Rules) -> Column:
     return F.filter(F.array(*each), lambda one: one.isNotNull()).cast(FINDINGS)
 
 
-def _has_other_user(rules: Rules) -> Column:
+def _has_other_user(rules: ArchiveRules) -> Column:
     no_user = F.lit(rules.no_user).cast("string")
     return ~F.coalesce("c.user", no_user).eqNullSafe(F.col("s.user")) & F.lit(rules.has_users)
 
 
-def _is_off(rules: Rules) -> Column:
-    """Whether a row has a time, and another than its entry."""
+def _is_off(rules: ArchiveRules) -> Column:
+    """Return whether a row has a time, and another than its entry."""
     tolerance = round(rules.time_tolerance_s * _MICROSECONDS)
     is_off = F.abs(F.col("c.event_time_us") - F.col("s.event_time_us")) > tolerance
     has_time = F.col("c.time_text").isNotNull()
     return has_time & F.coalesce(is_off, F.lit(True)) & F.lit(rules.has_times)  # noqa: FBT003
 
 
-def _other_values(rules: Rules) -> list[Column]:
+def _other_values(rules: ArchiveRules) -> list[Column]:
     """Name the columns whose values differ; none of a file that does not have the column."""
     return [
         F.when(

@@ -8,7 +8,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from pipeline.audit.lag import hour_of, lags_of
-from pipeline.audit.result import Example, Finding, Flush, FlushedRange, Hour, Ids, RecordHour, Verdict
+from pipeline.audit.result import Example, Finding, FlushedRange, FlushSeen, Hour, Ids, RecordHour, Verdict
 from service.accounting import Kind
 
 if TYPE_CHECKING:
@@ -43,14 +43,14 @@ def count_by_kind(findings: DataFrame) -> dict[str, int]:
 
 
 def findings_of(by_kind: dict[str, int], examples: dict[str, list[Example]]) -> list[Finding]:
-    """Give what was found, in the order of the kinds."""
+    """Return what was found, in the order of the kinds."""
     return [
         Finding(kind=kind, count=by_kind[kind], examples=examples.get(kind, [])) for kind in Kind if by_kind.get(kind)
     ]
 
 
 def findings_by_hour(findings: DataFrame) -> DataFrame:
-    """Give findings of entries by date and hour: `findings`, a map from kind to count.
+    """Return findings of entries by date and hour: `findings`, a map from kind to count.
 
     A finding of several hours counts in each of them, so one with count 0 (it is counted in another) counts here.
     """
@@ -119,7 +119,7 @@ def _look_up_batches(rows: list[dict[str, Any]], lines: DataFrame) -> None:
 def hours_of(
     compared: DataFrame, findings: DataFrame, in_window: DataFrame, references: DataFrame, *, has_doubts: bool
 ) -> DataFrame:
-    """Give one row per date and hour that the window has anything of; `in_window` are its references."""
+    """Return one row per date and hour that the window has anything of; `in_window` are its references."""
     entries = (
         compared.where(F.col("date").isNotNull())
         .groupBy(*_HOUR)
@@ -200,13 +200,13 @@ def collect_record_hours(source: DataFrame, compared: DataFrame, flushes: DataFr
     return [RecordHour(**row.asDict()) for row in reversed(rows)]
 
 
-def collect_flushes(flushes: DataFrame, *, most: int) -> tuple[list[Flush], int]:
+def collect_flushes(flushes: DataFrame, *, most: int) -> tuple[list[FlushSeen], int]:
     """Take the newest flush records, in their order; gives how many were left out, too."""
     rows = flushes.orderBy(F.col("ended_at_ms").desc()).limit(most).collect()
     return [_flush(row) for row in reversed(rows)], max(0, flushes.count() - most)
 
 
-def _flush(row: Row) -> Flush:
+def _flush(row: Row) -> FlushSeen:
     totals = row["totals"]
     ranges = [
         FlushedRange(
@@ -221,7 +221,7 @@ def _flush(row: Row) -> Flush:
         for line in row["topic_partitions"]
     ]
     names = ("batch_id", "worker", "boot", "seq", "generation", "reason", "started_at_ms", "ended_at_ms")
-    return Flush(
+    return FlushSeen(
         **{name: row[name] for name in names},
         entries=totals["entries"],
         entries_in_files=totals["entries_in_files"],

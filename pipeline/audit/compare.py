@@ -41,7 +41,7 @@ _TABLE = ["reference_id", "user", "event_time_us", "timestamp_ms", "id", "root",
 def compare(
     *, source: DataFrame, rows: DataFrame, dead: DataFrame, table: DataFrame | None, spans: DataFrame, window: Window
 ) -> DataFrame:
-    """Give one row per entry of the window that any side has, with its `findings`.
+    """Return one row per entry of the window that any side has, with its `findings`.
 
     `rows` say by `taken` whether the table must have them.
     """
@@ -148,7 +148,7 @@ class _Rule(NamedTuple):
 
 
 def _findings(*, has_table: bool) -> str:
-    """Give the findings of an entry; of almost all of them nothing is put together, since they break no rule."""
+    """Return the findings of an entry; of almost all of them nothing is put together, since they break no rule."""
     rules = [*_RULES, *(_TABLE_RULES if has_table else [])]
     found = f"filter(concat({', '.join(rule.findings() for rule in rules)}), finding -> finding.count > 0)"
     return f"if({' or '.join(f'({rule.is_broken()})' for rule in rules)}, {found}, array())"

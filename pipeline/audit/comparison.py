@@ -74,7 +74,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Tell 0 both agree and are clean, 1 one of them names something, 2 what they list is not all, or a doubt."""
+        """Return 0 where both agree and are clean, 1 where one names something, 2 for a doubt or for cut lists."""
         if self.could_not_tell:
             return ExitCode.COULD_NOT_TELL
         sides = (self.first, self.second)
@@ -188,7 +188,7 @@ def _group(result: Result, kind: Kind, *, other: Result, by_id: bool) -> tuple[_
 
 
 def _is_covered(example: Example, covered: dict[tuple[str, int], range]) -> bool:
-    """Whether the other audit has looked there; what has no position is nowhere else."""
+    """Return whether the other audit has looked there; what has no position is nowhere else."""
     if example.topic is None or example.partition is None or example.offset is None:
         return True
     return example.offset in covered.get((example.topic, example.partition), range(0))
@@ -201,7 +201,7 @@ def _position(example: Example) -> tuple[str, int, int, int] | None:
 
 
 def _beyond(one: _Grouped, other: _Grouped) -> list[Named]:
-    """Give what is in one more often than in the other."""
+    """Return what is in one more often than in the other."""
     surplus = {key: _count(examples) - _count(other.get(key, [])) for key, examples in one.items()}
     return [_named(one[key], count) for key, count in surplus.items() if count > 0]
 
@@ -256,7 +256,7 @@ def _judge(first: Side, second: Side, compared: list[Compared]) -> list[str]:
 
 
 def _judge_rest(side: Side, name: str, other: str) -> Iterator[str]:
-    """Say what only this witness can speak of."""
+    """Yield what only this witness can speak of."""
     if side.not_comparable:
         count = sum(one.count for one in side.not_comparable)
         yield f"{count} findings of {name} are of entries that {other} cannot speak of"

@@ -79,7 +79,7 @@ def _is_in_window(period: Period | None, window: Window) -> bool:
 
 
 def _listed(settings: Settings, location: str) -> Iterator[tuple[str, str, int]]:
-    """Give path below the location, whole name and size of each file."""
+    """Yield path below the location, whole name and size of each file."""
     if location.startswith(_S3):
         bucket, _, prefix = location.removeprefix(_S3).partition("/")
         prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
@@ -126,7 +126,7 @@ class _Reader:
         self._partition_zone = ZoneInfo(settings.partition.zone)
 
     def rows(self, file: str, *, is_in_window: bool) -> Iterator[Row]:
-        """Give the rows of a file; broken lines and an unreadable file as findings, where they are of the window."""
+        """Yield the rows of a file; broken lines and an unreadable file as findings, where they are of the window."""
         try:
             data = self._data(file)
         except (ObjectError, OSError) as error:

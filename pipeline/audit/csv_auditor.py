@@ -18,7 +18,7 @@ from pipeline.audit.kept import Kept
 from pipeline.audit.result import Archive, Counts, Result, Witness
 from pipeline.audit.windows import reach_last
 from pipeline.errors import ArchiveError
-from pipeline.progress import Progress
+from pipeline.progress import StepProgress
 from service.audit.kafka_topics import KafkaTopics
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class CsvAuditor:
         self._doubts: list[str] = []
         self._notes: list[str] = []
         self._kept = Kept()
-        self._progress = Progress(spark, "audit")
+        self._progress = StepProgress(spark, "audit")
 
     def run(self) -> Result:
         """Do everything; blocks for as long as reading the window takes, and of the archive what may be of it.
@@ -159,13 +159,13 @@ class CsvAuditor:
         sources = reach_last(self._spark, kafka, sources, window)
         return cluster_id, [scope.whole_span_of(one) for one in sources]
 
-    def _rules(self, spans: list[Span], totals: dict[TopicPartition, Totals]) -> by_id.Rules:
+    def _rules(self, spans: list[Span], totals: dict[TopicPartition, Totals]) -> by_id.ArchiveRules:
         csv, user = self._settings.pipeline.csv, self._settings.worker.user
         oldest_ms = {tp: one.oldest_ms for tp, one in totals.items()}
         judged = find_judged(self._options.window, spans, oldest_ms, started_at_ms=self._started_at_ms)
         self._doubts += judged.doubts
         self._notes += judged.notes
-        return by_id.Rules(
+        return by_id.ArchiveRules(
             values=tuple(csv.values),
             has_users=csv.user_column is not None,
             has_times=csv.time_column is not None,

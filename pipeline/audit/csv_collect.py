@@ -54,7 +54,7 @@ def totals_of(source: DataFrame) -> dict[TopicPartition, Totals]:
 
 
 def findings_of(compared: DataFrame, archived: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Give what is wrong with entries, rows and files of the window, and what cannot be told.
+    """Return what is wrong with entries, rows and files of the window, and what cannot be told.
 
     Where a file could not be had, nothing is missing for certain.
     """
@@ -110,7 +110,7 @@ def collect_ids(compared: DataFrame, by_kind: dict[str, int]) -> Ids:
 
 
 def hours_of(compared: DataFrame, findings: DataFrame, *, is_whole: bool, has_doubts: bool) -> DataFrame:
-    """Give one row per date and hour that the window has anything of."""
+    """Return one row per date and hour that the window has anything of."""
     is_expected = F.col("deliverable") & F.col("in_window")
     entries = (
         compared.where(is_expected)

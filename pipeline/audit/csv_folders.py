@@ -20,7 +20,7 @@ class Period(NamedTuple):
     end_ms: int
 
     def overlaps(self, from_ms: int | None, until_ms: int | None, *, margin_ms: int = 0) -> bool:
-        """Whether something of it is within a window; None: that side is open."""
+        """Return whether something of it is within a window; None: that side is open."""
         is_before = until_ms is not None and self.begin_ms >= until_ms + margin_ms
         is_after = from_ms is not None and self.end_ms <= from_ms - margin_ms
         return not (is_before or is_after)

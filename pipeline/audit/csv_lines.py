@@ -74,7 +74,7 @@ def _check_header(names: list[str], settings: CsvSettings) -> None:
 
 
 def _text(data: bytes, encoding: str) -> Iterator[tuple[int, str]]:
-    """Give lines with their numbers and ends."""
+    """Yield lines with their numbers and ends."""
     raw: Any = io.BytesIO(data)
     if data.startswith(_GZIP):
         raw = gzip.GzipFile(fileobj=raw)

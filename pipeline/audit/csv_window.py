@@ -28,7 +28,10 @@ class Judged(NamedTuple):
 def find_judged(
     window: Window, spans: Iterable[Span], oldest_ms: Mapping[TopicPartition, int | None], *, started_at_ms: int
 ) -> Judged:
-    """Find it; `oldest_ms` are the oldest record timestamps that were read, `started_at_ms` is before any reading."""
+    """Return the time range in which a row of the archive must have an entry in the source, with doubts and notes.
+
+    `oldest_ms` are the oldest record timestamps that were read, `started_at_ms` is before any reading.
+    """
     padding_ms = round(window.padding_s * 1000)
     begins = [] if window.from_ms is None else [window.from_ms]
     doubts, notes = [], []

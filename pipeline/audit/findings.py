@@ -28,7 +28,7 @@ class EntryFindings(NamedTuple):
 
 
 def entry_findings(compared: DataFrame, rows: DataFrame, references: DataFrame) -> EntryFindings:
-    """Give the findings of entries; a missing one names the lost reference that it is of, if there is one."""
+    """Return the findings of entries; a missing one names the lost reference that it is of, if there is one."""
     found = compared.select(*ENTRY_KEY, "timestamp_ms", "user", "date", "hour", "id", F.inline("findings"))
     lost = rows.where("lost").select(
         F.col("reference_id").alias("lost_id"),
@@ -63,7 +63,7 @@ def entry_findings(compared: DataFrame, rows: DataFrame, references: DataFrame) 
 
 
 def row_findings(rows: DataFrame, references: DataFrame) -> DataFrame:
-    """Give the findings of these references and their objects.
+    """Return the findings of these references and their objects.
 
     What is wrong with an object is said once, however many references it has, and once more, with count 0, for each
     further hour of theirs: who counts by hour counts it there.
@@ -87,7 +87,7 @@ def row_findings(rows: DataFrame, references: DataFrame) -> DataFrame:
 
 
 def letter_findings(dead: DataFrame, reach: DataFrame, *, is_full: bool) -> DataFrame:
-    """Give what is wrong with dead letters by themselves; without a place they count in full audits only."""
+    """Return findings about dead letters alone; those that name no offset only in an audit of everything."""
     spans = F.broadcast(reach.select(*_TP, "window_first", "window_next"))
     said = dead.where(F.col("kind").isNotNull()).select("kind", *_TP, "offset", "batch_id", "object", "text")
     is_in = (F.col("offset") >= F.col("window_first")) & (F.col("offset") < F.col("window_next"))
@@ -96,7 +96,7 @@ def letter_findings(dead: DataFrame, reach: DataFrame, *, is_full: bool) -> Data
 
 
 def repeated_references(repeated: DataFrame, in_window: DataFrame) -> DataFrame:
-    """Give lines of the references topic that bring a reference id again."""
+    """Return lines of the references topic that bring a reference id again."""
     return repeated.join(in_window, on="reference_id", how="left_semi").select(
         F.lit(Kind.REFERENCE_DUPLICATED).alias("kind"),
         "reference_id",

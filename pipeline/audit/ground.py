@@ -42,9 +42,10 @@ class Announced(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """What is audited. Flush records of TopicPartitions `from_the_start` must begin with their first record.
+    """The offsets that are audited, and what is not known about them.
 
-    `short` are batches of which references or dead letters are gone; None where all topics have their beginning.
+    Flush records of TopicPartitions `from_the_start` must begin with their first record. `short` are
+    batches of which references or dead letters are gone; None where all topics have their beginning.
     """
 
     spans: list[Span]
@@ -98,7 +99,7 @@ def _has_beginning(ranges: OffsetRanges) -> bool:
 
 
 def _unbroken(announced: Announced, ranges: OffsetRanges) -> DataFrame:
-    """Give the lines from when on no flush record is gone: each partition of their topic loses its own beginning."""
+    """Return the lines from when on no flush record is gone: each partition of their topic loses its own beginning."""
     cut = [tp.partition for tp, (first, end) in ranges.items() if 0 < first < end]
     if not cut:
         return announced.lines

@@ -37,7 +37,7 @@ Windows = dict[TopicPartition, tuple[int, int]]
 _ROWS_AT_ONCE = 64
 
 
-class Line(NamedTuple):
+class LineOfFlush(NamedTuple):
     """What a flush record covers of a TopicPartition, and whose it is."""
 
     first_offset: int
@@ -49,7 +49,7 @@ class Line(NamedTuple):
 def judge_flushes(
     batches: Batches, *, windows: Windows, group_id: str, excused: Collection[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Judge flush records, each with what source and messages add up to (`accounts.judged`).
+    """Judge flush records, each with what source and messages add up to (`accounts.judge_flushes`).
 
     Of batches that are `excused` references are missing for a reason.
     """
@@ -104,13 +104,13 @@ def _covered(tp: TopicPartition, rows: Iterator[Row]) -> Iterator[Row]:
     """Outline: lines pass by once; those that are not committed are kept."""
     span = next(rows)
     window, again = (span["window_first"], span["window_next"]), span["committed_again"]
-    near: list[Line] = []
+    near: list[LineOfFlush] = []
 
-    def passing() -> Iterator[Line]:
+    def passing() -> Iterator[LineOfFlush]:
         for row in chain([span], rows):
             if row["first_offset"] is None:
                 return
-            line = Line(*(row[name] for name in Line._fields))
+            line = LineOfFlush(*(row[name] for name in LineOfFlush._fields))
             is_committed = again is not None and line.next_offset <= again
             if not is_committed and _is_in(window, max(line.first_offset, again or 0), line.next_offset):
                 near.append(line)
@@ -126,7 +126,7 @@ def _covered(tp: TopicPartition, rows: Iterator[Row]) -> Iterator[Row]:
 
 
 def _rows(batches: Batches) -> Iterator[Row]:
-    """Give rows, some at a time: one may have thousands of lines."""
+    """Yield rows, some at a time: one may have thousands of lines."""
     for batch in batches:
         for at in range(0, batch.num_rows, _ROWS_AT_ONCE):
             yield from batch.slice(at, _ROWS_AT_ONCE).to_pylist()
@@ -141,7 +141,7 @@ def _tp(row: Row) -> TopicPartition:
 
 
 def finding(wrong: Wrong, of: Mapping[str, Any]) -> Row:
-    """Give what is wrong as a row of `frames.FINDING`; `of` may have the batch id and worker that it is of."""
+    """Return what is wrong as a row of `frames.FINDING`; `of` may have the batch id and worker that it is of."""
     topic, partition = wrong.tp or (None, None)
     return {
         "kind": wrong.kind.value,

@@ -15,13 +15,13 @@ class Kept(ExitStack):
     """Keeps frames; at the end of the block they are forgotten."""
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Keep a frame: it is used more than once, and is made from what is far away."""
+        """Persist a frame on disk until the run ends: it is used more than once, and made from what is far away."""
         kept = frame.persist(StorageLevel.DISK_ONLY)
         self.callback(kept.unpersist)
         return kept
 
     def keep_apart(self, frame: DataFrame) -> DataFrame:
-        """Make a frame now, and keep it without how it was made.
+        """Compute a frame now, and persist the result without its plan.
 
         Spark writes plans out whenever they change, and those of kept frames wherever they are used: where one is made
         from the other, and used several times, that is gigabytes.

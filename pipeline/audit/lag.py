@@ -19,7 +19,7 @@ _BLOCK = 10_000
 
 
 def lags_of(source: DataFrame, flushes: DataFrame) -> DataFrame:
-    """Give `begins_ms`, `lag_p50_ms`, `lag_p99_ms`, `lag_max_ms` of records with a timestamp that a flush covers."""
+    """Return `begins_ms`, `lag_p50_ms`, `lag_p99_ms`, `lag_max_ms` of records with a timestamp that a flush covers."""
     blocks = F.sequence(_block(F.col("first_offset")), _block(F.col("next_offset") - 1))
     lines = (
         flushes.select("ended_at_ms", F.inline("topic_partitions"))
@@ -47,7 +47,7 @@ def lags_of(source: DataFrame, flushes: DataFrame) -> DataFrame:
 
 
 def hour_of(timestamp_ms: str) -> Column:
-    """Give the begin of a timestamp's hour, `begins_ms`."""
+    """Return the begin of a timestamp's hour, `begins_ms`."""
     return (F.floor(F.col(timestamp_ms) / HOUR_MS) * HOUR_MS).cast("bigint").alias("begins_ms")
 
 

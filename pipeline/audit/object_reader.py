@@ -57,7 +57,7 @@ class _Object:
         self._container: Container | None = None
 
     def differences(self, reference: Reference) -> str:
-        """Say where it is not the object that was referenced."""
+        """Return where it is not the object that was referenced."""
         location, stored = reference.location, self._stored
         wrong = []
         if self.size != location.size:
@@ -92,7 +92,7 @@ class ObjectReader:
         self._exact: dict[tuple[str, str], _Exact] = {}
 
     def read(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Give the rows of references, and what is wrong with them; those of one object stand together."""
+        """Yield the rows of references, and what is wrong with them; those of one object stand together."""
         groups = (list(group) for _, group in groupby(rows, key=_address))
         fetched = self._objects.ahead(
             lambda group: (group, self._objects.try_fetch(_address(group[0]))),
@@ -196,7 +196,7 @@ def _checksum(algorithm: str, data: bytes) -> str:
 
 
 def _file_row(row: Row, schema: PublishedSchema, about: Row, non_nulls: Counter[str]) -> Row:
-    """Give the row of a row; `non_nulls` counts which fields it has."""
+    """Return the row of a row; `non_nulls` counts which fields it has."""
     meta = row[META]
     try:
         values = schema.restore(row)

@@ -19,7 +19,7 @@ RESULT_VERSION = 1
 
 
 class Verdict(StrEnum):
-    """The same in words; also that of an hour."""
+    """What an audit, or one hour of it, came to: the exit code in words."""
 
     CLEAN = "clean"
     FINDINGS = "findings"
@@ -229,7 +229,7 @@ class FlushedRange(msgspec.Struct, frozen=True, kw_only=True):
     timestamp_max_ms: int | None
 
 
-class Flush(msgspec.Struct, frozen=True, kw_only=True):
+class FlushSeen(msgspec.Struct, frozen=True, kw_only=True):
     """One flush record that reaches into the window; ended_at_ms - timestamp_max_ms is its lag."""
 
     batch_id: str
@@ -276,7 +276,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: dict[str, int]
     hours: list[Hour]
     record_hours: list[RecordHour]
-    flushes: list[Flush]
+    flushes: list[FlushSeen]
     references_offsets: dict[int, int]
     table_offsets: dict[int, int] | None = None
     archive: Archive | None = None

@@ -88,7 +88,7 @@ class ReferenceReader:
         return rows.unionByName(sides.read_retired(self._settings, retired, of_table, position)), doubts
 
     def notes(self, counts: dict[str, int], listed: DataFrame | None) -> list[str]:
-        """Say what of the window is retired, and which retired objects are there: by the record if none are listed."""
+        """Return what of the window is retired, and which retired objects exist: by the record if none is listed."""
         recorded = self._retired.pin().rows
         if recorded is None:
             return []
@@ -114,7 +114,7 @@ def find_position(spark: SparkSession, settings: JobSettings) -> Position | None
 
 
 def doubt_columns(spark: SparkSession, settings: JobSettings, position: Position | None) -> list[str]:
-    """Say which columns of the table went after the snapshot that is read, which still shows their values.
+    """Return which columns of the table went after the snapshot that is read, which still shows their values.
 
     Whoever reads the table has them no more. With its next commit the audit reads without them, too.
     """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Span(NamedTuple):
-    """One TopicPartition: what there is, and what of it is read and judged.
+    """The offsets of one TopicPartition that an audit reads, and those that it judges.
 
     [first, next) is read; [window_first, window_next) begins at the first record of the window and ends behind its
     last one, or further on. `beyond` is up to where records of the window may stand that are not committed. What the
@@ -143,12 +143,15 @@ def ask(
 
 
 def behind(sources: Iterable[Source]) -> OffsetRanges:
-    """Give where records of a window may stand behind the end that brokers have found for it."""
+    """Return the offsets after the end that brokers found for the window, up to the end of the topic.
+
+    Late records of the window may be there.
+    """
     return {one.tp: (one.window_next, one.ends.next) for one in sources if one.window_next < one.ends.next}
 
 
 def reaching_to(sources: Iterable[Source], last: Mapping[TopicPartition, int]) -> list[Source]:
-    """Let each window end behind its `last` record, where it ended before."""
+    """Return the sources with each window extended to just after its `last` record, if it ended earlier."""
     return [
         one._replace(
             window_next=max(one.window_next, last.get(one.tp, -1) + 1),
@@ -159,7 +162,7 @@ def reaching_to(sources: Iterable[Source], last: Mapping[TopicPartition, int]) -
 
 
 def span_of(source: Source, *, covered_first: int | None, floor: int | None) -> Span:
-    """Say what of a TopicPartition is audited.
+    """Return what of a TopicPartition is audited.
 
     `covered_first` is the first offset that the worker answers for, None where it is the first there is; `floor` is
     where what was announced begins to be complete, None where all of it is still there.
@@ -184,7 +187,7 @@ def span_of(source: Source, *, covered_first: int | None, floor: int | None) -> 
 
 
 def whole_span_of(source: Source) -> Span:
-    """Say what is audited where nobody's committed offset counts: all of the window that Kafka still has."""
+    """Return what is audited where nobody's committed offset counts: all of the window that Kafka still has."""
     return Span(
         tp=source.tp,
         retained=source.ends.first,
@@ -199,7 +202,7 @@ def whole_span_of(source: Source) -> Span:
 
 
 def coverage_of(span: Span, *, records: int, entries: int) -> Coverage:
-    """Say in the result what a span is; records and entries are those in the window."""
+    """Return what the result says of a span; records and entries are those in the window."""
     return Coverage(
         topic=span.tp.topic,
         partition=span.tp.partition,
@@ -218,7 +221,7 @@ def coverage_of(span: Span, *, records: int, entries: int) -> Coverage:
 def doubts_of(
     span: Span, source: Source, *, covered_first: int | None, floor: int | None, lacks_flushes_below: int | None = None
 ) -> list[str]:
-    """Say what about the window cannot be told, because Kafka no longer has it.
+    """Return what about the window cannot be told, because Kafka no longer has it.
 
     `lacks_flushes_below` is where the flush records begin that are still there, None where all are.
     """
@@ -242,7 +245,7 @@ def doubts_of(
 
 
 def is_before_all(spans: Iterable[Span], sources: Iterable[Source]) -> bool:
-    """Tell whether nothing of a window is audited, since all that is answered for comes after some of its offsets."""
+    """Return whether no offset of the window is audited because the worker only answers for later ones."""
     pairs = [
         (span, source, min(source.window_next, source.ends.next)) for span, source in zip(spans, sources, strict=True)
     ]

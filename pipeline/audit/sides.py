@@ -48,7 +48,7 @@ _LISTED = T.StructType(
 
 
 def reach_of(spark: SparkSession, spans: Iterable[Span], starts: Mapping[TopicPartition, int]) -> DataFrame:
-    """Give spans as a frame; `starts` are the first records that flush records must begin at, where that is known."""
+    """Return spans as a frame; `starts` are the first records that flush records must begin at, where that is known."""
     rows = [
         (
             *(*span.tp, span.first, span.next, span.window_first, span.window_next),
@@ -176,7 +176,7 @@ def _in_form(rows: DataFrame) -> DataFrame:
 def rows_of_table(
     spark: SparkSession, settings: JobSettings, position: Position, spans: list[Span], reach: DataFrame
 ) -> DataFrame:
-    """Give rows of the table as of this snapshot, those of the offsets that are read, as they are."""
+    """Return rows of the table as of this snapshot, those of the offsets that are read, as they are."""
     rows = spark.read.option("versionAsOf", str(position.snapshot_id)).table(
         f"{CATALOG}.{settings.pipeline.table.name}"
     )
@@ -232,7 +232,7 @@ def of_window(source: DataFrame, reach: DataFrame, window: Window) -> DataFrame:
 
 
 def mark_window(source: DataFrame, reach: DataFrame, window: Window) -> DataFrame:
-    """Say by `in_window` which rows `of_window` keeps."""
+    """Return the rows with a column `in_window`: whether `of_window` keeps them."""
     if window.is_everything:
         return source.withColumn("in_window", F.lit(True))  # noqa: FBT003 - a value of SQL
     spans = F.broadcast(reach.select(*_TP, "window_first", "window_next"))

@@ -30,7 +30,7 @@ _PLACE_IN_KEY = re.compile(r"/user=([^/]+)/date=([^/]+)/hour=(\d+)/[^/]+$")
 
 
 def wrong_places(reference: Reference, schema_text: str) -> Iterator[str]:
-    """Say what a reference states wrongly of its place: byte ranges, key, schema of the object."""
+    """Yield what a reference states wrongly of its place: byte ranges, key, schema of the object."""
     location = reference.location
     if any(start < 0 or length < 1 or start + length > location.size for start, length in location.ranges):
         yield f"byte ranges {location.ranges} are not all within the {location.size} bytes of its object"
@@ -41,7 +41,7 @@ def wrong_places(reference: Reference, schema_text: str) -> Iterator[str]:
 
 
 def wrong_statements(reference: Reference, rows: list[Row]) -> Iterator[str]:
-    """Say which statements of a reference its rows do not bear out."""
+    """Yield which statements of a reference its rows do not bear out."""
     times = [row["event_time_us"] for row in rows]
     offsets: dict[tuple[str, int], list[int]] = {}
     for row in rows:
@@ -65,7 +65,7 @@ def wrong_statements(reference: Reference, rows: list[Row]) -> Iterator[str]:
 def wrong_fields(
     reference: Reference, schema_text: str, exact: PublishedSchema | None, rows: int, non_nulls: Counter[str]
 ) -> Iterator[str]:
-    """Say where the exact schema is not that of the rows, and which counts of fields are others.
+    """Yield where the exact schema is not that of the rows, and which counts of fields are others.
 
     A field that no entry has, and one that is null in all, look alike in rows: only one with a type needs a value.
     """
@@ -90,7 +90,7 @@ def wrong_fields(
 
 
 def wrong_roots(reference: Reference, rows: list[Row]) -> Iterator[str]:
-    """Say which ranges of roots are others; of those that were cut only what is left can be compared."""
+    """Yield which ranges of roots are others; of those that were cut only what is left can be compared."""
     offsets: dict[tuple[str, int], list[int]] = {}
     for row in rows:
         if (root := row[META]["root"]) is not None:
@@ -102,7 +102,7 @@ def wrong_roots(reference: Reference, rows: list[Row]) -> Iterator[str]:
 
 
 def is_under_its_key(reference: Reference) -> bool:
-    """Whether who looks for files by path finds this one; a user too long for a path stands there as a hash."""
+    """Return whether who looks for files by path finds this one; a user too long for a path stands there as a hash."""
     if (pack := _HOUR_IN_KEY.search(reference.location.object)) is not None:
         return (pack[1], int(pack[2])) == (reference.partition_key.date, reference.partition_key.hour)
     found = _PLACE_IN_KEY.search(reference.location.object)

@@ -26,8 +26,8 @@ _OF_BACKFILL = rf"/({BATCH_PREFIX}[^/]+)-[0-9a-f]{{8}}-[0-9]+(\.avro|\.record\.j
 _MANIFEST = r"/_backfill/([^/]+)/manifest\.json$"
 
 
-class Stored(NamedTuple):
-    """Objects that are old enough to be judged, and of these `strays`, which nothing names.
+class ListedObjects(NamedTuple):
+    """Objects that are old enough to be judged, and of these `orphans`, of whatever kind, which nothing names.
 
     `awaited` are those of backfills that have not published all they will, and schemas that may be; `outboxes` what
     backfills keep of their runs; `foreign` what no deployment with this prefix writes. `no_schemas` are schemas that
@@ -35,14 +35,14 @@ class Stored(NamedTuple):
     """
 
     old: DataFrame
-    strays: DataFrame
+    orphans: DataFrame
     awaited: DataFrame
     outboxes: DataFrame
     foreign: DataFrame
     no_schemas: DataFrame
 
 
-def sort_out(listed: DataFrame, announced: Announced, s3: S3Settings, *, before_ms: int) -> Stored:
+def sort_out(listed: DataFrame, announced: Announced, s3: S3Settings, *, before_ms: int) -> ListedObjects:
     """Sort everything `listed`, a frame that is kept, by who names it; blocks while it is looked at."""
     references = announced.references.where(F.col("location.bucket") == s3.bucket)
     schemas = references.select(F.col("schema_object").alias("object")).distinct()
@@ -61,9 +61,9 @@ def sort_out(listed: DataFrame, announced: Announced, s3: S3Settings, *, before_
     may_be_awaited = F.col("object").startswith(f"{s3.prefix}/_schemas/") & F.lit(not going_on.isEmpty())
     judged = unnamed.join(going_on.withColumn("goes_on", F.lit(True)), on="batch_id", how="left")  # noqa: FBT003
     judged = judged.withColumn("is_awaited", F.col("goes_on").isNotNull() | may_be_awaited).drop("batch_id", "goes_on")
-    return Stored(
+    return ListedObjects(
         old=old,
-        strays=judged.where(~F.col("is_awaited")),
+        orphans=judged.where(~F.col("is_awaited")),
         awaited=judged.where("is_awaited"),
         outboxes=old.where(is_outbox),
         foreign=old.where(~is_own & ~is_outbox),
@@ -73,14 +73,14 @@ def sort_out(listed: DataFrame, announced: Announced, s3: S3Settings, *, before_
     )
 
 
-def stray_findings(strays: DataFrame) -> DataFrame:
-    """Give the findings of objects that nothing names."""
+def orphan_findings(orphans: DataFrame) -> DataFrame:
+    """Return the findings of objects that nothing names."""
     text = F.format_string("%d bytes, which nothing committed names", "size")
-    return strays.select(F.lit(Kind.OBJECT_UNREFERENCED).alias("kind"), "object", text.alias("text"))
+    return orphans.select(F.lit(Kind.OBJECT_UNREFERENCED).alias("kind"), "object", text.alias("text"))
 
 
 def schema_findings(no_schemas: DataFrame) -> DataFrame:
-    """Give the findings of schemas that are not there."""
+    """Return the findings of schemas that are not there."""
     text = F.lit("the schema of references, and not there").alias("text")
     return no_schemas.select(F.lit(Kind.OBJECT_MISSING).alias("kind"), "object", text)
 

@@ -45,7 +45,7 @@ def _place(example: Example) -> str:
 
 
 def window_text(window: Window) -> str:
-    """Say what a window is, in UTC."""
+    """Return what a window is in words, in UTC."""
     if window.is_everything:
         return "everything"
     return f"records from {_moment(window.from_ms)} until {_moment(window.until_ms)}"

@@ -139,7 +139,7 @@ def read_passed(spark: SparkSession, *, name: str, references_topic: str, table_
 
 
 def _in_table(verdict: Row | None) -> dict[int, int]:
-    """Give up to where both the verdict and the table had come."""
+    """Return up to where both the verdict and the table had come."""
     if verdict is None or verdict["verdict"] != Verdict.CLEAN or not verdict["is_whole"]:
         return {}
     taken = verdict["table_offsets"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def is_of(window: Window, timestamp_ms: Column) -> Column:
-    """Tell whether a record is of the window: by its timestamp, or by `offset`, `window_first` and `window_next`."""
+    """Return whether a record is of the window: by its timestamp, or by `offset`, `window_first` and `window_next`."""
     if window.is_everything:
         return F.lit(True)  # noqa: FBT003 - a value of SQL
     by_time = F.lit(True)  # noqa: FBT003 - a value of SQL

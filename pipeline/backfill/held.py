@@ -88,7 +88,7 @@ def held_by_references(
     retired: RetiredSnapshot,
     threads: int,
 ) -> DataFrame:
-    """Give the entries within the ranges that committed references hold: columns of a place.
+    """Return the entries within the ranges that committed references hold: columns of a place.
 
     They stand in objects; of objects that are `retired`, in the table. An object that retires later is gone when it is
     read, which is an error, or is read: it is never held by nobody.
@@ -119,7 +119,7 @@ def held_by_references(
 def held_by_dead_letters(
     spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges
 ) -> DataFrame:
-    """Give the entries within the ranges that committed dead letters name: columns of a place."""
+    """Return the entries within the ranges that committed dead letters name: columns of a place."""
     messages = _read_to(spark, settings, settings.worker.kafka.dead_letters_topic, ends)
     return messages.select("headers").mapInArrow(partial(_places_in_headers, ranges=ranges), _PLACE)
 
@@ -177,7 +177,7 @@ _MESSAGE = T.StructType(
 
 
 def intersects(reference: Reference, ranges: Ranges) -> bool:
-    """Tell whether a reference may hold entries of these ranges."""
+    """Return whether a reference may hold entries of these ranges."""
     for source in reference.sources:
         span = ranges.get(TopicPartition(source.topic, source.partition))
         if span is not None and source.min_offset < span.stop and source.max_offset >= span.start:

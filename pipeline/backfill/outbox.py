@@ -47,7 +47,7 @@ class Run(NamedTuple):
         return f"{BATCH_PREFIX}{self.run_id}"
 
 
-class Announced(msgspec.Struct, frozen=True):
+class OutboxMessage(msgspec.Struct, frozen=True):
     """A message in the outbox."""
 
     topic: str
@@ -56,13 +56,13 @@ class Announced(msgspec.Struct, frozen=True):
     headers: list[tuple[str, bytes | None]]
 
     @classmethod
-    def of(cls, message: Message) -> Announced:
+    def of(cls, message: Message) -> OutboxMessage:
         """Take a message."""
         return cls(message.topic, message.key, message.value, list(message.headers))
 
     @property
     def message(self) -> Message:
-        """Give the message."""
+        """Return the message."""
         return Message(self.topic, self.key, self.value, self.headers)
 
     @property
@@ -72,7 +72,7 @@ class Announced(msgspec.Struct, frozen=True):
         return len(self.key or b"") + len(self.value or b"") + headers
 
 
-class Part(msgspec.Struct, frozen=True):
+class OutboxPart(msgspec.Struct, frozen=True):
     """An object of the outbox: `messages` of them, the first of number `first`."""
 
     key: str
@@ -98,11 +98,11 @@ class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
     ranges: list[_Range]
     reference_ends: dict[int, int]
     dead_letter_ends: dict[int, int]
-    parts: list[Part]
+    parts: list[OutboxPart]
 
 
 encode_part = msgspec.json.Encoder().encode
-_part_decoder = msgspec.json.Decoder(list[Announced])
+_part_decoder = msgspec.json.Decoder(list[OutboxMessage])
 _manifest_encoder = msgspec.json.Encoder()
 _manifest_decoder = msgspec.json.Decoder(_Manifest)
 
@@ -111,7 +111,7 @@ class Outbox(NamedTuple):
     """A run's messages; `digest` is the SHA-256 of its manifest."""
 
     run: Run
-    parts: tuple[Part, ...]
+    parts: tuple[OutboxPart, ...]
     digest: str
 
     @property
@@ -121,7 +121,7 @@ class Outbox(NamedTuple):
 
 
 def outboxes_prefix(prefix: str) -> str:
-    """Give what the keys of all outboxes begin with."""
+    """Return what the keys of all outboxes begin with."""
     return f"{prefix}/_backfill/"
 
 
@@ -154,7 +154,7 @@ def write_outbox(objects: Objects, bucket: str, prefix: str, run: Run, parts: li
     """
     numbered, first = [], 0
     for key, messages, sha256 in parts:
-        numbered.append(Part(key, first, messages, sha256))
+        numbered.append(OutboxPart(key, first, messages, sha256))
         first += messages
     manifest = _manifest_encoder.encode(
         _Manifest(
@@ -178,7 +178,7 @@ def write_outbox(objects: Objects, bucket: str, prefix: str, run: Run, parts: li
     return _decode(manifest, run.run_id)
 
 
-def read_outbox(objects: Objects, bucket: str, outbox: Outbox, *, begin: int) -> Iterator[Announced]:
+def read_outbox(objects: Objects, bucket: str, outbox: Outbox, *, begin: int) -> Iterator[OutboxMessage]:
     """Yield the messages from this number on.
 
     Raises:

@@ -20,10 +20,10 @@ import msgspec
 import structlog
 
 from pipeline.backfill.held import intersects, settled_ends
-from pipeline.backfill.outbox import Announced, Outbox, read_outbox
+from pipeline.backfill.outbox import Outbox, OutboxMessage, read_outbox
 from pipeline.backfill.write import GENERATION, WORKER, sender_of
 from pipeline.errors import OvertakenError, PipelineError
-from pipeline.progress import Progress
+from pipeline.progress import StepProgress
 from pipeline.publisher import UnknownOutcomeError
 from pipeline.references import MessageAt, decode
 from service.audit.kafka_topics import KafkaTopics
@@ -158,7 +158,7 @@ class Publication:
         self._runs = RunLog(settings.kafka)
         self._rivals = Rivals(settings.kafka, outbox.run)
         self._log = structlog.get_logger("backfill").bind(run=outbox.run.run_id)
-        self._progress = Progress(None, "backfill")
+        self._progress = StepProgress(None, "backfill")
 
     def publish(self) -> Published:
         """Publish what is left; on return everything is visible to readers.
@@ -197,16 +197,16 @@ class Publication:
         return done
 
     def _newest(self) -> BackfillRecord:
-        """Give how far the run has come, by the topic."""
+        """Return how far the run has come, by the topic."""
         outbox = self._outbox
         newest = self._runs.newest(outbox.run.batch_id)
         if newest is not None and newest.outbox != outbox.digest:
             raise OvertakenError(f"run {outbox.run.run_id} was published from another list of messages than this one")
         return newest or beginning(outbox)
 
-    def _chunk(self, begin: int) -> list[Announced]:
+    def _chunk(self, begin: int) -> list[OutboxMessage]:
         """Take the messages of the next transaction."""
-        chunk: list[Announced] = []
+        chunk: list[OutboxMessage] = []
         size = 0
         for announced in read_outbox(self._objects, self._settings.s3.bucket, self._outbox, begin=begin):
             size += announced.size
@@ -216,7 +216,7 @@ class Publication:
             chunk.append(announced)
         return chunk
 
-    def _commit(self, chunk: list[Announced], after: BackfillRecord) -> None:
+    def _commit(self, chunk: list[OutboxMessage], after: BackfillRecord) -> None:
         topic, sender = self._settings.kafka.backfills_topic, sender_of(self._outbox.run, self._settings)
         messages: list[Message] = [announced.message for announced in chunk]
         messages.append(backfill_message(after, topic, sender, at_ms=after.committed_at_ms))
@@ -231,7 +231,7 @@ class Publication:
 
 
 def beginning(outbox: Outbox) -> BackfillRecord:
-    """Give the record of a run that has published nothing; it is not published itself."""
+    """Return the record of a run that has published nothing; it is not published itself."""
     run = outbox.run
     return BackfillRecord(
         batch_id=run.batch_id,
@@ -257,8 +257,8 @@ def beginning(outbox: Outbox) -> BackfillRecord:
     )
 
 
-def advance(before: BackfillRecord, chunk: Iterable[Announced], run: Run, *, at_ms: int) -> BackfillRecord:
-    """Give the record after these messages."""
+def advance(before: BackfillRecord, chunk: Iterable[OutboxMessage], run: Run, *, at_ms: int) -> BackfillRecord:
+    """Return the record after these messages."""
     totals: Counter[str] = Counter(msgspec.structs.asdict(before.totals))
     in_files: Counter[TopicPartition] = Counter()
     dead: Counter[TopicPartition] = Counter()

@@ -44,7 +44,7 @@ class Wanted(NamedTuple):
 
 
 def resolve(settings: KafkaSettings, wanted: Wanted, last_of: LastOf) -> Ranges:
-    """Give the offsets that are meant.
+    """Return the offsets that are meant.
 
     A range of time ends at the committed offsets at the latest; a range of offsets that goes beyond is refused. Its
     end is behind its last record, though one before it has a later timestamp: blocks until `last_of` has looked.

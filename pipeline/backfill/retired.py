@@ -25,7 +25,7 @@ _RANGE = "topic string, partition int, start bigint, stop bigint"
 
 
 def places_of_retired(spark: SparkSession, settings: JobSettings, references: DataFrame, ranges: Ranges) -> DataFrame:
-    """Give the entries within the ranges of references whose objects are retired: columns of a place.
+    """Return the entries within the ranges of references whose objects are retired: columns of a place.
 
     Blocks to make sure that the table has them all; they are read from the snapshot that has been asked.
 
@@ -68,5 +68,5 @@ def intersecting(spark: SparkSession, references: DataFrame, ranges: Ranges) -> 
 
 
 def frame_of(spark: SparkSession, ranges: Ranges) -> DataFrame:
-    """Give ranges as a frame."""
+    """Return ranges as a frame."""
     return spark.createDataFrame([(*tp, span.start, span.stop) for tp, span in sorted(ranges.items())], _RANGE)

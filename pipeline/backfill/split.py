@@ -58,7 +58,7 @@ _RECORDS_AT_ONCE = 500
 _BYTES_AT_ONCE = 8 * 1024 * 1024
 
 
-class Rules(NamedTuple):
+class SplitRules(NamedTuple):
     """The worker's rules for one record; for one thread."""
 
     decoder: RecordDecoder
@@ -66,14 +66,14 @@ class Rules(NamedTuple):
     types: EntryTypes
 
 
-def rules_of(settings: Settings) -> Rules:
+def rules_of(settings: Settings) -> SplitRules:
     """Make the rules of these settings."""
     decoder = record_decoder(settings, json_decoder(settings))
-    return Rules(decoder, Partitioner(key_rules(settings)), EntryTypes(schema_bounds(settings)))
+    return SplitRules(decoder, Partitioner(key_rules(settings)), EntryTypes(schema_bounds(settings)))
 
 
 def pieces_of(messages: DataFrame, held: DataFrame, settings: Settings) -> DataFrame:
-    """Give the pieces of what is not held; `held` has the indexes by record."""
+    """Return the pieces of what is not held; `held` has the indexes by record."""
     records = messages.select(
         "topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
     )
@@ -97,7 +97,7 @@ def _split_batches(batches: Iterable[pa.RecordBatch], *, settings: Settings) -> 
         yield pa.RecordBatch.from_pylist(pieces, schema)
 
 
-def split(row: dict[str, Any], rules: Rules) -> Iterator[dict[str, Any]]:
+def split(row: dict[str, Any], rules: SplitRules) -> Iterator[dict[str, Any]]:
     """Split one record, leaving out the indexes in `held`."""
     held = frozenset(row.pop("held") or ())
     if WHOLE in held:
@@ -122,7 +122,7 @@ def split(row: dict[str, Any], rules: Rules) -> Iterator[dict[str, Any]]:
 
 
 def _place(
-    entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord, rules: Rules
+    entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord, rules: SplitRules
 ) -> Placement | Rejection:
     """Place an entry; one that no schema has room for is known by itself, before any row."""
     placed = rules.partitioner.partition(entry, envelope, record)
@@ -137,7 +137,7 @@ def _place(
 
 
 def record_of(row: dict[str, Any]) -> SourceRecord:
-    """Give the source record of a row with the columns of RECORD."""
+    """Return the source record of a row with the columns of RECORD."""
     timestamp_ms = row["timestamp_ms"]
     headers, unreadable = readable(tuple((header["key"], header["value"]) for header in row["headers"] or ()))
     return SourceRecord(

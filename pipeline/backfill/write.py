@@ -27,7 +27,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.backfill.memory_spool import MemorySpool
-from pipeline.backfill.outbox import Announced, encode_part, part_key
+from pipeline.backfill.outbox import OutboxMessage, encode_part, part_key
 from pipeline.backfill.split import record_of, rules_of
 from pipeline.objects import Objects
 from service.avro.schema import RowSchema
@@ -86,7 +86,7 @@ def written(pieces: DataFrame, run: Run, settings: Settings, backfill: BackfillS
 
 
 def sender_of(run: Run, settings: Settings) -> Sender:
-    """Say who sends the messages of a backfill."""
+    """Return who sends the messages of a backfill."""
     kafka = settings.kafka
     return Sender(
         worker=WORKER,
@@ -111,9 +111,9 @@ def _write_batches(
             yield pa.RecordBatch.from_pylist([writer.keep(messages, number)], schema)
 
 
-def _parts(messages: Iterable[Announced], backfill: BackfillSettings) -> Iterator[list[Announced]]:
+def _parts(messages: Iterable[OutboxMessage], backfill: BackfillSettings) -> Iterator[list[OutboxMessage]]:
     """Cut messages into parts of the outbox: none is much larger than a transaction."""
-    part: list[Announced] = []
+    part: list[OutboxMessage] = []
     size = 0
     for announced in messages:
         part.append(announced)
@@ -143,7 +143,7 @@ class Writer:
         self._next_line = task * LINES_MAX
         self._schemas: set[str] = set()
 
-    def write(self, pieces: Iterable[Row]) -> Iterator[Announced]:
+    def write(self, pieces: Iterable[Row]) -> Iterator[OutboxMessage]:
         """Upload everything, some objects at once; yields the messages in the order of the pieces.
 
         Raises:
@@ -153,14 +153,14 @@ class Writer:
             make = self._reject_all if is_dead else self._write_all
             yield from make(some)
 
-    def keep(self, messages: list[Announced], number: int) -> Row:
+    def keep(self, messages: list[OutboxMessage], number: int) -> Row:
         """Keep messages as a part of the outbox; gives its row."""
         body = encode_part(messages)
         key = part_key(self._settings.s3.prefix, self._run.run_id, f"{self._attempt}-{number}")
         self._objects.create(self._settings.s3.bucket, key, body, {"lp-batch-id": self._run.batch_id})
         return {"key": key, "messages": len(messages), "sha256": hashlib.sha256(body).hexdigest()}
 
-    def _write_all(self, pieces: Iterable[Row]) -> Iterator[Announced]:
+    def _write_all(self, pieces: Iterable[Row]) -> Iterator[OutboxMessage]:
         """Gather rows while memory has room for them, then make objects of them."""
         rows = Rows()
         for piece in pieces:
@@ -186,7 +186,7 @@ class Writer:
             number = rows.add(record, index, key, self._rules.types.of(entry), text, placed.event_time_us)
             rows.note(number, unique_id=placed.unique_id, root=root)
 
-    def _seal(self, rows: Rows) -> Iterator[Announced]:
+    def _seal(self, rows: Rows) -> Iterator[OutboxMessage]:
         """Write rows into objects, upload each as soon as it is finished, and announce all."""
         run, spool = self._run, MemorySpool()
         sealing = seal(rows, spool, self._spans, self._seal_rules, batch_id=run.batch_id, is_one_record=False)
@@ -206,7 +206,7 @@ class Writer:
             )
         )
         check_references((one.sealed for one in uploaded), messages)
-        yield from map(Announced.of, messages)
+        yield from map(OutboxMessage.of, messages)
 
     def _upload(self, spool: MemorySpool, sealed: SealedObject) -> Uploaded:
         s3, schema = self._settings.s3, sealed.schema
@@ -225,25 +225,25 @@ class Writer:
         return key
 
     def _is_inline(self, schema: RowSchema) -> bool:
-        """Tell whether messages carry the schema: a task does not know how many there will be, so by setting only."""
+        """Return whether messages carry the schema: a task does not know how many there will be, so by setting only."""
         settings = self._settings
         return settings.record_schema.inline == "inline" and inline_bytes(schema.text) <= inline_text_max(settings)
 
-    def _reject_all(self, pieces: Iterable[Row]) -> Iterator[Announced]:
+    def _reject_all(self, pieces: Iterable[Row]) -> Iterator[OutboxMessage]:
         """Make dead letters, some at once; pieces carry whole records, which memory has room for a few of."""
         pieces = iter(pieces)
         while some := list(islice(pieces, self._threads)):
             for letters in self._pool.map(self._reject, some):
                 yield from letters
 
-    def _reject(self, piece: Row) -> list[Announced]:
+    def _reject(self, piece: Row) -> list[OutboxMessage]:
         """Make the dead letters of a piece: several where its indexes are too many for one."""
         indexes = None if piece["indexes"] is None else tuple(piece["indexes"])
         letter = DeadLetter(record_of(piece), Reason(piece["reason"]), piece["message"], indexes)
         letters = split_letter(letter, message_bytes_max=self._settings.kafka.message_bytes_max)
         return [self._letter(one) for one in letters]
 
-    def _letter(self, letter: DeadLetter) -> Announced:
+    def _letter(self, letter: DeadLetter) -> OutboxMessage:
         s3, batch_id = self._settings.s3, self._run.batch_id
         object_key = None
         apart = stored_apart(letter, message_bytes_max=self._settings.kafka.message_bytes_max)
@@ -252,4 +252,4 @@ class Writer:
                 letter.record, apart, prefix=s3.prefix, batch_id=self._attempt, number=next(self._numbers)
             )
             self._objects.create(s3.bucket, object_key, body, {"lp-batch-id": batch_id})
-        return Announced.of(dead_letter_message(letter, self._sender, batch_id=batch_id, object_key=object_key))
+        return OutboxMessage.of(dead_letter_message(letter, self._sender, batch_id=batch_id, object_key=object_key))

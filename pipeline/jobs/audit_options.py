@@ -57,7 +57,7 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def archive_of(given: argparse.Namespace, location: str | None) -> str | None:
-    """Give the archive to compare with, None where the witness is this product itself; `location` is the setting.
+    """Return the archive to compare with, None where the witness is this product itself; `location` is the setting.
 
     Raises:
         PipelineError: the options contradict each other, or say nowhere where it is.
@@ -81,7 +81,7 @@ def archive_of(given: argparse.Namespace, location: str | None) -> str | None:
 
 
 def window_of(given: argparse.Namespace) -> Window:
-    """Give the window that is asked for, as of now.
+    """Return the window that is asked for, as of now.
 
     Raises:
         PipelineError: the options contradict each other.

@@ -25,7 +25,7 @@ from pipeline.backfill.split import pieces_of
 from pipeline.backfill.write import written
 from pipeline.errors import OvertakenError, PipelineError, RangeError
 from pipeline.objects import Objects
-from pipeline.progress import Progress
+from pipeline.progress import StepProgress
 from pipeline.publisher import Publisher
 from pipeline.retired import RetiredObjects
 from pipeline.session import open_session
@@ -131,7 +131,7 @@ class Backfill:
         return published
 
     def summarise(self, wanted: Wanted) -> Summary:
-        """Say what would be published; nothing is written.
+        """Return what would be published; nothing is written.
 
         Raises:
             PipelineError: the range is refused, or cannot be read.
@@ -223,7 +223,7 @@ class Backfill:
 
     def _write(self, run: Run, retired: RetiredSnapshot) -> list[tuple[str, int, str]]:
         tasks = self._backfill.tasks or self._session().sparkContext.defaultParallelism
-        with Progress(self._session(), "backfill") as progress:
+        with StepProgress(self._session(), "backfill") as progress:
             progress.step("files")
             parts = written(self._pieces(run, retired), run, self._worker, self._backfill, tasks=tasks)
             return [(row["key"], row["messages"], row["sha256"]) for row in parts.collect()]

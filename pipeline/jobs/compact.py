@@ -17,7 +17,7 @@ import structlog
 
 from pipeline.audit.verdicts import read_passed
 from pipeline.errors import PipelineError
-from pipeline.progress import Progress
+from pipeline.progress import StepProgress
 from pipeline.retire import Retired, Retirement
 from pipeline.session import CATALOG, open_session
 from pipeline.table import Table
@@ -80,7 +80,7 @@ class Compact:
         Raises:
             PipelineError: see `pipeline.errors`; what was done by then stays done.
         """
-        with Progress(self._spark, "compact") as progress:
+        with StepProgress(self._spark, "compact") as progress:
             self.table.ensure()
             hours, rewritten = self._rewrite(progress)
             progress.step("snapshots")
@@ -92,7 +92,7 @@ class Compact:
             progress.step("raw objects")
             return Compacted(hours, *rewritten, retired=self._retire())
 
-    def _rewrite(self, progress: Progress) -> tuple[list[int], Rewritten]:
+    def _rewrite(self, progress: StepProgress) -> tuple[list[int], Rewritten]:
         """Choose hours and rewrite them; choose again where references were appended in between."""
         for _ in range(_ATTEMPTS):
             progress.step("hours")
@@ -108,7 +108,7 @@ class Compact:
         return [], Rewritten(0, 0)
 
     def _beside(self) -> list[Upkeep]:
-        """Give the tables of other jobs: a state is replaced every minute, and its old files stay until expiry."""
+        """Return the tables of other jobs: a state is replaced every minute, and its old files stay until expiry."""
         settings = self._all_settings.pipeline
         names = (
             *(settings.activity.hours_table, settings.activity.days_table),
@@ -125,7 +125,7 @@ class Compact:
         return retirement.run(run_id=uuid.uuid4().hex[:12])
 
     def _passed_hours(self) -> list[PassedHour]:
-        """Give the hours of UTC that have passed; none in a zone whose hours are no hours of UTC."""
+        """Return the hours of UTC that have passed; none in a zone whose hours are no hours of UTC."""
         passed = read_passed(self._spark, name=self._verdicts, references_topic=self._topic)
         try:
             return [
@@ -147,7 +147,7 @@ def choose(files: list[FileHour], passed: list[PassedHour], *, files_min: int) -
 
 
 def utc_hours(date: str, hour: int, zone: ZoneInfo) -> set[int]:
-    """Give the hours since 1970 in UTC that an hour of a zone is: two where a clock is put back.
+    """Return the hours since 1970 in UTC that an hour of a zone is: two where a clock is put back.
 
     Raises:
         PipelineError: hours of that zone begin in the middle of those of UTC, by which the table is partitioned.

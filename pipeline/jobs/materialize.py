@@ -27,7 +27,7 @@ from pipeline.errors import PipelineError
 from pipeline.kafka import partition_ends, spark_options
 from pipeline.objects import Objects
 from pipeline.pieces import decode_share, encode_share, projection_text, share_out
-from pipeline.progress import Progress
+from pipeline.progress import StepProgress
 from pipeline.reference_log import WEIGHED_AT_ONCE, Bounds, ReferenceLog, Slice, count_behind, require_unbroken
 from pipeline.references import SchemaTexts, decode
 from pipeline.rows import RowGatherer
@@ -86,7 +86,7 @@ class Materialize:
         self._log = structlog.get_logger("materialize").bind(run=run_id)
         self._position = Position({}, None)
         self._failure: BaseException | None = None
-        self._progress = Progress(spark, "materialize")
+        self._progress = StepProgress(spark, "materialize")
         self._ends: dict[int, Ends] = {}
         self._behind = 0
 
@@ -214,7 +214,7 @@ def read_rows(
     s3: S3Settings,
     settings: MaterializeSettings,
 ) -> DataFrame:
-    """Give the rows of these references; they are read where the frame is written."""
+    """Return the rows of these references; they are read where the frame is written."""
     shares = share_out(references, tasks=spark.sparkContext.defaultParallelism)
     encoded = [encode_share(share) for share in shares]
     read = partial(_read_shares, encoded=encoded, schema=to_arrow_schema(schema), s3=s3, settings=settings)

@@ -22,7 +22,7 @@ from pipeline.activity.tables import StateTable
 from pipeline.errors import OvertakenError, TableError
 from pipeline.kafka import partition_ends
 from pipeline.pieces import encode_share, share_out
-from pipeline.progress import Progress
+from pipeline.progress import StepProgress
 from pipeline.reference_log import Bounds, Offsets, ReferenceLog, Slice, count_behind, require_unbroken
 from pipeline.references import decode
 from pipeline.session import open_session
@@ -73,7 +73,7 @@ class UserActivity:
         self._days = StateTable(spark, self._settings.days_table, columns=DAYS, key=DAY_KEY, run=run_id)
         self._log = structlog.get_logger("user_activity").bind(run=run_id)
         self._written_at_ms = 0
-        self._progress = Progress(spark, "user-activity")
+        self._progress = StepProgress(spark, "user-activity")
 
     def run(self, *, continuous: bool) -> None:
         """Count until everything that there is now is counted, or for ever.
@@ -156,7 +156,7 @@ class UserActivity:
         return self._spark.createDataFrame(keys, T.StructType([HOURS[name] for name in HOUR_KEY]))
 
     def _read(self, references: list[Reference]) -> DataFrame:
-        """Give the entries of these references; they are read where the frame is needed."""
+        """Return the entries of these references; they are read where the frame is needed."""
         shares = share_out(references, tasks=self._spark.sparkContext.defaultParallelism)
         encoded = [encode_share(share) for share in shares]
         reading = Reading(self._worker.s3, self._worker.input, self._settings)
@@ -182,7 +182,7 @@ class UserActivity:
 
 
 def seconds_until_due(written_at_ms: int, *, now_ms: int, interval_s: float) -> float:
-    """Say how long to wait until states may be written again, given when they were; never more than an interval."""
+    """Return how long to wait until states may be written again, given when they were; never more than an interval."""
     return min(interval_s, max(0.0, interval_s - (now_ms - written_at_ms) / 1000))
 
 

@@ -17,9 +17,9 @@ _NAMES: dict[type[LogEvent], str] = {
     log_events.PartitionsAssigned: "assigned",
     log_events.PartitionsRevoked: "revoked",
     log_events.PartitionsLost: "lost",
-    log_events.FlushCommitted: "committed",
+    log_events.BatchCommitted: "committed",
     log_events.BatchDiscarded: "batch discarded",
-    log_events.Rewound: "rewound",
+    log_events.TopicPartitionRewound: "rewound",
     log_events.CommitRepeated: "commit repeated",
     log_events.OffsetGaps: "holes in offsets",
     log_events.WorkerFailed: "worker failed",
@@ -43,7 +43,7 @@ class Moment(NamedTuple):
 
 
 def moments_of(one: Range) -> list[Moment]:
-    """Give what is around a range, the earliest first; that no commit covers it stands where one should."""
+    """Return commits and events near a range of findings in the order of time, and where no commit covers it."""
     handled, events = one.handled, one.events
     moments = [_commit(commit, one, "covering") for commit in handled.covering]
     moments += [_commit(commit, one, "commit") for commit in (handled.before, handled.after) if commit is not None]
@@ -58,7 +58,7 @@ def moments_of(one: Range) -> list[Moment]:
 
 
 def facts_of(one: Example) -> list[tuple[str, str]]:
-    """Give what is known of a finding beside its place and text, each with its name."""
+    """Return what is known of a finding beside its place and text, each with its name."""
     known = {
         "user": one.user,
         "date": one.date,

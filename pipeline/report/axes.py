@@ -27,7 +27,7 @@ class Scale(NamedTuple):
     write: Callable[[float], str]
 
     def unit_of(self, high: float) -> tuple[float, str]:
-        """Give the largest unit that there are at least two of."""
+        """Return the largest unit that there are at least two of."""
         return next((one for one in self.units if high >= one[0] * 2), self.units[-1])
 
 
@@ -92,12 +92,12 @@ def legend(figure: Figure, columns: int) -> None:
 
 
 def date(at_ms: int) -> float:
-    """Give an instant as a number on a time axis."""
+    """Return an instant as a number on a time axis."""
     return float(date2num(datetime.fromtimestamp(at_ms / 1000, UTC)))  # type: ignore[no-untyped-call]
 
 
 def dates(moments_ms: Sequence[int]) -> list[float]:
-    """Give instants as numbers on a time axis."""
+    """Return instants as numbers on a time axis."""
     return [date(at_ms) for at_ms in moments_ms]
 
 

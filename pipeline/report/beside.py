@@ -16,7 +16,7 @@ from pipeline.audit.result import Example, Finding, Result
 from pipeline.report.events import REBALANCES, Event
 from pipeline.report.handled import Commits, Handled
 from service.accounting import Kind
-from service.formats.log_events import FlushCommitted, OffsetGaps
+from service.formats.log_events import BatchCommitted, OffsetGaps
 from service.formats.model import TopicPartition
 
 _DURING_MAX = 6
@@ -55,7 +55,7 @@ class Range(NamedTuple):
 
 
 def ranges_of(result: Result, events: list[Event]) -> list[Range]:
-    """Give all examples of all findings in ranges, by the time when they were handled; those without time last."""
+    """Return all examples of all findings in ranges, by the time when they were handled; those without time last."""
     commits = Commits(result.flushes, events)
     lookup = _Lookup(events)
     ranges = [one for finding in result.findings for one in _of_kind(finding, commits, lookup)]
@@ -117,7 +117,7 @@ class _Lookup:
         self._by_worker: dict[str, list[Event]] = defaultdict(list)
         self._merged: dict[tuple[TopicPartition | None, frozenset[str]], list[Event]] = {}
         for event in events:
-            if isinstance(event.told, FlushCommitted):
+            if isinstance(event.told, BatchCommitted):
                 continue  # stands among the commits
             for tp in event.topic_partitions:
                 self._by_tp[tp].append(event)
@@ -125,7 +125,7 @@ class _Lookup:
                 self._by_worker[event.worker].append(event)
 
     def beside(self, tp: TopicPartition | None, workers: frozenset[str], begin_ms: int, end_ms: int) -> Events:
-        """Give the events of a TopicPartition or one of these workers, before, in and after [begin, end]."""
+        """Return the events of a TopicPartition or one of these workers, before, in and after [begin, end]."""
         found = self._of(tp, workers)
         low = bisect_left(found, begin_ms, key=_at)
         high = bisect_right(found, end_ms, key=_at)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from service.formats import log_events
-from service.formats.log_events import Head, Line, LogEvent, named, read_line
+from service.formats.log_events import Head, LogEvent, LogLine, named, read_line
 from service.formats.model import TopicPartition
 
 
@@ -24,7 +24,13 @@ class LogEnded(LogEvent, frozen=True, tag="log_ended"):
 REBALANCES = (log_events.PartitionsAssigned, log_events.PartitionsRevoked, log_events.PartitionsLost)
 ENDS = (log_events.WorkerStopped, log_events.WorkerLeft, log_events.WorkerFailed)
 _OF_THE_WORKER = (log_events.WorkerStarted, log_events.BatchDiscarded, log_events.CommitRepeated, *ENDS)
-_TOLD = (*REBALANCES, *_OF_THE_WORKER, log_events.FlushCommitted, log_events.Rewound, log_events.OffsetGaps)
+_TOLD = (
+    *REBALANCES,
+    *_OF_THE_WORKER,
+    log_events.BatchCommitted,
+    log_events.TopicPartitionRewound,
+    log_events.OffsetGaps,
+)
 
 
 class Event(NamedTuple):
@@ -53,7 +59,7 @@ class Log(NamedTuple):
 
 def read_log(lines: Iterable[bytes]) -> Log:
     """Read the lines of any number of logs, in any order; what stands before the JSON of a line is ignored."""
-    known: list[Line] = []
+    known: list[LogLine] = []
     last: dict[tuple[str, str], Head] = {}
     read = unread = 0
     for raw in filter(bytes.strip, lines):
@@ -71,13 +77,13 @@ def read_log(lines: Iterable[bytes]) -> Log:
     return Log(sorted(events, key=lambda one: (one.at_ms, one.worker, one.boot, one.seq)), read, unread)
 
 
-def spans_of(told: log_events.FlushCommitted) -> Iterator[tuple[TopicPartition, int, int]]:
+def spans_of(told: log_events.BatchCommitted) -> Iterator[tuple[TopicPartition, int, int]]:
     """Yield [first, next) of what a commit covers."""
     for name, span in sorted(told.offsets.items()):
         yield from ((tp, span["first_offset"], span["next_offset"]) for tp in named([name]))
 
 
-def _events(lines: list[Line], last: dict[tuple[str, str], Head]) -> Iterator[Event]:
+def _events(lines: list[LogLine], last: dict[tuple[str, str], Head]) -> Iterator[Event]:
     """Follow who owns what through each boot."""
     owned: dict[tuple[str, str], set[TopicPartition]] = {of_boot: set() for of_boot in last}
     ended: set[tuple[str, str]] = set()
@@ -102,15 +108,15 @@ def _event(head: Head, told: LogEvent, tps: Iterable[TopicPartition]) -> Event:
 
 
 def _named(told: LogEvent) -> Iterable[TopicPartition]:
-    """Give the TopicPartitions that an event names."""
+    """Return the TopicPartitions that an event names."""
     match told:
         case log_events.PartitionsAssigned():
             return named(told.start_offsets)
         case log_events.PartitionsRevoked() | log_events.PartitionsLost():
             return named(told.topic_partitions)
-        case log_events.FlushCommitted():
+        case log_events.BatchCommitted():
             return named(told.offsets)
-        case log_events.Rewound() | log_events.OffsetGaps():
+        case log_events.TopicPartitionRewound() | log_events.OffsetGaps():
             return [TopicPartition(told.topic, told.partition)]
         case _:
             return ()
@@ -126,11 +132,11 @@ def _text(told: LogEvent) -> str:
         case log_events.BatchDiscarded():
             why = ", ".join(filter(None, [told.cause, told.message]))
             return f"outcome {told.outcome}, flush for {told.reason or 'none'}: {why}"
-        case log_events.Rewound():
+        case log_events.TopicPartitionRewound():
             return f"to {told.offset}, its batch began at {told.first_offset}"
         case log_events.OffsetGaps():
             return f"{told.gaps} holes: {', '.join(f'[{begin}, {end})' for begin, end in told.first)}"
-        case log_events.FlushCommitted():
+        case log_events.BatchCommitted():
             return f"{told.entries} entries, {told.reason}"
         case log_events.CommitRepeated():
             return told.cause

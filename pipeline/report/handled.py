@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import NamedTuple
 
-from pipeline.audit.result import Flush
+from pipeline.audit.result import FlushSeen
 from pipeline.report.events import Event, spans_of
-from service.formats.log_events import FlushCommitted
+from service.formats.log_events import BatchCommitted
 from service.formats.model import TopicPartition
 
 
@@ -60,7 +60,7 @@ class Handled(NamedTuple):
 class Commits:
     """All commits, to be asked about offsets."""
 
-    def __init__(self, flushes: Iterable[Flush], events: Iterable[Event]) -> None:
+    def __init__(self, flushes: Iterable[FlushSeen], events: Iterable[Event]) -> None:
         by_tp: dict[TopicPartition, list[Commit]] = defaultdict(list)
         self.by_batch: dict[str, tuple[TopicPartition, Commit]] = {}
         for flush in flushes:
@@ -78,7 +78,7 @@ class Commits:
         recorded = set(self.by_batch)
         for event in events:
             told = event.told
-            if not isinstance(told, FlushCommitted) or told.batch_id in recorded:
+            if not isinstance(told, BatchCommitted) or told.batch_id in recorded:
                 continue
             for tp, first, end in spans_of(told):
                 times = (event.at_ms, event.at_ms)
@@ -91,7 +91,7 @@ class Commits:
         self.by_batch.setdefault(commit.batch_id, (tp, commit))
 
     def beside(self, tp: TopicPartition, offset: int) -> Handled:
-        """Give the commits beside this offset."""
+        """Return the commits beside this offset."""
         of_it = self._of.get(tp)
         return Handled(None, (), None) if of_it is None else of_it.beside(offset)
 

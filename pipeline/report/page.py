@@ -22,14 +22,14 @@ from pipeline.report.beside import Range, ranges_of
 from pipeline.report.events import REBALANCES, Log
 from pipeline.report.svg import Plot
 from pipeline.report.timeline import timeline
-from service.formats.log_events import EVENTS, BatchDiscarded, FlushCommitted, Rewound
+from service.formats.log_events import EVENTS, BatchCommitted, BatchDiscarded, TopicPartitionRewound
 
 RANGES_OPEN = 40
 RANGES_SHOWN = 1000
 EXAMPLES_SHOWN = 1000
 HOURS_SHOWN = 500
 AUDITS_SHOWN = 60
-_EVENTS_COUNTED = (FlushCommitted, BatchDiscarded, Rewound)
+_EVENTS_COUNTED = (BatchCommitted, BatchDiscarded, TopicPartitionRewound)
 
 
 class Account(NamedTuple):
@@ -74,7 +74,7 @@ def render(result: Result, *, earlier: Sequence[Result] = (), log: Log | None = 
 
 
 def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
-    """Give the table of accounts in its parts."""
+    """Return the table of accounts in its parts."""
     counts, wrong = result.counts, {finding.kind.value: finding.count for finding in result.findings}
     entry_kinds = ("missing", "duplicated", "unexpected", "misplaced", "altered", "meta", "id_mismatch")
     letter_kinds = ("dead_letter_missing", "dead_letter_duplicated", "dead_letter_unexpected", "dead_letter_wrong")

@@ -149,7 +149,7 @@ def over_audits(audited: Sequence[Audited]) -> Plot:
 
 
 def _looks_of(kinds: Iterable[str]) -> list[Look]:
-    """Give each kind its colour and filling: the frequent ones their own, the others what is left."""
+    """Return each kind its colour and filling: the frequent ones their own, the others what is left."""
     left = iter(_LOOKS)
     return [_LOOKS_OF.get(kind) or next(left) for kind in kinds]
 

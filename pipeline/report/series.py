@@ -43,7 +43,7 @@ class Steps(NamedTuple):
         return [self.begin_ms + nth * self.width_ms for nth in range(steps + 1)]
 
     def has(self, *names: str) -> bool:
-        """Whether any step has a value other than 0 of one of these names."""
+        """Return whether any step has a value other than 0 of one of these names."""
         return any(value for name in names for value in self.values.get(name, ()))
 
 
@@ -56,7 +56,7 @@ class Audited(NamedTuple):
 
 
 def entries_per_hour(result: Result) -> Steps | None:
-    """Give `source`, `files`, `dead letters`, `missing` and `duplicated` per hour of record timestamps."""
+    """Return `source`, `files`, `dead letters`, `missing` and `duplicated` per hour of record timestamps."""
     hours = _timed(result.record_hours)
     values = [
         (
@@ -75,7 +75,7 @@ def entries_per_hour(result: Result) -> Steps | None:
 
 
 def lag_per_hour(result: Result) -> Steps | None:
-    """Give `p50`, `p99` and `max` in seconds per hour of record timestamps; a wider step has its worst hour's."""
+    """Return `p50`, `p99` and `max` in seconds per hour of record timestamps; a wider step has its worst hour's."""
     values = [
         (
             at_ms,
@@ -93,13 +93,13 @@ def lag_per_hour(result: Result) -> Steps | None:
 
 
 def files_per_hour(result: Result) -> Steps | None:
-    """Give `files` and `bytes` per hour of event time."""
+    """Return `files` and `bytes` per hour of event time."""
     hours = [(at_ms, {"files": hour.files, "bytes": hour.bytes}) for at_ms, hour in _dated(result.hours) if hour.files]
     return steps_of(hours, weigh="files", combine=sum)
 
 
 def sizes_per_hour(result: Result) -> Steps | None:
-    """Give `p50`, `p99` and `max` of the bytes of a file per hour of event time; a wider step has its largest."""
+    """Return `p50`, `p99` and `max` of the bytes of a file per hour of event time; a wider step has its largest."""
     values = [
         (
             at_ms,
@@ -117,7 +117,7 @@ def sizes_per_hour(result: Result) -> Steps | None:
 
 
 def findings_per_hour(result: Result) -> Steps | None:
-    """Give findings by kind per hour of event time, the most frequent kinds by name; None: no hour has any."""
+    """Return findings by kind per hour of event time, the most frequent kinds by name; None: no hour has any."""
     hours = _dated(result.hours)
     names = frequent([hour.findings for _, hour in hours])
     values = [(at_ms, _by_name(hour.findings, names)) for at_ms, hour in hours]
@@ -129,7 +129,7 @@ def findings_per_hour(result: Result) -> Steps | None:
 
 
 def audits(results: Iterable[Result]) -> list[Audited]:
-    """Give each audit once, the oldest first, with its findings by kind, the most frequent kinds by name."""
+    """Return each audit once, the oldest first, with its findings by kind, the most frequent kinds by name."""
     once = {result.run_id: result for result in results}
     ordered = sorted(once.values(), key=lambda one: (one.started_at_ms, one.run_id))
     counts = [{str(one.kind): one.count for one in result.findings} for result in ordered]
@@ -141,7 +141,7 @@ def audits(results: Iterable[Result]) -> list[Audited]:
 
 
 def frequent(counts: Iterable[Mapping[str, int]]) -> list[str]:
-    """Give the names with the highest counts, and one for all others, if there are more."""
+    """Return the names with the highest counts, and one for all others, if there are more."""
     total: Counter[str] = Counter()
     for one in counts:
         total.update(one)
@@ -189,7 +189,7 @@ def _near(hours: Sequence[tuple[int, Values]], weigh: str) -> list[tuple[int, Va
 
 
 def has_date(at_ms: int) -> bool:
-    """Whether an instant is one that a plot can show: wrong clocks and wrong references say anything."""
+    """Return whether an instant is one that a plot can show: wrong clocks and wrong references say anything."""
     return _PLOTTED_MS[0] <= at_ms < _PLOTTED_MS[1]
 
 
@@ -203,7 +203,7 @@ def _dated(hours: Iterable[Hour]) -> list[tuple[int, Hour]]:
 
 
 def _begin_ms(hour: Hour) -> int | None:
-    """Give the begin of a date and hour, as if of UTC: only differences matter. None: it is none."""
+    """Return the begin of a date and hour, as if of UTC: only differences matter. None: it is none."""
     try:
         return round(datetime.fromisoformat(hour.date).replace(hour=hour.hour, tzinfo=UTC).timestamp()) * 1000
     except ValueError:

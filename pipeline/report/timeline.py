@@ -8,7 +8,7 @@ from typing import NamedTuple
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pipeline.audit.result import Flush
+from pipeline.audit.result import FlushSeen
 from pipeline.report import words
 from pipeline.report.axes import date, over_time
 from pipeline.report.beside import Range
@@ -39,7 +39,7 @@ _EVENT_LANES = (
     ("revoked", log_events.PartitionsRevoked, "<", _ORANGE),
     ("lost", log_events.PartitionsLost, "X", _RED),
     ("discarded", log_events.BatchDiscarded, "v", _PURPLE),
-    ("rewound", log_events.Rewound, "4", _BLUE),
+    ("rewound", log_events.TopicPartitionRewound, "4", _BLUE),
     ("commit repeated", log_events.CommitRepeated, "^", _YELLOW),
     ("holes in offsets", log_events.OffsetGaps, "_", _GREY),
     ("worker started", log_events.WorkerStarted, "o", _SKY),
@@ -54,7 +54,7 @@ class _Lane(NamedTuple):
     spans_ms: list[tuple[int, int]]
 
 
-def timeline(ranges: Sequence[Range], flushes: Sequence[Flush], events: Sequence[Event]) -> Plot | None:
+def timeline(ranges: Sequence[Range], flushes: Sequence[FlushSeen], events: Sequence[Event]) -> Plot | None:
     """Plot ranges and what was near them, or all that was done where no range has a time; None: nothing was."""
     lanes = _finding_lanes(ranges)
     spans = [span for lane in lanes for span in lane.spans_ms]
@@ -96,7 +96,7 @@ def _finding_lanes(ranges: Sequence[Range]) -> list[_Lane]:
     return [_Lane(words.kind_name(kind), "D", _RED, of_it) for kind, of_it in spans.items()]
 
 
-def _commit_lanes(flushes: Sequence[Flush]) -> list[_Lane]:
+def _commit_lanes(flushes: Sequence[FlushSeen]) -> list[_Lane]:
     forced = [flush for flush in flushes if flush.reason in _AT_REBALANCES]
     others = [flush for flush in flushes if flush.reason not in _AT_REBALANCES]
     lanes = [
@@ -109,7 +109,7 @@ def _commit_lanes(flushes: Sequence[Flush]) -> list[_Lane]:
 def _event_lanes(events: Sequence[Event], *, recorded: set[str]) -> list[_Lane]:
     commits = ((one, one.told) for one in events)
     unrecorded = [
-        one for one, told in commits if isinstance(told, log_events.FlushCommitted) and told.batch_id not in recorded
+        one for one, told in commits if isinstance(told, log_events.BatchCommitted) and told.batch_id not in recorded
     ]
     lanes = [_Lane("committed, only in a log", "|", _GREY, _instants(event.at_ms for event in unrecorded))]
     lanes += [

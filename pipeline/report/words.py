@@ -46,7 +46,7 @@ MEANINGS = {
 
 
 def verdict_title(verdict: Verdict) -> str:
-    """Give the verdict as a heading."""
+    """Return the verdict as a heading."""
     return {
         Verdict.CLEAN: "Clean",
         Verdict.FINDINGS: "Findings",
@@ -55,7 +55,7 @@ def verdict_title(verdict: Verdict) -> str:
 
 
 def verdict_sentence(result: Result) -> str:
-    """Say what the verdict means for this result."""
+    """Return what the verdict means for this result."""
     counts = result.counts
     asked = "" if counts.in_table is None else ", and in the table as in the files"
     match result.verdict:
@@ -79,7 +79,7 @@ def verdict_sentence(result: Result) -> str:
 
 
 def window_words(window: Window) -> str:
-    """Say what was asked for."""
+    """Return what was asked for."""
     if window.is_everything:
         return "everything that the worker answers for"
     begin = "the beginning" if window.from_ms is None else moment(window.from_ms)
@@ -88,7 +88,7 @@ def window_words(window: Window) -> str:
 
 
 def kind_name(kind: Kind | str) -> str:
-    """Give a kind in words."""
+    """Return a kind in words."""
     return str(kind).replace("_", " ")
 
 

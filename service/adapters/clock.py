@@ -6,7 +6,7 @@ import time
 
 
 class SystemClock:
-    """Fulfils `runtime.ports.Clock`."""
+    """Fulfils `boundary.Clock`."""
 
     def now_s(self) -> float:
         """Monotonic seconds."""

@@ -30,16 +30,16 @@ class Health:
         self.is_draining = False
 
     def beat(self) -> None:
-        """Say that the loop turned."""
+        """Note that the loop turned."""
         self._beat_at_s = self._clock.now_s()
 
     def live(self) -> Answer:
-        """Whether the loop turned lately; a flush may take its whole budget."""
+        """Return whether the loop turned lately, and a text; a flush may take its whole budget."""
         age_s = self._clock.now_s() - self._beat_at_s
         return Answer(age_s < self._live_max_s, f"last turn of the loop {age_s:.1f} s ago")
 
     def ready(self) -> Answer:
-        """Whether the worker takes part."""
+        """Return whether the worker takes part, and a text."""
         if self.is_draining:
             return Answer(well=False, text="draining")
         trouble = self._trouble()
@@ -72,7 +72,7 @@ class HealthServer:
                 self.wfile.write(body)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
-                """Say nothing: a probe every few seconds is not an event."""
+                """Write nothing: a probe every few seconds is not an event."""
 
         self._server = ThreadingHTTPServer((host, port), Handler)
         self._server.daemon_threads = True

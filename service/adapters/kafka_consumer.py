@@ -213,7 +213,7 @@ class KafkaConsumer:
             self._paused_tps.add(tp)
 
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
-        """Give what could not be read; such a TopicPartition is paused until it is sought."""
+        """Return what could not be read; such a TopicPartition is paused until it is sought."""
         return self._failures
 
     def fetch_again(self, tp: TopicPartition, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
@@ -347,14 +347,14 @@ class KafkaConsumer:
             self._paused_tps -= topic_partitions(assigned)  # the others when they are assigned again
 
     def membership(self) -> Membership:
-        """Give the current group metadata, read from the bytes that librdkafka passes on."""
+        """Return the current group metadata, read from the bytes that librdkafka passes on."""
         found = parse_group_metadata(self._consumer.consumer_group_metadata())
         return found._replace(outlives_fencing=self._options.get("group.protocol") == "consumer")
 
     def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Give the ends as last fetched; the next offset where everything up to the end has been handed over.
+        """Return the ends as last fetched, or the next offset where everything up to the end has been handed over.
 
-        Between the two lie only transaction markers and aborted records: nothing will ever come of them.
+        Then only transaction markers and aborted records lie between the two: nothing will ever come of them.
         """
         found = {}
         for tp, next_offset in next_offsets.items():

@@ -130,7 +130,7 @@ class Brokers:
         return f"broker {trouble.address}: {trouble.reason}, {since} ({trouble.cause})"
 
     def waited(self, addresses: str, since_s: float) -> None:
-        """Say that nothing has answered, where there was neither answer nor error for SILENT_S."""
+        """Log that nothing has answered, where there was neither answer nor error for SILENT_S."""
         silent_s = self.now_s() - max(since_s, self._trouble.seen_s if self._trouble is not None else since_s)
         if silent_s >= SILENT_S:
             self._answered = False

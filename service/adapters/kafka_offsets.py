@@ -37,7 +37,7 @@ def commit_offsets(
 
 
 def _ask(client: AdminClient, asked: ConsumerGroupTopicPartitions, timeout_s: float) -> KafkaError | None:
-    """Give the first error, if there is one."""
+    """Return the first error, if there is one."""
     try:
         (future,) = client.alter_consumer_group_offsets([asked], request_timeout=timeout_s).values()
         answers = future.result().topic_partitions

@@ -77,7 +77,7 @@ class Search:
 
     @contextmanager
     def _client(self) -> Iterator[confluent_kafka.Consumer]:
-        """Give a client for one look: another one may still hold what it fetched from elsewhere."""
+        """Yield a client for one look: another one may still hold what it fetched from elsewhere."""
         client = make_client(confluent_kafka.Consumer, "search", self._options)
         try:
             yield client

@@ -87,7 +87,7 @@ def _identify(worker: str, boot: str) -> Processor:
 
 
 def _trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Say where an exception came from, without a text that may hold input."""
+    """Add where an exception came from, without a text that may hold input."""
     error = event.pop("exc_info", None)
     error = sys.exc_info()[1] if error is True else error
     if isinstance(error, BaseException):

@@ -151,7 +151,7 @@ class S3Store:
         return arguments
 
     def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
-        """Give the object that has this key, if it is provably the one meant.
+        """Return the object that has this key, if it is provably the one meant.
 
         None where it is another, or where we may not look: that needs read permission (DESIGN 3.4).
         """

@@ -100,8 +100,8 @@ class DiskSpool:
         self._batches.add(batch)
         return batch
 
-    def take(self, size: int) -> None:
-        """Count bytes that are about to be written.
+    def reserve(self, size: int) -> None:
+        """Reserve bytes that are about to be written.
 
         Raises:
             SpoolError: the spool has its most bytes.
@@ -151,7 +151,7 @@ class DiskBatch:
         Raises:
             SpoolError: the disk refused, or the spool has its most bytes.
         """
-        self.take(len(data))
+        self.reserve(len(data))
         try:
             if self._rows is None:
                 self._rows = (self._directory / "rows").open("xb+", buffering=0)
@@ -219,13 +219,13 @@ class DiskBatch:
             with suppress(OSError):  # what is still in a buffer is of no use any more
                 file.close()
 
-    def take(self, size: int) -> None:
-        """Count bytes that are about to be written.
+    def reserve(self, size: int) -> None:
+        """Reserve bytes that are about to be written.
 
         Raises:
             SpoolError: the spool has its most bytes.
         """
-        self._spool.take(size)
+        self._spool.reserve(size)
         self._bytes += size
 
 
@@ -246,7 +246,7 @@ class DiskObject:
         Raises:
             SpoolError: the disk refused, or the spool has its most bytes.
         """
-        self._batch.take(len(data))
+        self._batch.reserve(len(data))
         try:
             self._file.write(data)
         except OSError as error:

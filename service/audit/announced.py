@@ -163,9 +163,9 @@ class Announced:
         return sums
 
     def cut_off(self, *, are_whole: bool) -> set[str]:
-        """Give the batches of which only some references are announced.
+        """Return the batches that are known to be announced in part only.
 
-        Backfills that are not finished, and, unless the topic still has its beginning, whatever lost its first lines.
+        Backfills that are not finished and, unless the topic still has its beginning, batches whose first line is gone.
         """
         cut = {batch_id for batch_id, record in self.backfills.items() if not record.is_finished}
         if not are_whole:
@@ -174,14 +174,14 @@ class Announced:
         return cut
 
     def incomplete(self) -> set[str]:
-        """Give the batches that have not as many references as their record says."""
+        """Return the batches that have not as many references as their record says."""
         records = {flush.batch_id: flush.totals.references for flush in self.flushes}
         records |= {batch_id: record.totals.references for batch_id, record in self.backfills.items()}
         return {batch_id for batch_id, sums in self.sums().items() if sums.references != records.get(batch_id)}
 
 
 def _bytes_alone(message: ReferenceMessage, line: Line) -> int:
-    """Give the bytes of a message of one line alone, without a schema text."""
+    """Return the bytes of a message of one line alone, without a schema text."""
     schema = msgspec.structs.replace(message.schema, text=None)
     schemas = (message.schemas[line.schema],)
     return len(encode_message(msgspec.structs.replace(message, schema=schema, schemas=schemas, references=(line,))))

@@ -25,7 +25,7 @@ from service.audit.flushes import (
     made_good_batches,
     ranges_of,
 )
-from service.audit.objects import ObjectAudit, Position
+from service.audit.objects import ObjectAudit, SourceSpan
 from service.audit.put_away import find_put_away
 from service.audit.reconcile import account, check_order, first_records
 from service.audit.report import Report
@@ -65,16 +65,16 @@ class Topics(Protocol):
         """List the TopicPartitions of a topic; none where it is absent and may be."""
 
     def ends(self, tp: TopicPartition) -> tuple[int, int]:
-        """Give the first offset there is and the end of what is committed."""
+        """Return the first offset there is and the end of what is committed."""
 
     def settled(self, tps: Iterable[TopicPartition]) -> tuple[Mapping[TopicPartition, tuple[int, int]], list[str]]:
-        """Give the same of these when no transaction is open any more; and why that is not so, where it is not."""
+        """Wait until no transaction is open; return the same of these, and why some are still open."""
 
     def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Give the group's committed offsets."""
+        """Return the group's committed offsets."""
 
     def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
-        """Whether any record of [first, end) can be read."""
+        """Return whether any record of [first, end) can be read."""
 
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of [first, next) ranges, each TopicPartition in offset order."""
@@ -215,7 +215,7 @@ class Audit:
         versions = len(groups) - len({(one.bucket, one.key) for one in groups})
         if versions:
             findings.add(Kind.REFERENCE_WRONG, f"{versions} objects are referenced in several versions", count=versions)
-        positions: dict[int, list[Position]] = {}
+        positions: dict[int, list[SourceSpan]] = {}
         size = 0
         sizes = {address: some[0].location.size for address, some in groups.items()}
         for count, (address, stored) in enumerate(self._fetch.all(sizes), 1):
@@ -279,7 +279,7 @@ class Audit:
 
 
 def _progress() -> Callable[[str | None], None]:
-    """Give what shows progress on a terminal, and nothing elsewhere; None clears the line."""
+    """Return what shows progress on a terminal, and nothing elsewhere; None clears the line."""
     if not sys.stderr.isatty():
         return lambda _text: None
     shown_at = 0.0

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def newest_records(messages: Iterable[SourceRecord], findings: Findings) -> dict[str, BackfillRecord]:
-    """Give the newest record of each batch id: those of one run come in order, each further than the one before."""
+    """Return the newest record of each batch id: those of one run come in order, each further than the one before."""
     newest: dict[str, BackfillRecord] = {}
     for message in messages:
         where = f"{message.tp} offset {message.offset}"

@@ -38,14 +38,14 @@ class Address(NamedTuple):
 
 
 class Store(Protocol):
-    """S3, as far as the audit needs it; see `collect.S3Reader`. Used by several threads."""
+    """S3, as far as the audit needs it; see `s3_reader.S3Reader`. Used by several threads."""
 
     def get(self, bucket: str, key: str, version_id: str | None) -> FetchedObject:
         """Read an object; raises ObjectMissingError, or CouldNotTellError where it cannot be read."""
 
 
 def address_of(reference: Reference) -> Address:
-    """Give the address of a reference's object."""
+    """Return the address of a reference's object."""
     location = reference.location
     return Address(location.bucket, location.object, location.version_id)
 

@@ -31,7 +31,7 @@ class Findings:
         return not self.counts
 
     def wants_example(self, kind: Kind) -> bool:
-        """Whether the next finding of this kind would be shown."""
+        """Return whether the next finding of this kind would be shown."""
         return len(self.examples.get(kind, ())) < self.examples_max
 
     def add(self, kind: Kind, example: str, *, count: int = 1) -> None:

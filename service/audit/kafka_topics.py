@@ -112,7 +112,7 @@ class KafkaTopics:
         return ends, [f"{tp}: a transaction has been open for more than {self._settle_s:.0f} s" for tp in unsettled]
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Give the group's committed (stable) offsets, None where there is none."""
+        """Return the group's committed (stable) offsets, None where there is none."""
         asked = [_kafka(tp) for tp in tps]
         return self._offsets(self._ask(lambda: self._consumer.committed(asked, timeout=ANSWER_S)))
 
@@ -122,7 +122,7 @@ class KafkaTopics:
         return self._offsets(self._ask(lambda: self._consumer.offsets_for_times(asked, timeout=ANSWER_S)))
 
     def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
-        """Whether any record of [first, end) can be read, looked for from up to 32 of its offsets; 60 s for each."""
+        """Return whether any record of [first, end) can be read: looks from up to 32 of its offsets, 60 s each."""
         return any(self._can_read_from(tp, offset, end) for offset in range(first, end, 1 + (end - first) // _LOOKS))
 
     def _can_read_from(self, tp: TopicPartition, first: int, end: int) -> bool:
@@ -204,7 +204,7 @@ def _tp(message: confluent_kafka.Message) -> TopicPartition:
 
 
 def _record(message: confluent_kafka.Message) -> SourceRecord | None:
-    """Give what a message holds; None at the end of a TopicPartition."""
+    """Return what a message holds; None at the end of a TopicPartition."""
     error = message.error()
     if error is not None:
         if error.code() == confluent_kafka.KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
@@ -226,7 +226,7 @@ def _record(message: confluent_kafka.Message) -> SourceRecord | None:
 
 
 def _headers(message: confluent_kafka.Message) -> tuple[Headers, str | None]:
-    """Give the headers, and why there are none where the name of one is not UTF-8, or was not for who has passed it on.
+    """Return the headers, and why there are none where a name is not UTF-8, or was not for who has passed it on.
 
     Called from C, or the binding's exception for such a name would come out of a later call (see the worker's adapter).
     """

@@ -47,7 +47,7 @@ _NULL_BYTES = len("null")
 Span = tuple[int, int]
 
 
-class Position(NamedTuple):
+class SourceSpan(NamedTuple):
     """The first and last entry of one TopicPartition in one reference."""
 
     tp: TopicPartition
@@ -76,7 +76,7 @@ class ObjectAudit:
 
     def check(
         self, references: list[Reference], stored: FetchedObject | None
-    ) -> list[tuple[Reference, list[Position]]]:
+    ) -> list[tuple[Reference, list[SourceSpan]]]:
         """Check one object and all references to it; give the order of entries by reference."""
         key = references[0].location.object
         if stored is None:
@@ -104,7 +104,9 @@ class ObjectAudit:
                 self._unreadable([reference], None if is_altered else kind, error, where)
                 continue
             spans += own
-            positions.append((reference, [Position(tp, tally.first[tp], tally.last[tp]) for tp in sorted(tally.first)]))
+            positions.append(
+                (reference, [SourceSpan(tp, tally.first[tp], tally.last[tp]) for tp in sorted(tally.first)])
+            )
         self._check_spans(references, sorted(spans), container, is_whole=len(positions) == len(references))
         return positions
 
@@ -122,7 +124,7 @@ class ObjectAudit:
         self._schemas.check_fields({*cut_off, *incomplete})
 
     def _unreadable(self, references: list[Reference], kind: Kind | None, error: Exception, where: str) -> None:
-        """Say what cannot be read; not of an object that was altered, which is said."""
+        """Add findings of what cannot be read; none of an object that was altered, which has its own."""
         if kind is not None:
             self._findings.add(kind, f"{where}: not a valid Avro file: {type(error).__name__} {error}"[:300])
         self._schemas.leave_out(references)
@@ -218,13 +220,13 @@ class ObjectAudit:
 
 
 def is_pack(reference: Reference) -> bool:
-    """Tell whether an object is one that many PartitionKeys share."""
+    """Return whether an object is one that many PartitionKeys share."""
     named = _KEY.search(reference.location.object)
     return named is not None and named["user"] is None
 
 
 def spans_of(reference: Reference, container: Container) -> list[Span]:
-    """Give the [begin, end) of a reference's blocks.
+    """Return the [begin, end) of a reference's blocks.
 
     Raises:
         ValueError: its byte ranges do not begin with the header, or are not within the object.
@@ -239,7 +241,7 @@ def spans_of(reference: Reference, container: Container) -> list[Span]:
 
 
 def encoded_user(user: str) -> str:
-    """Give a user as its object's key has it: `A-Za-z0-9_-` as they are, other bytes of its UTF-8 as %XX."""
+    """Return a user as its object's key has it: `A-Za-z0-9_-` as they are, other bytes of its UTF-8 as %XX."""
     return quote(user, safe="").replace(".", "%2E").replace("~", "%7E")
 
 

@@ -20,7 +20,7 @@ class Claim(NamedTuple):
     reason: str
 
 
-class Piece(NamedTuple):
+class ReadableRanges(NamedTuple):
     """Ranges that can be read, and what stands for the offsets before them, if these cannot and begin in the ranges."""
 
     stand_in: SourceRecord | None
@@ -34,7 +34,7 @@ class PutAway(NamedTuple):
     fatal: frozenset[tuple[TopicPartition, int]]
 
     def seen(self, record: SourceRecord) -> SourceRecord:
-        """Give a record as the worker has seen it."""
+        """Return a record as the worker has seen it."""
         place = record.tp, record.offset
         if place in self.fatal:
             return record._replace(unreadable=FATAL)
@@ -42,18 +42,18 @@ class PutAway(NamedTuple):
             return record._replace(unreadable="nobody can", end_offset=self.ends[place])
         return record
 
-    def around(self, ranges: OffsetRanges) -> list[Piece]:
+    def around(self, ranges: OffsetRanges) -> list[ReadableRanges]:
         """Cut ranges into those that can be read, those of a TopicPartition in order.
 
         Each piece has one range of a TopicPartition, as Spark reads them.
         """
-        pieces = [Piece(None, dict(ranges))]
+        pieces = [ReadableRanges(None, dict(ranges))]
         for (tp, first), end in sorted(self.ends.items()):
             for _, piece in [one for one in pieces if tp in one.ranges and _meet(one.ranges[tp], first, end)]:
                 begin, stop = piece[tp]
                 piece[tp] = (begin, max(begin, first))
                 stand_in = self.seen(SourceRecord(tp, first, None, None, None, ())) if begin <= first else None
-                pieces.append(Piece(stand_in, {tp: (min(end, stop), stop)}))
+                pieces.append(ReadableRanges(stand_in, {tp: (min(end, stop), stop)}))
         return pieces
 
 

@@ -13,7 +13,7 @@ from service.audit.findings import Findings
 if TYPE_CHECKING:
     from service.audit.announced import Committed
     from service.audit.flushes import Ranges
-    from service.audit.objects import Position
+    from service.audit.objects import SourceSpan
     from service.audit.source_table import SourceColumns, SourceTable
     from service.formats.model import TopicPartition
     from service.formats.reference import Reference
@@ -30,7 +30,7 @@ class Accounts(NamedTuple):
 
 
 def first_records(table: SourceTable, committed: Committed) -> dict[TopicPartition, int]:
-    """Give the first data record's offset by TopicPartition, where one is below the committed offset."""
+    """Return the first data record's offset by TopicPartition, where one is below the committed offset."""
     starts = {}
     for tp, end in committed.items():
         first = table.of(tp).totals(0, end or 0).min_offset
@@ -79,7 +79,7 @@ def account(
     return sums
 
 
-def check_order(positions: list[tuple[Reference, list[Position]]], findings: Findings) -> None:
+def check_order(positions: list[tuple[Reference, list[SourceSpan]]], findings: Findings) -> None:
     """Check that references of one batch and PartitionKey continue each other, by offset and line in their topic."""
     last: dict[tuple[str, object], dict[TopicPartition, tuple[int, int]]] = {}
     for reference, spans in positions:

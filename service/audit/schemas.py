@@ -62,7 +62,7 @@ class SchemaAudit:
         return header
 
     def exact(self, reference: Reference, header: HeaderSchema, where: str) -> ExactSchema | None:
-        """Give the exact schema of a reference, None where it has none; check that it may stand under the header's."""
+        """Return the exact schema of a reference, None if it has none; check that it may stand under the header's."""
         if reference.schema.fingerprint != header.fingerprint:
             self._findings.add(Kind.REFERENCE_WRONG, f"{where}: the object's schema is not the reference's")
         try:
@@ -117,7 +117,7 @@ class SchemaAudit:
                     )
 
     def _is_over(self, kind: Type) -> bool:
-        """Tell whether a type is over the limits of a schema, so that JSON may stand for its subtrees."""
+        """Return whether a type is over the limits of a schema, so that JSON may stand for its subtrees."""
         return fields_of(kind) > self._limits.fields_max or 2 * characters_of(kind) > self._limits.bytes_max
 
     def _is_entry_over(self, number: int) -> bool:

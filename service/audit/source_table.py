@@ -37,7 +37,7 @@ class Interned(Generic[T]):
         self._numbers: dict[T, int] = {}
 
     def number(self, value: T) -> int:
-        """Give the number of a value."""
+        """Return the number of a value."""
         number = self._numbers.setdefault(value, len(self.values))
         if number == len(self.values):
             self.values.append(value)
@@ -132,36 +132,36 @@ class SourceColumns:
         )
 
     def rows(self, first_offset: int, next_offset: int) -> range:
-        """Give the rows of an OffsetRange."""
+        """Return the rows of an OffsetRange."""
         begin, end = bisect_left(self._offsets, first_offset), bisect_left(self._offsets, next_offset)
         return range(self._first_rows[begin], self._first_rows[end]) if begin < end else range(0)
 
     def is_deliverable(self, row: int) -> bool:
-        """Whether the entry must, or may, stand in a file."""
+        """Return whether the entry must, or may, stand in a file."""
         return self._keys[row] != _DEAD
 
     def reasons(self, row: int) -> Reasons:
-        """Give the reasons for which the entry may be dead."""
+        """Return the reasons for which the entry may be dead."""
         return self._table.reasons.values[self._reasons[row]]
 
     def key(self, row: int) -> PartitionKey:
-        """Give the PartitionKey of a deliverable entry."""
+        """Return the PartitionKey of a deliverable entry."""
         return self._table.keys.values[self._keys[row]]
 
     def type_number(self, row: int) -> int:
-        """Give the number of a deliverable entry's type."""
+        """Return the number of a deliverable entry's type."""
         return self._types[row]
 
     def event_time_us(self, row: int) -> int:
-        """Give the event time of a deliverable entry."""
+        """Return the event time of a deliverable entry."""
         return self._event_times[row]
 
     def has_digest(self, row: int, digest: bytes) -> bool:
-        """Whether the entry's values are those of the digest."""
+        """Return whether the entry's values are those of the digest."""
         return self._digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES] == digest
 
     def has_extras(self, row: int, *, entry_id: str | None, timestamp_ms: int, root: RootLink | None) -> bool:
-        """Whether the entry has this id, and its record this timestamp and root."""
+        """Return whether the entry has this id, and its record this timestamp and root."""
         return self._extras[row] == _extras(entry_id, timestamp_ms, root)
 
     def _record(self, at: int) -> RecordAt:
@@ -208,7 +208,7 @@ class SourceTable:
         self.of(record.tp).add(record, judged)
 
     def of(self, tp: TopicPartition) -> SourceColumns:
-        """Give the columns of a TopicPartition, empty ones if nothing is known of it."""
+        """Return the columns of a TopicPartition, empty ones if nothing is known of it."""
         columns = self.columns.get(tp)
         if columns is None:
             columns = self.columns[tp] = SourceColumns(tp, self)

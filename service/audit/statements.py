@@ -75,7 +75,7 @@ def check_nulls(
 
 
 def nulls_bytes(reference: Reference, header: HeaderSchema, tally: RowTally) -> int:
-    """Give how many bytes the numbers of nulls of a reference take in its message."""
+    """Return how many bytes the numbers of nulls of a reference take in its message."""
     names = [field.get(NAME_PROPERTY, field["name"]) for field in header.json["fields"][1:]]
     numbers = range(len(names)) if reference.projection is None else map(number_of, reference.projection)
     nulls = [(number, tally.entries - tally.non_nulls[names[number]]) for number in numbers]

@@ -2,7 +2,7 @@
 
 A shape is the keys of an object in their order and the Python types of its values. What a shape leaves open is looked
 at anew: integers beyond 53 bits, nested objects (by their own shapes) and lists. The result is that of
-`schema_infer.infer_entry` and `fit_entry`; the type of one shape is one object, so that comparing costs nothing.
+`infer.infer_entry` and `fit_entry`; the type of one shape is one object, so that comparing costs nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EntryTypes:
         self._weight = 0
 
     def of(self, entry: dict[str, Any]) -> RecordType:
-        """Give the type of an entry, within the bounds of one schema.
+        """Return the type of an entry, within the bounds of one schema.
 
         Raises:
             TooDeepError: the entry nests deeper than `limits.json_depth_max`.

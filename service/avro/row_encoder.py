@@ -62,7 +62,7 @@ _encoders: BoundedCache[tuple[RecordType, Limits], EntryEncoder] = BoundedCache(
 
 
 def entry_encoder(entry_type: RecordType, limits: Limits) -> EntryEncoder:
-    """Give the encoder of entries of this type; one for all who ask."""
+    """Return the encoder of entries of this type; one for all who ask."""
     return _encoders.get((entry_type, limits))
 
 
@@ -145,7 +145,7 @@ def _json_text(value: Any, limits: Limits, depth: int) -> bytes:
 
 
 def _compile(record: RecordType, limits: Limits, *, depth: int) -> EncodeEntry:
-    """Give the function `encode(entry, out)` of one record type; one for all that it stands in."""
+    """Return the function `encode(entry, out)` of one record type; one for all that it stands in."""
     return _record_encoders.get((record, limits, depth))
 
 
@@ -165,7 +165,7 @@ def _compile_record(record: RecordType, limits: Limits, depth: int) -> EncodeEnt
 
 
 def exact_encoder(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeEntry:
-    """Give the encoder of entries of exactly this type, under the wider one of their object; one for all who ask.
+    """Return the encoder of entries of exactly this type, under the wider one of their object; one for all who ask.
 
     What is known of the entry is not asked for: fields that it lacks are constants, strings and numbers are what they
     are. The bytes are those of `compile_encoder(written)`; an entry of another type gives wrong ones, or an error.

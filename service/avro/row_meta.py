@@ -51,7 +51,7 @@ def encode_meta(
     timestamp_ms: int,
     root: bytes,
 ) -> bytes:
-    """Put the parts in the order of `avro_schema.META_FIELDS`; `timestamp_ms` is -1 where the record has none."""
+    """Put the parts in the order of `schema.META_FIELDS`; `timestamp_ms` is -1 where the record has none."""
     return b"".join(
         (
             user,

@@ -76,7 +76,7 @@ class RowSchema(NamedTuple):
 
 
 def row_schema(entry_type: RecordType) -> RowSchema:
-    """Give the schema of rows with these entries; costs nothing the second time."""
+    """Return the schema of rows with these entries; costs nothing the second time."""
     return _row_schemas.get(entry_type)
 
 
@@ -118,7 +118,7 @@ def _fields_of(record: RecordType, *, namespace: str, reserved: tuple[str, ...] 
 
 
 def _avro_of(child: Type, *, name: str, namespace: str) -> tuple[Any, str | None]:
-    """Give the Avro type and the mark of one position.
+    """Return the Avro type and the mark of one position.
 
     A position holds at most one record, named after it; `r_` keeps the name apart from Avro's own type names.
     """

@@ -140,7 +140,7 @@ _NUMBER_JOINS = {
 
 
 def join(left: Type, right: Type, *, object_keys_max: int) -> Type:
-    """Give the least type that holds the values of both.
+    """Return the least type that holds the values of both.
 
     Returns `left` itself, the same object, when it already holds `right`: callers compare by identity.
     """

@@ -81,7 +81,7 @@ class ClosedBatch(NamedTuple):
         return {tp: (progress.first_offset, progress.next_offset) for tp, progress in self.progress.items()}
 
     def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
-        """Give what its commit commits: only what it has covered; metadata is the committer's matter."""
+        """Return what its commit commits: only what it has covered; metadata is the committer's matter."""
         return {
             tp: CommittedOffset(progress.next_offset, progress.leader_epoch)
             for tp, progress in self.progress.items()
@@ -89,7 +89,7 @@ class ClosedBatch(NamedTuple):
         }
 
     def covered(self) -> dict[str, Covered]:
-        """Give what a log line of its commit says of each TopicPartition that it commits."""
+        """Return what a log line of its commit says of each TopicPartition that it commits."""
         return {
             str(tp): {
                 "first_offset": progress.first_offset,
@@ -113,6 +113,6 @@ class ClosedBatch(NamedTuple):
 
 
 def cost_of(spans: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    """Say what giving up [first, next) of each costs."""
+    """Return in words what giving up [first, next) of each costs."""
     covered = [f"{first} to {end - 1} of {tp}" for tp, (first, end) in sorted(spans.items()) if end > first]
     return f"records {', '.join(covered)} will be read again"

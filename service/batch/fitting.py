@@ -77,5 +77,5 @@ def stored_object(record: SourceRecord, apart: Apart, *, prefix: str, batch_id: 
 
 
 def holds_record(object_key: str) -> bool:
-    """Tell whether a stored object holds a whole record, not its value only."""
+    """Return whether a stored object holds a whole record, not its value only."""
     return object_key.endswith(RECORD_SUFFIX)

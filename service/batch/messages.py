@@ -77,7 +77,7 @@ def reference_messages(
     at_ms: int,
     first_number: int = 0,
 ) -> Iterator[Message]:
-    """Give the messages that announce objects, in the order of their references' numbers."""
+    """Yield the messages that announce objects, in the order of their references' numbers."""
     number = first_number
     for one in uploaded:
         place = _place_of(one, sender.bucket)
@@ -144,7 +144,7 @@ def _place_of(uploaded: Uploaded, bucket: str) -> ObjectPlace:
 
 
 def object_metadata(sealed: SealedObject, *, batch_id: str) -> dict[str, str]:
-    """Say what an object is, in the store's own metadata: the batch, and how many entries of how many PartitionKeys."""
+    """Return an object's metadata for the store: the batch, and how many entries of how many PartitionKeys."""
     return {"lp-batch-id": batch_id, "lp-entries": str(sealed.entries), "lp-references": str(sealed.references)}
 
 

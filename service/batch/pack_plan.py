@@ -170,7 +170,7 @@ class _Joined:
         return True
 
     def entry_type(self) -> RecordType:
-        """Give the join; the same object for the same few types."""
+        """Return the join; the same object for the same few types."""
         if len(self._numbers) == 1:
             return self._types[next(iter(self._numbers))]
         if len(self._numbers) > KNOWN_TYPES_MAX:
@@ -191,11 +191,11 @@ class _Groups:
         self._known: dict[RecordType, int | None] = {}
 
     def merged(self) -> list[RecordType]:
-        """Give the merged type of each group."""
+        """Return the merged type of each group."""
         return [group.entry_type for group in self._groups]
 
     def assign(self, entry_type: RecordType) -> int | None:
-        """Give the number of the group that a type goes into; None where there is no room."""
+        """Return the number of the group that a type goes into; None where there is no room."""
         if entry_type not in self._known:
             self._known[entry_type] = self._find(entry_type)
         return self._known[entry_type]

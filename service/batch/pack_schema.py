@@ -89,7 +89,7 @@ def _require_names(owns: tuple[RecordType, ...], merged: RecordType, reserved: t
 
 
 def _plain_name(original: str) -> str:
-    """Give the Avro name that a field has where no other would have it; in lower case, as names are compared."""
+    """Return the Avro name that a field has where no other would have it; in lower case, as names are compared."""
     return sanitise(original).lower()
 
 
@@ -141,7 +141,7 @@ class Merging:
         return True
 
     def _are_free(self, originals: list[str]) -> bool:
-        """Tell whether every name, these included, is its original's alone: then none changes in any company."""
+        """Return whether every name, these included, is its original's alone: then none changes in any company."""
         names = set(map(_plain_name, originals))
         return self._names is not None and len(names) == len(originals) and self._names.isdisjoint(names)
 
@@ -155,7 +155,7 @@ class Merging:
 
 
 def projection_of(own: RecordType, merged: RecordType) -> Any:
-    """Say what the exact type of a PartitionKey is of a merged one that it went into; None where it is all of it."""
+    """Return the projection that makes the exact type of a PartitionKey out of the merged one; None if equal."""
     return None if own == merged else _fields(own, merged)
 
 

@@ -38,7 +38,7 @@ class Progress:
         leader_epoch: int | None = None,
         end_offset: int | None = None,
     ) -> None:
-        """Cover a record: its entries are all in rows, dead letters or discarded (W2).
+        """Count a record as covered: all its entries are in rows or dead letters (W2).
 
         With `end_offset` it stands for all offsets up to there.
         """

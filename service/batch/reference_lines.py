@@ -116,7 +116,7 @@ class LineWriter:
         return line
 
     def groups(self) -> list[LineGroup]:
-        """Give all lines, in their order; call once, at the end."""
+        """Return all lines, in their order; call once, at the end."""
         if self._count:
             self._end()
         return self._groups
@@ -225,5 +225,5 @@ def widen(spans: dict[Any, list[int]], place: Any, offset: int) -> None:
 
 
 def root_place(root: RootLink) -> tuple[str, int]:
-    """Give the root TopicPartition of a link."""
+    """Return the root TopicPartition of a link."""
     return root.topic, root.partition

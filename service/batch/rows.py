@@ -130,7 +130,7 @@ class Rows:
             self.fixed_bytes += 4 * ROW_BYTES + CHAR_BYTES * len(root.topic) // 4
 
     def in_order(self, first: int = 0) -> array[int]:
-        """Give the numbers of the rows from `first` on as they are sealed: by date, hour, PartitionKey, arrival."""
+        """Return the numbers of the rows from `first` on as they are sealed: by date, hour, PartitionKey, arrival."""
         key_of = self.key_of[first:]
         places = array("I", bytes(4 * len(self.keys)))
         for key in key_of:
@@ -193,7 +193,7 @@ class Rows:
 
 
 def _take_from(pieces: list[Piece], read: Callable[[Piece], bytes]) -> Generator[bytes, int, None]:
-    """Give as many bytes as are asked for, one text after the other."""
+    """Yield as many bytes as are asked for, one text after the other."""
     size = yield b""
     for piece in pieces:
         data, at = read(piece), 0

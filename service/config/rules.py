@@ -60,7 +60,7 @@ def seal_rules(settings: Settings) -> SealRules:
 
 
 def inline_text_max(settings: Settings) -> int:
-    """Give the bytes of schema text that a message of references has room for beside its lines."""
+    """Return the bytes of schema text that a message of references has room for beside its lines."""
     return settings.kafka.message_bytes_max // 4
 
 

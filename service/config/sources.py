@@ -117,7 +117,7 @@ def _find_wrong_variables(environ: Mapping[str, str], prefix: str, settings: typ
 
 
 def _variables(environ: Mapping[str, str], prefix: str) -> Iterator[tuple[str, list[str], str]]:
-    """Give name, path and value of every variable with our prefix, in any case, as pydantic reads them."""
+    """Yield name, path and value of every variable with our prefix, in any case, as pydantic reads them."""
     for variable, value in sorted(environ.items()):
         name = variable.upper().removeprefix(prefix)
         if name != variable.upper() and name not in _NOT_SETTINGS and not name.startswith("TEST_"):

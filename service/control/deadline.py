@@ -28,9 +28,9 @@ class Deadline(NamedTuple):
         return max(ANSWER_MIN_S, self.remaining_s())
 
     def has_passed(self) -> bool:
-        """Whether the budget is spent."""
+        """Return whether the budget is spent."""
         return self.now_s() >= self.at_s
 
     def at_most(self, seconds: float) -> Deadline:
-        """Give the nearer one of this deadline and one that is `seconds` away."""
+        """Return the nearer one of this deadline and one that is `seconds` away."""
         return Deadline(min(self.at_s, self.now_s() + seconds), self.now_s)

@@ -86,7 +86,10 @@ class RecordsRefused:
 
 @dataclass(frozen=True, slots=True)
 class ConsumeReturned:
-    """No callback comes any more; `again` is to be read again: it is not proven, or others have committed of it."""
+    """`consume` has returned, so that no callback runs.
+
+    `again` are TopicPartitions to rewind: not proven yet, or others have committed of them.
+    """
 
     again: TopicPartitions
     may_be_open: bool

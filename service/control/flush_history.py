@@ -47,7 +47,10 @@ class FlushHistory:
             self._newest[tp] = ended_at_ms, next_offset
 
     def is_enough(self, oldest_ms: int) -> bool:
-        """Whether nothing older than this can change anything; times by the workers' clocks."""
+        """Return whether the next offset of all wanted is known, and nothing older than `oldest_ms` can change it.
+
+        Times are by the workers' clocks.
+        """
         return self._newest.keys() == self._wanted and all(
             ended_at_ms - SKEW_MS > oldest_ms for ended_at_ms, _ in self._newest.values()
         )

@@ -38,13 +38,13 @@ class Size(NamedTuple):
 
 
 def shrunk(size_max: Size | None, discarded: Size) -> Size:
-    """Halve what was too large, down to one byte and one entry: then every record is a batch of its own."""
+    """Return half of what was discarded or of the limit, whichever is less; at least one byte and one entry."""
     source_bytes, entries = discarded if size_max is None else map(min, size_max, discarded)
     return Size(max(1, source_bytes // 2), max(1, entries // 2))
 
 
 def grown(size_max: Size | None, full: Size) -> Size | None:
-    """Double after a commit; None again where a batch may be as large as the settings say."""
+    """Return the doubled limit after a commit; None once a batch may be as large as the settings say."""
     if size_max is None:
         return None
     doubled = Size(2 * size_max.source_bytes, 2 * size_max.entries)
@@ -123,7 +123,7 @@ _FIXED = StepSeconds(seal=0.01, upload=0.05, announce=0.1)
 
 
 def _growing(work: FlushWork) -> StepSeconds:
-    """Give the seconds of the first measurement: two cores beside broker and store (ADR 12)."""
+    """Return the seconds of the first measurement: two cores beside broker and store (ADR 12)."""
     return StepSeconds(
         seal=work.entries * 25e-6 + work.row_bytes * 1e-8,
         upload=work.objects * 5e-3 + work.row_bytes * 2e-8,

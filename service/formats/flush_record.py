@@ -148,7 +148,7 @@ def decode_backfill_record(value: bytes) -> BackfillRecord:
 
 
 def split_parts(record: FlushRecord, *, bytes_max: int) -> list[FlushRecord]:
-    """Give a flush record in as few parts as it takes for each to have at most so many bytes of JSON.
+    """Return a flush record in as few parts as it takes for each to have at most so many bytes of JSON.
 
     A part has one TopicPartition at least, also where that alone is more.
     """
@@ -180,7 +180,7 @@ def _id_of(topic: str, record: FlushRecord) -> dict[str, str]:
 
 
 def merge_parts(parts: Iterable[FlushRecord]) -> tuple[list[FlushRecord], list[str]]:
-    """Give whole flush records, in the order of their first parts, and the problems of those that are not whole.
+    """Return whole flush records, in the order of their first parts, and the problems of those that are not whole.
 
     One with parts that are missing, doubled or unlike each other has the TopicPartitions of those there are. Records
     of one part stay as many as they are: that is for the caller to judge.

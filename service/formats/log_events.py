@@ -163,10 +163,11 @@ class StartsCommitted(LogEvent, frozen=True, tag="starts_committed"):
 class CommittedByOthers(LogEvent, frozen=True, tag="committed_by_others"):
     """Committed offsets are not those from which a batch would begin; it is not opened, all is read again.
 
-    `offsets`: by TopicPartition [where the batch would begin, [committed offset, leader epoch, metadata]].
+    `member_generation`: the group coordinator's; `offsets`: by TopicPartition [where the batch would begin, [committed
+    offset, leader epoch, metadata]].
     """
 
-    generation: int
+    member_generation: int
     offsets: dict[str, tuple[int, CommittedOffset]]
 
 
@@ -184,7 +185,7 @@ class FlushStarted(LogEvent, frozen=True, tag="flush_started"):
     generation: int
 
 
-class FlushCommitted(LogEvent, frozen=True, tag="flush_committed"):
+class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
     """Everything of a batch is committed.
 
     `flush_seq`: number of its flush record in the boot; `objects`, `references`, `records`, `entries`: how many
@@ -224,17 +225,17 @@ class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded")
 
 
 class CommitRepeated(LogEvent, frozen=True, tag="commit_repeated"):
-    """A transaction is repeated with fresh group metadata. `generation`: the group coordinator's."""
+    """A transaction is repeated with fresh group metadata. `member_generation`: the group coordinator's."""
 
     batch_id: str
-    generation: int
+    member_generation: int
     cause: str
 
 
 # Records.
 
 
-class Rewound(LogEvent, frozen=True, tag="rewound"):
+class TopicPartitionRewound(LogEvent, frozen=True, tag="rewound"):
     """A TopicPartition is read again. `offset`: from this committed offset; `first_offset`: where its batch began."""
 
     topic: str
@@ -243,7 +244,7 @@ class Rewound(LogEvent, frozen=True, tag="rewound"):
     first_offset: int
 
 
-class RecordsRefused(LogEvent, frozen=True, tag="records_refused"):
+class RecordsNotRecorded(LogEvent, frozen=True, tag="records_refused"):
     """Records were handed over and not recorded. `cause`: covered, not_owned, rewound; `records`: how many."""
 
     cause: str
@@ -270,7 +271,7 @@ class Unreadable(LogEvent, frozen=True, tag="unreadable"):
     message: str
 
 
-class PutAway(LogEvent, frozen=True, tag="put_away"):
+class OffsetsPutAway(LogEvent, frozen=True, tag="put_away"):
     """[`offset`, `end_offset`) cannot be read, and becomes one dead letter."""
 
     topic: str
@@ -327,7 +328,7 @@ PLAIN: Mapping[str, str] = {
 """Events that are written by their names, for a person: what each says, beside fields of `FIELDS`."""
 
 
-class Line(NamedTuple):
+class LogLine(NamedTuple):
     """One line: what every line has, the event, and all fields as they stand there.
 
     `event` is None where this version knows none of that name, or has declared it with other fields.
@@ -343,7 +344,7 @@ def tell(say: Callable[..., object], event: LogEvent, **beside: object) -> None:
     say(**msgspec.to_builtins(event, enc_hook=repr), **beside)
 
 
-def read_line(raw: bytes) -> Line | None:
+def read_line(raw: bytes) -> LogLine | None:
     """Return a line of a worker's log, None where it is none; what stands before its JSON is ignored."""
     try:
         fields = msgspec.json.decode(raw[raw.index(b"{") :])
@@ -351,9 +352,9 @@ def read_line(raw: bytes) -> Line | None:
     except (msgspec.DecodeError, ValueError):
         return None
     try:
-        return Line(head, msgspec.convert(fields, EVENTS[head.event]), fields)
+        return LogLine(head, msgspec.convert(fields, EVENTS[head.event]), fields)
     except (msgspec.ValidationError, KeyError):
-        return Line(head, None, fields)
+        return LogLine(head, None, fields)
 
 
 def named(names: Mapping[str, object] | list[str]) -> Iterator[TopicPartition]:

@@ -91,7 +91,7 @@ def _root(name: str, place: list[int]) -> RootLink:
 
 
 @dataclass(slots=True)
-class Topics:
+class SourceTopicIds:
     """What is known of the source topics, by name: Kafka's ids, and when the group began at their ends."""
 
     ids: dict[str, str] = field(default_factory=dict)

@@ -35,7 +35,7 @@ _PARTS = {"array": ITEMS, "map": VALUES}
 
 
 def project(schema: Avro, projection: Projection) -> Avro:
-    """Give the published schema that a projection makes of an object's schema, both as parsed JSON.
+    """Return the published schema that a projection makes of an object's schema, both as parsed JSON.
 
     Raises:
         ValueError: it is no projection of this schema.
@@ -50,7 +50,7 @@ def project(schema: Avro, projection: Projection) -> Avro:
 
 
 def null_counts(reference: Reference, schema: Avro) -> dict[str, tuple[int, int]] | None:
-    """Give (entries without a value, entries with one) by original name, for each field of the exact schema.
+    """Return (entries without a value, entries with one) by original name, for each field of the exact schema.
 
     `schema` is the object's. None where the reference's message left the counts out.
 
@@ -72,13 +72,13 @@ def null_counts(reference: Reference, schema: Avro) -> dict[str, tuple[int, int]
 
 
 def number_of(item: Any) -> int:
-    """Give the field's number of one item of a record's projection."""
+    """Return the field's number of one item of a record's projection."""
     number: int = item if isinstance(item, int) else item[0]
     return number
 
 
 def _numbers(projection: Projection) -> list[int]:
-    """Give the numbers of the fields of a record's projection."""
+    """Return the numbers of the fields of a record's projection."""
     if not isinstance(projection, list):
         raise TypeError(f"a record is projected by a list, not {projection!r}")
     numbers = [number_of(item) for item in projection]

@@ -189,7 +189,7 @@ def reference_id(batch_id: str, number: int) -> str:
 
 
 def ranges_of(place: ObjectPlace, start: int, length: int) -> tuple[tuple[int, int], ...]:
-    """Give the byte ranges of a reference: the header and its blocks, one range where they touch."""
+    """Return the byte ranges of a reference: the header and its blocks, one range where they touch."""
     if start == place.header_bytes:
         return ((0, start + length),)
     return ((0, place.header_bytes), (start, length))

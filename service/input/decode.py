@@ -39,7 +39,7 @@ class _Member(Protocol):
 
 
 class InputRules(NamedTuple):
-    """What a record may be; see `config.InputSettings`."""
+    """What a record may be; see `config.settings.InputSettings`."""
 
     format: Literal["json", "ndjson"]
     entries_field: str | None
@@ -131,7 +131,7 @@ class RecordDecoder:
         return Decoded(entries, envelope, bad, size)
 
     def _json_items(self, text: bytes) -> tuple[list[Any], dict[str, Any] | None, bool]:
-        """Give the entries, the envelope, and whether the text is that of one entry."""
+        """Return the entries, the envelope, and whether the text is that of one entry."""
         try:
             value = self._json.decode_fast(text)
         except FAST_REFUSALS:

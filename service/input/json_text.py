@@ -91,7 +91,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _holds(value: float, text: str) -> bool:
-    """Whether a double is exactly the number of a literal."""
+    """Return whether a double is exactly the number of a literal."""
     try:
         return Decimal(text) == Decimal(repr(value))
     except InvalidOperation:  # an exponent beyond Decimal's own: only a zero is still exact

@@ -98,7 +98,7 @@ def characters_of(kind: Type) -> int:
 
 
 def schema_differences(expected: Type, published: Type, path: str = "") -> Iterator[str]:
-    """Say where the published schema is not the expected one."""
+    """Yield where the published schema is not the expected one."""
     if expected == published:
         return
     if isinstance(expected, Record) and isinstance(published, Record):
@@ -120,7 +120,10 @@ def schema_differences(expected: Type, published: Type, path: str = "") -> Itera
 
 
 def without_subtrees(expected: Type, published: Type) -> Type:
-    """Accept JSON where an entry over the limits had a subtree of its own turned into it."""
+    """Return the expected type with JSON for each field that holds objects or lists and is published as JSON.
+
+    Entries over the limits have such subtrees turned into it.
+    """
     if not isinstance(expected, Record) or not isinstance(published, Record):
         return expected
     given = dict(published.fields)
@@ -133,7 +136,7 @@ def without_subtrees(expected: Type, published: Type) -> Type:
 
 
 def is_covered_by(own: Type, merged: Type) -> bool:
-    """Tell whether a pack may hold entries of an own type under a merged one, so that each value reads back equal.
+    """Return whether a pack may hold entries of an own type under a merged one, so that each value reads back equal.
 
     Nullable fields may be added; what is null, `{}` or `[]` throughout may get a type, long53 may be long64.
     """

@@ -54,17 +54,17 @@ def parse_keeping(text: str) -> object:
 
 
 def may_hold_surrogates(text: str) -> bool:
-    """Tell cheaply whether a closer look for lone surrogates is needed."""
+    """Return whether a closer look for lone surrogates is needed."""
     return _SURROGATE_ESCAPE.search(text) is not None
 
 
 def holds_invalid_bytes(text: str) -> bool:
-    """Tell whether text that was decoded with `surrogateescape` held bytes that are not UTF-8."""
+    """Return whether text that was decoded with `surrogateescape` held bytes that are not UTF-8."""
     return _SURROGATE.search(text) is not None
 
 
 def holds_lone_surrogates(value: object) -> bool:
-    """Tell whether a parsed value holds a string that is not Unicode."""
+    """Return whether a parsed value holds a string that is not Unicode."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

@@ -69,7 +69,7 @@ class Judge:
         return self._decoder.parse
 
     def judge(self, record: SourceRecord) -> JudgedRecord:
-        """Say what must become of each entry of a record; one that could not be read is dead as a whole."""
+        """Return what must become of each entry of a record; one that could not be read is dead as a whole."""
         if record.unreadable is not None:
             return JudgedRecord([JudgedEntry(None, frozenset({reason_of(record)}))], is_whole=True)
         decoded = self._decoder.decode(record.value)
@@ -79,7 +79,7 @@ class Judge:
         return JudgedRecord(entries, decoded.is_whole)
 
     def values(self, record: SourceRecord) -> list[object]:
-        """Give a record's entries in the form of `equal`, None for dead ones: to explain a difference."""
+        """Return a record's entries in the form of `equal`, None for dead ones: to explain a difference."""
         decoded = self._decoder.decode(record.value)
         return [None if entry.value is None else canonical(entry.value) for entry in decoded.entries]
 
@@ -109,7 +109,7 @@ class Judge:
         return JudgedEntry(deliverable, self._may_be_dead(kind))
 
     def _may_be_dead(self, kind: Type) -> Reasons:
-        """Give the reason that an entry over the limits of a schema may have: it may be cut down or be dead."""
+        """Return the reason that an entry over the limits of a schema may have: it may be cut down or be dead."""
         size = 2 * characters_of(kind)
         is_over = fields_of(kind) > self._limits.fields_max or size > self._limits.bytes_max
         return frozenset({Reason.TOO_MANY_FIELDS}) if is_over else NO_REASONS

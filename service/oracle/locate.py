@@ -71,7 +71,7 @@ class Surroundings:
         return None if is_bad else value
 
     def header(self, name: str) -> str | None:
-        """Give the last header of a name as text."""
+        """Return the last header of a name as text."""
         values = [value for header, value in self._record.headers if header == name]
         return _utf8(values[-1]) if values else None
 
@@ -85,7 +85,7 @@ def values_at(paths: tuple[Path, ...], entry: JsonObject, around: Surroundings) 
 
 
 def text_of(value: object) -> str | None:
-    """Give a string or an integer as text; anything else names nobody."""
+    """Return a string or an integer as text; anything else names nobody."""
     if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
@@ -96,7 +96,7 @@ def text_of(value: object) -> str | None:
 
 
 def root_of(around: Surroundings, header: str) -> RootLink | None:
-    """Give the first link of a record's source topic chain (DESIGN 3.8): [topic, partition, offset, index, ...].
+    """Return the first link of a record's source topic chain (DESIGN 3.8): [topic, partition, offset, index, ...].
 
     A link with an index that is none is no link: without it, two outputs of one root would look like a replay.
     """
@@ -117,7 +117,7 @@ def root_of(around: Surroundings, header: str) -> RootLink | None:
 
 
 def _is_link(topic: str, partition: object, offset: object) -> bool:
-    """Whether a link is within Kafka's bounds, and can stand in a row."""
+    """Return whether a link is within Kafka's bounds, and can stand in a row."""
     return len(topic) <= _TOPIC_CHARS_MAX and _is_natural(partition, bits=31) and _is_natural(offset, bits=63)
 
 
@@ -134,7 +134,7 @@ class UserRule:
         self._otherwise = settings.missing_name if settings.missing == "name" else None
 
     def user_of(self, entry: JsonObject, around: Surroundings) -> str | None:
-        """Give the user, or None where the entry is dead for want of one."""
+        """Return the user, or None where the entry is dead for want of one."""
         for value in values_at(self._paths, entry, around):
             text = text_of(value)
             if text is not None and text not in self._no_values:
@@ -149,7 +149,7 @@ class IdRule:
         self._paths = tuple(map(parse_path, paths))
 
     def id_of(self, entry: JsonObject, around: Surroundings) -> str | None:
-        """Give the id as text, or None where there is none."""
+        """Return the id as text, or None where there is none."""
         texts = map(text_of, values_at(self._paths, entry, around))
         return next((text for text in texts if text is not None), None)
 
@@ -166,7 +166,7 @@ class TimeRule:
         self._ahead_us = round(settings.future_max_s * 1_000_000)
 
     def time_of(self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None) -> int | None:
-        """Give the event time in microseconds, or None where the entry is dead for want of one."""
+        """Return the event time in microseconds, or None where the entry is dead for want of one."""
         time_us = self._first_readable(entry, around)
         if time_us is not None and self._is_plausible(time_us, timestamp_ms):
             return time_us

@@ -16,7 +16,7 @@ _ALLOWED = _DIGITS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUV
 
 
 def avro_names(originals: Collection[str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
-    """Give the Avro name of each original; no field gets one that is reserved, in any case."""
+    """Return the Avro name of each original; no field gets one that is reserved, in any case."""
     wanted = {original: _legal(original) for original in sorted(originals)}
     wishes = {name.lower() for name in wanted.values()}
     taken = set(reserved)

@@ -49,7 +49,7 @@ class ObjectSchemas:
         self._exact: dict[tuple[str, bytes], ExactSchema] = {}
 
     def exact(self, header: HeaderSchema, projection: Any) -> ExactSchema:
-        """Give the exact schema that a projection makes of a header's.
+        """Return the exact schema that a projection makes of a header's.
 
         Raises:
             ValueError: it is no projection of it.

@@ -55,7 +55,7 @@ def read_iso(text: str, zone: tzinfo) -> int | None:
 
 
 def date_and_hour(time_us: int, zone: tzinfo) -> tuple[str, int] | None:
-    """Give the date and hour of a time in a zone; None outside the calendar."""
+    """Return the date and hour of a time in a zone; None outside the calendar."""
     try:
         moment = (_EPOCH + timedelta(microseconds=time_us)).astimezone(zone)
     except (OverflowError, ValueError):

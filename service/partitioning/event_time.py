@@ -27,7 +27,7 @@ _NANOS_PER_MICRO = 1_000
 
 
 class TimeRules(NamedTuple):
-    """How event times are read and which are absurd; see `config.TimeSettings`."""
+    """How event times are read and which are absurd; see `config.settings.TimeSettings`."""
 
     epoch_unit: EpochUnit
     zone: tzinfo
@@ -48,7 +48,7 @@ def parse_event_time(value: Any, rules: TimeRules) -> int | None:
 
 
 def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: TimeRules) -> bool:
-    """Tell whether a time lies outside the window; its upper end needs Kafka's timestamp of the record."""
+    """Return whether a time lies outside the window; its upper end needs Kafka's timestamp of the record."""
     if event_time_us < max(rules.earliest_us, EARLIEST_US) or event_time_us >= LATEST_US:
         return True
     return record_timestamp_ms is not None and event_time_us > record_timestamp_ms * 1000 + rules.future_max_us

@@ -19,7 +19,7 @@ _US_PER_HOUR = 3_600_000_000
 
 
 class KeyRules(NamedTuple):
-    """Where user, time and id are found and what becomes of entries without; see `config`."""
+    """Where user, time and id are found and what becomes of entries without; see `config.settings`."""
 
     user_paths: tuple[str, ...]
     no_users: frozenset[str]
@@ -84,7 +84,7 @@ class Partitioner:
         return self._rules.missing_user
 
     def _event_time(self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord) -> int | None:
-        """Give the first readable time; None where there is none, or it is absurd."""
+        """Return the first readable time; None where there is none, or it is absurd."""
         for locate in self._times:
             event_time_us = parse_event_time(locate(entry, envelope, record), self._rules.time)
             if event_time_us is not None:

@@ -168,7 +168,7 @@ class Process:
         )
 
     def _beat(self) -> None:
-        """Tell the probes that the loop turned, and what it is."""
+        """Tell the probes that the loop turned and whether we are a member or stop; count rounded numbers."""
         self.health.beat()
         self.health.is_member = self._consumer.membership().is_proof
         self.health.is_draining = self._stop.requested

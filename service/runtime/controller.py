@@ -223,7 +223,7 @@ class Controller:
             # None: nothing was ever committed here but the start, and that has been lost.
             start = committed[tp] or CommittedOffset(first_offset)
             # Ahead of first_offset: the transaction whose outcome was unknown had been committed after all.
-            tell(self._log.info, log_events.Rewound(*tp, offset=start.offset, first_offset=first_offset))
+            tell(self._log.info, log_events.TopicPartitionRewound(*tp, offset=start.offset, first_offset=first_offset))
             self._recorder.rewind(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
         self._metrics.add("rewinds", len(tps))

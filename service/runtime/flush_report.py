@@ -7,7 +7,7 @@ from typing import Any
 from service.batch.batch import ClosedBatch, Opening, cost_of
 from service.control.flush_policy import FlushReason
 from service.errors import CommitUnknownError, DiscardError, StopError
-from service.formats.log_events import BatchDiscarded, FlushCommitted, tell
+from service.formats.log_events import BatchCommitted, BatchDiscarded, tell
 from service.privacy import describe
 from service.runtime.flusher import FlushSummary
 from service.runtime.ports import Metrics
@@ -22,7 +22,7 @@ class FlushReport:
 
     def committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason, *, generation: int) -> None:
         """Tell of a commit."""
-        committed = FlushCommitted(
+        committed = BatchCommitted(
             batch_id=summary.batch_id,
             flush_seq=summary.seq,
             reason=reason.value,

@@ -32,7 +32,7 @@ class FlushSteps:
         self._last_s = now_s
 
     def so_far(self) -> tuple[StepSeconds, StepSeconds]:
-        """Give the seconds of each step, and the share of each that was finished; 0 s where they tell nothing.
+        """Return the seconds of each step, and the share of each that was finished; 0 s where they tell nothing.
 
         Of a step that was cut short the time up to its deadline counts, not how long the process was stopped meanwhile.
         """

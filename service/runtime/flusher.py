@@ -39,7 +39,7 @@ from service.formats.flush_record import FlushRecord
 from service.formats.log_events import CommitRepeated, tell
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.object_key import schema_key
-from service.formats.offset_metadata import Topics
+from service.formats.offset_metadata import SourceTopicIds
 from service.runtime.flush_steps import FlushSteps
 from service.runtime.ports import Committer, Metrics, Upload, Uploads
 from service.runtime.uploader import bytes_upload, file_upload
@@ -92,7 +92,7 @@ class Flusher:
         uploader: Uploads,
         committer: Committer,
         membership: Callable[[], Membership],
-        topics: Topics,
+        topics: SourceTopicIds,
         clock: Clock,
         metrics: Metrics,
         abandoned: Callable[[], bool],
@@ -288,7 +288,7 @@ class Flusher:
             yield dead_letter_message(letter, sender, batch_id=batch.batch_id, object_key=key)
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
-        """Give what is committed, each with what is known of its topic as metadata."""
+        """Return what is committed, each with what is known of its topic as metadata."""
         texts = {topic: self._topics.metadata_of(topic) for topic, _ in batch.progress}
         return {tp: offset._replace(metadata=texts[tp.topic]) for tp, offset in batch.next_offsets().items()}
 
@@ -312,7 +312,9 @@ class Flusher:
             is_same = again.member_id == opened.member_id and not opened.outlives_fencing
             if error.code != ILLEGAL_GENERATION or not is_same or deadline.has_passed():
                 raise
-            tell(self._log.warning, CommitRepeated(batch.batch_id, generation=again.generation, cause=str(error)))
+            tell(
+                self._log.warning, CommitRepeated(batch.batch_id, member_generation=again.generation, cause=str(error))
+            )
             self._metrics.add("commits_repeated")
             self._committer.commit(messages(), offsets, again, deadline=deadline)
 
@@ -343,7 +345,7 @@ class Flusher:
 
 
 def _must_pack(batch: ClosedBatch, reason: FlushReason) -> bool:
-    """Tell whether one record alone passed a limit: packed under every layout, it can be flushed."""
+    """Return whether one record alone passed a limit: packed under every layout, it can be flushed."""
     rows = batch.rows
     if reason in ROUTINE or not len(rows):
         return False

@@ -34,7 +34,7 @@ class Consumer(Protocol):
         ...
 
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
-        """Give what could not be read of TopicPartitions since they were assigned or sought last.
+        """Return what could not be read of TopicPartitions since they were assigned or sought last.
 
         Nothing behind it is handed over: such a TopicPartition is paused until it is fetched again, or sought.
         """
@@ -86,11 +86,11 @@ class Consumer(Protocol):
         ...
 
     def membership(self) -> Membership:
-        """Give the current group metadata."""
+        """Return the current group metadata."""
         ...
 
     def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Give the ends of TopicPartitions as last seen, without asking; those never seen are left out.
+        """Return the ends of TopicPartitions as last seen, without asking; those never seen are left out.
 
         Where nothing but transaction markers and aborted records is left, that is the next offset.
         """
@@ -228,7 +228,7 @@ class ObjectStore(Protocol):
         ...
 
     def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
-        """Give the object that has this key, if it is provably the one meant; any thread."""
+        """Return the object that has this key, if it is provably the one meant; any thread."""
         ...
 
 

@@ -83,7 +83,7 @@ class Recorder:
         return not self._tracker.is_empty
 
     def load(self) -> FlushLoad:
-        """Tell what the open batch holds."""
+        """Return what the open batch holds."""
         batch = self._batch
         if batch is None:
             return FlushLoad()
@@ -112,7 +112,7 @@ class Recorder:
     def close(self, *, without: Collection[TopicPartition] = ()) -> ClosedBatch:
         """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
 
-        `without` are TopicPartitions that nothing was recorded of, nor said: they may not be ours.
+        `without` are TopicPartitions that are assigned but not proven ours; the batch does not cover them.
         """
         assert self._batch is not None, "a flush needs an open batch"
         batch, self._batch = self._batch, None
@@ -133,7 +133,7 @@ class Recorder:
     # One record.
 
     def accepts(self, record: SourceRecord) -> bool:
-        """Whether the record is the progress's next: owned, and not covered already."""
+        """Return whether the record is the progress's next: owned, and not covered already."""
         progress = self._tracker.by_tp.get(record.tp)
         return progress is not None and record.offset >= progress.next_offset
 

@@ -16,7 +16,7 @@ from service.batch.progress import Progress
 from service.boundary import Clock, FetchFailure
 from service.control.deadline import Deadline
 from service.errors import SourceError
-from service.formats.log_events import PutAway, Unreadable, tell
+from service.formats.log_events import OffsetsPutAway, Unreadable, tell
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.ports import Consumer, Metrics
 from service.runtime.recorder import Recorder
@@ -111,7 +111,7 @@ class Refetcher:
         if end is None or self._policy != "dead-letter" or self._troubles[tp].times <= FETCHES_MAX:
             return None
         why = f"offsets {offset} to {end - 1} cannot be read: {failure.code}: {failure.message}"
-        tell(self._log.error, PutAway(*tp, offset=offset, end_offset=end))
+        tell(self._log.error, OffsetsPutAway(*tp, offset=offset, end_offset=end))
         return SourceRecord(tp, offset, None, None, None, (), unreadable=why, end_offset=end)
 
     def go_on(self, tp: TopicPartition) -> None:

@@ -17,10 +17,10 @@ from service.boundary import Clock
 from service.control.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
 from service.control.machine import Phase
 from service.errors import DiscardError, LogPartitionerError, SpoolError, StopError
-from service.formats.log_events import OffsetGaps, RecordsRefused, tell
+from service.formats.log_events import OffsetGaps, RecordsNotRecorded, tell
 from service.formats.model import SourceRecord, TopicPartition
-from service.runtime.caution import Caution
 from service.runtime.controller import Controller
+from service.runtime.crash_guard import CrashGuard
 from service.runtime.flusher import Flusher
 from service.runtime.ports import Consumer, Metrics
 from service.runtime.recorder import Recorder
@@ -46,7 +46,7 @@ class Guards(NamedTuple):
     """What watches for records that cannot be read, and for those that end the process."""
 
     refetcher: Refetcher
-    caution: Caution
+    crash_guard: CrashGuard
 
 
 class Runloop:
@@ -71,7 +71,7 @@ class Runloop:
         self._recorder = recorder
         self._flusher = flusher
         self._consumer = consumer
-        self._refetcher, self._caution = guards
+        self._refetcher, self._crash_guard = guards
         self._clock = clock
         self._metrics = metrics
         self._stop = stop
@@ -93,7 +93,7 @@ class Runloop:
 
     def begin(self) -> None:
         """Settle what an earlier process left, and join the group."""
-        self._caution.begin()
+        self._crash_guard.begin()
         self._controller.begin()
         self._prepare()
         self._consumer.subscribe(self._controller)
@@ -107,7 +107,7 @@ class Runloop:
             try:
                 self._record_all(records)
             except LogPartitionerError:  # of the broker, the store or the disk: no record's doing
-                self._caution.pause()
+                self._crash_guard.pause()
                 raise
         if self._controller.state.rewinds:
             self._controller.rewind_to_committed()
@@ -140,7 +140,7 @@ class Runloop:
         refused: Counter[str] = Counter()
         gaps: dict[TopicPartition, list[tuple[int, int]]] = {}
         positions = self._recorder.positions
-        for record in chain.from_iterable(self._caution.parts(records)):
+        for record in chain.from_iterable(self._crash_guard.parts(records)):
             tp = record.tp
             if tp in self._controller.state.rewinds:
                 refused["rewound"] += 1
@@ -150,7 +150,7 @@ class Runloop:
                 refused["rewound"] += 1
             else:
                 expected = positions[tp].next_offset
-                if not self._record(self._caution.judged(record)):
+                if not self._record(self._crash_guard.judged(record)):
                     refused["rewound"] += 1
                 elif record.offset > expected:
                     gaps.setdefault(tp, []).append((expected, record.offset))
@@ -209,9 +209,9 @@ class Runloop:
 
     def _flush(self, reason: FlushReason) -> None:
         """Flush between two records; none is in hand meanwhile."""
-        self._caution.pause()
+        self._crash_guard.pause()
         self._controller.flush_due(reason)
-        self._caution.resume()
+        self._crash_guard.resume()
 
     def _flush_if_old(self) -> None:
         opening = self._recorder.opening
@@ -226,7 +226,7 @@ class Runloop:
     def _report(self, refused: Counter[str], gaps: dict[TopicPartition, list[tuple[int, int]]]) -> None:
         for cause, count in refused.items():
             self._metrics.add("records_refused", count, cause=cause)
-            tell(self._log.info, RecordsRefused(cause, records=count))
+            tell(self._log.info, RecordsNotRecorded(cause, records=count))
         for tp, holes in gaps.items():  # legal where a hole holds no data record (KAFKA_FACTS O5)
             self._metrics.add("offset_gaps", len(holes))
             tell(self._log.info, OffsetGaps(*tp, gaps=len(holes), first=holes[:GAPS_LOGGED_MAX]))

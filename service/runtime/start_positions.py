@@ -33,7 +33,7 @@ from service.errors import (
 from service.formats import offset_metadata
 from service.formats.log_events import StartsCommitted, tell
 from service.formats.model import CommittedOffset, TopicPartition
-from service.formats.offset_metadata import Began, Topics
+from service.formats.offset_metadata import Began, SourceTopicIds
 from service.runtime.ports import Committer, Consumer, FlushRecords
 
 TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have
@@ -70,7 +70,7 @@ class StartPositions:
         consumer: Consumer,
         committer: Committer,
         flush_records: FlushRecords,
-        topics: Topics,
+        topics: SourceTopicIds,
         clock: Clock,
     ) -> None:
         self._rules = rules
@@ -268,7 +268,7 @@ class StartPositions:
     # Topics that are made anew while a worker runs.
 
     def watch(self, *, deadline: Deadline) -> None:
-        """Ask for the ids of all topics, before a flush that no callback waits for: what it has was read of these.
+        """Check that no source topic was made anew since its records were read; before a flush outside a callback.
 
         Where a topic is made anew the library takes over the new id and reads on at its position (KAFKA_FACTS O4).
         A flush inside a callback may still have records of both; its offsets have the old id, which the next owner

@@ -16,10 +16,10 @@ from service.boundary import Clock
 from service.control.machine import Phase
 from service.errors import LeavingError, LogPartitionerError, StopError
 from service.formats.log_events import WorkerFailed, tell
-from service.formats.offset_metadata import Topics
+from service.formats.offset_metadata import SourceTopicIds
 from service.privacy import describe
-from service.runtime.caution import Caution
 from service.runtime.controller import Controller, ControlRules
+from service.runtime.crash_guard import CrashGuard
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.ports import Committer, Consumer, FlushRecords, Journal, Metrics, Spool, Uploads
 from service.runtime.recorder import Recorder, RecorderRules
@@ -46,7 +46,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class WorkerRules:
-    """All rules of one worker; `fatal_ends_max` as in `runtime.caution`."""
+    """All rules of one worker; `fatal_ends_max` as in `runtime.crash_guard`."""
 
     recorder: RecorderRules
     flush: FlushRules
@@ -83,7 +83,7 @@ class Worker:
         clock, metrics = ports.clock, ports.metrics
         self._ports = ports
         self._log = structlog.get_logger("worker")
-        self.topics = Topics()
+        self.topics = SourceTopicIds()
         self.recorder = parts.recorder(rules.recorder, ports.spool)
         self.flusher = parts.flusher(
             rules=rules.flush,
@@ -118,14 +118,14 @@ class Worker:
         refetcher = Refetcher(
             policy=rules.on_unreadable, recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics
         )
-        caution = Caution(ports.journal, ends_max=rules.fatal_ends_max, recorder=self.recorder, metrics=metrics)
+        crash_guard = CrashGuard(ports.journal, ends_max=rules.fatal_ends_max, recorder=self.recorder, metrics=metrics)
         self.loop = parts.runloop(
             rules=rules.loop,
             controller=self.controller,
             recorder=self.recorder,
             flusher=self.flusher,
             consumer=ports.consumer,
-            guards=Guards(refetcher, caution),
+            guards=Guards(refetcher, crash_guard),
             clock=clock,
             metrics=metrics,
             stop=ports.stop,

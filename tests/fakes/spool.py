@@ -38,7 +38,7 @@ class FakeSpool:
         if self.refuses(operation):
             raise SpoolError(f"{operation}: no space left on device")
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Count bytes that are about to be written."""
         if self.bytes_on_disk + size > self._bytes_max:
             raise SpoolError(f"W9: {self.bytes_on_disk + size} bytes in the spool, the limit is {self._bytes_max}")
@@ -57,7 +57,7 @@ class FakeBatchSpool:
 
     def append(self, data: bytes) -> Piece:
         """Append a piece, or fail in the middle as a full disk does."""
-        self.take(len(data))
+        self.reserve(len(data))
         try:
             self._spool.ask("append")
         except SpoolError:
@@ -100,9 +100,9 @@ class FakeBatchSpool:
         self.rows.clear()
         self.objects.clear()
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         """Count bytes that are about to be written."""
-        self._spool.take(size)
+        self._spool.reserve(size)
         self._bytes += size
 
 
@@ -122,7 +122,7 @@ class FakeObject:
 
     def write(self, data: bytes) -> None:
         """Append."""
-        self._batch.take(len(data))
+        self._batch.reserve(len(data))
         self._spool.ask("write")
         self.data += data
 

@@ -251,7 +251,7 @@ def test_objects_are_sorted_by_who_names_them(spark: SparkSession) -> None:
         for name, frame in found._asdict().items()
         if name != "old"
     }
-    strays = [
+    orphans = [
         f"{hour}/stray.avro",
         "p/pack/date=2026-03-04/hour=05/b-3.avro",
         *of_run["done"],
@@ -259,7 +259,7 @@ def test_objects_are_sorted_by_who_names_them(spark: SparkSession) -> None:
         *of_run["dead"],
     ]
     assert names == {
-        "strays": sorted(strays),
+        "orphans": sorted(orphans),
         "awaited": sorted([*of_run["x-1"], *of_run["half"], "p/_schemas/stray.avsc"]),
         "outboxes": ["p/_backfill/dead/part.json"],
         "foreign": ["p/deeper/user=u/b-1.avro"],
@@ -269,7 +269,7 @@ def test_objects_are_sorted_by_who_names_them(spark: SparkSession) -> None:
     kept = listed.where(~F.col("object").endswith("/manifest.json"))
     found = sort_out(kept, announced, S3Settings(bucket="bucket", prefix="p"), before_ms=5)
     assert found.awaited.isEmpty()
-    assert "p/_schemas/stray.avsc" in {row["object"] for row in found.strays.collect()}
+    assert "p/_schemas/stray.avsc" in {row["object"] for row in found.orphans.collect()}
 
 
 def test_flush_records_of_which_some_are_gone_leave_no_gap(spark: SparkSession, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pipeline.audit.by_id import Rules, compare
+from pipeline.audit.by_id import ArchiveRules, compare
 from pipeline.audit.csv_values import value_of_entry, value_of_text
 from pipeline.audit.frames import ARCHIVED, IDENTIFIED
 from service.accounting import Kind
@@ -18,7 +18,7 @@ SECOND_US = 1_000_000
 HOUR_US = 3600 * SECOND_US
 # 05:00 of a day; rows without entry are judged from there on for an hour.
 T0_US = 1_772_600_400 * SECOND_US
-RULES = Rules(
+RULES = ArchiveRules(
     values=("n", "text"),
     has_users=True,
     has_times=True,

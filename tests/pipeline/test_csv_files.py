@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from pipeline.audit import by_id, csv_collect
-from pipeline.audit.by_id import Rules
+from pipeline.audit.by_id import ArchiveRules
 from pipeline.audit.csv_archive import ArchivedFile, read_files
 from pipeline.audit.frames import IDENTIFIED
 from service.accounting import Kind
@@ -19,7 +19,7 @@ WORKER = {
     "LOGP_S3__BUCKET": "none",
     "PIPELINE_CSV__TIME_COLUMN": "at",
 }
-RULES = Rules(
+RULES = ArchiveRules(
     values=(), has_users=False, has_times=True, time_tolerance_s=1, no_user=None, from_us=None, until_us=1 << 60
 )
 FILES = {

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from pipeline.backfill.memory_spool import MemorySpool
-from pipeline.backfill.outbox import Announced, Outbox, Run
+from pipeline.backfill.outbox import Outbox, OutboxMessage, Run
 from pipeline.backfill.publish import advance, beginning
 from pipeline.backfill.split import PIECE, rules_of, split
 from pipeline.backfill.write import LINES_MAX, Writer, _parts
@@ -72,7 +72,7 @@ def pieces_of(values: list[bytes], settings: Settings) -> list[dict[str, Any]]:
     )
 
 
-def written(values: list[bytes], settings: Settings, *, task: int = 0) -> list[Announced]:
+def written(values: list[bytes], settings: Settings, *, task: int = 0) -> list[OutboxMessage]:
     """Write records as one task."""
     with ThreadPoolExecutor(2) as pool:
         return list(Writer(RUN, settings, pool, threads=2, task=task).write(pieces_of(values, settings)))
@@ -83,7 +83,7 @@ def encoded(records: list[list[dict[str, Any]]]) -> list[bytes]:
     return [json.dumps(record).encode() for record in records]
 
 
-def references_of(messages: list[Announced]) -> list[Reference]:
+def references_of(messages: list[OutboxMessage]) -> list[Reference]:
     """Decode all references."""
     return [one for message in messages for one in decode_references(message.value or b"")]
 
@@ -160,7 +160,7 @@ def test_part_of_the_outbox_is_bounded_by_messages_and_by_bytes() -> None:
     """A message may be as large as its topic takes: a thousand of these are not one part."""
     backfill = BackfillSettings.model_validate({"part_messages_max": 3, "transaction_bytes_max": 100})
     sizes = [10, 10, 10, 10, 95, 200, 1, 1]
-    parts = _parts((Announced("t", None, b"x" * size, []) for size in sizes), backfill)
+    parts = _parts((OutboxMessage("t", None, b"x" * size, []) for size in sizes), backfill)
     assert [[one.size for one in part] for part in parts] == [[10, 10, 10], [10, 95], [200], [1, 1]]
 
 

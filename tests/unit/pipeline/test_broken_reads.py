@@ -8,13 +8,13 @@ import pytest
 
 from pipeline.errors import ObjectError
 from pipeline.objects import Content, Objects
-from pipeline.pieces import Part, Piece
+from pipeline.pieces import ReadGroup, ReferencePart
 from service.config.settings import S3Settings
 from service.formats.model import PartitionKey
 
 BODY = b"0123456789"
-PART = Part("r", PartitionKey("u", "2026-03-04", 5), 1, ((0, len(BODY)),), 0)
-WHOLE = Piece("data", "o", None, None, len(BODY), "", ("null",), (PART,))
+PART = ReferencePart("r", PartitionKey("u", "2026-03-04", 5), 1, ((0, len(BODY)),), 0)
+WHOLE = ReadGroup("data", "o", None, None, len(BODY), "", ("null",), (PART,))
 
 
 class _Breaking(BaseHTTPRequestHandler):

@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 from msgspec.structs import replace
 
 from pipeline import pieces
-from pipeline.pieces import Piece, decode_share, encode_share, pieces_of, share_out
+from pipeline.pieces import ReadGroup, decode_share, encode_share, pieces_of, share_out
 from service.formats.model import PartitionKey
 from service.formats.reference import Reference
 from tests.pipeline.packs import KEY, Entry, write_object
@@ -27,7 +27,7 @@ def packed(lengths: list[int], *, number: int = 0) -> list[Reference]:
     return found
 
 
-def ids_of(some: list[Piece]) -> list[str]:
+def ids_of(some: list[ReadGroup]) -> list[str]:
     """Give the references of pieces."""
     return [part.reference_id for piece in some for part in piece.parts]
 

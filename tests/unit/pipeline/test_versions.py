@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from pipeline.errors import ObjectError
 from pipeline.objects import Objects, Stored
-from pipeline.pieces import Piece, decode_share, encode_share, pieces_of
+from pipeline.pieces import ReadGroup, decode_share, encode_share, pieces_of
 from pipeline.rows import Container
 from service.config.settings import S3Settings
 from service.formats.reference import Reference
@@ -123,7 +123,7 @@ def reference(version_id: str | None) -> Reference:
     return replace(one, location=replace(one.location, version_id=version_id, etag=etag_of(WRITTEN.content)))
 
 
-def shared(*references: Reference) -> list[Piece]:
+def shared(*references: Reference) -> list[ReadGroup]:
     """Give the pieces of references as a task gets them."""
     return decode_share(encode_share(pieces_of(references)))
 

@@ -54,12 +54,12 @@ def test_lines_may_come_in_any_order() -> None:
     """Files of rotated logs and of several workers, shuffled: the same events."""
     one, two = WorkerLog("w1").assigned(T0_MS, 0), WorkerLog("w2").assigned(T0_MS + 5, 1)
     one.committed(T0_MS + 10, {0: (5, 9)}, batch="b1").lost(T0_MS + 20, 0)
-    two.write(T0_MS + 7, log_events.Rewound(TOPIC, 1, offset=4, first_offset=9))
+    two.write(T0_MS + 7, log_events.TopicPartitionRewound(TOPIC, 1, offset=4, first_offset=9))
     lines = one.lines + two.lines
     shuffled = random.Random(5).sample(lines, len(lines))
     assert read_log(shuffled) == read_log(lines)
-    (commit,) = of(read_log(lines), log_events.FlushCommitted)
-    assert isinstance(commit.told, log_events.FlushCommitted)
+    (commit,) = of(read_log(lines), log_events.BatchCommitted)
+    assert isinstance(commit.told, log_events.BatchCommitted)
     assert list(spans_of(commit.told)) == [(TPS[0], 5, 9)]
     assert [event.at_ms for event in read_log(lines).events] == sorted(event.at_ms for event in read_log(lines).events)
 

@@ -8,8 +8,8 @@ from pipeline.audit.result import (
     Coverage,
     Example,
     Finding,
-    Flush,
     FlushedRange,
+    FlushSeen,
     Hour,
     RecordHour,
     Result,
@@ -28,9 +28,9 @@ TOPIC = "logs.of-products"
 
 def flush(
     at_ms: int, ranges: dict[int, tuple[int, int]], *, worker: str = "w1", reason: str = "interval", batch: str = ""
-) -> Flush:
+) -> FlushSeen:
     """Make a flush record that ended at this time; `ranges` by partition."""
-    return Flush(
+    return FlushSeen(
         batch_id=batch or f"{worker}-{at_ms}",
         worker=worker,
         boot=f"{worker}-boot",
@@ -77,7 +77,7 @@ def missing(offset: int, *, partition: int = 0, at_ms: int | None = None, text: 
 def result(
     findings: Iterable[tuple[Kind, Sequence[Example]]] = (),
     *,
-    flushes: Sequence[Flush] = (),
+    flushes: Sequence[FlushSeen] = (),
     hours: Sequence[Hour] = (),
     record_hours: Sequence[RecordHour] = (),
     could_not_tell: Sequence[str] = (),

@@ -19,7 +19,7 @@ from service.errors import (
     StartPositionError,
 )
 from service.formats.model import CommittedOffset, TopicPartition
-from service.formats.offset_metadata import Began, Topics, decode, encode
+from service.formats.offset_metadata import Began, SourceTopicIds, decode, encode
 from service.runtime.start_positions import StartAt, StartPosition, StartPositions
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
@@ -42,7 +42,7 @@ def parts_of(rig: Rig, policy: StartAt) -> StartPositions:
         consumer=worker.consumer,
         committer=worker.committer,
         flush_records=worker.flush_records,
-        topics=Topics(),
+        topics=SourceTopicIds(),
         clock=rig.clock,
     )
 

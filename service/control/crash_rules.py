@@ -23,7 +23,7 @@ Offsets = dict[str, tuple[int, int]]
 """[first, end) by TopicPartition."""
 
 
-class Ends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CrashHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is remembered from one process to the next.
 
     `in_hand` are the records of this moment; `suspect` those of the last unclean end, `ends` how many there were in a
@@ -38,28 +38,28 @@ class Ends(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(Ends)
+_decoder = msgspec.json.Decoder(CrashHistory)
 
 
-class Pace(NamedTuple):
+class PollPace(NamedTuple):
     """How many records to take at once, and whether the name of each must be on the disk before it is decoded."""
 
     records_max: int
     is_synced: bool
 
 
-def decode(line: bytes) -> Ends:
+def decode(line: bytes) -> CrashHistory:
     """Read what was remembered; nothing where it is not what we write."""
     try:
         return _decoder.decode(line)
     except msgspec.DecodeError:
-        return Ends()
+        return CrashHistory()
 
 
-def after_end(last: Ends, *, ends_max: int) -> Ends:
+def after_end(last: CrashHistory, *, ends_max: int) -> CrashHistory:
     """Return what to remember at the start of a process, from what the one before has left."""
     if not last.in_hand:
-        return Ends(fatal=last.fatal)
+        return CrashHistory(fatal=last.fatal)
     is_same = any(_overlap(span, last.suspect.get(name)) for name, span in last.in_hand.items())
     spans = list(last.in_hand.items())
     alone = 0
@@ -68,15 +68,17 @@ def after_end(last: Ends, *, ends_max: int) -> Ends:
     fatal = last.fatal
     if alone >= ends_max:
         fatal = (*fatal, (spans[0][0], spans[0][1][0]))
-    return Ends(suspect=last.in_hand, ends=1 + (last.ends if is_same else 0), alone=alone, fatal=fatal)
+    return CrashHistory(suspect=last.in_hand, ends=1 + (last.ends if is_same else 0), alone=alone, fatal=fatal)
 
 
-def pace_after(ends: Ends, next_offsets: Mapping[TopicPartition, int], *, ends_max: int, records_max: int) -> Pace:
-    """Return how to go on; as always where none of the suspects is ours to come."""
-    is_ahead = any(next_offset < ends.suspect.get(str(tp), (0, 0))[1] for tp, next_offset in next_offsets.items())
-    if ends.ends < ends_max or not is_ahead:
-        return Pace(records_max, is_synced=False)
-    return Pace(min(FEW, records_max), is_synced=False) if ends.ends == ends_max else Pace(1, is_synced=True)
+def pace_after(
+    history: CrashHistory, next_offsets: Mapping[TopicPartition, int], *, ends_max: int, records_max: int
+) -> PollPace:
+    """Return how many records to take at once: as many as usual, unless a suspect that is ours lies ahead."""
+    is_ahead = any(next_offset < history.suspect.get(str(tp), (0, 0))[1] for tp, next_offset in next_offsets.items())
+    if history.ends < ends_max or not is_ahead:
+        return PollPace(records_max, is_synced=False)
+    return PollPace(min(FEW, records_max), is_synced=False) if history.ends == ends_max else PollPace(1, is_synced=True)
 
 
 def _overlap(one: tuple[int, int], other: tuple[int, int] | None) -> bool:

@@ -1,4 +1,4 @@
-"""Keeps on the disk which records are in hand, and finds the one that ends the process (see `control.caution`)."""
+"""Keeps on the disk which records are in hand, and finds the one that ends the process (see `control.crash_rules`)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import structlog
 
-from service.control import caution
-from service.control.caution import Ends, Offsets, Pace
+from service.control import crash_rules
+from service.control.crash_rules import CrashHistory, Offsets, PollPace
 from service.errors import SpoolError
 from service.formats.log_events import EndedWithRecordsInHand, RecordPutAway, tell
 from service.formats.model import FATAL, SourceRecord, TopicPartition
@@ -16,7 +16,7 @@ from service.runtime.ports import Journal, Metrics
 from service.runtime.recorder import Recorder
 
 
-class Caution:
+class CrashGuard:
     """Used by the loop thread only; `ends_max` of 0 turns it off."""
 
     def __init__(self, journal: Journal, *, ends_max: int, recorder: Recorder, metrics: Metrics) -> None:
@@ -24,10 +24,10 @@ class Caution:
         self._ends_max = ends_max
         self._recorder = recorder
         self._metrics = metrics
-        self._ends = Ends()
-        self._pace = Pace(0, is_synced=False)
+        self._history = CrashHistory()
+        self._pace = PollPace(0, is_synced=False)
         self._in_hand: Offsets = {}
-        self._log = structlog.get_logger("caution")
+        self._log = structlog.get_logger("crash_guard")
 
     def begin(self) -> None:
         """Read what the process before has left; once, before the first record.
@@ -37,10 +37,10 @@ class Caution:
         """
         if not self._ends_max:
             return
-        self._ends = caution.after_end(caution.decode(self._journal.read()), ends_max=self._ends_max)
-        if self._ends.ends:
-            records = {name: list(span) for name, span in self._ends.suspect.items()}
-            tell(self._log.warning, EndedWithRecordsInHand(self._ends.ends, self._ends.alone, records))
+        self._history = crash_rules.after_end(crash_rules.decode(self._journal.read()), ends_max=self._ends_max)
+        if self._history.ends:
+            records = {name: list(span) for name, span in self._history.suspect.items()}
+            tell(self._log.warning, EndedWithRecordsInHand(self._history.ends, self._history.alone, records))
         self._write(Offsets())
 
     def parts(self, records: Sequence[SourceRecord]) -> Iterator[Sequence[SourceRecord]]:
@@ -57,11 +57,13 @@ class Caution:
         self._release()
 
     def _set_pace(self, records: int) -> None:
-        self._pace = Pace(records, is_synced=False)
-        if self._ends.ends:
+        self._pace = PollPace(records, is_synced=False)
+        if self._history.ends:
             next_offsets = {tp: progress.next_offset for tp, progress in self._recorder.positions.items()}
-            self._pace = caution.pace_after(self._ends, next_offsets, ends_max=self._ends_max, records_max=records)
-            self._metrics.set("cautious", float(self._ends.ends >= self._ends_max))
+            self._pace = crash_rules.pace_after(
+                self._history, next_offsets, ends_max=self._ends_max, records_max=records
+            )
+            self._metrics.set("cautious", float(self._history.ends >= self._ends_max))
 
     def pause(self) -> None:
         """Nothing is in hand while a flush runs: what ends that is not one of these records."""
@@ -76,33 +78,35 @@ class Caution:
     def _release(self) -> None:
         """Nothing is in hand any more; past the suspects it begins anew."""
         self._in_hand = Offsets()
-        if self._ends.suspect or self._ends.fatal:
+        if self._history.suspect or self._history.fatal:
             self._look_back()
         self._write(Offsets())
 
     def _look_back(self) -> None:
         """Forget suspects that we are past, and what was put away and is committed."""
         positions = {str(tp): progress for tp, progress in self._recorder.positions.items()}
-        suspect = self._ends.suspect
+        suspect = self._history.suspect
         if suspect and all(name in positions and positions[name].next_offset >= suspect[name][1] for name in suspect):
-            self._ends = Ends(fatal=self._ends.fatal)
+            self._history = CrashHistory(fatal=self._history.fatal)
             self._metrics.set("cautious", 0.0)
-        if self._ends.fatal:
+        if self._history.fatal:
             kept = (
-                one for one in self._ends.fatal if one[0] not in positions or positions[one[0]].first_offset <= one[1]
+                one
+                for one in self._history.fatal
+                if one[0] not in positions or positions[one[0]].first_offset <= one[1]
             )
-            self._ends = msgspec.structs.replace(self._ends, fatal=tuple(kept))
+            self._history = msgspec.structs.replace(self._history, fatal=tuple(kept))
 
     def judged(self, record: SourceRecord) -> SourceRecord:
-        """Return the record, or what goes to the dead letters in its place: the same bytes, not to be decoded."""
-        if not self._ends.fatal or (str(record.tp), record.offset) not in self._ends.fatal:
+        """Return the record, marked as not to be decoded if it has ended the process `ends_max` times."""
+        if not self._history.fatal or (str(record.tp), record.offset) not in self._history.fatal:
             return record
         tell(self._log.error, RecordPutAway(*record.tp, offset=record.offset, times=self._ends_max))
         return record._replace(unreadable=FATAL)
 
     def _write(self, in_hand: Offsets) -> None:
-        now = msgspec.structs.replace(self._ends, in_hand=in_hand)
-        line = b"" if now == Ends() else caution.encode(now)
+        now = msgspec.structs.replace(self._history, in_hand=in_hand)
+        line = b"" if now == CrashHistory() else crash_rules.encode(now)
         try:
             self._journal.write(line, is_synced=self._pace.is_synced)
         except SpoolError as error:  # a full disk stops nobody: the spool says so

@@ -127,7 +127,7 @@ def test_end_in_a_flush_is_of_no_record() -> None:
     worker.flusher.flush = killed  # type: ignore[method-assign,assignment]
     assert run_until_it_ends(rig, worker)
     again = rig.worker("a", journal=journal)
-    assert again.loop._caution._ends.ends == 0
+    assert again.loop._crash_guard._history.ends == 0
 
 
 def test_stop_that_the_broker_causes_is_of_no_record(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_stop_that_the_broker_causes_is_of_no_record(monkeypatch: pytest.MonkeyP
     with pytest.raises(SourceError):
         run_until_it_ends(rig, worker)
     rig.workers.remove(worker)
-    assert rig.worker("a", journal=journal).loop._caution._ends.ends == 0
+    assert rig.worker("a", journal=journal).loop._crash_guard._history.ends == 0
 
 
 def test_others_are_read_at_the_usual_pace_where_the_suspects_are_not_ours() -> None:
@@ -152,6 +152,6 @@ def test_others_are_read_at_the_usual_pace_where_the_suspects_are_not_ours() -> 
         assert run_until_it_ends(rig, deadly_worker(rig, journal))
     worker = rig.worker("a", journal=journal)
     records = rig.broker.logs[P1].records
-    assert [len(part) for part in worker.loop._caution.parts(records)] == [20]
+    assert [len(part) for part in worker.loop._crash_guard.parts(records)] == [20]
     worker.recorder.own(P1, CommittedOffset(0))
-    assert [len(part) for part in worker.loop._caution.parts(records)] == [1] * 20
+    assert [len(part) for part in worker.loop._crash_guard.parts(records)] == [1] * 20
