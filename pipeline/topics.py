@@ -6,23 +6,26 @@ Owns how Spark reads Kafka in one go, what of flush and run records is needed in
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, NamedTuple
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from pipeline.client_reader import read_ranges, split_off
 from pipeline.kafka import spark_options
 from pipeline.reference_rows import REFERENCE, expand
-from service.formats.model import TopicPartition
+from service.formats.model import SourceRecord, TopicPartition, readable
 from service.formats.reference import FORMAT_VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from service.config.settings import KafkaSettings
+    from service.formats.model import OffsetRanges
 
 # Records that one task reads, about: judging them takes some seconds.
 _RECORDS_PER_TASK = 200_000
@@ -79,8 +82,7 @@ def read_messages(
     ranges = {tp: span for tp, span in ranges.items() if span[0] < span[1]}
     if not ranges:
         return spark.createDataFrame([], MESSAGE)
-    messages = _load(spark, settings, ranges, has_headers=True)
-    return messages.select("key", "value", "topic", "partition", "offset", _timestamp_ms(), "headers")
+    return _load(spark, settings, ranges, has_headers=True)
 
 
 def last_offsets(
@@ -100,7 +102,7 @@ def last_offsets(
     if not ranges:
         return {}
     messages = _load(spark, settings, ranges, has_headers=False)
-    times = messages.select("topic", "partition", "offset", _timestamp_ms()).where(F.col("timestamp_ms") < until_ms)
+    times = messages.where(F.col("timestamp_ms") < until_ms)
     if from_ms is not None:
         times = times.where(F.col("timestamp_ms") >= from_ms)
     rows = times.groupBy("topic", "partition").agg(F.max("offset").alias("last")).collect()
@@ -114,6 +116,18 @@ def _load(
     *,
     has_headers: bool,
 ) -> DataFrame:
+    readable, others = split_off(settings, ranges)
+    frames = []
+    if readable:
+        frames.append(_load_by_spark(spark, settings, readable, has_headers=has_headers))
+    if others:
+        frames.append(read_ranges(spark, settings, others, MESSAGE, records_per_task=_RECORDS_PER_TASK))
+    return reduce(DataFrame.unionByName, frames)
+
+
+def _load_by_spark(
+    spark: SparkSession, settings: KafkaSettings, ranges: OffsetRanges, *, has_headers: bool
+) -> DataFrame:
     topics: dict[str, list[int]] = {}
     firsts: dict[str, dict[str, int]] = {}
     nexts: dict[str, dict[str, int]] = {}
@@ -124,6 +138,7 @@ def _load(
     options = spark_options(settings, "")
     del options["subscribe"]
     records = sum(end - first for first, end in ranges.values())
+    headers = F.col("headers") if has_headers else F.lit(None).cast(MESSAGE["headers"].dataType).alias("headers")
     return (
         spark.read.format("kafka")
         .options(**options)
@@ -133,6 +148,22 @@ def _load(
         .option("includeHeaders", str(has_headers).lower())
         .option("minPartitions", max(len(ranges), records // _RECORDS_PER_TASK))
         .load()
+        .select("key", "value", "topic", "partition", "offset", _timestamp_ms(), headers)
+    )
+
+
+def record_of(message: Mapping[str, Any]) -> SourceRecord:
+    """Return the record of a row with the columns of MESSAGE."""
+    pairs = tuple((header["key"], header["value"]) for header in message["headers"] or ())
+    headers, unreadable = readable(pairs)
+    return SourceRecord(
+        tp=TopicPartition(message["topic"], message["partition"]),
+        offset=message["offset"],
+        timestamp_ms=message["timestamp_ms"],
+        key=message["key"],
+        value=message["value"],
+        headers=headers,
+        unreadable=unreadable,
     )
 
 

@@ -14,8 +14,9 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.audit.csv_values import value_of_entry
-from pipeline.audit.executors import Row, batched, record_of
+from pipeline.audit.executors import Row, batched
 from pipeline.audit.frames import IDENTIFIED
+from pipeline.topics import record_of
 from service.oracle.decode import Decoder
 from service.oracle.judge import Judge
 from service.oracle.locate import IdRule, Surroundings, parse_path, values_at

@@ -15,9 +15,10 @@ from pipeline.audit.object_reader import ObjectReader, root_text
 from pipeline.errors import ObjectError
 from pipeline.objects import Objects, Stored
 from pipeline.table_rows import restore
+from pipeline.topics import record_of
 from service.accounting import Kind
 from service.formats.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
-from service.formats.model import SourceRecord, TopicPartition, readable
+from service.formats.model import SourceRecord
 from service.oracle.equal import canonical, digest
 from service.oracle.judge import Judge, record_digest, value_digest
 from service.oracle.published_schema import META
@@ -152,20 +153,6 @@ def list_objects(batches: Batches, *, settings: Settings, schema: pa.Schema) -> 
         listed = objects.list(settings.s3.bucket, f"{settings.s3.prefix}/")
         rows = ({"object": one.key, "size": one.size, "modified_ms": one.modified_ms} for one in listed)
         yield from batched(rows, schema)
-
-
-def record_of(message: Row) -> SourceRecord:
-    """Make a message as Spark reads it a record."""
-    headers, unreadable = readable(_headers_of(message))
-    return SourceRecord(
-        tp=TopicPartition(message["topic"], message["partition"]),
-        offset=message["offset"],
-        timestamp_ms=message["timestamp_ms"],
-        key=message["key"],
-        value=message["value"],
-        headers=headers,
-        unreadable=unreadable,
-    )
 
 
 def _headers_of(message: Row) -> tuple[tuple[str, bytes | None], ...]:

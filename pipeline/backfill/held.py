@@ -7,7 +7,6 @@ these are retired, the rows of the table.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import groupby
@@ -21,12 +20,12 @@ from pyspark.sql import types as T
 from pipeline.backfill.ranges import Ranges
 from pipeline.backfill.retired import intersecting, places_of_retired
 from pipeline.errors import BrokerError, PipelineError, RangeError
-from pipeline.kafka import spark_options
 from pipeline.objects import Objects
 from pipeline.pieces import pieces_of
 from pipeline.reference_rows import REFERENCE, reference_of
 from pipeline.rows import Container
-from pipeline.topics import references
+from pipeline.topics import read_messages, references
+from service.audit.kafka_topics import KafkaTopics
 from service.avro.schema import META
 from service.formats.dead_letter import parse_headers
 from service.formats.model import TopicPartition
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 
     from pipeline.config import JobSettings
     from pipeline.retired import RetiredSnapshot
-    from service.audit.kafka_topics import KafkaTopics
-    from service.config.settings import KafkaSettings, S3Settings
+    from service.config.settings import S3Settings
     from service.formats.reference import Reference
 
 WHOLE = -1
@@ -55,7 +53,6 @@ _ARROW_PLACE = pa.schema(
     [("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("index", pa.int32())]
 )
 _OBJECT = ("location.bucket", "location.object")
-_EARLIEST = -2  # as Spark writes it
 
 Place = tuple[str, int, int, int]
 
@@ -98,7 +95,6 @@ def held_by_references(
     """
     topic = settings.worker.kafka.references_topic
     messages = _read_to(spark, settings, topic, ends)
-    messages = messages.withColumn("timestamp_ms", F.unix_millis("timestamp"))
     found = references(messages, keep=lambda frame: frame.persist(StorageLevel.DISK_ONLY))
     if (unread := found.unreadable.select("message_partition", "message_offset").first()) is not None:
         raise RangeError(f"message {unread[0]}/{unread[1]} of {topic} is none of references that this code knows")
@@ -130,50 +126,17 @@ def by_record(places: DataFrame) -> DataFrame:
 
 
 def _read_to(spark: SparkSession, settings: JobSettings, topic: str, ends: dict[int, int]) -> DataFrame:
-    """Read a topic up to these ends, from its beginning: offset 0, unless what is deleted is taken as held by none."""
-    first = _EARLIEST if settings.pipeline.backfill.assume_forgotten_unheld else 0
-    return read_topics(spark, settings.worker.kafka, {topic: {number: (first, end) for number, end in ends.items()}})
-
-
-def read_topics(spark: SparkSession, kafka: KafkaSettings, spans: dict[str, dict[int, tuple[int, int]]]) -> DataFrame:
-    """Read [first, next) of partitions of topics, committed messages only; -2 as first is the beginning.
+    """Read a topic up to these ends, from its beginning: offset 0, unless what is deleted is taken as held by none.
 
     Fails where something of that is deleted before it is read.
     """
-    wanted = {topic: {n: span for n, span in numbers.items() if span[0] < span[1]} for topic, numbers in spans.items()}
-    wanted = {topic: numbers for topic, numbers in wanted.items() if numbers}
-    if not wanted:
-        return spark.createDataFrame([], _MESSAGE)
-    options = spark_options(kafka, "")
-    del options["subscribe"]
-    starts = {topic: {n: span[0] for n, span in numbers.items()} for topic, numbers in wanted.items()}
-    stops = {topic: {n: span[1] for n, span in numbers.items()} for topic, numbers in wanted.items()}
-    return (
-        spark.read.format("kafka")
-        .options(**options)
-        .option("assign", json.dumps({topic: list(numbers) for topic, numbers in wanted.items()}))
-        .option("startingOffsets", json.dumps(starts))
-        .option("endingOffsets", json.dumps(stops))
-        .option("includeHeaders", "true")
-        .load()
-        .select(*_MESSAGE.names)
-    )
-
-
-_MESSAGE = T.StructType(
-    [
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("timestamp", T.TimestampType()),
-        T.StructField("key", T.BinaryType()),
-        T.StructField("value", T.BinaryType()),
-        T.StructField(
-            "headers",
-            T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())])),
-        ),
-    ]
-)
+    kafka = settings.worker.kafka
+    tps = [TopicPartition(topic, number) for number in ends]
+    firsts = dict.fromkeys(tps, 0)
+    if settings.pipeline.backfill.assume_forgotten_unheld:
+        with KafkaTopics(kafka) as topics:
+            firsts = {tp: topics.ends(tp).first for tp in tps}
+    return read_messages(spark, kafka, {tp: (firsts[tp], ends[tp.partition]) for tp in tps})
 
 
 def intersects(reference: Reference, ranges: Ranges) -> bool:

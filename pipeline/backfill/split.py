@@ -11,17 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.backfill.held import WHOLE
+from pipeline.topics import MESSAGE, record_of
 from service.avro.entry_types import EntryTypes
 from service.avro.infer import TooDeepError, TooManyFieldsError
 from service.batch.messages import dead_letters_of
 from service.config.rules import json_decoder, key_rules, record_decoder, schema_bounds
 from service.formats.dead_letter import Reason
-from service.formats.model import PartitionKey, SourceRecord, TopicPartition, readable
+from service.formats.model import PartitionKey, SourceRecord
 from service.input.decode import Bad, RecordDecoder, refused
 from service.partitioning.partitioner import Partitioner, Placement, Rejection
 
@@ -30,18 +30,6 @@ if TYPE_CHECKING:
 
     from service.config.settings import Settings
 
-_HEADERS = T.ArrayType(T.StructType([T.StructField("key", T.StringType()), T.StructField("value", T.BinaryType())]))
-RECORD = T.StructType(
-    [
-        T.StructField("topic", T.StringType()),
-        T.StructField("partition", T.IntegerType()),
-        T.StructField("offset", T.LongType()),
-        T.StructField("timestamp_ms", T.LongType()),
-        T.StructField("key", T.BinaryType()),
-        T.StructField("value", T.BinaryType()),
-        T.StructField("headers", _HEADERS),
-    ]
-)
 # Where a piece goes: user, date and hour, or a reason. `indexes` is null for a record that could not be split.
 PIECE = T.StructType(
     [
@@ -51,7 +39,7 @@ PIECE = T.StructType(
         T.StructField("reason", T.StringType()),
         T.StructField("message", T.StringType()),
         T.StructField("indexes", T.ArrayType(T.IntegerType())),
-        *RECORD.fields,
+        *MESSAGE.fields,
     ]
 )
 _RECORDS_AT_ONCE = 500
@@ -74,10 +62,7 @@ def rules_of(settings: Settings) -> SplitRules:
 
 def pieces_of(messages: DataFrame, held: DataFrame, settings: Settings) -> DataFrame:
     """Return the pieces of what is not held; `held` has the indexes by record."""
-    records = messages.select(
-        "topic", "partition", "offset", F.unix_millis("timestamp").alias("timestamp_ms"), "key", "value", "headers"
-    )
-    joined = records.join(held, on=["topic", "partition", "offset"], how="left").select(*RECORD.names, "held")
+    joined = messages.join(held, on=["topic", "partition", "offset"], how="left").select(*MESSAGE.names, "held")
     return joined.mapInArrow(partial(_split_batches, settings=settings), PIECE)
 
 
@@ -134,18 +119,3 @@ def _place(
         except TooManyFieldsError as error:
             return Rejection(Reason.TOO_MANY_FIELDS, str(error))
     return placed
-
-
-def record_of(row: dict[str, Any]) -> SourceRecord:
-    """Return the source record of a row with the columns of RECORD."""
-    timestamp_ms = row["timestamp_ms"]
-    headers, unreadable = readable(tuple((header["key"], header["value"]) for header in row["headers"] or ()))
-    return SourceRecord(
-        tp=TopicPartition(row["topic"], row["partition"]),
-        offset=row["offset"],
-        timestamp_ms=timestamp_ms if timestamp_ms is not None and timestamp_ms >= 0 else None,
-        key=row["key"],
-        value=row["value"],
-        headers=headers,
-        unreadable=unreadable,
-    )

@@ -28,8 +28,9 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.backfill.memory_spool import MemorySpool
 from pipeline.backfill.outbox import OutboxMessage, encode_part, part_key
-from pipeline.backfill.split import record_of, rules_of
+from pipeline.backfill.split import rules_of
 from pipeline.objects import Objects
+from pipeline.topics import record_of
 from service.avro.schema import RowSchema
 from service.batch.fitting import split_letter, stored_apart, stored_object
 from service.batch.messages import (

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from pyspark.sql import functions as F
 
-from pipeline.backfill.held import by_record, held_by_dead_letters, held_by_references, read_topics, settled_ends
+from pipeline.backfill.held import by_record, held_by_dead_letters, held_by_references, settled_ends
 from pipeline.backfill.outbox import Outbox, Run, find_outbox, write_outbox
 from pipeline.backfill.publish import Publication, Published
-from pipeline.backfill.ranges import Ranges, Wanted, format_offsets, parse_offsets, parse_time, resolve
+from pipeline.backfill.ranges import Wanted, format_offsets, parse_offsets, parse_time, resolve
 from pipeline.backfill.split import pieces_of
 from pipeline.backfill.write import written
 from pipeline.errors import OvertakenError, PipelineError, RangeError
@@ -29,7 +29,7 @@ from pipeline.progress import StepProgress
 from pipeline.publisher import Publisher
 from pipeline.retired import RetiredObjects
 from pipeline.session import open_session
-from pipeline.topics import last_offsets
+from pipeline.topics import last_offsets, read_messages
 from service.audit.kafka_topics import KafkaTopics
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Backfill:
             spark, self._settings, ends=run.reference_ends, ranges=ranges, retired=retired, threads=threads
         )
         dead = held_by_dead_letters(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges)
-        records = read_topics(spark, worker.kafka, _spans(ranges))
+        records = read_messages(spark, worker.kafka, {tp: (span.start, span.stop) for tp, span in ranges.items()})
         return pieces_of(records, by_record(in_files.unionByName(dead)), worker)
 
     def _prepare(self, run: Run) -> Outbox:
@@ -250,10 +250,3 @@ class Backfill:
         theirs = (run.group_id, run.references_topic, run.dead_letters_topic)
         if ours != theirs:
             raise PipelineError(f"run {run.run_id} is of group and topics {theirs}, the settings say {ours}")
-
-
-def _spans(ranges: Ranges) -> dict[str, dict[int, tuple[int, int]]]:
-    spans: dict[str, dict[int, tuple[int, int]]] = {}
-    for tp, span in ranges.items():
-        spans.setdefault(tp.topic, {})[tp.partition] = (span.start, span.stop)
-    return spans

@@ -28,6 +28,7 @@ from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
+ANY_TIMESTAMP = {"message.timestamp.after.max.ms": str(2**63 - 1)}  # as brokers before 4.0 have it
 PROTOCOLS = ("range", "cooperative-sticky", "consumer")
 DRAIN_S = 90.0
 EVENT_S = 60.0
@@ -67,7 +68,7 @@ class Deployment:
         self.root = root
         self.workers: dict[str, ServerProcess] = {}
         self.group = names.group()
-        self.source = kafka.create_topic(names.topic("source"), partitions=partitions)
+        self.source = kafka.create_topic(names.topic("source"), partitions=partitions, config=ANY_TIMESTAMP)
         self.references_topic = kafka.create_topic(names.topic("references"), partitions=3)
         self.flushes_topic = kafka.create_topic(names.topic("flushes"), partitions=1)
         self.dead_letters_topic = kafka.create_topic(names.topic("dead"), partitions=1)

@@ -69,7 +69,9 @@ def worked(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFa
         if at % 50 == 0:
             entries[1] = {"nobody": at, "time": "2026-03-04T05:00:00Z"}
         value = b"not JSON" if at % 97 == 5 else json.dumps(entries).encode()
-        records.append(ToProduce(value=value, partition=at % 6, key=b"k", headers={"h": b"1"}))
+        timestamp_ms = 2**63 - 1 if at == 300 else 0
+        headers = {"h": b"1"}
+        records.append(ToProduce(value=value, partition=at % 6, key=b"k", headers=headers, timestamp_ms=timestamp_ms))
     with Deployment(
         kafka=kafka, s3=s3, names=Names("backfill"), root=tmp_path_factory.mktemp("backfill")
     ) as deployment:
