@@ -20,7 +20,6 @@ from tests.stack.names import Names
 from tests.stack.providers import jars
 from tests.stack.s3_helper import S3Helper
 
-
 BEYOND_SPARK = [2**63 - 1, 1_700_000_000_000, TIMESTAMP_MAX_MS, TIMESTAMP_MAX_MS + 1]
 
 
