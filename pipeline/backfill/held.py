@@ -8,12 +8,13 @@ these are retired, the rows of the table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import partial
+from functools import partial, reduce
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -26,12 +27,13 @@ from pipeline.reference_rows import REFERENCE, reference_of
 from pipeline.rows import Container
 from pipeline.topics import read_messages, references
 from service.audit.kafka_topics import KafkaTopics
+from service.audit.put_away import Claim, find_put_away
 from service.avro.schema import META
-from service.formats.dead_letter import parse_headers
+from service.formats.dead_letter import HEADER_REASON, Reason, parse_headers
 from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from pipeline.config import JobSettings
     from pipeline.retired import RetiredSnapshot
@@ -118,6 +120,24 @@ def held_by_dead_letters(
     """Return the entries within the ranges that committed dead letters name: columns of a place."""
     messages = _read_to(spark, settings, settings.worker.kafka.dead_letters_topic, ends)
     return messages.select("headers").mapInArrow(partial(_places_in_headers, ranges=ranges), _PLACE)
+
+
+def read_source(spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges) -> DataFrame:
+    """Read the source records of the ranges, around those that nobody can read and a dead letter stands for.
+
+    Raises:
+        CouldNotTellError: brokers do not say whether what dead letters call unreadable is.
+    """
+    kafka = settings.worker.kafka
+    spans = {tp: (span.start, span.stop) for tp, span in ranges.items()}
+    letters = _read_to(spark, settings, kafka.dead_letters_topic, ends)
+    reason = F.expr(f"try_element_at(filter(headers, one -> one.key = '{HEADER_REASON}'), -1).value")
+    rows = letters.where(reason == F.lit(Reason.UNREADABLE.encode())).select("headers").collect()
+    says = [parse_headers([(header["key"], header["value"]) for header in row["headers"]]) for row in rows]
+    claims = [Claim(TopicPartition(one.topic, one.partition), one.offset, one.end_offset, one.reason) for one in says]
+    with KafkaTopics(kafka) as topics:
+        put_away = find_put_away(claims, spans, topics.can_read)
+    return reduce(DataFrame.unionByName, [read_messages(spark, kafka, some) for _, some in put_away.around(spans)])
 
 
 def by_record(places: DataFrame) -> DataFrame:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import structlog
 from pyspark.sql import functions as F
 
-from pipeline.backfill.held import by_record, held_by_dead_letters, held_by_references, settled_ends
+from pipeline.backfill.held import by_record, held_by_dead_letters, held_by_references, read_source, settled_ends
 from pipeline.backfill.outbox import Outbox, Run, find_outbox, write_outbox
 from pipeline.backfill.publish import Publication, Published
 from pipeline.backfill.ranges import Wanted, format_offsets, parse_offsets, parse_time, resolve
@@ -29,7 +29,7 @@ from pipeline.progress import StepProgress
 from pipeline.publisher import Publisher
 from pipeline.retired import RetiredObjects
 from pipeline.session import open_session
-from pipeline.topics import last_offsets, read_messages
+from pipeline.topics import last_offsets
 from service.audit.kafka_topics import KafkaTopics
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Backfill:
             spark, self._settings, ends=run.reference_ends, ranges=ranges, retired=retired, threads=threads
         )
         dead = held_by_dead_letters(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges)
-        records = read_messages(spark, worker.kafka, {tp: (span.start, span.stop) for tp, span in ranges.items()})
+        records = read_source(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges)
         return pieces_of(records, by_record(in_files.unionByName(dead)), worker)
 
     def _prepare(self, run: Run) -> Outbox:

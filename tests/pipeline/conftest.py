@@ -52,11 +52,10 @@ class Lake:
             self.spark.conf.set(key, value)
 
     def start(self, name: str, *arguments: str, program: tuple[str, ...] = ("-m", "pipeline")) -> ServerProcess:
-        """Start a job as a process of its own; its log is `root/name.log`."""
+        """Start a job as a process of its own; its log is `root/name.log`. It runs each plan once: none is compiled."""
         command = [sys.executable, *program, *arguments]
-        return ServerProcess(
-            name, command, log=self.root / f"{name}.log", env=self.variables | temporary_files(self.root / "tmp")
-        )
+        environment = self.variables | small_spark(is_compiled=False) | temporary_files(self.root / "tmp")
+        return ServerProcess(name, command, log=self.root / f"{name}.log", env=environment)
 
     @property
     def table(self) -> str:

@@ -1,4 +1,4 @@
-"""What nobody can read, what ended the worker, and what Spark cannot read: the audit on Spark is none the worse."""
+"""What nobody can read, what ended the worker, and what Spark cannot read: audit and backfill on Spark go on."""
 
 import sys
 import time
@@ -8,7 +8,9 @@ from pathlib import Path
 from deploy.local.kafka import KafkaCluster
 from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.result import Result, Verdict, Window
+from pipeline.backfill.ranges import Wanted
 from pipeline.client_reader import TIMESTAMP_MAX_MS
+from pipeline.jobs.backfill import Backfill
 from service.accounting import Kind
 from service.formats.dead_letter import HEADER_END_OFFSET, HEADER_OFFSET, HEADER_REASON, Reason
 from tests.integration.harness import Deployment
@@ -58,6 +60,8 @@ def test_both_audits_are_clean_where_everything_else_is(
                 assert (result.verdict, result.dead_letters) == (Verdict.CLEAN, dead), result
                 late = 0 if until_ms is None else sum(ms > until_ms for ms in BEYOND_SPARK)
                 assert result.counts.in_files == len(written) - BATCH - 1 - late
+
+            assert Backfill(lake.settings, "all", spark=lake.spark).run(Wanted(from_ms=0)).messages == 0, "all is held"
 
             # Who says so of records that can be read has lost them.
             letters = [dict(one.headers() or ()) for one in deployment.dead_letters()]
