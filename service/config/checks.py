@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime
 from urllib.parse import urlsplit
@@ -17,6 +18,7 @@ from service.errors import SettingsError
 from service.partitioning.locate import compile_path
 
 BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
 
 
 def load(**arguments: object) -> Settings:
@@ -101,7 +103,13 @@ def _sizes(settings: Settings) -> Iterator[str]:
 
 def _topics(settings: Settings) -> Iterator[str]:
     kafka = settings.kafka
-    own = [kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic, kafka.backfills_topic]
+    outputs = ("references_topic", "flushes_topic", "dead_letters_topic", "backfills_topic")
+    own: list[str] = [getattr(kafka, name) for name in outputs]
+    for name, topic in (*(("source_topics", topic) for topic in kafka.source_topics), *zip(outputs, own, strict=True)):
+        if topic.startswith("^"):
+            yield f"kafka.{name}: {topic!r} would be read as a pattern, and match what the worker writes: list topics by their names"
+        elif not _TOPIC_NAME.match(topic):
+            yield f"kafka.{name}: {topic!r} is no topic name: 1 to 249 letters, digits, '.', '_' and '-', and neither '.' nor '..'"
     for topic in sorted({topic for topic in own if own.count(topic) > 1}):
         yield f"topic {topic} is named for more than one of references, flushes, dead letters and backfills"
     for topic in sorted(set(own) & set(kafka.source_topics)):
