@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from service.config.checks import load
+from service.config.kafka_properties import PUBLIC, SECRET, is_secret
 from service.config.settings import PREFIX, Settings
 from service.errors import SettingsError
 from tests.deployment.tools import CHART, REQUIRED_VALUES, parse, render, run
 
 Manifests = dict[str, dict[str, Any]]
+CANARY = "canary-7f3a"
 
 
 @pytest.fixture(autouse=True)
@@ -143,6 +145,29 @@ def test_chart_value_that_is_no_setting_is_refused(value: str, message: str) -> 
 
     assert done.returncode != 0
     assert message in done.stderr
+
+
+@pytest.mark.parametrize("place", ["client_properties", "consumer_properties", "producer_properties"])
+def test_chart_secret_property_in_the_open_is_refused(place: str) -> None:
+    """By every name: it would stand in the ConfigMap before the worker could refuse it; the value is not repeated."""
+    names = [*sorted(SECRET), "SASL.Password", " sasl.password", " Sasl.Oauthbearer.Config ", "ssl.truststore.passwd"]
+
+    done = render(values_json=[f"config.kafka.{place}={json.dumps(dict.fromkeys(names, CANARY))}"])
+
+    assert done.returncode != 0
+    assert [name for name in names if f"invalid propertyName '{name}'" not in done.stderr] == []
+    assert CANARY not in done.stdout + done.stderr
+
+
+def test_chart_property_that_is_no_secret_passes(tmp_path: Path) -> None:
+    """Names of users and mechanisms, and what only looks like a secret, as in the worker."""
+    names = ["sasl.username", "sasl.mechanism", "ssl.ca.location", "ssl.key.location", *sorted(PUBLIC)]
+    properties = dict.fromkeys(names, "x")
+
+    manifests = _manifests(tmp_path, values_json=(f"config.kafka.consumer_properties={json.dumps(properties)}",))
+
+    assert json.loads(manifests["ConfigMap"]["data"]["LOGP_KAFKA__CONSUMER_PROPERTIES"]) == properties
+    assert not any(map(is_secret, names))
 
 
 @pytest.mark.parametrize("missing", ["kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket"])
