@@ -206,6 +206,35 @@ def test_chart_grace_period_over_the_longest_flush_is_accepted(tmp_path: Path) -
     assert _pod(manifests)["terminationGracePeriodSeconds"] == 131
 
 
+@pytest.mark.parametrize(
+    ("accepted", "refused", "needed"),
+    [
+        (["flush.revoke_budget_s=195"], ["flush.revoke_budget_s=195.5"], "300.5"),
+        (["flush.upload_deadline_s=165"], ["flush.upload_deadline_s=166"], "301"),
+        (["kafka.max_poll_interval_s=225"], ["kafka.max_poll_interval_s=224"], "225"),
+        (["kafka.transaction_timeout_s=135"], ["kafka.transaction_timeout_s=136"], "301"),
+        (["flush.revoke_budget_s=195"], ["flush.revoke_budget_s=280"], "385"),
+    ],
+)
+def test_chart_flush_that_does_not_fit_between_two_polls_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: list[str], refused: list[str], needed: str
+) -> None:
+    """W10: whatever the grace period; the chart draws the line where the worker draws it."""
+    grace = "terminationGracePeriodSeconds=900"
+
+    done = render(values_json=[grace, *(f"config.{value}" for value in refused)])
+    assert done.returncode != 0
+    assert f"must be at least {needed}:" in done.stderr
+
+    manifests = _manifests(tmp_path, values_json=(grace, *(f"config.{value}" for value in accepted)))
+    assert _settings(manifests, monkeypatch, pod="w-0")
+    for value in refused:
+        path, _, text = value.partition("=")
+        monkeypatch.setenv(f"LOGP_{path.replace('.', '__')}".upper(), text)
+    with pytest.raises(SettingsError, match=f"must be at least {needed}:"):
+        load()
+
+
 def test_chart_probes_and_metrics_are_on_the_port_of_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -327,9 +356,9 @@ def test_chart_settings_that_contradict_each_other_are_refused_by_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the chart does not check itself, the worker refuses at start."""
-    manifests = _manifests(tmp_path, "config.kafka.max_poll_interval_s=60")
+    manifests = _manifests(tmp_path, "config.http.live_max_s=60")
 
-    with pytest.raises(SettingsError, match="max_poll_interval_s"):
+    with pytest.raises(SettingsError, match="live_max_s"):
         _settings(manifests, monkeypatch, pod="w-0")
 
 
