@@ -56,11 +56,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(_options: argparse.Namespace) -> int:
-    from service.runtime.app import run  # noqa: PLC0415 - the other commands need no Kafka client
+    from service.runtime.app import run  # noqa: PLC0415 - the other commands need no store
 
-    settings = checks.load()
-    privacy.hide(settings.secrets)
-    run(settings)
+    run(_load_for_worker())
     return 0
 
 
@@ -81,9 +79,19 @@ def _offsets(options: argparse.Namespace) -> int:
 
 
 def _check_config(_options: argparse.Namespace) -> int:
-    settings = checks.load()
-    sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
+    sys.stdout.write(_load_for_worker().model_dump_json(indent=2) + "\n")
     return 0
+
+
+def _load_for_worker() -> Settings:
+    """Load settings that the client library takes, too."""
+    from service.adapters.kafka_check import find_refused  # noqa: PLC0415 - the other commands need no Kafka client
+
+    def ask_library(settings: Settings) -> list[str]:
+        privacy.hide(settings.secrets)
+        return find_refused(settings)
+
+    return checks.load(ask_library)
 
 
 def _config_schema(_options: argparse.Namespace) -> int:
