@@ -16,6 +16,7 @@ from service.audit import run as audit
 from service.config import checks
 from service.config.settings import Settings
 from service.errors import LogPartitionerError, SettingsError
+from service.version import product_version
 
 FAILED, REFUSED = 1, 2
 
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="log-partitioner", description="Kafka log records -> Avro files on S3.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {product_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("run", help="run a worker until SIGTERM")
     command.set_defaults(command=_run)

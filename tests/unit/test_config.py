@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from service import cli
+import pipeline.cli
+from service import cli, version
 from service.adapters.kafka_options import (
     PINNED_CONSUMER,
     PINNED_PRODUCER,
@@ -22,6 +24,7 @@ from service.config.checks import load
 from service.config.kafka_properties import REFUSED, SECRET
 from service.config.settings import ABORT_S, ANSWER_MARGIN_S, POLL_MARGIN_S, Settings
 from service.errors import SettingsError
+from service.version import product_version
 
 MINIMAL = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "kafka:9092",
@@ -512,6 +515,26 @@ def test_secrets_are_hidden_in_every_text_form_of_the_settings() -> None:
     )
     for text in (repr(settings), str(settings), settings.model_dump_json(), repr(settings.model_dump())):
         assert CANARY not in text
+
+
+@pytest.mark.parametrize(
+    ("main", "name"), [(cli.main, "log-partitioner"), (pipeline.cli.main, "log-partitioner pipeline")]
+)
+def test_version_is_told_without_any_setting(
+    environment: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    main: Callable[[list[str]], int],
+    name: str,
+) -> None:
+    """That of the package, as the worker says it at its start; neither brokers nor a command are needed."""
+    for variable in MINIMAL:
+        environment.delenv(variable)
+    with pytest.raises(SystemExit) as done:
+        main(["--version"])
+    assert done.value.code == 0
+    assert capsys.readouterr().out == f"{name} {product_version()}\n"
+    environment.setattr(version, "version", lambda _name: "1.2.3")
+    assert product_version() == "1.2.3"
 
 
 def test_config_schema_describes_every_setting(capsys: pytest.CaptureFixture[str]) -> None:
