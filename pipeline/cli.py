@@ -15,6 +15,7 @@ from pipeline.jobs.audit_options import add_audit_arguments
 from pipeline.progress import CLEAR_LINE
 from pipeline.report.options import add_report_arguments
 from service.errors import SettingsError
+from service.version import product_version
 
 _CONSOLE = structlog.dev.ConsoleRenderer()
 
@@ -60,6 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m pipeline", description="What comes after the worker, on Spark.")
+    parser.add_argument("--version", action="version", version=f"log-partitioner pipeline {product_version()}")
     jobs = parser.add_subparsers(dest="job", required=True, metavar="JOB")
     materialize = jobs.add_parser("materialize", help="bring the table up to date with the references topic")
     materialize.add_argument("--continuous", action="store_true", help="go on until stopped")

@@ -16,6 +16,7 @@ from service.audit import run as audit
 from service.config import checks
 from service.config.settings import Settings
 from service.errors import LogPartitionerError, SettingsError
+from service.version import product_version
 
 FAILED, REFUSED = 1, 2
 
@@ -39,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="log-partitioner", description="Kafka log records -> Avro files on S3.")
+    parser.add_argument("--version", action="version", version=f"%(prog)s {product_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("run", help="run a worker until SIGTERM")
     command.set_defaults(command=_run)
@@ -56,11 +58,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run(_options: argparse.Namespace) -> int:
-    from service.runtime.app import run  # noqa: PLC0415 - the other commands need no Kafka client
+    from service.runtime.app import run  # noqa: PLC0415 - the other commands need no store
 
-    settings = checks.load()
-    privacy.hide(settings.secrets)
-    run(settings)
+    run(_load_for_worker())
     return 0
 
 
@@ -81,9 +81,19 @@ def _offsets(options: argparse.Namespace) -> int:
 
 
 def _check_config(_options: argparse.Namespace) -> int:
-    settings = checks.load()
-    sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
+    sys.stdout.write(_load_for_worker().model_dump_json(indent=2) + "\n")
     return 0
+
+
+def _load_for_worker() -> Settings:
+    """Load settings that the client library takes, too."""
+    from service.adapters.kafka_check import find_refused  # noqa: PLC0415 - the other commands need no Kafka client
+
+    def ask_library(settings: Settings) -> list[str]:
+        privacy.hide(settings.secrets)
+        return find_refused(settings)
+
+    return checks.load(ask_library)
 
 
 def _config_schema(_options: argparse.Namespace) -> int:

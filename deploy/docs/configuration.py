@@ -24,9 +24,11 @@ A setting is given by, and the first wins:
 3. a file in the directory named by `LOGP_SECRETS_DIR`, named like the variable in lower case,
 4. the default.
 
-A variable with the prefix `LOGP_` that names no setting is refused. `log-partitioner check-config` reports all that is
-wrong at once, and prints the effective settings without secrets; `log-partitioner config-schema` prints this page as
-JSON schema. In the chart the same names stand under `config`: `config.flush.interval_s`.
+A variable with the prefix `LOGP_` that names no setting is refused. `log-partitioner check-config` reports all names
+and values that are wrong; where none is, all that contradicts itself and all that the client library refuses (it is
+asked without a broker; files of certificates have to be there). Else it prints the effective settings without secrets.
+`log-partitioner config-schema` prints this page as JSON schema. In the chart the same names stand under `config`:
+`config.flush.interval_s`.
 """
 _PIPELINE_HEAD = """\
 # Configuration of the pipeline
@@ -36,8 +38,7 @@ Made by `python -m deploy.docs` from `pipeline/config.py`; do not edit.
 A job (`python -m pipeline JOB`) reads the settings of a worker ([CONFIGURATION.md](CONFIGURATION.md)), which say where
 topics and objects are and how entries are read, and beside them these. They come from the same kinds of sources: the
 environment, a TOML file named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by
-`PIPELINE_SECRETS_DIR`, defaults. A variable with the prefix `PIPELINE_` that names no setting is refused; all that is
-wrong is reported at once.
+`PIPELINE_SECRETS_DIR`, defaults. A variable with the prefix `PIPELINE_` that names no setting is refused.
 """
 _DEFAULTS_MADE = {"worker": "host name"}
 _TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "true, false"}

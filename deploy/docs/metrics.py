@@ -44,6 +44,8 @@ def metric_names() -> frozenset[str]:
     for name, metric in METRICS.items():
         parts = ("_bucket", "_sum", "_count") if metric.kind == "histogram" else ("",)
         names |= {f"{_full(name, metric)}{part}" for part in parts}
+        if metric.kind == "counter":
+            names.add(f"{PREFIX}_{name}_created")
     return frozenset(names)
 
 

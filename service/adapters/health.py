@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from service.boundary import Clock
 
+CONNECTION_S = 10.0  # without a word on a connection, which has a thread of its own
+
 
 class Answer(NamedTuple):
     """Whether a probe is content, and why."""
@@ -54,6 +56,8 @@ class HealthServer:
         probes = {"/livez": health.live, "/readyz": health.ready}
 
         class Handler(BaseHTTPRequestHandler):
+            timeout = CONNECTION_S
+
             def do_GET(self) -> None:
                 path = self.path.partition("?")[0]
                 if path == "/metrics":

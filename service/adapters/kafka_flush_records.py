@@ -11,6 +11,7 @@ from typing import Any, Self
 
 import confluent_kafka
 import msgspec
+import structlog
 from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import make_client
@@ -37,17 +38,21 @@ class KafkaFlushRecords:
         self._topic = topic
         self._group_id = group_id
         self._patience = patience or Patience()
+        self._log = structlog.get_logger("flush_records")
 
     def next_offsets(
         self, tps: Iterable[TopicPartition], topic_ids: Mapping[str, str], *, deadline: Deadline
     ) -> dict[TopicPartition, int]:
         """Return where to go on with each that a flush record names; blocks until that is known of all of them.
 
+        Where retention has cut the topic it warns of those that are found nowhere: they need not be new.
+
         Raises:
             HistoryUnknownError: the topic cannot be read, or not by the deadline.
             LeavingError: asked to leave meanwhile.
         """
-        history = FlushHistory(tps, group_id=self._group_id, topic_ids=topic_ids)
+        wanted = sorted(tps)
+        history = FlushHistory(wanted, group_id=self._group_id, topic_ids=topic_ids)
         try:
             with _Backwards(self._options, self._topic, deadline, self._patience) as reading:
                 oldest_ms = reading.read_chunk(history)
@@ -55,7 +60,12 @@ class KafkaFlushRecords:
                     oldest_ms = reading.read_chunk(history)
         except KafkaException as error:
             raise HistoryUnknownError(f"topic {self._topic}: {_text_of(error.args[0])}") from error
-        return history.next_offsets
+        found = history.next_offsets
+        nowhere = [str(tp) for tp in wanted if tp not in found]
+        if nowhere and (cut := reading.cut()):
+            message = f"{cut}: what was before is gone, and nothing that is left names these: they begin as if new"
+            self._log.warning("history_cut", topic_partitions=nowhere, message=message)
+        return found
 
 
 class _Backwards:
@@ -79,6 +89,11 @@ class _Backwards:
     def __exit__(self, *_: object) -> None:
         """Let go of the brokers."""
         self._consumer.close()
+
+    def cut(self) -> str:
+        """Say where partitions begin that have lost their beginning; empty where none has."""
+        cut = (f"{self._topic}-{number} begins at offset {first}" for number, first in self._firsts.items() if first)
+        return ", ".join(cut)
 
     def _ask_ends(self, options: Mapping[str, Any]) -> None:
         """Ask for the ends with what is open: a commit after them cannot be of what has lost its offset already.

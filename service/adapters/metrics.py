@@ -63,6 +63,7 @@ METRICS: Mapping[str, Metric] = {
     "lag_records": Metric(
         "gauge", "Records between the committed offset and the end.", {"topic": ANY, "partition": ANY}
     ),
+    "committed_offset": Metric("gauge", "The committed offset of what is owned.", {"topic": ANY, "partition": ANY}),
     "last_commit_timestamp_seconds": Metric("gauge", "When the last flush was committed, in seconds since the epoch."),
     "seconds_since_commit": Metric("gauge", "Seconds since the last commit, or since the start."),
     "spool_bytes": Metric("gauge", "Bytes on the local disk."),
@@ -73,6 +74,7 @@ METRICS: Mapping[str, Metric] = {
     "held_topic_partitions": Metric(
         "gauge", "TopicPartitions that are not read on, since a record batch cannot be read."
     ),
+    "paused": Metric("gauge", "1 while no records are taken, after a flush or the disk has failed."),
     "cautious": Metric(
         "gauge", "1 while few records are taken at once, since the process has ended with the same ones in hand."
     ),

@@ -1,14 +1,16 @@
 # ruff: noqa: E501 - one sentence, one line
 """The rules between settings: each has a name, and says what to change, with the numbers in it (DESIGN 4.7, W10).
 
-`load` reads settings and reports every problem at once; the checks are plain functions from settings to sentences.
+`load` reads settings. What is no setting, or no value of one, is reported at once; and where there is nothing of the kind,
+all that contradicts itself. The checks are plain functions from settings to sentences.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from service.config.kafka_properties import is_secret, refused
 from service.config.settings import POLL_MARGIN_S, Settings
@@ -17,16 +19,18 @@ from service.errors import SettingsError
 from service.partitioning.locate import compile_path
 
 BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
+_BUCKET_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}\Z")  # older buckets, and other stores, have more than AWS allows now
+_TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
 
 
-def load(**arguments: object) -> Settings:
-    """Read all settings and check them; `arguments` win over every other source.
+def load(*more: Callable[[Settings], Iterable[str]], **arguments: object) -> Settings:
+    """Read all settings and check them, by `more` checks, too; `arguments` win over every other source.
 
     Raises:
-        SettingsError: with everything that is wrong, at once.
+        SettingsError: with everything that is wrong about variables and values, else about what they come to.
     """
     settings, problems = read_settings(Settings, **arguments)
-    problems = [*find_problems(settings), *problems]
+    problems = [*find_problems(settings), *(one for check in more for one in check(settings)), *problems]
     if problems:
         raise SettingsError(problems)
     return settings
@@ -34,7 +38,7 @@ def load(**arguments: object) -> Settings:
 
 def find_problems(settings: Settings) -> list[str]:
     """Find everything that contradicts itself; one sentence each."""
-    checks = (_times, _sizes, _topics, _paths, _properties, _credentials)
+    checks = (_times, _sizes, _topics, _places, _paths, _properties, _credentials)
     return [problem for check in checks for problem in check(settings)]
 
 
@@ -101,14 +105,38 @@ def _sizes(settings: Settings) -> Iterator[str]:
 
 def _topics(settings: Settings) -> Iterator[str]:
     kafka = settings.kafka
-    own = [kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic, kafka.backfills_topic]
+    outputs = ("references_topic", "flushes_topic", "dead_letters_topic", "backfills_topic")
+    own: list[str] = [getattr(kafka, name) for name in outputs]
+    for name, topic in (*(("source_topics", topic) for topic in kafka.source_topics), *zip(outputs, own, strict=True)):
+        if topic.startswith("^"):
+            yield f"kafka.{name}: {topic!r} would be read as a pattern, and match what the worker writes: list topics by their names"
+        elif not _TOPIC_NAME.match(topic):
+            yield f"kafka.{name}: {topic!r} is no topic name: 1 to 249 letters, digits, '.', '_' and '-', and neither '.' nor '..'"
     for topic in sorted({topic for topic in own if own.count(topic) > 1}):
         yield f"topic {topic} is named for more than one of references, flushes, dead letters and backfills"
     for topic in sorted(set(own) & set(kafka.source_topics)):
         yield f"topic {topic} is read and written: the worker would consume its own output"
 
 
+def _places(settings: Settings) -> Iterator[str]:
+    s3 = settings.s3
+    if not settings.kafka.bootstrap_servers.strip(" ,"):
+        yield "kafka.bootstrap_servers names no broker: host:port, separated by commas"
+    if not _BUCKET_NAME.match(s3.bucket):
+        yield f"s3.bucket ({s3.bucket!r}) is no bucket name: letters, digits, '.', '_' and '-'; what follows it in keys is s3.prefix"
+    if not all(s3.prefix.split("/")):
+        yield f"s3.prefix ({s3.prefix!r}) must be one name or several with a / between them: keys are made of it, a / and more"
+    if s3.endpoint_url is not None:
+        address = _split(s3.endpoint_url)
+        if address.scheme not in ("http", "https") or not address.hostname:
+            shown = s3.endpoint_url if "@" not in s3.endpoint_url else "..."
+            yield f"s3.endpoint_url ({shown!r}) must begin with http:// or https:// and a host"
+
+
 def _paths(settings: Settings) -> Iterator[str]:
+    source = settings.input
+    if source.entries_field is not None and source.format != "json":
+        yield f"input.entries_field is of input.format json: a line of {source.format} is one entry"
     for name, paths in (
         ("user", settings.user.paths),
         ("time", settings.time.paths),
@@ -119,6 +147,8 @@ def _paths(settings: Settings) -> Iterator[str]:
                 compile_path(path)
             except ValueError as error:
                 yield f"{name}.paths: {error}"
+            if path.startswith("envelope:") and source.entries_field is None:
+                yield f"{name}.paths: {path!r} finds nothing without input.entries_field, which makes an object an envelope"
     try:
         datetime.fromisoformat(settings.time.earliest)
     except ValueError:
@@ -143,7 +173,7 @@ def _properties(settings: Settings) -> Iterator[str]:
                 yield f"kafka.{place}: {name} may not be set: {why}"
             if is_secret(name) and properties is not secrets:
                 yield f"kafka.{place}: {name} belongs in kafka.secret_properties: this place is shown by check-config"
-            elif "@" in urlsplit(value).netloc and properties is not secrets:
+            elif "@" in _split(value).netloc and properties is not secrets:
                 yield f"kafka.{place}: {name} has a user in its address, and is shown: it belongs in kafka.secret_properties"
     for role, own in (("consumer", kafka.consumer_properties), ("producer", kafka.producer_properties)):
         together = {**kafka.client_properties, **own, **secrets}
@@ -155,5 +185,13 @@ def _properties(settings: Settings) -> Iterator[str]:
 def _credentials(settings: Settings) -> Iterator[str]:
     if (settings.s3.access_key is None) != (settings.s3.secret_key is None):
         yield "s3.access_key and s3.secret_key belong together: set both or neither"
-    if "@" in urlsplit(settings.s3.endpoint_url or "").netloc:
+    if "@" in _split(settings.s3.endpoint_url or "").netloc:
         yield "s3.endpoint_url is shown by check-config: its user and password belong in s3.access_key and s3.secret_key"
+
+
+def _split(address: str) -> SplitResult:
+    """Split an address; what is none has no parts."""
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")

@@ -65,8 +65,9 @@ SECRET = frozenset(
         "sasl.oauthbearer.assertion.private.key.pem",
     }
 )
-_OF_SECRETS = ("password", "passwd", "passphrase", "secret", "key.pem", "jaas", "credential")
-_PUBLIC = frozenset({"sasl.oauthbearer.client.credentials.client.id"})
+# Whatever has such a word in its name is taken for one, but for what is public.
+OF_SECRETS = ("password", "passwd", "passphrase", "secret", "key.pem", "jaas", "credential")
+PUBLIC = frozenset({"sasl.oauthbearer.client.credentials.client.id"})
 _HARMLESS_VALUES = {
     ("ssl.endpoint.identification.algorithm", "https"),
     ("enable.ssl.certificate.verification", "true"),
@@ -85,4 +86,4 @@ def refused(name: str, value: str) -> str | None:
 def is_secret(name: str) -> bool:
     """Return whether a property is a secret, or is named like one: a slip in a name must not show its value."""
     plain = name.strip().lower()
-    return plain not in _PUBLIC and (plain in SECRET or any(word in plain for word in _OF_SECRETS))
+    return plain not in PUBLIC and (plain in SECRET or any(word in plain for word in OF_SECRETS))

@@ -1,4 +1,4 @@
-"""Where settings come from: the only reader of the environment. Refuses what is wrong, all of it at once.
+"""Where settings come from: the only reader of the environment. Refuses all wrong names and values at once.
 
 Sources, the first wins: environment (`LOGP_` for a worker, nested by `__`), a TOML file named by `LOGP_CONFIG_FILE`,
 secret files (a directory named by `LOGP_SECRETS_DIR`; a file `logp_s3__secret_key` holds that setting), defaults.

@@ -309,6 +309,7 @@ PLAIN: Mapping[str, str] = {
     "commit_transaction_repeated": "A commit is asked for again, of the same producer. `code`, `fatal`, `retriable`.",
     "committed_topic_id_unknown": "Committed offsets do not say of which topic they are.",
     "consumer_error": "The client library reports an error in place of a record. `where`: its place; `code`.",
+    "history_cut": "The topic of flush records has lost its beginning, and none that is left names these.",
     "history_unknown": "Flush records cannot be read, which `kafka.accept_unknown_history` accepts.",
     "init_transactions_repeated": "A producer is not ready yet. `code`, `fatal`, `retriable`.",
     "journal_refused": "Which records are in hand cannot be written down.",

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import structlog
@@ -44,6 +43,7 @@ from service.runtime.start_positions import StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
 from service.runtime.worker import Ports, Worker, WorkerRules
+from service.version import product_version
 
 ESTIMATE_SHARE = 0.7  # of the time for uploads, or of what a revoke leaves of it
 FIXED_SHARE = 0.5  # of memory, for rows and PartitionKeys; the rest is for entries, which can leave it
@@ -98,10 +98,10 @@ class Process:
             topics=list(kafka.source_topics),
             bucket=self._settings.s3.bucket,
             http_port=self.http_port,
-            version=_version(),
+            version=product_version(),
         )
         tell(self._log.info, started)
-        self.metrics.set("info", 1, worker=self._settings.worker, boot=self._boot, version=_version())
+        self.metrics.set("info", 1, worker=self._settings.worker, boot=self._boot, version=product_version())
         try:
             self.worker.run()
         finally:
@@ -265,10 +265,3 @@ def _flush_bounds(settings: Settings) -> FlushBounds:
         spool_bytes_max=round(SPOOL_SHARE * spool.bytes_max),
         estimate_max_s=ESTIMATE_SHARE * min(flush.upload_deadline_s, flush.revoke_budget_s - flush.commit_budget_s),
     )
-
-
-def _version() -> str:
-    try:
-        return version("log-partitioner")
-    except PackageNotFoundError:
-        return f"source tree, Python {sys.version.split()[0]}"

@@ -274,9 +274,11 @@ class Controller:
             case events.Pause(seconds):
                 tell(self._log.info, log_events.Paused(seconds=round(seconds, 3)))
                 self._consumer.pause()
+                self._metrics.set("paused", 1)
             case events.Resume():
                 tell(self._log.info, log_events.Resumed())
                 self._consumer.resume()
+                self._metrics.set("paused", 0)
             case events.Leave():
                 if self.state.phase is Phase.FAILED:
                     raise TooManyFailuresError(f"{machine.FAILURES_MAX} failures in {machine.FAILURES_WINDOW_S:.0f} s")
@@ -353,7 +355,8 @@ class Controller:
     def _release(self, tps: frozenset[TopicPartition], *, is_lost: bool) -> None:
         for tp in tps:
             self._recorder.disown(tp)
-            self._metrics.forget("lag_records", topic=tp.topic, partition=str(tp.partition))
+            for name in ("lag_records", "committed_offset"):
+                self._metrics.forget(name, topic=tp.topic, partition=str(tp.partition))
         self._start_positions.forget(tps)
         if not is_lost:
             tell(self._log.info, log_events.PartitionsRevoked(_names(tps), generation=self.state.generation))

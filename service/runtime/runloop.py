@@ -243,8 +243,9 @@ class Runloop:
         """Publish what is owned and open."""
         positions = self._recorder.positions
         for tp, end in self._consumer.ends({tp: one.next_offset for tp, one in positions.items()}).items():
-            lag = max(0, end - positions[tp].first_offset)
-            self._metrics.set("lag_records", lag, topic=tp.topic, partition=str(tp.partition))
+            committed, labels = positions[tp].first_offset, {"topic": tp.topic, "partition": str(tp.partition)}
+            self._metrics.set("lag_records", max(0, end - committed), **labels)
+            self._metrics.set("committed_offset", committed, **labels)
         load = self._recorder.load()
         self._metrics.set("spool_bytes", load.spool_bytes)
         self._metrics.set("memory_bytes", load.memory_bytes)

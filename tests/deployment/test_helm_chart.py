@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from service.config.checks import load
+from service.config.kafka_properties import PUBLIC, SECRET, is_secret
 from service.config.settings import PREFIX, Settings
 from service.errors import SettingsError
 from tests.deployment.tools import CHART, REQUIRED_VALUES, parse, render, run
 
 Manifests = dict[str, dict[str, Any]]
+CANARY = "canary-7f3a"
 
 
 @pytest.fixture(autouse=True)
@@ -145,6 +147,29 @@ def test_chart_value_that_is_no_setting_is_refused(value: str, message: str) -> 
     assert message in done.stderr
 
 
+@pytest.mark.parametrize("place", ["client_properties", "consumer_properties", "producer_properties"])
+def test_chart_secret_property_in_the_open_is_refused(place: str) -> None:
+    """By every name: it would stand in the ConfigMap before the worker could refuse it; the value is not repeated."""
+    names = [*sorted(SECRET), "SASL.Password", " sasl.password", " Sasl.Oauthbearer.Config ", "ssl.truststore.passwd"]
+
+    done = render(values_json=[f"config.kafka.{place}={json.dumps(dict.fromkeys(names, CANARY))}"])
+
+    assert done.returncode != 0
+    assert [name for name in names if f"invalid propertyName '{name}'" not in done.stderr] == []
+    assert CANARY not in done.stdout + done.stderr
+
+
+def test_chart_property_that_is_no_secret_passes(tmp_path: Path) -> None:
+    """Names of users and mechanisms, and what only looks like a secret, as in the worker."""
+    names = ["sasl.username", "sasl.mechanism", "ssl.ca.location", "ssl.key.location", *sorted(PUBLIC)]
+    properties = dict.fromkeys(names, "x")
+
+    manifests = _manifests(tmp_path, values_json=(f"config.kafka.consumer_properties={json.dumps(properties)}",))
+
+    assert json.loads(manifests["ConfigMap"]["data"]["LOGP_KAFKA__CONSUMER_PROPERTIES"]) == properties
+    assert not any(map(is_secret, names))
+
+
 @pytest.mark.parametrize("missing", ["kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket"])
 def test_chart_without_a_required_value_is_refused(missing: str) -> None:
     """Whoever forgets where to read from or write to is told so."""
@@ -179,6 +204,35 @@ def test_chart_grace_period_over_the_longest_flush_is_accepted(tmp_path: Path) -
     manifests = _manifests(tmp_path, "terminationGracePeriodSeconds=131")
 
     assert _pod(manifests)["terminationGracePeriodSeconds"] == 131
+
+
+@pytest.mark.parametrize(
+    ("accepted", "refused", "needed"),
+    [
+        (["flush.revoke_budget_s=195"], ["flush.revoke_budget_s=195.5"], "300.5"),
+        (["flush.upload_deadline_s=165"], ["flush.upload_deadline_s=166"], "301"),
+        (["kafka.max_poll_interval_s=225"], ["kafka.max_poll_interval_s=224"], "225"),
+        (["kafka.transaction_timeout_s=135"], ["kafka.transaction_timeout_s=136"], "301"),
+        (["flush.revoke_budget_s=195"], ["flush.revoke_budget_s=280"], "385"),
+    ],
+)
+def test_chart_flush_that_does_not_fit_between_two_polls_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: list[str], refused: list[str], needed: str
+) -> None:
+    """W10: whatever the grace period; the chart draws the line where the worker draws it."""
+    grace = "terminationGracePeriodSeconds=900"
+
+    done = render(values_json=[grace, *(f"config.{value}" for value in refused)])
+    assert done.returncode != 0
+    assert f"must be at least {needed}:" in done.stderr
+
+    manifests = _manifests(tmp_path, values_json=(grace, *(f"config.{value}" for value in accepted)))
+    assert _settings(manifests, monkeypatch, pod="w-0")
+    for value in refused:
+        path, _, text = value.partition("=")
+        monkeypatch.setenv(f"LOGP_{path.replace('.', '__')}".upper(), text)
+    with pytest.raises(SettingsError, match=f"must be at least {needed}:"):
+        load()
 
 
 def test_chart_probes_and_metrics_are_on_the_port_of_the_service(
@@ -302,9 +356,9 @@ def test_chart_settings_that_contradict_each_other_are_refused_by_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the chart does not check itself, the worker refuses at start."""
-    manifests = _manifests(tmp_path, "config.kafka.max_poll_interval_s=60")
+    manifests = _manifests(tmp_path, "config.http.live_max_s=60")
 
-    with pytest.raises(SettingsError, match="max_poll_interval_s"):
+    with pytest.raises(SettingsError, match="live_max_s"):
         _settings(manifests, monkeypatch, pod="w-0")
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from service import cli
+import pipeline.cli
+from service import cli, version
 from service.adapters.kafka_options import (
     PINNED_CONSUMER,
     PINNED_PRODUCER,
@@ -22,6 +24,7 @@ from service.config.checks import load
 from service.config.kafka_properties import REFUSED, SECRET
 from service.config.settings import ABORT_S, ANSWER_MARGIN_S, POLL_MARGIN_S, Settings
 from service.errors import SettingsError
+from service.version import product_version
 
 MINIMAL = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "kafka:9092",
@@ -229,6 +232,44 @@ RULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
      {"kafka": {"flushes_topic": "f", "references_topic": "r"}}, {"kafka": {"flushes_topic": "x", "references_topic": "x"}}),
     ("is read and written",
      {"kafka": {"dead_letters_topic": "other"}}, {"kafka": {"dead_letters_topic": "app"}}),
+    ("kafka.source_topics: '^.*' would be read as a pattern",
+     {"kafka": {"source_topics": ["_a.b-C9", "a" * 249]}}, {"kafka": {"source_topics": ["app", "^.*"]}}),
+    ("kafka.source_topics: 'a b' is no topic name",
+     {"kafka": {"source_topics": ["..."]}}, {"kafka": {"source_topics": ["a b"]}}),
+    ("kafka.source_topics: '..' is no topic name",
+     {"kafka": {"source_topics": ["a..b"]}}, {"kafka": {"source_topics": [".."]}}),
+    ("kafka.dead_letters_topic: '' is no topic name",
+     {"kafka": {"dead_letters_topic": "d"}}, {"kafka": {"dead_letters_topic": ""}}),
+    ("kafka.references_topic: 'aaa",
+     {"kafka": {"references_topic": "a" * 249}}, {"kafka": {"references_topic": "a" * 250}}),
+    ("kafka.flushes_topic: 'f\\n'",
+     {"kafka": {"flushes_topic": "f"}}, {"kafka": {"flushes_topic": "f\n"}}),
+    ("kafka.bootstrap_servers names no broker",
+     {"kafka": {"bootstrap_servers": "a:1,"}}, {"kafka": {"bootstrap_servers": " , "}}),
+    ("s3.bucket ('s3://my-logs/x') is no bucket name",
+     {"s3": {"bucket": "my.logs-1"}}, {"s3": {"bucket": "s3://my-logs/x"}}),
+    ("s3.bucket ('My_Logs!') is no bucket name",
+     {"s3": {"bucket": "My_Logs"}}, {"s3": {"bucket": "My_Logs!"}}),
+    ("s3.prefix ('')",
+     {"s3": {"prefix": "l"}}, {"s3": {"prefix": ""}}),
+    ("s3.prefix ('/logs')",
+     {"s3": {"prefix": "team a/logs"}}, {"s3": {"prefix": "/logs"}}),
+    ("s3.prefix ('logs/')",
+     {"s3": {"prefix": "a/b/c"}}, {"s3": {"prefix": "logs/"}}),
+    ("s3.prefix ('a//b')",
+     {"s3": {"prefix": "a/.b"}}, {"s3": {"prefix": "a//b"}}),
+    ("s3.endpoint_url ('minio:9000') must begin with http:// or https://",
+     {"s3": {"endpoint_url": "http://minio:9000"}}, {"s3": {"endpoint_url": "minio:9000"}}),
+    ("s3.endpoint_url ('https://')",
+     {"s3": {"endpoint_url": "HTTPS://s3.example"}}, {"s3": {"endpoint_url": "https://"}}),
+    ("s3.endpoint_url ('http://[::1')",
+     {"s3": {"endpoint_url": "http://[::1]:9000"}}, {"s3": {"endpoint_url": "http://[::1"}}),
+    ("input.entries_field is of input.format json",
+     {"input": {"entries_field": "logs"}}, {"input": {"entries_field": "logs", "format": "ndjson"}}),
+    ("user.paths: 'envelope:a' finds nothing without input.entries_field",
+     {"user": {"paths": ["envelope:a"]}, "input": {"entries_field": "logs"}}, {"user": {"paths": ["u", "envelope:a"]}}),
+    ("time.paths: 'envelope:a' finds nothing without",
+     {"time": {"paths": ["envelope"]}}, {"time": {"paths": ["envelope:a"]}}),
     ("user.paths",
      {"user": {"paths": ["a.b", "header:x", "key"]}}, {"user": {"paths": ["a.b", "header:"]}}),
     ("time.paths",
@@ -409,6 +450,8 @@ def test_check_config_prints_effective_settings_and_no_secret(
         {"LOGP_KAFKA__SECRET_PROPERTIES": f'{{"acks": "{CANARY}"}}'},
         {"LOGP_KAFKA__CLIENT_PROPERTIES": f'{{"sasl.password": "{CANARY}"}}'},
         {"LOGP_S3__ENDPOINT_URL": f"https://user:{CANARY}@store"},
+        {"LOGP_S3__ENDPOINT_URL": f"user:{CANARY}@store:9000"},
+        {"LOGP_S3__ENDPOINT_URL": f"https://user:{CANARY}@[store"},
         {"LOGP_S3__ACCESS_KEY": CANARY, "LOGP_S3__SECRET_KEYS": CANARY},
     ],
 )
@@ -425,6 +468,45 @@ def test_check_config_refuses_without_repeating_what_may_be_a_secret(
     assert CANARY not in err
 
 
+WRONG_PROPERTIES: list[tuple[dict[str, Any], list[str]]] = [
+    ({"client_properties": {"nosuch": "1", "security.protocol": "SASL_TLS"}},
+     ['kafka.client_properties: nosuch is refused by the client library: No such configuration property: "nosuch"',
+      'kafka.client_properties: security.protocol is refused by the client library: Invalid value "SASL_TLS" for configuration property "security.protocol"']),
+    ({"producer_properties": {"compression.type": "lz5"}, "consumer_properties": {"stats_cb": "x"}},
+     ["kafka.consumer_properties: stats_cb is refused by the client library: expected stats_cb property as a callable function",
+      'kafka.producer_properties: compression.type is refused by the client library: Invalid value "lz5" for configuration property "compression.codec"']),
+    ({"secret_properties": {"sasl.pasword": CANARY}},
+     ["kafka.secret_properties: sasl.pasword is refused by the client library: the name or its value"]),
+    ({"client_properties": {"security.protocol": "ssl", "ssl.ca.location": "/no/such.pem"}},
+     ["kafka.client_properties: ssl.ca.location names no file that can be read: /no/such.pem"]),
+    ({"client_properties": {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"}},
+     ["kafka: the client library makes no consumer and no producer of these properties: sasl.username and sasl.password must be set"]),
+    ({"consumer_properties": {"fetch.max.bytes": "10"}},
+     ["kafka: the client library makes no consumer of these properties: `fetch.max.bytes` must be >= `message.max.bytes`"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("command", ["check-config", "run"])
+@pytest.mark.parametrize(("kafka", "sentences"), WRONG_PROPERTIES)
+def test_properties_that_the_library_refuses_are_refused_before_anything_starts(
+    environment: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    kafka: dict[str, dict[str, str]],
+    sentences: list[str],
+    command: str,
+) -> None:
+    """The library itself is asked, without a broker; all of them, beside what contradicts itself."""
+    for place, properties in kafka.items():
+        environment.setenv(f"LOGP_KAFKA__{place.upper()}", json.dumps(properties))
+    environment.setenv("LOGP_S3__PREFIX", "/")
+    assert cli.main([command]) == 2
+    out, err = capsys.readouterr()
+    rule, *found = [line.removeprefix("settings: ") for line in err.splitlines()]
+    assert "s3.prefix" in rule
+    assert found == sentences
+    assert CANARY not in out + err
+
+
 def test_secrets_are_hidden_in_every_text_form_of_the_settings() -> None:
     """I11: neither a log line nor a traceback that formats the settings shows a secret."""
     settings = load(
@@ -433,6 +515,26 @@ def test_secrets_are_hidden_in_every_text_form_of_the_settings() -> None:
     )
     for text in (repr(settings), str(settings), settings.model_dump_json(), repr(settings.model_dump())):
         assert CANARY not in text
+
+
+@pytest.mark.parametrize(
+    ("main", "name"), [(cli.main, "log-partitioner"), (pipeline.cli.main, "log-partitioner pipeline")]
+)
+def test_version_is_told_without_any_setting(
+    environment: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    main: Callable[[list[str]], int],
+    name: str,
+) -> None:
+    """That of the package, as the worker says it at its start; neither brokers nor a command are needed."""
+    for variable in MINIMAL:
+        environment.delenv(variable)
+    with pytest.raises(SystemExit) as done:
+        main(["--version"])
+    assert done.value.code == 0
+    assert capsys.readouterr().out == f"{name} {product_version()}\n"
+    environment.setattr(version, "version", lambda _name: "1.2.3")
+    assert product_version() == "1.2.3"
 
 
 def test_config_schema_describes_every_setting(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 
 import pytest
 
+from service.adapters import health
 from service.adapters.health import Health, HealthServer
 from tests.fakes.clock import FakeClock
 
@@ -81,3 +83,15 @@ def test_query_does_not_matter_and_other_paths_are_not_there(bench: Bench) -> No
     """Some probes add a query."""
     assert bench.get("/livez?verbose")[0] == 200
     assert bench.get("/")[0] == 404
+
+
+@pytest.mark.parametrize("said", [b"", b"GET /livez HT"], ids=["nothing", "half a request"])
+def test_connection_that_says_nothing_is_closed(monkeypatch: pytest.MonkeyPatch, said: bytes) -> None:
+    """It would hold a thread for as long as the worker lives."""
+    monkeypatch.setattr(health, "CONNECTION_S", 0.2, raising=False)
+    made = Bench()
+    with socket.create_connection(("127.0.0.1", made.server.port), timeout=5) as connection:
+        connection.sendall(said)
+        assert connection.recv(1) == b""
+    assert made.get("/livez")[0] == 200
+    made.server.close()

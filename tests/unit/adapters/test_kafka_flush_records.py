@@ -9,6 +9,7 @@ import confluent_kafka
 import msgspec
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from structlog.testing import capture_logs
 
 from service.adapters.kafka_flush_records import KafkaFlushRecords
 from service.control.deadline import Deadline
@@ -34,6 +35,7 @@ class Topic:
 
     def __init__(self, *partitions: list[bytes | None]) -> None:
         self.partitions = partitions
+        self.firsts: dict[int, int] = {}
         self.stable: dict[int, int] = {}
         self.error: KafkaError | None = None
         self.fetch_error: KafkaError | None = None
@@ -61,7 +63,7 @@ class Topic:
     def get_watermark_offsets(self, asked: Any, *, timeout: float) -> tuple[int, int]:
         """Give first offset and end."""
         assert timeout > 0
-        return 0, len(self.partitions[asked.partition])
+        return self.firsts.get(asked.partition, 0), len(self.partitions[asked.partition])
 
     def assign(self, positions: list[Any]) -> None:
         """Begin to read."""
@@ -128,6 +130,25 @@ def test_topic_partition_without_flush_record_is_looked_for_to_the_beginning(mon
     topic = Topic(ours, [], [value(3, "another")])
     assert ask(reader(topic, monkeypatch), APP_0, NEW) == {APP_0: 110}
     assert topic.read == [(0, 3_511), (2, 0), (0, 1_511), (0, 0)]
+
+
+def test_history_that_retention_has_cut_is_told_where_it_may_have_named_somebody(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who is named by what is left is known; who is found nowhere may have been flushed before, and is read anew."""
+    topic = Topic([value(0)] * 9, [value(1)] * 3)
+    one = reader(topic, monkeypatch)
+    with capture_logs() as whole:
+        assert ask(one, APP_0, NEW) == {APP_0: 110}
+    topic.firsts = {0: 5}
+    with capture_logs() as found:
+        assert ask(one, APP_0) == {APP_0: 110}
+    with capture_logs() as cut:
+        assert ask(one, APP_0, NEW) == {APP_0: 110}
+    assert whole == found == []
+    (line,) = cut
+    assert (line["event"], line["log_level"], line["topic_partitions"]) == ("history_cut", "warning", ["app-9"])
+    assert "flushes-0 begins at offset 5" in line["message"]
 
 
 def test_partitions_are_read_on_while_one_of_them_may_have_newer_records(monkeypatch: pytest.MonkeyPatch) -> None:

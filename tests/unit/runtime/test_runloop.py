@@ -171,8 +171,10 @@ def test_disk_that_refuses_a_batch_pauses_and_goes_on_by_itself() -> None:
     assert rig.broker.transactions == []
     assert [one["seconds"] for one in logs if one["event"] == "paused"][:4] == [1.0, 2.0, 4.0, 8.0]
     assert worker.metrics.total("batches_discarded") == 0
+    assert worker.metrics.gauges["paused", ()] == 1, "nothing else says so"
     worker.spool.refuses = lambda _operation: False
     rig.turn_until(lambda: rig.committed() == {P0: 3, P1: 2})
+    assert worker.metrics.gauges["paused", ()] == 0
     rig.check()
 
 
@@ -511,16 +513,30 @@ def test_load_is_looked_at_before_a_batch_is_much_beyond_a_limit(weight: int) ->
     assert all(limit <= size < 1.26 * limit + weight for size in sizes)
 
 
-def test_lag_of_what_is_no_longer_owned_is_no_longer_reported() -> None:
+def test_committed_offset_is_reported_as_it_is_committed() -> None:
+    """What is recorded and not committed is no progress of the group."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 3)
+    worker.step()
+    series = "committed_offset", (("partition", "0"), ("topic", P0.topic))
+    assert worker.metrics.gauges[series] == 0
+    rig.drain()
+    worker.step()
+    assert worker.metrics.gauges[series] == 3
+
+
+@pytest.mark.parametrize("name", ["lag_records", "committed_offset"])
+def test_place_of_what_is_no_longer_owned_is_no_longer_reported(name: str) -> None:
     """A series that stays after a revoke would alert for ever."""
     rig = Rig()
     worker = rig.owning()
     rig.fill(P0, 1)
     rig.fill(P1, 1)
     worker.step()
-    labelled = {series[1] for series in worker.metrics.gauges if series[0] == "lag_records"}
+    labelled = {series[1] for series in worker.metrics.gauges if series[0] == name}
     assert len(labelled) == 2
     rig.worker("b")
     rig.turn_until(lambda: len(worker.controller.state.owned) == 1)
     worker.step()
-    assert len([series for series in worker.metrics.gauges if series[0] == "lag_records"]) == 1
+    assert len([series for series in worker.metrics.gauges if series[0] == name]) == 1
