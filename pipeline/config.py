@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from service.config.checks import load
+from service.config.kafka_properties import is_secret
 from service.config.settings import PositiveInt, PositiveSeconds, Section, Settings, Zone
 from service.config.sources import SourcedSettings, read_settings
 from service.errors import SettingsError
@@ -261,6 +262,18 @@ class JobSettings(Section):
     def warehouse(self) -> str:
         """Where Iceberg puts tables."""
         return self.pipeline.catalog.warehouse or f"s3://{self.worker.s3.bucket}/_tables"
+
+    @property
+    def secrets(self) -> list[str]:
+        """Every value that must not be shown."""
+        pipeline = self.pipeline
+        given = {**pipeline.spark.properties, **pipeline.catalog.properties}
+        password = pipeline.catalog.password
+        return [
+            *self.worker.secrets,
+            *([] if password is None else [password.get_secret_value()]),
+            *(value for name, value in given.items() if is_secret(name)),
+        ]
 
 
 def load_all() -> JobSettings:

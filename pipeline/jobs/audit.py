@@ -19,7 +19,7 @@ from pipeline.audit.history import keep
 from pipeline.audit.metrics import AuditMetrics
 from pipeline.audit.result import Counts, Result, Window, Witness, encode
 from pipeline.audit.text import to_text
-from pipeline.errors import PipelineError, cause_of
+from pipeline.errors import PipelineError, UnforeseenError, cause_of
 from pipeline.jobs.audit_options import archive_of, window_of
 from pipeline.session import is_running, open_session
 
@@ -141,7 +141,8 @@ def _no_trace() -> Iterator[None]:
         cause = cause_of(error)
         if cause is None:
             structlog.get_logger("audit").exception("failed")
-            cause = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+            text = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+            raise UnforeseenError(text) from error
         raise PipelineError(cause) from error
 
 
