@@ -1,23 +1,30 @@
-"""The command line of the jobs: options, exit codes, where log lines go."""
+"""The command line of the jobs: options, exit codes, where log lines go; users and secrets stand in none (I11).
+
+What a job was asked for may name users: results of audits and their findings, rows that `--show` prints.
+"""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import re
 import sys
 
 import structlog
+from structlog.typing import EventDict, Processor
 
 from pipeline.config import load_all
-from pipeline.errors import cause_of
+from pipeline.errors import UnforeseenError, cause_of
 from pipeline.jobs import compare
 from pipeline.jobs.audit_options import add_audit_arguments
 from pipeline.progress import CLEAR_LINE
 from pipeline.report.options import add_report_arguments
+from service import privacy
 from service.errors import SettingsError
 from service.version import product_version
 
 _CONSOLE = structlog.dev.ConsoleRenderer()
+_JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b")
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -32,6 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
 
             return report.run(options)
         settings = load_all()
+        privacy.hide(settings.secrets)
         from pipeline.jobs import backfill, compact, materialize, user_activity  # noqa: PLC0415 - PySpark takes a second to import
 
         if options.job == "backfill":
@@ -50,13 +58,19 @@ def main(arguments: list[str] | None = None) -> int:
     except SettingsError as error:
         sys.stderr.write(f"{error}\n")
         return 2
-    except Exception as error:
-        cause = cause_of(error)
-        if cause is None:
-            raise
-        sys.stderr.write(f"{options.job}: {cause}\n")
+    except Exception as error:  # noqa: BLE001 - Python would write its text, in which input may stand
+        sys.stderr.write(f"{options.job}: {_said_of(error)}\n")
         return 2
     return 0
+
+
+def _said_of(error: Exception) -> str:
+    """Return what may be said of an error: its text where it is ours, else its classes and frames."""
+    cause = None if isinstance(error, UnforeseenError) else cause_of(error)
+    if cause is not None:
+        return privacy.veiled(cause)
+    java = ", ".join(dict.fromkeys(_JAVA_CLASS.findall(str(error))))
+    return f"{privacy.describe(error)}{java and f'; in it: {java}'}\n{privacy.trace(error).rstrip()}"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -87,20 +101,25 @@ def _add_backfill(backfill: argparse.ArgumentParser) -> None:
 
 
 def _configure_logs() -> None:
-    is_terminal = sys.stderr.isatty()
+    json_lines: Processor = structlog.processors.JSONRenderer(sort_keys=True)
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            _render_on_terminal if is_terminal else structlog.processors.JSONRenderer(sort_keys=True),
+            privacy.say_trace,
+            _veil(_render_on_terminal if sys.stderr.isatty() else json_lines),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
 
 
-def _render_on_terminal(logger: object, name: str, event: structlog.typing.EventDict) -> str:
+def _render_on_terminal(logger: object, name: str, event: EventDict) -> str:
     """Write a line in place of that of the progress, which comes again."""
     return f"{CLEAR_LINE}{_CONSOLE(logger, name, event)}"
+
+
+def _veil(render: Processor) -> Processor:
+    """Return a renderer whose lines may be said."""
+    return lambda logger, name, event: privacy.veiled(str(render(logger, name, event)))

@@ -8,6 +8,7 @@ named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by `PIPELIN
 from __future__ import annotations
 
 import codecs
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,6 +16,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from service.config.checks import load
+from service.config.kafka_properties import is_secret
 from service.config.settings import PositiveInt, PositiveSeconds, Section, Settings, Zone
 from service.config.sources import SourcedSettings, read_settings
 from service.errors import SettingsError
@@ -49,7 +51,7 @@ class CatalogSettings(Section):
     type: Literal["sqlite", "postgres", "rest"] = Field("sqlite", description="Kind of catalogue.")
     uri: str = Field(
         ".local/catalog.db",
-        description="sqlite: a file (one machine only); postgres: host:port/database; rest: the URL.",
+        description="sqlite: a file (one machine only; an absolute path where objects are retired); postgres: host:port/database; rest: the URL.",
     )
     warehouse: str | None = Field(
         None,
@@ -262,6 +264,18 @@ class JobSettings(Section):
         """Where Iceberg puts tables."""
         return self.pipeline.catalog.warehouse or f"s3://{self.worker.s3.bucket}/_tables"
 
+    @property
+    def secrets(self) -> list[str]:
+        """Every value that must not be shown."""
+        pipeline = self.pipeline
+        given = {**pipeline.spark.properties, **pipeline.catalog.properties}
+        password = pipeline.catalog.password
+        return [
+            *self.worker.secrets,
+            *([] if password is None else [password.get_secret_value()]),
+            *(value for name, value in given.items() if is_secret(name)),
+        ]
+
 
 def load_all() -> JobSettings:
     """Read everything from the environment, from files and secret files, as a worker does.
@@ -277,9 +291,27 @@ def load_all() -> JobSettings:
         problems += error.problems
     try:
         pipeline, wrong_names = read_settings(PipelineSettings)
-        problems += wrong_names
+        problems += [*wrong_names, *_catalog_problems(pipeline)]
     except SettingsError as error:
         problems += error.problems
     if worker is None or pipeline is None or problems:
         raise SettingsError(problems)
     return JobSettings(worker=worker, pipeline=pipeline)
+
+
+def _catalog_problems(settings: PipelineSettings) -> Iterator[str]:
+    """Say where a catalogue in a file would be lost, or be another one elsewhere."""
+    catalog = settings.catalog
+    if catalog.type != "sqlite":
+        return
+    if settings.spark.master.startswith("k8s:"):
+        yield (
+            f"PIPELINE_CATALOG__TYPE sqlite is a file of one machine, which pods of {settings.spark.master} lose: set "
+            "PIPELINE_CATALOG__TYPE to postgres or rest, and PIPELINE_CATALOG__URI to where that is"
+        )
+    elif settings.compact.retention_s is not None and not Path(catalog.uri).is_absolute():
+        yield (
+            f"PIPELINE_COMPACT__RETENTION_S leaves the only copy in the table, which {catalog.uri} below the working "
+            "directory leads to: set PIPELINE_CATALOG__TYPE to postgres or rest, or PIPELINE_CATALOG__URI to the "
+            "absolute path of a file that is kept"
+        )

@@ -9,6 +9,7 @@ PipelineError
     RangeError         a range that a backfill may not take
     TableError         the table is of another version or of another references topic, or others have changed it
     OvertakenError     another driver has committed in our place: this one stops
+    UnforeseenError    whatever else; its text is a library's, and input may stand in it
 """
 
 from __future__ import annotations
@@ -54,6 +55,10 @@ class TableError(PipelineError):
 
 class OvertakenError(PipelineError):
     """Another driver has committed in the place of this one."""
+
+
+class UnforeseenError(PipelineError):
+    """What nobody has foreseen; its text is a library's, and input may stand in it."""
 
 
 def cause_of(error: BaseException) -> str | None:

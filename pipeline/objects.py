@@ -92,7 +92,8 @@ class Objects:
     def read(self, piece: ReadGroup) -> Content:
         """Read what the references of a piece point to, and their header: at most two requests.
 
-        Of an object with versions that is the one that they name, whatever was put over it since, or deleted.
+        Of an object with versions that is the one that they name, whatever was put over it since, or deleted. Where all
+        its bytes come in one, they are compared with its checksum; a part of them has none.
 
         Raises:
             ObjectError: it is not there, is not the object that was referenced, or S3 does not answer.
@@ -100,17 +101,26 @@ class Objects:
         return Content(tuple((start, self._span(piece, start, length)) for start, length in piece.spans))
 
     def _span(self, piece: ReadGroup, start: int, length: int) -> bytes:
-        span = None if (start, length) == (0, piece.size) else start
         address = piece.bucket, piece.object, piece.version_id
-        return self._get(address, etag=piece.etag, size=length, start=span)
+        if (start, length) != (0, piece.size):
+            return self._get(address, etag=piece.etag, size=length, start=start)
+        content = self._get(address, etag=piece.etag, size=length)
+        algorithm, said = piece.checksum.algorithm, piece.checksum.value
+        if (found := checksum_of(algorithm, content)) != said:
+            text = f"its {algorithm} is {found}, not {said}"
+            raise ObjectError(f"{piece.where} is not the object that was referenced: {text}")
+        return content
 
     def read_text(self, bucket: str, key: str) -> str:
         """Read a whole object of text.
 
         Raises:
-            ObjectError: it is not there, or S3 does not answer.
+            ObjectError: it is not there, is no text, or S3 does not answer.
         """
-        return self._get((bucket, key, None)).decode()
+        try:
+            return self._get((bucket, key, None)).decode()
+        except UnicodeDecodeError as error:
+            raise ObjectError(f"s3://{bucket}/{key} is no text: {error}") from error
 
     def read_ahead(self, pieces: Iterable[ReadGroup]) -> Iterator[tuple[ReadGroup, Content]]:
         """Read many, in their order, ahead of what was taken; see `ahead`.
@@ -290,6 +300,13 @@ class Objects:
         if size is not None and len(content) != size:
             raise ObjectError(f"{name} gave {len(content)} bytes where its reference says {size}")
         return content
+
+
+def checksum_of(algorithm: str, data: bytes) -> str:
+    """Give the checksum of an object's bytes as references write it; of another algorithm, a text that is none."""
+    if algorithm == "sha256":
+        return hashlib.sha256(data).hexdigest()
+    return f"{zlib.crc32(data):08x}" if algorithm == "crc32" else f"of an unknown algorithm {algorithm}"
 
 
 def _asked(address: Address) -> dict[str, str]:

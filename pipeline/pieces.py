@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from service.formats.model import PartitionKey
+from service.formats.reference import Checksum
 
 if TYPE_CHECKING:
     from service.formats.reference import Reference
@@ -52,6 +53,7 @@ class ReadGroup(msgspec.Struct, frozen=True, array_like=True):
     version_id: str | None
     etag: str | None
     size: int
+    checksum: Checksum
     fingerprint: str
     projections: tuple[str, ...]
     parts: tuple[ReferencePart, ...]
@@ -100,8 +102,8 @@ def pieces_of(references: Iterable[Reference], *, bytes_max: int = _PIECE_BYTES_
     by_object: dict[tuple[object, ...], list[Reference]] = {}
     for one in references:
         place = one.location
-        key = (place.bucket, place.object, place.version_id, place.etag, place.size, one.schema.fingerprint)
-        by_object.setdefault(key, []).append(one)
+        key = (place.bucket, place.object, place.version_id, place.etag, place.size, place.checksum)
+        by_object.setdefault((*key, one.schema.fingerprint), []).append(one)
     return [_piece(some) for group in by_object.values() for some in _cut(sorted(group, key=_begin), bytes_max)]
 
 
@@ -153,6 +155,7 @@ def _piece(references: list[Reference]) -> ReadGroup:
         version_id=location.version_id,
         etag=location.etag,
         size=location.size,
+        checksum=location.checksum,
         fingerprint=references[0].schema.fingerprint,
         projections=tuple(projections),
         parts=parts,

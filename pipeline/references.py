@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from pipeline.errors import PipelineError
+from pipeline.errors import ObjectError, PipelineError
+from pipeline.rows import fingerprint_of
 from service.formats.reference import Reference, decode_references
 
 if TYPE_CHECKING:
@@ -70,24 +71,31 @@ class SchemaTexts:
         """Return the schema text of every fingerprint that the references name.
 
         Raises:
-            ObjectError: a schema's object cannot be read.
+            ObjectError: a schema's object cannot be read, or a text is not the one that the fingerprint is of.
         """
         found: dict[str, str] = {}
         for reference in references:
             schema = reference.schema
             if schema.fingerprint in found:
                 continue
-            text = schema.text or self._texts.get(schema.fingerprint)
+            text = self._texts.get(schema.fingerprint)
             if text is None:
-                text = self._objects.read_text(reference.location.bucket, schema.object)
+                text = self._read(reference)
+                self._keep(schema.fingerprint, text)
             found[schema.fingerprint] = text
-            self._keep(schema.fingerprint, text)
         return found
 
+    def _read(self, reference: Reference) -> str:
+        bucket, schema = reference.location.bucket, reference.schema
+        text = self._objects.read_text(bucket, schema.object) if schema.text is None else schema.text
+        if (found := fingerprint_of(text)) != schema.fingerprint:
+            where = f"s3://{bucket}/{schema.object}" if schema.text is None else f"reference {reference.reference_id}"
+            raise ObjectError(f"{where} has a schema of the fingerprint {found}, it is named by {schema.fingerprint}")
+        return text
+
     def _keep(self, fingerprint: str, text: str) -> None:
-        if fingerprint not in self._texts:
-            self._texts[fingerprint] = text
-            self._chars += len(text)
+        self._texts[fingerprint] = text
+        self._chars += len(text)
         while self._chars > self._chars_max:
             self._chars -= len(self._texts.pop(next(iter(self._texts))))
 

@@ -12,8 +12,11 @@ import hashlib
 import json
 import re
 import secrets
+import sys
 import traceback
 from collections.abc import Iterable
+
+from structlog.typing import EventDict, WrappedLogger
 
 from service.errors import LogPartitionerError
 
@@ -52,6 +55,15 @@ def trace(error: BaseException) -> str:
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     frames = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)))
     return (trace(before) if before is not None else "") + f"Traceback:\n{frames}{describe(error)}\n"
+
+
+def say_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Return an event of structlog that says where its exception came from, without a text that may hold input."""
+    error = event.pop("exc_info", None)
+    error = sys.exc_info()[1] if error is True else error
+    if isinstance(error, BaseException):
+        event["exception"] = trace(error)
+    return event
 
 
 def _hash(user: str) -> str:

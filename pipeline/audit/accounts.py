@@ -15,7 +15,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from pipeline.audit import judged
 from pipeline.audit.frames import FINDING
-from pipeline.topics import sources_of
+from pipeline.topics import lines_of, sources_of
 from service.accounting import Kind
 
 if TYPE_CHECKING:
@@ -36,6 +36,20 @@ _OF_FLUSH = (
 )
 _FOUND = to_arrow_schema(FINDING)
 _OF_REFERENCE = [*_TP, "batch_id", "worker", "reference_id", "user", "date", "hour", "text"]
+
+
+def flushes_in_window(flushes: DataFrame, reach: DataFrame) -> DataFrame:
+    """Choose flush records with an offset of the window that was committed when the audit began."""
+    spans = F.broadcast(reach.select(*_TP, "window_first", "window_next", "committed"))
+    ids = (
+        lines_of(flushes)
+        .join(spans, on=_TP, how="inner")
+        .where((F.col("first_offset") < F.col("window_next")) & (F.col("next_offset") > F.col("window_first")))
+        .where(F.col("first_offset") < F.col("committed"))
+        .select(*_MESSAGE_AT)
+        .distinct()
+    )
+    return flushes.join(ids, on=list(_MESSAGE_AT), how="left_semi")
 
 
 def coverage(lines: DataFrame, spans: DataFrame) -> DataFrame:

@@ -117,7 +117,7 @@ class Auditor:
             )
         )
         step("accounts")
-        flushes = self._kept.keep(_flushes_in_window(announced.flushes, reach))
+        flushes = self._kept.keep(accounts.flushes_in_window(announced.flushes, reach))
         flushed = selected.where(~backfills.is_backfilled())
         entries = findings.entry_findings(compared, rows, near)
         self._doubt_unread(rows, announced.dead, entries.unread)
@@ -273,12 +273,13 @@ class Auditor:
     # What cannot be told.
 
     def _doubt_uncommitted(self, ground: Ground) -> None:
-        """Count what is in the window and not committed yet."""
+        """Count what is in the window and not committed yet; of a full audit only as a note, unless asked for more."""
         options = self._options
         now_ms = time.time_ns() // 1_000_000
         if options.window.until_ms is not None and options.window.until_ms > now_ms:
             self._doubts.append("the window ends in the future")
         if options.window.is_everything and not options.require_caught_up:
+            self._notes += scope.beyond_notes(ground.spans)
             return
         beyond = {span.tp: (max(span.next, span.window_first), span.beyond) for span in ground.spans}
         messages = topics.read_messages(self._spark, self._settings.worker.kafka, beyond)
@@ -388,17 +389,3 @@ def _totals(source: DataFrame) -> dict[TopicPartition, tuple[int, int]]:
         F.count(F.when(F.col("index") >= 0, 1)).alias("entries"),
     )
     return {TopicPartition(row["topic"], row["partition"]): (row["records"], row["entries"]) for row in rows.collect()}
-
-
-def _flushes_in_window(flushes: DataFrame, reach: DataFrame) -> DataFrame:
-    """Choose flush records with an offset of the window that was committed when the audit began."""
-    spans = F.broadcast(reach.select(*_TP, "window_first", "window_next", "committed"))
-    ids = (
-        topics.lines_of(flushes)
-        .join(spans, on=_TP, how="inner")
-        .where((F.col("first_offset") < F.col("window_next")) & (F.col("next_offset") > F.col("window_first")))
-        .where(F.col("first_offset") < F.col("committed"))
-        .select("message_partition", "message_offset")
-        .distinct()
-    )
-    return flushes.join(ids, on=["message_partition", "message_offset"], how="left_semi")

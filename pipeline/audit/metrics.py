@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Gauge, start_http_server, write_to_textfile
+from prometheus_client.parser import text_string_to_metric_families
 
 from service.accounting import ExitCode, Kind
 
@@ -22,25 +23,26 @@ GAUGES: Mapping[str, tuple[str, Mapping[str, Collection[str]]]] = {
     "duration_seconds": ("Seconds that the last audit took.", {}),
     "timestamp_seconds": ("When the last audit ended, in seconds since the epoch.", {}),
     "last_success_timestamp_seconds": (
-        "When an audit last ended clean, in seconds since the epoch; 0: never.",
+        "When an audit last ended clean, in seconds since the epoch; 0: never. `time()` less this is how long ago.",
         {},
     ),
-    "seconds_since_success": ("Seconds since an audit last ended clean; -1: never.", {}),
 }
-"""What each says, and the values of its labels; docs/METRICS.md lists them."""
+"""What each says, and the values of its labels; docs/METRICS.md lists them. None grows old in a file: no ages."""
 
 
 class AuditMetrics:
-    """The last result as gauges; an audit that could not tell is no success."""
+    """The last result as gauges; an audit that could not tell is no success.
 
-    def __init__(self) -> None:
+    `success_at` is when one was clean before, in seconds since the epoch; None where nobody knows of any.
+    """
+
+    def __init__(self, success_at: float | None = None) -> None:
         self._registry = CollectorRegistry()
         self._gauges = {
             name: Gauge(f"{PREFIX}_{name}", text, tuple(labels), registry=self._registry)
             for name, (text, labels) in GAUGES.items()
         }
-        self._success_at: float | None = None
-        self._gauges["seconds_since_success"].set_function(self._seconds_since_success)
+        self._gauges["last_success_timestamp_seconds"].set(success_at or 0.0)
 
     def observe(self, result: Result, *, now: float | None = None) -> None:
         """Take a result that was made at `now`, in seconds since the epoch."""
@@ -53,8 +55,12 @@ class AuditMetrics:
         gauges["duration_seconds"].set(result.seconds)
         gauges["timestamp_seconds"].set(now)
         if result.exit_code is ExitCode.CLEAN:
-            self._success_at = now
             gauges["last_success_timestamp_seconds"].set(now)
+
+    def fail(self) -> None:
+        """Take an audit that ended without a result; what the one before has found stays."""
+        self._gauges["exit_code"].set(int(ExitCode.COULD_NOT_TELL))
+        self._gauges["timestamp_seconds"].set(time.time())
 
     def write(self, file: Path) -> None:
         """Replace the textfile.
@@ -73,5 +79,13 @@ class AuditMetrics:
         """
         start_http_server(port, registry=self._registry)
 
-    def _seconds_since_success(self) -> float:
-        return -1.0 if self._success_at is None else time.time() - self._success_at
+
+def last_success_in(file: Path) -> float | None:
+    """Return when an audit was last clean by the textfile that is there; None where that does not tell."""
+    try:
+        families = list(text_string_to_metric_families(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+    name = f"{PREFIX}_last_success_timestamp_seconds"
+    found = [sample.value for family in families for sample in family.samples if sample.name == name]
+    return found[0] if found and found[0] > 0 else None

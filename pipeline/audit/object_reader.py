@@ -6,9 +6,7 @@ what a reference says of itself - its exact schema too, a projection of the head
 
 from __future__ import annotations
 
-import hashlib
 import json
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import groupby
@@ -16,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline.audit.statements import wrong_fields, wrong_places, wrong_roots, wrong_statements
 from pipeline.errors import ObjectError
-from pipeline.objects import Content, Objects, Stored
+from pipeline.objects import Content, Objects, Stored, checksum_of
 from pipeline.reference_rows import reference_of
 from pipeline.rows import Container
 from service.accounting import Kind
@@ -64,7 +62,7 @@ class _Object:
             wrong.append(f"{self.size} bytes, the reference says {location.size}")
         algorithm, said = location.checksum.algorithm, location.checksum.value
         if algorithm not in self._checksums:
-            self._checksums[algorithm] = _checksum(algorithm, stored.data)
+            self._checksums[algorithm] = checksum_of(algorithm, stored.data)
         if (found := self._checksums[algorithm]) != said:
             wrong.append(f"{algorithm} is {found}, the reference says {said}")
         if location.etag is not None and stored.etag is not None and location.etag != stored.etag:
@@ -187,12 +185,6 @@ def _address(row: Row) -> Address:
 def _within(ranges: Iterable[Span], size: int) -> list[Span]:
     """Cut ranges off where the object ends: that they reach further is said elsewhere."""
     return [(start, min(length, size - start)) for start, length in ranges]
-
-
-def _checksum(algorithm: str, data: bytes) -> str:
-    if algorithm == "sha256":
-        return hashlib.sha256(data).hexdigest()
-    return f"{zlib.crc32(data):08x}" if algorithm == "crc32" else f"of an unknown algorithm {algorithm}"
 
 
 def _file_row(row: Row, schema: PublishedSchema, about: Row, non_nulls: Counter[str]) -> Row:

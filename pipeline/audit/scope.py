@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.audit.result import Coverage
+from service.audit.uncommitted import Reached, notes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -242,6 +243,11 @@ def doubts_of(
     if floor is not None and floor > source.window_first and (source.committed or 0) > source.window_first:
         doubts.append(f"{span.tp}: references or dead letters of offsets below {floor} are no longer there")
     return doubts
+
+
+def beyond_notes(spans: Iterable[Span]) -> list[str]:
+    """Say of all that there is what nobody has committed."""
+    return notes_of(Reached(span.tp, span.retained, span.end, span.committed) for span in spans)
 
 
 def is_before_all(spans: Iterable[Span], sources: Iterable[Source]) -> bool:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import uuid
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -16,10 +16,10 @@ import structlog
 from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.csv_auditor import CsvAuditor, CsvOptions, require_ids
 from pipeline.audit.history import keep
-from pipeline.audit.metrics import AuditMetrics
+from pipeline.audit.metrics import AuditMetrics, last_success_in
 from pipeline.audit.result import Counts, Result, Window, Witness, encode
 from pipeline.audit.text import to_text
-from pipeline.errors import PipelineError, cause_of
+from pipeline.errors import PipelineError, UnforeseenError, cause_of
 from pipeline.jobs.audit_options import archive_of, window_of
 from pipeline.session import is_running, open_session
 
@@ -37,22 +37,37 @@ def run(settings: JobSettings, arguments: argparse.Namespace) -> int:
     Raises:
         PipelineError: it cannot be done at all; a periodic audit keeps that as a result and goes on.
     """
+    file = settings.pipeline.audit.metrics_file
+    metrics = AuditMetrics(None if file is None else last_success_in(file))
+    try:
+        return _start(settings, arguments, metrics).run()
+    except Exception:
+        metrics.fail()
+        if file is not None:
+            with suppress(OSError):  # what it ended by says more
+                metrics.write(file)
+        raise
+
+
+def _start(settings: JobSettings, arguments: argparse.Namespace, metrics: AuditMetrics) -> Runs:
     window_of(arguments)  # what is wrong with the options is said before Spark starts
     if archive_of(arguments, settings.pipeline.csv.location) is not None:
         require_ids(settings)
     with _no_trace():
         spark = open_session(settings, name="audit")
-    return Runs(spark, settings, arguments).run()
+    return Runs(spark, settings, arguments, metrics)
 
 
 class Runs:
     """The audits of one process."""
 
-    def __init__(self, spark: SparkSession, settings: JobSettings, arguments: argparse.Namespace) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: JobSettings, arguments: argparse.Namespace, metrics: AuditMetrics
+    ) -> None:
         self._spark = spark
         self._settings = settings
         self._arguments = arguments
-        self._metrics = AuditMetrics()
+        self._metrics = metrics
         self._stop = threading.Event()
         self._log = structlog.get_logger("audit")
 
@@ -141,7 +156,8 @@ def _no_trace() -> Iterator[None]:
         cause = cause_of(error)
         if cause is None:
             structlog.get_logger("audit").exception("failed")
-            cause = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+            text = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+            raise UnforeseenError(text) from error
         raise PipelineError(cause) from error
 
 

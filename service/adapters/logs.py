@@ -18,7 +18,7 @@ from typing import TextIO
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from service.privacy import trace, veiled
+from service.privacy import say_trace, veiled
 
 _TEXT_MAX = 256
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
@@ -35,7 +35,7 @@ def configure(*, level: str, style: str, worker: str, boot: str, stream: TextIO 
             structlog.processors.add_log_level,
             _identify(worker, boot),
             structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
-            _trace,
+            say_trace,
             _cut,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS[level]),
@@ -84,15 +84,6 @@ def _identify(worker: str, boot: str) -> Processor:
         return event
 
     return add
-
-
-def _trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Add where an exception came from, without a text that may hold input."""
-    error = event.pop("exc_info", None)
-    error = sys.exc_info()[1] if error is True else error
-    if isinstance(error, BaseException):
-        event["exception"] = trace(error)
-    return event
 
 
 def _cut(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -31,6 +31,7 @@ from service.audit.reconcile import account, check_order, first_records
 from service.audit.report import Report
 from service.audit.schemas import check_schema_object
 from service.audit.source_table import SourceTable
+from service.audit.uncommitted import Reached, notes_of
 from service.oracle.equal import differences
 from service.oracle.judge import Judge
 
@@ -179,6 +180,7 @@ class Audit:
 
     def _read_source(self, committed: Committed) -> None:
         ranges: OffsetRanges = {}
+        ends: list[Reached] = []
         covered = ranges_of(self._announced.flushes)
         for tp, reached in committed.items():
             low, end = self._topics.ends(tp)
@@ -187,6 +189,9 @@ class Audit:
                 begin = covered[tp][0].first_offset
                 self._findings.doubt(f"{tp}: flush records begin at {begin}, the source only at {low}")
             ranges[tp] = (low, end if self._options.require_caught_up else min(reached or 0, end))
+            ends.append(Reached(tp, low, end, reached))
+        for note in [] if self._options.require_caught_up else notes_of(ends):
+            self._findings.note(note)
         beyond = 0
         for count, record in enumerate(self._records(ranges), 1):
             if record.offset >= (committed[record.tp] or 0):

@@ -10,6 +10,7 @@ import pytest
 
 from deploy.local.ports import find_free_ports
 from pipeline.audit.history import kept
+from pipeline.audit.metrics import AuditMetrics
 from pipeline.audit.result import Result, decode
 from pipeline.config import load_all
 from pipeline.errors import BrokerError, PipelineError
@@ -51,7 +52,7 @@ def periodic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, signals: None) -> 
     add_audit_arguments(parser)
 
     def make(outcomes: list[Result | Exception], *, at_the_end: Callable[[int], None] = lambda _: None) -> Runs:
-        runs = Runs(None, load_all(), parser.parse_args(["--every", "0.01s"]))  # type: ignore[arg-type]
+        runs = Runs(None, load_all(), parser.parse_args(["--every", "0.01s"]), AuditMetrics())  # type: ignore[arg-type]
         left = iter(outcomes)
 
         class Told:
@@ -101,7 +102,7 @@ def test_metrics_are_served_while_it_goes_on(periodic: Callable[..., Runs]) -> N
     found = result([(Kind.MISSING, [missing(1), missing(2)])])
     assert periodic([found, BrokerError("no broker answers")], at_the_end=ask).run() == 2
     assert 'log_partitioner_audit_findings{kind="missing"} 2.0' in answers[0]
-    assert "log_partitioner_audit_seconds_since_success -1.0" in answers[0]
+    assert "log_partitioner_audit_last_success_timestamp_seconds 0.0" in answers[0]
 
 
 def test_mistake_of_ours_is_told_as_one(periodic: Callable[..., Runs], tmp_path: Path) -> None:

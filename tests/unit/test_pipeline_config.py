@@ -62,3 +62,33 @@ def test_file_and_secrets(environment: pytest.MonkeyPatch, tmp_path: Path) -> No
     assert (pipeline.table.name, pipeline.table.user_buckets) == ("a.b", 5)
     assert pipeline.catalog.password is not None
     assert pipeline.catalog.password.get_secret_value() == "made-up"
+
+
+def test_a_catalogue_in_a_file_is_not_one_of_a_cluster(environment: pytest.MonkeyPatch) -> None:
+    """Each pod has its own file: a job that starts anew finds no table, and makes an empty one."""
+    environment.setenv("PIPELINE_SPARK__MASTER", "k8s://https://cluster:443")
+    with pytest.raises(SettingsError) as refused:
+        load_all()
+    (problem,) = refused.value.problems
+    assert "PIPELINE_CATALOG__TYPE" in problem
+    assert "postgres or rest" in problem
+    environment.setenv("PIPELINE_CATALOG__URI", "/data/catalog.db")
+    with pytest.raises(SettingsError):
+        load_all()
+    environment.setenv("PIPELINE_CATALOG__TYPE", "rest")
+    environment.setenv("PIPELINE_CATALOG__URI", "http://catalogue")
+    assert load_all().pipeline.catalog.type == "rest"
+
+
+def test_nothing_is_retired_by_a_catalogue_below_the_working_directory(environment: pytest.MonkeyPatch) -> None:
+    """The table has the only copy then: it must not be found from one directory and not from another."""
+    environment.setenv("PIPELINE_COMPACT__RETENTION_S", "86400")
+    with pytest.raises(SettingsError) as refused:
+        load_all()
+    (problem,) = refused.value.problems
+    assert all(name in problem for name in ("COMPACT__RETENTION_S", "CATALOG__TYPE", "CATALOG__URI"))
+    environment.setenv("PIPELINE_CATALOG__URI", "/data/catalog.db")
+    assert load_all().pipeline.compact.retention_s == 86_400
+    environment.setenv("PIPELINE_CATALOG__URI", "database:5432/catalogue")
+    environment.setenv("PIPELINE_CATALOG__TYPE", "postgres")
+    assert load_all().pipeline.compact.retention_s == 86_400

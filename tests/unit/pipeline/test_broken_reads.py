@@ -1,9 +1,12 @@
-"""A connection that breaks inside the body of an object: it is read again, a few times."""
+"""A connection that breaks inside the body of an object: it is read again, a few times; and bytes that are others."""
 
+import hashlib
 import threading
+import zlib
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import msgspec
 import pytest
 
 from pipeline.errors import ObjectError
@@ -11,10 +14,12 @@ from pipeline.objects import Content, Objects
 from pipeline.pieces import ReadGroup, ReferencePart
 from service.config.settings import S3Settings
 from service.formats.model import PartitionKey
+from service.formats.reference import Checksum
 
 BODY = b"0123456789"
 PART = ReferencePart("r", PartitionKey("u", "2026-03-04", 5), 1, ((0, len(BODY)),), 0)
-WHOLE = ReadGroup("data", "o", None, None, len(BODY), "", ("null",), (PART,))
+CHECKSUM = Checksum("sha256", hashlib.sha256(BODY).hexdigest())
+WHOLE = ReadGroup("data", "o", None, None, len(BODY), CHECKSUM, "", ("null",), (PART,))
 
 
 class _Breaking(BaseHTTPRequestHandler):
@@ -25,10 +30,14 @@ class _Breaking(BaseHTTPRequestHandler):
         assert isinstance(self.server, _Server)
         self.server.asked += 1
         self.send_response(200)
-        self.send_header("Content-Length", str(len(BODY)))
+        begin, end = 0, len(self.server.body)
+        if asked := self.headers["Range"]:
+            first, last = asked.removeprefix("bytes=").split("-")
+            begin, end = int(first), int(last) + 1
+        self.send_header("Content-Length", str(end - begin))
         self.end_headers()
         is_broken = self.server.asked <= self.server.broken
-        self.wfile.write(BODY[: len(BODY) // 2] if is_broken else BODY)
+        self.wfile.write(self.server.body[begin : (begin + end) // 2 if is_broken else end])
 
     def log_message(self, *_: object) -> None:
         """Say nothing."""
@@ -37,6 +46,7 @@ class _Breaking(BaseHTTPRequestHandler):
 class _Server(ThreadingHTTPServer):
     asked = 0
     broken = 0
+    body = BODY
 
 
 @pytest.fixture
@@ -96,3 +106,33 @@ def test_what_is_under_way_is_bounded_by_its_bytes(monkeypatch: pytest.MonkeyPat
     assert next(given) == 4
     assert 50 not in begun
     assert list(given) == [4, 4, 50, 1]
+
+
+@pytest.mark.parametrize("checksum", [CHECKSUM, Checksum("crc32", f"{zlib.crc32(BODY):08x}")])
+def test_altered_bytes_of_a_whole_object_are_refused(server: _Server, checksum: Checksum) -> None:
+    """As many bytes, with one bit turned: without compression they might be rows of other values."""
+    whole = msgspec.structs.replace(WHOLE, checksum=checksum)
+    assert objects_of(server).read(whole) == Content(((0, BODY),))
+    server.body = b"0123456788"
+    with pytest.raises(ObjectError, match=rf"s3://data/o .* {checksum.algorithm} .* {checksum.value}"):
+        objects_of(server).read(whole)
+
+
+def test_an_unknown_checksum_is_no_proof(server: _Server) -> None:
+    """Of a newer version of this code: refused, not passed over."""
+    with pytest.raises(ObjectError, match=r"s3://data/o .*unknown algorithm crc64nvme"):
+        objects_of(server).read(msgspec.structs.replace(WHOLE, checksum=Checksum("crc64nvme", "00")))
+
+
+def test_bytes_of_a_part_have_no_checksum_of_their_own(server: _Server) -> None:
+    """The checksum is that of all bytes: what a span of them holds is proven by the audit, which reads them all."""
+    server.body = b"0123456788"
+    part = msgspec.structs.replace(PART, ranges=((0, 4),))
+    assert objects_of(server).read(msgspec.structs.replace(WHOLE, parts=(part,))) == Content(((0, b"0123"),))
+
+
+def test_schema_that_is_no_text(server: _Server) -> None:
+    """It is named as everything else that cannot be read."""
+    server.body = b"\xff\xfe"
+    with pytest.raises(ObjectError, match="s3://data/o is no text"):
+        objects_of(server).read_text("data", "o")

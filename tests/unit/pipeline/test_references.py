@@ -1,5 +1,6 @@
 """References from their topic: what is none stops with a word for a person, schemas are kept within a bound."""
 
+import hashlib
 from typing import Any, cast
 
 import msgspec
@@ -7,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
-from pipeline.errors import PipelineError
+from pipeline.errors import ObjectError, PipelineError
 from pipeline.objects import Objects
 from pipeline.reference_rows import expand, reference_of
 from pipeline.references import MessageAt, SchemaTexts, decode, time_spans
@@ -19,15 +20,21 @@ from tests.pipeline.packs import KEY, Entry, split_message, write_object
 
 
 class Store:
-    """Schemas whose text is their key, and how often they were read."""
+    """Schemas whose text is their key, but for those that were altered, and which of them were read."""
 
     def __init__(self) -> None:
         self.read: list[str] = []
+        self.altered: dict[str, str] = {}
 
     def read_text(self, _bucket: str, key: str) -> str:
         """Read a schema."""
         self.read.append(key)
-        return key
+        return self.altered.get(key, key)
+
+
+def schema_of(text: str) -> SchemaLocation:
+    """Return where the store has a schema of this text."""
+    return SchemaLocation(hashlib.sha256(text.encode()).hexdigest(), text)
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{}", b'{"reference_id":"\xff"}'])
@@ -79,13 +86,28 @@ def test_schemas_are_kept_within_a_bound() -> None:
     texts = SchemaTexts(cast("Objects", store), chars_max=8)
 
     def ask(*names: str) -> dict[str, str]:
-        return texts.of(msgspec.structs.replace(REFERENCE, schema=SchemaLocation(name, name)) for name in names)
+        return texts.of(msgspec.structs.replace(REFERENCE, schema=schema_of(name)) for name in names)
 
-    assert ask("aaaa", "bbbb", "aaaa") == {"aaaa": "aaaa", "bbbb": "bbbb"}
-    assert ask("aaaa", "bbbb") == {"aaaa": "aaaa", "bbbb": "bbbb"}
+    both = {schema_of(name).fingerprint: name for name in ("aaaa", "bbbb")}
+    assert ask("aaaa", "bbbb", "aaaa") == both
+    assert ask("aaaa", "bbbb") == both
     assert store.read == ["aaaa", "bbbb"]
     ask("cccc", "bbbb", "aaaa")
     assert store.read == ["aaaa", "bbbb", "cccc", "aaaa"]
+
+
+@pytest.mark.parametrize("is_carried", [False, True])
+def test_an_altered_schema_is_refused(is_carried: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """By the name of its object, or of the reference that carries it; columns would be those of another schema."""
+    store = Store()
+    store.altered["aaaa"] = '{"altered":1}'
+    schema = schema_of("aaaa")
+    if is_carried:
+        schema = msgspec.structs.replace(schema, text='{"altered":1}')
+    reference = msgspec.structs.replace(REFERENCE, schema=schema)
+    where = f"reference {REFERENCE.reference_id}" if is_carried else f"s3://{REFERENCE.location.bucket}/aaaa"
+    with pytest.raises(ObjectError, match=f"{where} .*{schema.fingerprint}"):
+        SchemaTexts(cast("Objects", store)).of([reference])
 
 
 def test_spans_of_event_times() -> None:

@@ -1,0 +1,45 @@
+"""What of the source nobody has committed, by the ends that brokers tell: a full audit judges none of it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from service.formats.model import TopicPartition
+
+SHOWN = 20
+
+
+class Reached(NamedTuple):
+    """How far a TopicPartition goes, [first, end), and how far the group has come; None where it never was there."""
+
+    tp: TopicPartition
+    first: int
+    end: int
+    committed: int | None
+
+
+def notes_of(reached: Iterable[Reached]) -> list[str]:
+    """Return what a reader should know: which have no committed offset, then which have most beyond theirs.
+
+    Offsets are counted, without reading: control records and gaps are among them.
+    """
+    some = list(reached)
+    nobodys = sorted((one for one in some if one.committed is None and one.end > 0), key=_beyond, reverse=True)
+    behind = sorted((one for one in some if one.committed is not None and _beyond(one)), key=_beyond, reverse=True)
+    never = "nothing was ever committed, so none of its {:,} offsets is audited"
+    later = "{:,} offsets are not committed yet, so they are not audited"
+    return [*_notes(nobodys, never), *_notes(behind, later)]
+
+
+def _beyond(one: Reached) -> int:
+    return max(0, one.end - max(one.first, one.committed or 0))
+
+
+def _notes(some: list[Reached], text: str) -> list[str]:
+    notes = [f"{one.tp}: {text.format(_beyond(one))}" for one in some[:SHOWN]]
+    if left := some[SHOWN:]:
+        notes.append(f"{len(left)} more TopicPartitions: {text.format(sum(map(_beyond, left)))}")
+    return notes
