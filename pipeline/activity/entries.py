@@ -19,6 +19,7 @@ from pipeline.pieces import decode_share
 from pipeline.rows import open_piece
 from service.avro.schema import META
 from service.oracle.decode import Decoder
+from service.oracle.equal import NUMBER_KEY
 from service.oracle.published_schema import PublishedSchema
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ ENTRIES = T.StructType(
 _ARROW_ENTRIES = to_arrow_schema(ENTRIES)
 _ENTRIES_PER_BATCH = 8192
 _INDEX_BITS = 31  # an index of Avro's int
+# What stands around a number that is kept as text; in a text of an entry the quotes would be escaped.
+_NUMBER_BEGINS = f'{{"{NUMBER_KEY}":"'
+_NUMBER_BYTES = len(f'{_NUMBER_BEGINS}"}}'.encode("utf-8", "surrogatepass"))
 
 
 class Reading(NamedTuple):
@@ -125,10 +129,11 @@ def size_of(entry: object) -> int:
     """Return the size of an entry in bytes: its JSON text in the form of `service.oracle.equal`, in UTF-8.
 
     So entries that are equal (DESIGN 3.2) have one size, whichever file they are read from: no spaces, no nulls,
-    whole numbers by their digits.
+    whole numbers by their digits, what no double holds by its own text.
     """
     text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"), check_circular=False)
-    return len(text.encode("utf-8", "surrogatepass"))
+    size = len(text.encode("utf-8", "surrogatepass"))
+    return size - _NUMBER_BYTES * text.count(_NUMBER_BEGINS) if NUMBER_KEY in text else size
 
 
 @lru_cache(maxsize=4096)

@@ -15,7 +15,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from pipeline.branches import Branch, load_table
+from pipeline.branches import Branch, commit, load_table
 from pipeline.errors import OvertakenError, TableError
 from pipeline.session import CATALOG
 
@@ -130,7 +130,8 @@ class StateTable:
         A driver that comes back late may set them back, which costs reading again and nothing else.
         """
         found = json.dumps({topic: {str(partition): offset for partition, offset in sorted(offsets.items())}})
-        self._spark.sql(f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{PROPERTY_OFFSETS}' = '{found}')")
+        statement = f"ALTER TABLE {self.name} SET TBLPROPERTIES ('{PROPERTY_OFFSETS}' = '{found}')"
+        commit(lambda: self._spark.sql(statement))
 
     def _properties(self) -> dict[str, str]:
         return dict(self._java().properties())

@@ -74,7 +74,7 @@ class _Reader:
         for index, (one, (value, _)) in enumerate(zip(judged.entries, decoded.entries, strict=True)):
             row = common | {"index": index, "deliverable": one.deliverable is not None}
             if value is not None:
-                row["id"] = self._id.id_of(value, around)
+                row["id"] = self._id.id_of(value, around) or None  # empty: none, as in the archive
             if one.deliverable is not None and value is not None:
                 user, date, hour = one.deliverable.key
                 row |= {"user": user, "date": date, "hour": hour, "event_time_us": one.deliverable.event_time_us}

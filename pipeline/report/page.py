@@ -96,8 +96,7 @@ def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
                 Account("in files", counts.in_files, "entries found there, each once"),
                 Account("in dead letters", counts.in_dead_letters, "entries found there, each once"),
                 Account("rows", counts.rows, "of all references that were read, those of the padding too"),
-                *([Account("rows retired", counts.rows_retired, "told by the table")] if counts.rows_retired else []),
-                Account("rows of retired objects", counts.rows_retired, "of these; read from the table"),
+                *_where_any("rows of retired objects", counts.rows_retired, "of these; read from the table"),
                 Account("in the table", counts.in_table, "rows of the window"),
             ],
         ),
@@ -112,8 +111,7 @@ def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
             [
                 Account("references", counts.references),
                 Account("objects", counts.objects, words.size(counts.object_bytes)),
-                *([Account("objects retired", counts.objects_retired)] if counts.objects_retired else []),
-                Account("objects retired", counts.objects_retired, "of these; the table has their entries"),
+                *_where_any("objects retired", counts.objects_retired, "of these; the table has their entries"),
                 Account("flush records", counts.flushes),
                 Account("replays discarded", counts.replays_discarded, "as flush records say"),
                 Account("objects listed", counts.objects_listed, "under the prefix"),
@@ -137,6 +135,10 @@ def accounts_of(result: Result) -> list[tuple[str, list[Account]]]:
     if result.archive is not None:
         parts.insert(1, ("Archive", _archive(result.archive)))
     return parts
+
+
+def _where_any(name: str, number: int, text: str) -> list[Account]:
+    return [Account(name, number, text)] if number else []
 
 
 def _archive(archive: Archive) -> list[Account]:

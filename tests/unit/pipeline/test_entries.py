@@ -3,12 +3,16 @@
 from itertools import chain
 from typing import Any
 
-from pipeline.activity.entries import Reading, entries_of
+import pytest
+
+from pipeline.activity.entries import Reading, entries_of, size_of
 from pipeline.config import ActivitySettings
 from pipeline.objects import Content
 from pipeline.pieces import pieces_of
 from service.config.settings import InputSettings, S3Settings
 from service.formats.model import PartitionKey, RootLink
+from service.oracle.decode import Decoder
+from service.oracle.equal import canonical
 from tests.pipeline.packs import KEY, TOPIC, Entry, Written, write_object
 
 READING = Reading(S3Settings(bucket="data"), InputSettings(), ActivitySettings())
@@ -48,3 +52,19 @@ def test_entries_of_republished_records() -> None:
     assert by_root["indexes"] == [2, (1 << 31) + 2, (2 << 31) + 2]
     (every,) = rows_of(written, READING._replace(activity=ActivitySettings(identity="record")))
     assert (every["offsets"], every["indexes"]) == ([0, 1, 2, 3], [2, 2, 2, 2])
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ('{"a":1,"b":null}', 7),
+        ('{"ä":"ö"}', 11),
+        ("1e400", len("1e400")),
+        ('{"a":[1e400,-1e400]}', len('{"a":[1e400,-1e400]}')),
+        (str(10**400), len("1e400")),
+        (r'"{\"x\":"', len(r'"{\"x\":"')),
+    ],
+)
+def test_size_is_that_of_the_json_text(text: str, size: int) -> None:
+    """A number that no double holds is as large as its text, not as what stands for it among us."""
+    assert size_of(canonical(Decoder(InputSettings()).parse(text))) == size

@@ -16,7 +16,7 @@ from pipeline.cli import main
 from pipeline.errors import PipelineError
 from pipeline.report.events import Log, read_log
 from pipeline.report.files import write_page
-from pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, render
+from pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, accounts_of, render
 from pipeline.report.words import MEANINGS, seconds, size
 from service.accounting import Kind
 from tests.log_lines import discarded
@@ -210,6 +210,8 @@ def test_every_kind_at_once_and_an_older_system_are_shown() -> None:
     assert not [kind for kind in Kind if f"{kind.value.replace('_', ' ')}: 1 example of 1 finding" not in text]
     assert all(f" {number} " in text for number in (77, 70, 81, 82, 91, 92, 93, 94, 95))
     assert "an older system's archive" in text
+    names = [account.name for _, lines in accounts_of(made) for account in lines]
+    assert [name for name in names if "retired" in name] == ["rows of retired objects", "objects retired"]
 
 
 def test_a_result_of_before_lag_and_sizes_were_known_is_readable() -> None:
