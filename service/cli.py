@@ -69,7 +69,7 @@ def _audit(options: argparse.Namespace) -> int:
     privacy.hide(settings.secrets)
     try:
         return audit.main(options, settings)
-    except Exception as error:  # noqa: BLE001 - an audit that fell over has told nothing; exit code 1 would say that it had
+    except Exception as error:  # noqa: BLE001 - an audit that crashed could not tell (2), and found nothing (1)
         sys.stderr.write(privacy.trace(error))
         return REFUSED
 

@@ -99,7 +99,7 @@ class StartPositionError(StopError):
 
 
 class SourceError(StopError):
-    """The source topic, the group or a permission does not allow to go on."""
+    """Consuming cannot continue: the topic is missing, the group refuses us, or a permission is missing."""
 
 
 class LeavingError(StopError):
@@ -107,7 +107,7 @@ class LeavingError(StopError):
 
 
 class StoreRefusedError(StopError):
-    """The object store refuses us for a reason that retrying does not mend."""
+    """The object store rejects requests, and retrying will not help."""
 
 
 class TooManyFailuresError(StopError):

@@ -110,8 +110,8 @@ class KafkaConsumer:
             return
         self._forget(starts)
         self._unchecked |= {tp: start for tp, start in starts.items() if start.leader_epoch is not None}
-        # librdkafka keeps a partition paused over loss and a new assignment (KAFKA_FACTS R9): paused while owned,
-        # lost, everything resumed, assigned again - and it would be silent for ever.
+        # librdkafka keeps a partition paused when it is lost and assigned again (KAFKA_FACTS R9): without this it would
+        # never be read after that.
         if self._paused:
             consumer.pause(positions)
             self._paused_tps |= starts.keys()
@@ -273,7 +273,7 @@ class KafkaConsumer:
         return [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
     def watermarks(self, tp: TopicPartition, *, deadline: Deadline) -> tuple[int, int]:
-        """Ask for the first offset and the end; whoever was asked for the partitions knows those just added, too.
+        """Return the first offset and the end, asked of the client that listed the partitions: only it knows new ones.
 
         Raises:
             SourceError: no answer in time.

@@ -75,5 +75,5 @@ def producer_options(kafka: KafkaSettings, *, worker: str, transactional_id: str
 def _passed_through(kafka: KafkaSettings, own: Mapping[str, str]) -> dict[str, Any]:
     secrets = {name: secret.get_secret_value() for name, secret in kafka.secret_properties.items()}
     passed = {**kafka.client_properties, **own, **secrets}
-    # check-config says why; here nobody depends on its having been asked, nor on which of two aliases wins.
+    # Dropped here, too: the promise depends neither on check-config having run nor on which of two aliases wins.
     return {name: value for name, value in passed.items() if refused(name, value) is None}

@@ -45,7 +45,7 @@ class Scalar(Enum):
         self.fields = 0
         self.size = 40
 
-    __hash__ = object.__hash__  # members are what they are compared by; Enum's own hashes the name, in Python
+    __hash__ = object.__hash__  # members are singletons; Enum's own hash is Python code
 
 
 def field_size(name: str, child: Type) -> int:

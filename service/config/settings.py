@@ -43,7 +43,7 @@ class Section(BaseModel):
 
 
 class KafkaSettings(Section):
-    """Brokers, topics, the consumer group, and what librdkafka is told beyond that."""
+    """Brokers, topics, the consumer group, and additional librdkafka properties."""
 
     bootstrap_servers: str = Field(description="Brokers to start from, host:port, separated by commas.")
     group_id: str = Field("log-partitioner", min_length=1, max_length=255, description="Consumer group of all workers.")

@@ -56,7 +56,7 @@ class SourcedSettings(BaseSettings):
 
 
 def read_settings(kind: type[S], **arguments: object) -> tuple[S, list[str]]:
-    """Read settings from their sources; gives them with what is wrong about variables that name none of them.
+    """Return settings from their sources, and a problem for each environment variable that matches no setting.
 
     Raises:
         SettingsError: with everything that is wrong, where a setting is.

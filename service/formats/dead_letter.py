@@ -136,7 +136,7 @@ def headers_of(letter: DeadLetter, *, batch_id: str, object_key: str | None = No
 
 
 def parse_headers(headers: Headers | Iterable[tuple[str, bytes | None]]) -> DeadLetterHeaders:
-    """Read the headers of a dead letter; ours begin at the last reason, a replayed record brings older ones along.
+    """Return the headers of a dead letter. Ours start at the last `lp-reason`; a replayed one has older ones before it.
 
     Raises:
         KeyError: a header of ours is missing.

@@ -29,7 +29,7 @@ class Consumer(Protocol):
         """Take records; runs rebalance callbacks. Whatever is returned has moved the position.
 
         Raises:
-            StopError: the source, the group or a permission does not allow to go on.
+            StopError: consuming cannot continue: the topic, the group or a permission.
         """
         ...
 
@@ -78,7 +78,7 @@ class Consumer(Protocol):
         ...
 
     def pause(self) -> None:
-        """Take no records, of what is assigned meanwhile neither; `consume` goes on to be called."""
+        """Stop fetching, also what is assigned while paused. `consume` is still called: it runs the callbacks."""
         ...
 
     def resume(self) -> None:

@@ -128,7 +128,8 @@ class StartPositions:
             began = min((one for one in told if one is not None), default=None)
         self._keep_began(topic, began)
         is_added = bool(committed) and began is None
-        return {  # asked a second time: others may have owned ours, flushed and gone, where we were stopped in between
+        # Asked again: while this process was stopped another member may have owned these, committed and left.
+        return {
             tp: StartPosition(committed[tp], "committed")
             if tp in committed
             else self._start_of(tp, began, deadline, is_first=not committed, is_added=is_added)
