@@ -23,6 +23,7 @@ class ExitCode(IntEnum):
     NO_PROGRESS = 3
     DEAD_LETTERS = 4
     NOT_RUN = 5
+    PUT_AWAY = 6
 
 
 MEANINGS = {
@@ -32,7 +33,9 @@ MEANINGS = {
     ExitCode.NO_PROGRESS: "the workers committed nothing any more before the lag was 0; nothing was audited",
     ExitCode.DEAD_LETTERS: "the audit is clean, but most entries are dead letters",
     ExitCode.NOT_RUN: "the demo could not run: a program, a port or a server is missing, a worker does not start",
+    ExitCode.PUT_AWAY: "the audit is clean, but workers have put records away that they could not read or outlive",
 }
+_PUT_AWAY = (Reason.FATAL, Reason.UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +68,13 @@ def judge_stuck(lags: Mapping[int, int], *, window_s: float, given_up: int) -> V
 def judge(audit_code: int, announced: Announced, paths: Mapping[str, Sequence[str]]) -> Verdict:
     """Return the verdict after an audit; `paths` are the configured ones by their kind, user, time and id."""
     code = ExitCode(audit_code) if audit_code in (0, 1) else ExitCode.COULD_NOT_TELL
-    if not announced.is_mostly_dead:
-        return Verdict(code, (_of_the_audit(code, audit_code),))
-    if code is ExitCode.CLEAN:
-        code = ExitCode.DEAD_LETTERS
-    return Verdict(code, (*explain_dead_letters(announced, paths), _of_the_audit(code, audit_code)))
+    put_away = {reason: announced.reasons[reason].letters for reason in _PUT_AWAY if reason in announced.reasons}
+    lines = [_of_what_was_put_away(put_away)] if put_away else []
+    if announced.is_mostly_dead:
+        lines += explain_dead_letters(announced, paths)
+    if lines and code is ExitCode.CLEAN:
+        code = ExitCode.PUT_AWAY if put_away else ExitCode.DEAD_LETTERS
+    return Verdict(code, (*lines, _of_the_audit(code, audit_code)))
 
 
 def explain_dead_letters(announced: Announced, paths: Mapping[str, Sequence[str]]) -> list[str]:
@@ -89,11 +94,16 @@ def explain_dead_letters(announced: Announced, paths: Mapping[str, Sequence[str]
     return lines
 
 
+def _of_what_was_put_away(letters: Mapping[Reason, int]) -> str:
+    each = ", ".join(f"{number:,} {reason}" for reason, number in letters.items())
+    return f"The workers have put away records that they could not read or outlive, in dead letters: {each}."
+
+
 def _of_the_audit(code: ExitCode, audit_code: int) -> str:
     match code:
         case ExitCode.CLEAN:
             return "The audit is clean."
-        case ExitCode.DEAD_LETTERS:
+        case ExitCode.DEAD_LETTERS | ExitCode.PUT_AWAY:
             return "The audit is clean all the same: each of these entries is accounted for, as a dead letter."
         case ExitCode.FINDINGS:
             return "The audit found something."

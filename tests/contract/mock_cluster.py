@@ -59,6 +59,10 @@ class MockCluster:
             self._cluster, ctypes.c_int16(_FETCH), ctypes.c_size_t(len(codes)), array
         )
 
+    def elect(self) -> None:
+        """Make the one broker the leader anew: what is appended from now on is of the next leader epoch."""
+        self._library.rd_kafka_mock_partition_set_leader(self._cluster, self.topic.encode(), 0, 1)
+
     def append(self, records: bytes) -> None:
         """Append a record batch, or messages of the older form, as they are."""
         append(self.bootstrap, self.topic, records)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from service.boundary import Message
-from service.errors import CommitAbortedError, CommitUnknownError
-from service.formats.model import TopicPartition
+from service.errors import CommitAbortedError, CommitUnknownError, StartPositionError
+from service.formats.model import CommittedOffset, TopicPartition
 from service.runtime.ports import Consumer
 from tests.contract import kafka_suite
-from tests.contract.kafka_suite import CommitterContract, ConsumerContract, FlushRecordsContract, Reading
+from tests.contract.kafka_suite import CommitterContract, ConsumerContract, FlushRecordsContract, Reading, soon
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import FakeCommitter, Outcome
@@ -49,6 +49,10 @@ class FakeKafka:
         """Append a record that was aborted, and the marker."""
         self._broker.logs[tp].append_hole()
         self._broker.logs[tp].append_hole()
+
+    def elect(self, tp: TopicPartition) -> None:
+        """Begin the next leader epoch."""
+        self._broker.logs[tp].leader_epoch += 1
 
     def consumer(self) -> Consumer:
         """Make a consumer; whatever it does, the other libraries' threads do theirs."""
@@ -94,7 +98,22 @@ def kafka(request: pytest.FixtureRequest) -> FakeKafka:
 
 
 class TestFakeConsumer(ConsumerContract):
-    """The fake."""
+    """The fake, and an election, which is the library's mock cluster's in test_unreadable.py."""
+
+    def test_leader_epoch_that_ended_before_the_offset_is_refused_by_a_seek(
+        self, kafka: FakeKafka, reading: Reading
+    ) -> None:
+        """The log had it, and was rewritten below the offset; the same offset of the epoch of now is read."""
+        first, _ = kafka.tps
+        kafka.append(first, *[b"a"] * 4)
+        kafka.elect(first)
+        kafka.append(first, *[b"b"] * 9)
+        reading.until(lambda: len(reading.records) == 13)
+        reading.consumer.seek(first, CommittedOffset(10, leader_epoch=1), deadline=soon(kafka))
+        reading.until(lambda: reading.offsets(first)[13:] == [10, 11, 12])
+        reading.consumer.seek(first, CommittedOffset(10, leader_epoch=0), deadline=soon(kafka))
+        with pytest.raises(StartPositionError):
+            reading.until(lambda: len(reading.records) > 16)
 
 
 class TestFakeFlushRecords(FlushRecordsContract):

@@ -19,6 +19,7 @@ from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.contract.mock_cluster import MockCluster, batch, old_message
 
 TP = TopicPartition("source", 0)
+BEGINNING = CommittedOffset(0)
 WAIT_S = 30.0
 GOOD = (batch(b"a", b"b"), batch(b"g"))
 DAMAGES = {
@@ -37,10 +38,13 @@ CODES = [tuple(islice(_CODES, first, first + 16)) for first in range(0, len(_COD
 
 
 class _Listener:
-    """Starts at the beginning."""
+    """Starts everything at one offset."""
+
+    def __init__(self, start: CommittedOffset) -> None:
+        self._start = start
 
     def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        return dict.fromkeys(tps, CommittedOffset(0))
+        return dict.fromkeys(tps, self._start)
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Nothing is kept."""
@@ -62,8 +66,8 @@ def cluster() -> Iterator[MockCluster]:
 
 
 @contextmanager
-def reading(cluster: MockCluster) -> Iterator[KafkaConsumer]:
-    """Give the adapter as the worker has it."""
+def reading(cluster: MockCluster, *, start: CommittedOffset = BEGINNING) -> Iterator[KafkaConsumer]:
+    """Give the adapter as the worker has it; it begins at the beginning unless told otherwise."""
     options: dict[str, Any] = {
         **PINNED_CONSUMER,
         "bootstrap.servers": cluster.bootstrap,
@@ -72,7 +76,7 @@ def reading(cluster: MockCluster) -> Iterator[KafkaConsumer]:
     }
     options |= {"fetch.error.backoff.ms": 20, "fetch.wait.max.ms": 20}
     consumer = KafkaConsumer(options, ["source"], incremental=False)
-    consumer.subscribe(_Listener())
+    consumer.subscribe(_Listener(start))
     try:
         yield consumer
     finally:
@@ -177,6 +181,20 @@ def test_offset_out_of_range_stops(cluster: MockCluster) -> None:
         cluster.fail_fetches(KafkaError.OFFSET_OUT_OF_RANGE)
         with pytest.raises(StartPositionError, match="source-0 is out of range"):
             read(consumer, to=1)
+
+
+@pytest.mark.parametrize("leader_epoch", [0, 1])
+def test_start_below_which_the_log_was_rewritten_is_refused(cluster: MockCluster, leader_epoch: int) -> None:
+    """Its epoch is one that the log had, and that ended before the offset; of the epoch of now it is read."""
+    cluster.append(batch(b"a", b"b", b"c", b"d"))
+    cluster.elect()
+    cluster.append(batch(*[b"e"] * 9))
+    with reading(cluster, start=CommittedOffset(10, leader_epoch)) as consumer:
+        if leader_epoch == 1:
+            assert [one.offset for one in read(consumer, to=12)] == [10, 11, 12]
+            return
+        with pytest.raises(StartPositionError, match=r"source-0 was rewritten.*broker end offset is 4 "):
+            read(consumer, to=12)
 
 
 def read_at_last(consumer: KafkaConsumer, offset: int) -> list[SourceRecord]:

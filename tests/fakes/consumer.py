@@ -175,9 +175,9 @@ class FakeConsumer:
         self.failed.pop(tp, None)
 
     def _compared(self, tp: TopicPartition, start: CommittedOffset) -> int:
-        """Give the position; of an epoch that the log does not have one that the next `consume` refuses."""
-        is_known = (start.leader_epoch or 0) <= self._broker.logs[tp].leader_epoch
-        return start.offset if is_known else TRUNCATED
+        """Give the position; where the log's epoch ends below it, or the log has none such, one that is refused."""
+        end = None if start.leader_epoch is None else self._broker.logs[tp].end_of(start.leader_epoch)
+        return start.offset if end is None or start.offset <= end else TRUNCATED
 
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
         """Give what could not be read."""

@@ -15,21 +15,25 @@ from tests.fakes.broker import FakeBroker
 
 
 class FakeFlushRecords:
-    """Fulfils `runtime.ports.FlushRecords`; `error` is raised instead, `reads` counts."""
+    """Fulfils `runtime.ports.FlushRecords`; `error` is raised instead, `budgets_s` are the seconds for each reading."""
 
     def __init__(self, broker: FakeBroker, topic: str, group_id: str) -> None:
         self.error: Exception | None = None
-        self.reads = 0
+        self.budgets_s: list[float] = []
         self._broker = broker
         self._topic = topic
         self._group_id = group_id
+
+    @property
+    def reads(self) -> int:
+        """How often they were read."""
+        return len(self.budgets_s)
 
     def next_offsets(
         self, tps: Iterable[TopicPartition], topic_ids: Mapping[str, str], *, deadline: Deadline
     ) -> dict[TopicPartition, int]:
         """Read all of them."""
-        del deadline
-        self.reads += 1
+        self.budgets_s.append(deadline.remaining_s())
         if self.error is not None:
             raise self.error
         history = FlushHistory(tps, group_id=self._group_id, topic_ids=topic_ids)

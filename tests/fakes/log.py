@@ -20,6 +20,13 @@ class FakeLog:
         """The offset of the next record."""
         return len(self._slots)
 
+    def end_of(self, leader_epoch: int) -> int:
+        """Give the end offset of an epoch as a broker does: where the next one begins; none has one not begun yet."""
+        if leader_epoch > self.leader_epoch:
+            return -1
+        later = (one.offset for one in self._slots if one is not None and (one.leader_epoch or 0) > leader_epoch)
+        return next(later, self.end)
+
     @property
     def records(self) -> list[SourceRecord]:
         """All data records that are still there."""

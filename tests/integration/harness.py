@@ -21,6 +21,7 @@ from confluent_kafka import KafkaException, Message
 
 from deploy.local.processes import ServerProcess
 from deploy.local.s3 import S3Endpoint
+from service.formats.dead_letter import Reason
 from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
 from service.formats.reference import Reference, decode_references
 from tests import canaries
@@ -32,6 +33,7 @@ ANY_TIMESTAMP = {"message.timestamp.after.max.ms": str(2**63 - 1)}  # as brokers
 PROTOCOLS = ("range", "cooperative-sticky", "consumer")
 DRAIN_S = 90.0
 EVENT_S = 60.0
+PUT_AWAY = (Reason.FATAL, Reason.UNREADABLE)
 _COORDINATOR_S = 30.0
 # A broker keeps a fetch of nothing for half a second by default: most of what a short test or audit would take.
 CONSUMER_PROPERTIES = {"fetch.wait.max.ms": "50"}
@@ -269,10 +271,15 @@ class Deployment:
         report = json.loads(file.read_text()) if file.exists() else {}
         return Report(done.returncode, done.stdout + done.stderr, report)
 
-    def require_clean(self) -> Report:
-        """Run the audit and fail with its report unless it is clean and complete."""
+    def require_clean(self, *, put_away: Mapping[str, int] | None = None) -> Report:
+        """Run the audit and fail with its report unless it is clean and complete.
+
+        To the audit what a worker has put away is rightly dead: it is none, or what the test expects by reason.
+        """
         report = self.audit("--require-caught-up")
         assert report.exit_code == 0, report.text
+        letters = report.json["dead_letters"]
+        assert {reason: letters[reason] for reason in PUT_AWAY if reason in letters} == (put_away or {}), report.text
         return report
 
     def __enter__(self) -> Self:

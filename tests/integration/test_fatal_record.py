@@ -49,7 +49,7 @@ def test_record_that_ends_each_process_is_put_away_and_all_others_are_delivered(
     deployment.start("w1", inside=[sys.executable, "-c", DEADLY])
     deployment.wait_drained(written)
     assert deployment.stop_all() == {"w1": 0}
-    report = deployment.require_clean()
+    report = deployment.require_clean(put_away={"fatal": 1})
     assert report.json["dead_letters"] == {"fatal": 1}
     (letter,) = deployment.dead_letters()
     says = parse_headers(letter.headers())  # type: ignore[arg-type]

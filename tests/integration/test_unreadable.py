@@ -84,7 +84,7 @@ def test_batch_that_is_damaged_on_disk_stops_the_worker_and_is_put_away_where_th
     deployment.start("w2", LOGP_KAFKA__ON_UNREADABLE="dead-letter")
     deployment.wait_drained(written, timeout_s=90)
     assert deployment.stop_all()["w2"] == 0
-    report = deployment.require_clean()
+    report = deployment.require_clean(put_away={"unreadable": 1})
     assert report.json["counts"]["entries_in_dead_letters"] == 1
     (letter,) = map(parse_headers, (message.headers() for message in deployment.dead_letters()))  # type: ignore[arg-type]
     assert (letter.reason, letter.partition, letter.offset, letter.end_offset) == ("unreadable", 0, 20, 30)

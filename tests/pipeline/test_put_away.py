@@ -52,7 +52,7 @@ def test_both_audits_are_clean_where_everything_else_is(
             deployment.wait_drained(written, timeout_s=90)
             assert deployment.stop_all() == {"w1": 0}
             dead = {"unreadable": 1, "fatal": 1}
-            assert deployment.require_clean().json["dead_letters"] == dead
+            assert deployment.require_clean(put_away=dead).json["dead_letters"] == dead
 
             lake = lake_of(deployment)
             for until_ms in (None, time.time_ns() // 1_000_000):

@@ -18,6 +18,6 @@ PUT_OUT = Swarm(at_zombie=0.006, members=0.08, outcome=0.2, store_refused=0.0)
 
 @pytest.mark.parametrize("first", [0, 15, 30, 45])
 def test_hasty_library_doubles_nothing(first: int, run_seed: Run) -> None:
-    """A stale batch is refused by the broker: it is sent with the epoch that it was opened in."""
+    """Whatever else happens beside it; what each half of the proof alone refuses is shown in test_member_proof.py."""
     for seed in range(first, first + 15):
         run_seed(seed, style=Style.KIP848, swarm=PUT_OUT, parts=Parts(member848=HastyMember848))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import structlog
@@ -35,21 +38,23 @@ def test_text_of_an_error_shows_no_user_and_still_leads_to_the_object(error: Exc
     assert canaries.found_in(privacy.describe(error)) is None
 
 
-@pytest.mark.parametrize("command", ["run", "audit"])
+@pytest.mark.parametrize("command", ["run", "audit", "offsets go-on --topic a"])
 def test_process_that_falls_over_shows_where_and_not_with_what(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The frames of error and cause are written to standard error, their texts are not."""
+    """The frames of error and cause are written to standard error, their texts and the settings' secrets are not."""
 
     def fall_over(*_arguments: object) -> None:
         raise ValueError(canaries.USER) from StopError(f"{KEY} with {canaries.SECRET}")
 
-    privacy.hide([canaries.SECRET])
+    monkeypatch.setattr(privacy, "_HIDDEN", set())
     for name, value in (("KAFKA__BOOTSTRAP_SERVERS", "k"), ("KAFKA__SOURCE_TOPICS", '["a"]'), ("S3__BUCKET", "b")):
         monkeypatch.setenv(f"LOGP_{name}", value)
-    monkeypatch.setattr("service.runtime.app.run", fall_over)
-    monkeypatch.setattr("service.audit.run.main", fall_over)
-    code = cli.main([command])
+    for name in ("S3__ACCESS_KEY", "S3__SECRET_KEY"):
+        monkeypatch.setenv(f"LOGP_{name}", canaries.SECRET)
+    for place in ("runtime.app.run", "audit.run.main", "offsets.main"):
+        monkeypatch.setattr(f"service.{place}", fall_over)
+    code = cli.main(command.split())
     out, err = capsys.readouterr()
 
     assert code in (1, 2)
@@ -85,3 +90,12 @@ def test_canary_in_a_line_would_be_seen() -> None:
         structlog.get_logger().info("told", user=canaries.USER)
     assert canaries.found_in(canaries.logged()) is not None
     assert canaries.found_in(json.dumps({"key": privacy.veiled(KEY)})) is None
+
+
+def test_test_that_shows_a_user_or_a_secret_fails() -> None:
+    """However it tells it, in whichever phase; one that does not passes."""
+    file = Path(__file__).with_name("telling.py")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(file)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, cwd=file.parents[2])
+    assert "4 failed, 1 passed, 1 error in" in run.stdout
+    assert run.stdout.count("\nI11: a user or a secret stands in the output: ") == 5

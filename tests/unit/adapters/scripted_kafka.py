@@ -210,6 +210,11 @@ class ScriptedConsumer:
         self.calls.append("incremental_assign")
         self.assigned |= {(one.topic, one.partition): _place(one) for one in positions}
 
+    def incremental_unassign(self, positions: list[confluent_kafka.TopicPartition]) -> None:
+        """Take from the assignment."""
+        self.calls.append("incremental_unassign")
+        self.unassign_for_test(*((one.topic, one.partition) for one in positions))
+
     def unassign_for_test(self, *tps: tuple[str, int]) -> None:
         """Do what the binding does after a revoke: forget positions, not what is paused."""
         for tp in tps:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -17,13 +18,15 @@ def opened(path: Path) -> tuple[DiskJournal, bytes]:
 
 
 @pytest.mark.parametrize("is_synced", [True, False])
-def test_last_line_outlives_the_process(tmp_path: Path, is_synced: bool) -> None:  # noqa: FBT001
-    """Also where it is shorter than one before it, and nobody has closed the file."""
-    path = tmp_path / "w1.journal"
+def test_last_line_outlives_the_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_synced: bool) -> None:
+    """Also where it is shorter than one before it, and nobody has closed the file; the machine's end, where synced."""
+    path, synced = tmp_path / "w1.journal", list[int]()
+    monkeypatch.setattr(os, "fdatasync", synced.append)
     journal, line = opened(path)
     assert line == b""
     journal.write(b"a longer line", is_synced=is_synced)
     journal.write(b"short", is_synced=is_synced)
+    assert len(synced) == 2 * is_synced
     journal, line = opened(path)
     assert line == b"short"
     journal.close()

@@ -154,6 +154,7 @@ def test_offset_out_of_range_stops_the_worker(bench: Bench, code: int) -> None:
         KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED),
         KafkaError(KafkaError._AUTHENTICATION),
         KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL),
+        KafkaError(KafkaError.UNSUPPORTED_VERSION),
         KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced", True),  # noqa: FBT003
     ],
 )
@@ -177,6 +178,7 @@ def test_error_that_the_library_mends_costs_no_record(bench: Bench, code: int) -
 
 def test_nothing_behind_what_cannot_be_read_is_handed_over_until_it_is_sought(bench: Bench) -> None:
     """The TopicPartition is paused meanwhile, whatever is resumed."""
+    bench.library.assigned = {S0: (0, None, "")}
     bad = ScriptedMessage(2, error=KafkaError(KafkaError._BAD_MSG, "failed CRC32C check"))
     assert bench.consume(ScriptedMessage(1), bad, bad, ScriptedMessage(3)) == [1]
     assert bench.consume(ScriptedMessage(4)) == []
@@ -187,6 +189,27 @@ def test_nothing_behind_what_cannot_be_read_is_handed_over_until_it_is_sought(be
     bench.adapter.seek(TopicPartition(*S0), CommittedOffset(2), deadline=soon())
     assert (bench.library.paused, dict(bench.adapter.failures())) == (set(), {})
     assert bench.consume(ScriptedMessage(2)) == [2]
+
+
+@pytest.mark.parametrize(
+    ("incremental", "calls", "assigned"),
+    [
+        (True, ["incremental_unassign", "incremental_assign"], {S0: (2, None, ""), S1: (40, None, "")}),
+        (False, ["assign"], {S0: (2, None, ""), S1: (50, None, "")}),
+    ],
+)
+def test_what_has_failed_is_assigned_anew_where_it_is_to_go_on(
+    consumers: type[ScriptedConsumer], *, incremental: bool, calls: list[str], assigned: dict[object, object]
+) -> None:
+    """The others stay as they are, where the protocol lets them; it is read again."""
+    bench = Bench(consumers, incremental=incremental)
+    bench.listener.starts = dict.fromkeys((P0, P1), CommittedOffset(40))
+    bench.assign(S0, S1)
+    bench.consume(ScriptedMessage(2, error=KafkaError(KafkaError._BAD_MSG)))
+    bench.library.calls.clear()
+    bench.adapter.fetch_again(P0, {P0: CommittedOffset(2), P1: CommittedOffset(50)})
+    assert (bench.library.calls, bench.library.assigned) == (calls, assigned)
+    assert (bench.library.paused, bench.consume(ScriptedMessage(2))) == (set(), [2])
 
 
 @pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
@@ -364,6 +387,16 @@ def test_end_is_a_lag_again_after_a_rewind(bench: Bench) -> None:
     bench.adapter.seek(P0, CommittedOffset(2), deadline=soon())
     bench.library.marks = (0, 9)
     assert bench.adapter.ends({P0: 2}) == {P0: 9}
+
+
+@pytest.mark.parametrize(("protocol", "outlives_fencing"), [("consumer", True), ("classic", False)])
+def test_member_id_proves_nothing_under_the_consumer_protocol(
+    consumers: type[ScriptedConsumer], *, protocol: str, outlives_fencing: bool
+) -> None:
+    """A member that was put out comes back under it (KAFKA_FACTS R12)."""
+    adapter = KafkaConsumer({"group.id": "g", "group.protocol": protocol}, ["source"], incremental=True)
+    assert len(consumers.made) == 1
+    assert adapter.membership().outlives_fencing is outlives_fencing
 
 
 def test_close_leaves_the_group(bench: Bench) -> None:

@@ -54,6 +54,20 @@ def test_judge_findings_stay_findings_beside_dead_letters() -> None:
     assert all(line.isprintable() for line in verdict.lines)
 
 
+@pytest.mark.parametrize(("reason", "entries"), [("fatal", 1), ("unreadable", 1), ("fatal", 10)])
+def test_judge_clean_audit_is_not_the_headline_where_records_were_put_away(reason: str, entries: int) -> None:
+    """To the audit they are rightly dead; that a worker ended at one, or could not read it, is for a person to see."""
+    reasons = {reason: DeadReason(entries=entries, letters=entries)}
+    verdict = judge(0, Announced(entries=10, dead_letters=entries, reasons=reasons), PATHS)
+
+    assert verdict.code is ExitCode.PUT_AWAY
+    assert (
+        f"put away records that they could not read or outlive, in dead letters: {entries} {reason}" in verdict.lines[0]
+    )
+    assert not verdict.is_disposable
+    assert judge(1, Announced(entries=10, reasons=reasons), PATHS).code is ExitCode.FINDINGS
+
+
 def test_judge_many_fields_are_shown_up_to_a_bound() -> None:
     """An entry with a thousand fields does not fill the terminal, and nothing in its names moves the cursor."""
     verdict = judge(0, mostly_dead(entry={f"field\x1b{number}": 1 for number in range(1000)}), PATHS)
@@ -75,6 +89,6 @@ def test_judge_stuck_names_what_is_not_committed() -> None:
 
 def test_exit_codes_are_distinct_and_in_the_help() -> None:
     """Each code has one meaning, and the help names it."""
-    assert [code.value for code in ExitCode] == [0, 1, 2, 3, 4, 5]
+    assert [code.value for code in ExitCode] == [0, 1, 2, 3, 4, 5, 6]
     assert all(f"\n  {code.value} " in describe_exit_codes() for code in ExitCode)
     assert Verdict(ExitCode.CLEAN, ()).is_disposable

@@ -7,10 +7,11 @@ import pytest
 from service.errors import SourceError
 from service.formats.dead_letter import parse_headers
 from service.formats.model import CommittedOffset, SourceRecord
+from service.runtime.runloop import LoopRules
 from tests.fakes.journal import FakeJournal
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig
-from tests.fakes.worker import DEAD_LETTERS, FakeWorker
+from tests.fakes.worker import DEAD_LETTERS, FLUSH_BOUNDS, FakeWorker, Rules
 
 DEADLY = 7  # the offset of the record that ends the process
 
@@ -19,9 +20,11 @@ class Killed(BaseException):
     """The process has ended: no code of ours runs any more."""
 
 
-def deadly_worker(rig: Rig, journal: FakeJournal, *, offset: int | None = DEADLY) -> FakeWorker:
+def deadly_worker(
+    rig: Rig, journal: FakeJournal, *, offset: int | None = DEADLY, consume_records_max: int = 100
+) -> FakeWorker:
     """Start a worker that ends when it decodes the record at this offset of P0."""
-    worker = rig.worker("a", journal=journal)
+    worker = rig.worker("a", journal=journal, rules=Rules(loop=LoopRules(FLUSH_BOUNDS, consume_records_max)))
     decode = worker.recorder._rules.decoder.decode
 
     def deadly(value: bytes | None) -> object:
@@ -93,11 +96,13 @@ def test_record_that_is_put_away_in_a_batch_that_is_discarded_is_put_away_again(
     assert len(rig.broker.messages(DEAD_LETTERS)) == 1
 
 
-def test_ends_at_different_records_put_nothing_away() -> None:
-    """Machines fail, too: only the same record, alone, again and again."""
+@pytest.mark.parametrize("consume_records_max", [100, 1])
+def test_ends_at_different_records_put_nothing_away(consume_records_max: int) -> None:
+    """Machines fail, too: only the same record, alone, again and again; with little traffic each is alone in hand."""
     rig, journal = filled(), FakeJournal()
-    for offset in (3, 4, 5, 6, 7, 8, 9, 10, 11):
-        assert run_until_it_ends(rig, deadly_worker(rig, journal, offset=offset))
+    for offset in (11, 10, 9, 8, 3, 4, 5, 6, 7):
+        worker = deadly_worker(rig, journal, offset=offset, consume_records_max=consume_records_max)
+        assert run_until_it_ends(rig, worker)
     assert not run_until_it_ends(rig, deadly_worker(rig, journal, offset=None))
     rig.check()
     assert rig.broker.messages(DEAD_LETTERS) == []
@@ -143,6 +148,18 @@ def test_stop_that_the_broker_causes_is_of_no_record(monkeypatch: pytest.MonkeyP
         run_until_it_ends(rig, worker)
     rig.workers.remove(worker)
     assert rig.worker("a", journal=journal).loop._crash_guard._history.ends == 0
+
+
+@pytest.mark.parametrize(("ends", "parts"), [(2, [120]), (3, [50, 50, 20]), (4, [1] * 120)])
+def test_fewer_records_are_taken_at_once_from_one_end_to_the_next(ends: int, parts: list[int]) -> None:
+    """As many as usual, then few, then one, while the suspects lie ahead; the metric says so."""
+    rig, journal = filled(120), FakeJournal()
+    for _ in range(ends):
+        assert run_until_it_ends(rig, deadly_worker(rig, journal))
+    worker = rig.worker("a", journal=journal)
+    worker.recorder.own(P0, CommittedOffset(0))
+    assert [len(part) for part in worker.loop._crash_guard.parts(rig.broker.logs[P0].records)] == parts
+    assert worker.metrics.gauges["cautious", ()] == (ends >= 3)
 
 
 def test_others_are_read_at_the_usual_pace_where_the_suspects_are_not_ours() -> None:

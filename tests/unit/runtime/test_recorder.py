@@ -163,6 +163,15 @@ def test_memory_stays_within_its_limit_whatever_the_number_of_users(users: int) 
     assert most > limit / 2
 
 
+def test_dead_letters_count_in_what_the_batch_takes_in_memory() -> None:
+    """Together as much as each says of itself, and no spilling frees it."""
+    bench = Bench()
+    bench.record(*(record(P0, offset, value=b"not JSON") for offset in range(20)))
+    load, letters = bench.recorder.load(), bench.recorder.close().dead_letters
+    assert load.memory_bytes == load.fixed_bytes == load.dead_letter_bytes == sum(one.memory_bytes for one in letters)
+    assert load.dead_letters == len(letters) == 20
+
+
 def test_closed_batch_is_a_value() -> None:
     """What is recorded later is of the next batch: rows, progress and dead letters of the closed one stay."""
 

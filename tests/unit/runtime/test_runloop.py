@@ -114,6 +114,20 @@ def test_limit_in_the_middle_of_one_consume_flushes_between_two_records(style: s
     rig.drain()
 
 
+@pytest.mark.parametrize(
+    ("bounds", "reason"), [({"fixed_bytes_max": 10**6}, "memory"), ({"estimate_max_s": 0.35}, "estimate")]
+)
+def test_batch_of_dead_letters_alone_is_full_by_what_they_take(bounds: dict[str, float], reason: str) -> None:
+    """They are held in memory until the flush, and sent in it: topics without any good record are bounded, too."""
+    rig = Rig()
+    worker = rig.owning(rules=Rules().with_bounds(**bounds))
+    for _ in range(30):
+        rig.broker.logs[P0].append(b"not JSON" * 12_500, timestamp_ms=rig.clock.wall_ms())
+    worker.step()
+    assert worker.metrics.total("flushes", reason=reason, outcome="committed") >= 2
+    rig.drain()
+
+
 def test_all_entries_of_one_record_are_in_one_batch() -> None:
     """Limits are looked at between records, never inside one."""
     rig = Rig()

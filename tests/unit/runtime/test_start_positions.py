@@ -601,6 +601,14 @@ def test_flush_records_are_read_where_an_offset_is_missing_only() -> None:
     assert second.flush_records.reads == 0
 
 
+@pytest.mark.parametrize(("seconds", "budget_s"), [(80.0, 60.0), (20.0, 20.0)])
+def test_flush_records_have_a_minute_of_what_is_left(seconds: float, budget_s: float) -> None:
+    """The rest is for the commit of the start positions, within the same poll budget."""
+    rig = Rig()
+    start(rig, "beginning", P0, P1, seconds=seconds)
+    assert member_of(rig).flush_records.budgets_s == [pytest.approx(budget_s, abs=0.1)]
+
+
 def test_history_that_cannot_be_read_is_refused_unless_it_is_accepted() -> None:
     """No permission, or too long ago to be read in time: nobody knows whether it would be published twice."""
     rig = Rig()

@@ -177,7 +177,7 @@ def test_thread_that_is_held_does_not_hold_up_the_next_flush() -> None:
     (stored,) = bench.uploader.await_all(
         [bench.uploader.submit(thing("next"), bench.deadline())], bench.deadline(), never
     )
-    assert stored.key == "next"
+    assert (stored.key, stuck.done()) == ("next", False)
     store.release.set()
     bench.uploader.close()
 
