@@ -1,7 +1,9 @@
 """The verdict of each date and hour, kept in a small table beside that of the entries (DESIGN 8).
 
 Compaction reads the newest verdict of an hour here. Only hours that were audited whole are written, and those with
-findings: so the newest line of an hour speaks of all its references below `references_offsets`.
+findings: so the newest line of an hour speaks of all its references below `references_offsets`. Findings may be of what
+no reference tells, such as a missing entry, or one whose reference is gone: a clean line takes the place of theirs only
+where its window holds the windows that they were of.
 
 An audit with the table says which one, too: `table_id`, which differs from that of a table made anew, and the snapshot
 and schema that it read; `table_offsets` is up to which references the table had taken then. All four are null where the
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from pyspark.sql import Window as Over
 from pyspark.sql import functions as F
 
 from pipeline.audit.result import Verdict
@@ -67,7 +70,8 @@ def write_verdicts(
 ) -> None:
     """Append the verdicts of one run in one commit; makes the table where it is not there.
 
-    `position` is None where the table was not audited.
+    `position` is None where the table was not audited. Of hours whose findings were of more than the window nothing
+    clean is written.
     """
     table = f"{CATALOG}.{name}"
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")
@@ -81,8 +85,17 @@ def write_verdicts(
     if lacking:  # made by an older version
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({lacking})")
     found = F.col("in_files") + F.col("in_dead_letters")
+    earlier = spark.table(table).where(F.col("references_topic") == references_topic)
+    open_ones = _open_findings(earlier, window)
+    if position is not None:
+        of_table = earlier.where(F.col("table_id") == F.lit(position.table_id))
+        open_ones = open_ones.unionByName(_open_findings(of_table, window)).distinct()
+    is_clean = F.col("verdict") == Verdict.CLEAN
+    clean = hours.where(is_clean & F.col("is_whole")).join(open_ones, on=["date", "hour"], how="left_anti")
     (
-        hours.where(F.col("is_whole") | (F.col("verdict") == "findings"))
+        hours.where(F.col("is_whole") | (F.col("verdict") == Verdict.FINDINGS))
+        .where(~is_clean)
+        .unionByName(clean)
         .select(
             "date",
             "hour",
@@ -104,6 +117,24 @@ def write_verdicts(
         .writeTo(table)
         .append()
     )
+
+
+def _open_findings(verdicts: DataFrame, window: Window) -> DataFrame:
+    """Find hours with findings since they were last clean, of windows that this one does not hold."""
+    is_clean = (F.col("verdict") == Verdict.CLEAN) & F.col("is_whole")
+    clean_at = F.max(F.when(is_clean, F.col("audited_at"))).over(Over.partitionBy("date", "hour"))
+    since = verdicts.withColumn("clean_at", clean_at).where(
+        (F.col("verdict") == Verdict.FINDINGS)
+        & (F.col("clean_at").isNull() | (F.col("audited_at") > F.col("clean_at")))
+    )
+    outside = F.lit(False)  # noqa: FBT003 - a value of SQL
+    if window.from_ms is not None:
+        begins = F.col("window_from")
+        outside = outside | begins.isNull() | (begins < F.timestamp_millis(F.lit(window.from_ms)))
+    if window.until_ms is not None:
+        ends = F.col("window_until")
+        outside = outside | ends.isNull() | (ends > F.timestamp_millis(F.lit(window.until_ms)))
+    return since.where(outside).select("date", "hour").distinct()
 
 
 def _of_table(position: Position | None) -> list[Column]:
