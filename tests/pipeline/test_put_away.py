@@ -61,6 +61,7 @@ def test_both_audits_are_clean_where_everything_else_is(
                 late = 0 if until_ms is None else sum(ms > until_ms for ms in BEYOND_SPARK)
                 assert result.counts.in_files == len(written) - BATCH - 1 - late
 
+            kafka.create_topic(lake.settings.worker.kafka.backfills_topic)
             assert Backfill(lake.settings, "all", spark=lake.spark).run(Wanted(from_ms=0)).messages == 0, "all is held"
 
             # Who says so of records that can be read has lost them.
