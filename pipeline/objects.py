@@ -22,6 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from pipeline.errors import ObjectError, ObjectTakenError
 from service.boundary import StoredObject
+from service.formats.reference import checksum_of
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -300,13 +301,6 @@ class Objects:
         if size is not None and len(content) != size:
             raise ObjectError(f"{name} gave {len(content)} bytes where its reference says {size}")
         return content
-
-
-def checksum_of(algorithm: str, data: bytes) -> str:
-    """Give the checksum of an object's bytes as references write it; of another algorithm, a text that is none."""
-    if algorithm == "sha256":
-        return hashlib.sha256(data).hexdigest()
-    return f"{zlib.crc32(data):08x}" if algorithm == "crc32" else f"of an unknown algorithm {algorithm}"
 
 
 def _asked(address: Address) -> dict[str, str]:

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipeline.audit.statements import wrong_fields, wrong_places, wrong_roots, wrong_statements
 from pipeline.errors import ObjectError
-from pipeline.objects import Content, Objects, Stored, checksum_of
+from pipeline.objects import Content, Objects, Stored
 from pipeline.reference_rows import reference_of
 from pipeline.rows import Container
 from service.accounting import Kind
 from service.formats.projection import project
+from service.formats.reference import checksum_of
 from service.oracle.equal import digest
 from service.oracle.expected_schema import is_covered_by
 from service.oracle.judge import Judge

@@ -5,7 +5,6 @@ Owns the checks of one object and of the references into it; fetching is the cal
 
 from __future__ import annotations
 
-import hashlib
 import re
 import struct
 import zlib
@@ -20,6 +19,7 @@ from service.audit.findings import Findings
 from service.audit.rows import AlteredRow, RowAudit, RowTally
 from service.audit.schemas import SchemaAudit
 from service.audit.statements import check_nulls, check_statements, nulls_bytes
+from service.formats.reference import checksum_of
 from service.oracle.container import Container
 from service.oracle.decompress import ZstdError
 
@@ -135,7 +135,7 @@ class ObjectAudit:
         said = {(one.location.size, one.location.checksum, one.location.etag): one for one in reversed(references)}
         for (size, checksum, etag), reference in said.items():
             where = f"{reference.location.object} (reference {reference.reference_id})"
-            value = _checksum(checksum.algorithm, stored.data)
+            value = checksum_of(checksum.algorithm, stored.data)
             facts = {
                 "size": (len(stored.data), size),
                 checksum.algorithm: (value, checksum.value),
@@ -243,9 +243,3 @@ def spans_of(reference: Reference, container: Container) -> list[Span]:
 def encoded_user(user: str) -> str:
     """Return a user as its object's key has it: `A-Za-z0-9_-` as they are, other bytes of its UTF-8 as %XX."""
     return quote(user, safe="").replace(".", "%2E").replace("~", "%7E")
-
-
-def _checksum(algorithm: str, data: bytes) -> str:
-    if algorithm == "sha256":
-        return hashlib.sha256(data).hexdigest()
-    return f"{zlib.crc32(data):08x}" if algorithm == "crc32" else f"unknown algorithm {algorithm}"

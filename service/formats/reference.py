@@ -11,6 +11,8 @@ the worker.
 
 from __future__ import annotations
 
+import hashlib
+import zlib
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -30,6 +32,13 @@ class Checksum(msgspec.Struct, frozen=True):
 
     algorithm: str
     value: str
+
+
+def checksum_of(algorithm: str, data: bytes) -> str:
+    """Return the `value` of a checksum of these bytes; of an algorithm that is not known here, a text that is none."""
+    if algorithm == "sha256":
+        return hashlib.sha256(data).hexdigest()
+    return f"{zlib.crc32(data):08x}" if algorithm == "crc32" else f"of an unknown algorithm {algorithm}"
 
 
 class ObjectPlace(msgspec.Struct, frozen=True, kw_only=True):
