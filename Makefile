@@ -24,6 +24,16 @@ $(VENV)/.installed: requirements-dev.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+# Cargo 1.85 or newer: Debian and Ubuntu have it as `cargo` (trixie, 25.04) or `cargo-web` (bookworm), others by rustup.
+.PHONY: native
+native: $(VENV)/.native  ## build the fast lane into the virtual environment (needs cargo; without it all is Python)
+
+$(VENV)/.native: $(VENV)/.installed $(shell find native -name '*.rs' -o -name 'Cargo.*' -o -name '*.toml')
+	@deploy/tools/require-cargo.sh
+	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
+	  --force-reinstall ./native
+	@touch $@
+
 .PHONY: pipeline-jars
 pipeline-jars: setup  ## fetch the jars of the Spark session (140 MB, once; needs Maven)
 	@$(BIN)/python -m deploy.pipeline_jars

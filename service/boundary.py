@@ -5,10 +5,10 @@ Lies in core so that neither has to import the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol, overload
 
-from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 
 
 class Clock(Protocol):
@@ -41,6 +41,60 @@ class Membership(NamedTuple):
         Members count from 1; a KIP-848 member that was put out has epoch 0 until it is in again.
         """
         return self.generation > 0 and self.member_id != ""
+
+
+class Poll(Sequence[SourceRecord]):
+    """The records of one poll, in order: as columns, and each whole where it is asked for.
+
+    `timestamps_ms` has -1 where a record has none. `with_headers` are the header names of records that have some, by
+    place; None where something of a record is unreadable.
+    """
+
+    def __init__(
+        self,
+        tps: list[TopicPartition],
+        offsets: list[int],
+        timestamps_ms: list[int],
+        values: list[bytes | None],
+        with_headers: Mapping[int, frozenset[str] | None],
+        whole: Callable[[int], SourceRecord],
+    ) -> None:
+        self.tps = tps
+        self.offsets = offsets
+        self.timestamps_ms = timestamps_ms
+        self.values = values
+        self.with_headers = with_headers
+        self._whole = whole
+
+    @classmethod
+    def of(cls, records: Sequence[SourceRecord]) -> Poll:
+        """Return records that are whole already."""
+        return cls(
+            [record.tp for record in records],
+            [record.offset for record in records],
+            [-1 if record.timestamp_ms is None else record.timestamp_ms for record in records],
+            [record.value for record in records],
+            {
+                place: None if record.unreadable is not None else frozenset(name for name, _ in record.headers)
+                for place, record in enumerate(records)
+                if record.headers or record.unreadable is not None
+            },
+            records.__getitem__,
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    @overload
+    def __getitem__(self, place: int) -> SourceRecord: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[SourceRecord]: ...
+    def __getitem__(self, place: int | slice) -> SourceRecord | Sequence[SourceRecord]:
+        if isinstance(place, slice):
+            return [self._whole(one) for one in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        return self._whole(place)
 
 
 class FetchFailure(NamedTuple):

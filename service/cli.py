@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from service import offsets, privacy
 from service.audit import run as audit
 from service.config import checks
+from service.config.rules import lane_rules
 from service.config.settings import Settings
 from service.errors import LogPartitionerError, SettingsError
 from service.version import product_version
@@ -81,7 +82,10 @@ def _offsets(options: argparse.Namespace) -> int:
 
 
 def _check_config(_options: argparse.Namespace) -> int:
-    sys.stdout.write(_load_for_worker().model_dump_json(indent=2) + "\n")
+    settings = _load_for_worker()
+    sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
+    lane = lane_rules(settings)
+    sys.stderr.write(f"fast lane: {lane if isinstance(lane, str) else 'on'}\n")
     return 0
 
 

@@ -18,6 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_errors import require_in_range, require_that_it_mends
 from service.adapters.kafka_log import Brokers, make_client
+from service.adapters.kafka_poll import poll_of
 from service.adapters.kafka_search import Search
 from service.adapters.kafka_topic_ids import TopicIds
 from service.adapters.kafka_values import (
@@ -27,17 +28,14 @@ from service.adapters.kafka_values import (
     topic_partition,
     topic_partitions,
 )
-from service.boundary import FetchFailure, Membership, RebalanceListener
+from service.boundary import FetchFailure, Membership, Poll, RebalanceListener
 from service.control.deadline import Deadline
 from service.errors import SourceError
-from service.formats.model import HEADERS_UNREADABLE, CommittedOffset, SourceRecord, TopicPartition, readable
+from service.formats.model import CommittedOffset, TopicPartition
 from service.patience import Patience
 
 _ASK_AGAIN_S = 0.1
-_NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
-# Called from C: for a name that is not UTF-8 the binding returns a list with a hole in it, an exception set beside it,
-# which Python code compiled for the call does not look at (KAFKA_FACTS L3).
-_headers_of = methodcaller("headers")
+_error_of = methodcaller("error")
 
 
 class KafkaConsumer:
@@ -119,7 +117,7 @@ class KafkaConsumer:
             consumer.resume([confluent_kafka.TopicPartition(*tp) for tp in stale])
             self._paused_tps -= stale
 
-    def consume(self, *, records_max: int, timeout_s: float) -> list[SourceRecord]:
+    def consume(self, *, records_max: int, timeout_s: float) -> Poll:
         """Take records; runs rebalance callbacks.
 
         Raises:
@@ -132,20 +130,24 @@ class KafkaConsumer:
             raise SourceError(f"consuming failed: {error.args[0].str()}") from error
         if messages:
             self._brokers.answered()
-        records = []
-        for message in messages:
-            problem = message.error()
-            if problem is None:
-                record = self._record(message)
-                if record.tp not in self._failures and record.tp not in self._unchecked:
-                    records.append(record)
-            elif problem.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-                self._note_end(message)
-            else:
-                self._judge(problem, message)
+        if self._failures or self._unchecked or any(map(_error_of, messages)):
+            messages = [message for message in messages if self._is_record(message)]
         if self._unchecked:
             self._check_starts()
-        return records
+        return poll_of(messages, self._tps)
+
+    def _is_record(self, message: confluent_kafka.Message) -> bool:
+        """Return whether a message is a record to be taken; note what else it says."""
+        problem = message.error()
+        if problem is None:
+            place: Any = (message.topic(), message.partition())
+            tp = TopicPartition(*place)
+            return tp not in self._failures and tp not in self._unchecked
+        if problem.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
+            self._note_end(message)
+        else:
+            self._judge(problem, message)
+        return False
 
     def _check_starts(self) -> None:
         """Seek what was just assigned, so that its leader epoch is compared; what cannot be sought yet waits."""
@@ -164,28 +166,6 @@ class KafkaConsumer:
             self._consumer.resume([confluent_kafka.TopicPartition(*tp)])
             self._paused_tps.discard(tp)
         self._forget([tp])
-
-    def _record(self, message: confluent_kafka.Message) -> SourceRecord:
-        place: Any = (message.topic(), message.partition())
-        tp = self._tps.get(place)
-        if tp is None:
-            tp = self._tps[place] = TopicPartition(*place)
-        kind, timestamp_ms = message.timestamp()
-        offset: Any = message.offset()
-        try:
-            headers, unreadable = readable(tuple(_headers_of(message) or ()))
-        except SystemError:
-            headers, unreadable = (), HEADERS_UNREADABLE
-        return SourceRecord(
-            tp,
-            offset,
-            timestamp_ms if kind != _NO_TIMESTAMP and timestamp_ms >= 0 else None,
-            message.key(),
-            message.value(),
-            headers,
-            message.leader_epoch(),
-            unreadable,
-        )
 
     def _note_end(self, message: confluent_kafka.Message) -> None:
         place: Any = (message.topic(), message.partition())

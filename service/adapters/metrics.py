@@ -30,6 +30,9 @@ class Metric(NamedTuple):
 
 METRICS: Mapping[str, Metric] = {
     "records": Metric("counter", "Source records taken from the client library."),
+    "records_given_back": Metric(
+        "counter", "Records that the fast lane leaves to Python; none where there is no lane."
+    ),
     "records_refused": Metric(
         "counter",
         "Records not recorded: covered already, not owned, or read again after a rewind.",

@@ -9,6 +9,7 @@ parts in the order of arrival; each part is an object of its own, so that refere
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -16,6 +17,7 @@ from typing import Literal, NamedTuple
 from service.avro.entry_types import SchemaBounds
 from service.avro.schema import META
 from service.avro.schema_types import RecordType, Type, field_size, join
+from service.batch.fast_lane import Run, runs_of
 from service.batch.pack_schema import Merging
 from service.batch.reference_lines import SOURCE_BYTES
 from service.batch.rows import Rows
@@ -66,35 +68,42 @@ class Part(NamedTuple):
 class Plan(NamedTuple):
     """The parts in order, and the merged type of each group."""
 
-    order: Sequence[int]
+    order: array[int]
     parts: list[Part]
     merged: list[RecordType]
 
 
-def plan_objects(rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one_record: bool = False) -> Plan:
-    """Plan the objects of a batch; one record that makes many PartitionKeys is packed under every layout."""
+def plan_objects(
+    rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one_record: bool = False, is_fast: bool = False
+) -> Plan:
+    """Plan the objects of a batch; one record that makes many PartitionKeys is packed under every layout.
+
+    Where it `is_fast`, compiled code takes the rows apart.
+    """
     order = rows.in_order()
     groups = _Groups(bounds)
     layout: Layout = "auto" if is_one_record and rules.layout == "file" else rules.layout
-    parts = list(_cut(rows, order, bounds, rules))
+    parts = list(_cut(rows, order, bounds, rules, is_fast=is_fast))
     parts_of_key = Counter(part.key for part in parts)
     if layout == "file" or (layout == "auto" and len(parts_of_key) <= FEW_PARTS):
         return Plan(order, parts, [])
-    for at, part in enumerate(parts):  # in place: there may be a million
+    group_of: list[int | None] = [None] * len(parts)
+    for at, part in enumerate(parts):
         is_describable = part.entry_type.size <= PROJECTED_SHARE * rules.line_bytes_max
         if part.size <= rules.packed_bytes_max and is_describable and parts_of_key[part.key] == 1:
-            parts[at] = part._replace(group=groups.assign(part.entry_type))
-    counts = Counter((part.group, _hour(rows, part)) for part in parts)
-    busy = {place: place[1] for place, count in counts.items() if place[0] is not None and count >= HOUR_PARTS_MIN}
-    for at, part in enumerate(parts):
-        if (hour := busy.get((part.group, _hour(rows, part)))) is not None:
-            parts[at] = part._replace(hour=hour)
+            group_of[at] = groups.assign(part.entry_type)
+    hours = [_hour(rows, part) for part in parts]
+    counts = Counter(zip(group_of, hours, strict=True))
+    for at, (key, begin, end, size, entry_type, _, _) in enumerate(parts):  # in place: there may be a million
+        group, hour = group_of[at], hours[at]
+        if group is not None:
+            is_busy = counts[group, hour] >= HOUR_PARTS_MIN
+            parts[at] = Part(key, begin, end, size, entry_type, group, hour if is_busy else None)
     return Plan(order, parts, groups.merged())
 
 
 def _hour(rows: Rows, part: Part) -> Hour:
-    key = rows.keys[part.key]
-    return key.date, key.hour
+    return rows.keys[part.key][1:]
 
 
 def _sources_max(rows: Rows, line_bytes_max: int) -> int:
@@ -104,31 +113,53 @@ def _sources_max(rows: Rows, line_bytes_max: int) -> int:
     return max(1, room // (SOURCE_BYTES + longest + LINE_SOURCE_BYTES))
 
 
-def _cut(rows: Rows, order: Sequence[int], bounds: SchemaBounds, rules: LayoutRules) -> Iterator[Part]:
+def _cut(rows: Rows, order: array[int], bounds: SchemaBounds, rules: LayoutRules, *, is_fast: bool) -> Iterator[Part]:
     joined = _Joined(rows.types, bounds)
-    key_of, type_of, sizes, tp_of = rows.key_of, rows.type_of, rows.text_sizes, rows.tp_of
-    object_bytes_max, sources_max = rules.object_bytes_max, _sources_max(rows, rules.line_bytes_max)
-    has_many_sources = len(rows.tps) > sources_max
+    sources_max = _sources_max(rows, rules.line_bytes_max)
+    for run in runs_of(order, rows.key_of, rows.type_of, rows.text_sizes) if is_fast else _runs(rows, order):
+        key, begin, end, text_bytes, types = run
+        size = text_bytes + META_BYTES * (end - begin)
+        whole = joined.of(types) if size <= rules.object_bytes_max and len(rows.tps) <= sources_max else None
+        if whole is not None:
+            yield Part(key, begin, end, size, whole, None, None)
+        else:
+            yield from _cut_run(rows, order, run, joined, rules.object_bytes_max, sources_max)
+
+
+def _runs(rows: Rows, order: Sequence[int]) -> Iterator[Run]:
+    """Take the order apart by PartitionKey."""
+    key_of, type_of, sizes = rows.key_of, rows.type_of, rows.text_sizes
     begin, end = 0, len(order)
     while begin < end:
-        key = key_of[order[begin]]
-        joined.begin(type_of[order[begin]])
-        size, first, at = 0, begin, begin
-        sources: set[int] = set()
+        key, at, size = key_of[order[begin]], begin, 0
+        types: dict[int, None] = {}
         while at < end and key_of[row := order[at]] == key:
-            weight = sizes[row] + META_BYTES
-            size += weight
-            is_full = size > object_bytes_max and at > first
-            if has_many_sources:
-                sources.add(tp_of[row])
-                is_full = is_full or len(sources) > sources_max
-            if is_full or not joined.add(type_of[row]):
-                yield Part(key, first, at, size - weight, joined.entry_type(), None, None)
-                joined.begin(type_of[row])
-                size, first, sources = weight, at, {tp_of[row]}
+            types[type_of[row]] = None
+            size += sizes[row]
             at += 1
-        yield Part(key, first, at, size, joined.entry_type(), None, None)
+        yield key, begin, at, size, [*types]
         begin = at
+
+
+def _cut_run(
+    rows: Rows, order: Sequence[int], run: Run, joined: _Joined, bytes_max: int, sources_max: int
+) -> Iterator[Part]:
+    """Cut the rows of one PartitionKey in the order of arrival, wherever they pass a bound."""
+    key, begin, end, _, _ = run
+    joined.begin(rows.type_of[order[begin]])
+    size, first = 0, begin
+    sources: set[int] = set()
+    for at in range(begin, end):
+        row = order[at]
+        weight = rows.text_sizes[row] + META_BYTES
+        size += weight
+        sources.add(rows.tp_of[row])
+        is_full = (size > bytes_max and at > first) or len(sources) > sources_max
+        if is_full or not joined.add(rows.type_of[row]):
+            yield Part(key, first, at, size - weight, joined.entry_type(), None, None)
+            joined.begin(rows.type_of[row])
+            size, first, sources = weight, at, {rows.tp_of[row]}
+    yield Part(key, first, end, size, joined.entry_type(), None, None)
 
 
 class _Joined:
@@ -138,6 +169,20 @@ class _Joined:
         self._types = types
         self._bounds = bounds
         self._known: dict[frozenset[int], RecordType] = {}
+        self._wholes: dict[tuple[int, ...], RecordType | None] = {}
+
+    def of(self, numbers: Sequence[int]) -> RecordType | None:
+        """Return the join of these types; None where they pass a bound of a schema. Few come often, and are known."""
+        if len(numbers) == 1:
+            return self._types[numbers[0]]
+        known = tuple(numbers) if len(numbers) <= KNOWN_TYPES_MAX else None
+        if known in self._wholes:
+            return self._wholes[known]
+        self.begin(numbers[0])
+        whole = self.entry_type() if all(map(self.add, numbers)) else None
+        if known is not None:
+            self._wholes[known] = whole
+        return whole
 
     def begin(self, number: int) -> None:
         """Begin a part with the type of this number."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from service.avro.row_meta import readable_timestamp
 from service.avro.schema_types import RecordType
+from service.batch.fast_lane import FastLane, Known, Taken, order_of
 from service.boundary import Piece
 from service.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 
@@ -38,9 +39,15 @@ class _Run(NamedTuple):
 
 
 class Rows:
-    """Collects the rows of one batch; numbers count from 0 in order of arrival."""
+    """Collects the rows of one batch; numbers count from 0 in order of arrival.
 
-    def __init__(self) -> None:
+    Where there is a fast lane, it numbers PartitionKeys and types.
+    """
+
+    def __init__(self, lane: FastLane | None = None) -> None:
+        self._lane = lane
+        if lane is not None:
+            lane.begin()
         self.keys: list[PartitionKey] = []
         self.types: list[RecordType] = []
         self.tps: list[TopicPartition] = []
@@ -78,19 +85,9 @@ class Rows:
     ) -> int:
         """Add one row; gives its number. `entry_type` is kept by identity."""
         number = len(self.offsets)
-        key_number = self._key_numbers.get(key)
-        if key_number is None:
-            key_number = self._new_key(key)
-        type_number = self._type_numbers.get(id(entry_type))
-        if type_number is None:
-            type_number = self._new_type(entry_type)
-        tp_number = self._tp_numbers.get(record.tp)
-        if tp_number is None:
-            tp_number = self._tp_numbers[record.tp] = len(self.tps)
-            self.tps.append(record.tp)
-        self.key_of.append(key_number)
-        self.type_of.append(type_number)
-        self.tp_of.append(tp_number)
+        self.key_of.append(self._key_number(key))
+        self.type_of.append(self._type_number(entry_type))
+        self.tp_of.append(self.tp_number(record.tp))
         self.offsets.append(record.offset)
         self.indexes.append(index)
         self.event_times_us.append(event_time_us)
@@ -103,8 +100,53 @@ class Rows:
         self.fixed_bytes += ROW_BYTES
         return number
 
-    def _new_key(self, key: PartitionKey) -> int:
-        number = self._key_numbers[key] = len(self.keys)
+    def extend(self, taken: Taken) -> None:
+        """Add the rows that the fast lane has made of records with one entry each, and what is new with them."""
+        first, columns = len(self.offsets), taken.columns
+        for key in taken.keys:
+            self._add_key(key)
+        for entry_type in taken.types:
+            self._add_type(entry_type)
+        self.key_of.frombytes(columns.key_of)
+        self.type_of.frombytes(columns.type_of)
+        self.tp_of.frombytes(columns.tp_of)
+        self.offsets.frombytes(columns.offsets)
+        self.indexes.frombytes(bytes(self.indexes.itemsize * taken.records))
+        self.event_times_us.frombytes(columns.event_times_us)
+        self.timestamps_ms.frombytes(columns.timestamps_ms)
+        self.text_sizes.frombytes(columns.text_sizes)
+        self._texts += taken.texts  # type: ignore[arg-type]  # a record without a value is not taken
+        self.text_bytes += columns.text_bytes
+        self.memory_bytes += columns.text_bytes + TEXT_BYTES * taken.records
+        self.fixed_bytes += ROW_BYTES * taken.records
+        for row, unique_id in columns.ids:
+            self.note(first + row, unique_id=unique_id, root=None)
+
+    @property
+    def known(self) -> Known:
+        """What the fast lane needs to number what is new."""
+        return Known(self.tp_number, len(self.keys), len(self.types))
+
+    def tp_number(self, tp: TopicPartition) -> int:
+        """Return the number of a TopicPartition in this batch."""
+        number = self._tp_numbers.get(tp)
+        if number is None:
+            number = self._tp_numbers[tp] = len(self.tps)
+            self.tps.append(tp)
+        return number
+
+    def _key_number(self, key: PartitionKey) -> int:
+        following = len(self.keys)
+        if self._lane is None:
+            number = self._key_numbers.setdefault(key, following)
+        else:
+            number = self._lane.key_number(key, following)
+        if number == following:
+            self._add_key(key)
+        return number
+
+    def _add_key(self, key: PartitionKey) -> None:
+        number = len(self.keys)
         self.keys.append(key)
         hour = key.date, key.hour
         if hour not in self._keys_by_hour:
@@ -112,13 +154,20 @@ class Rows:
         self._keys_by_hour[hour].append(number)
         is_plain = key.user.isascii() and key.user.isprintable()
         self.fixed_bytes += KEY_BYTES + len(key.user) * (PLAIN_CHAR_BYTES if is_plain else CHAR_BYTES)
+
+    def _type_number(self, entry_type: RecordType) -> int:
+        following = len(self.types)
+        if self._lane is None:
+            number = self._type_numbers.setdefault(id(entry_type), following)
+        else:
+            number = self._lane.type_number(entry_type, following)
+        if number == following:
+            self._add_type(entry_type)
         return number
 
-    def _new_type(self, entry_type: RecordType) -> int:
-        number = self._type_numbers[id(entry_type)] = len(self.types)
+    def _add_type(self, entry_type: RecordType) -> None:
         self.types.append(entry_type)  # keeps the object alive, and so its identity its own
         self.fixed_bytes += TYPE_BYTES + 2 * entry_type.size
-        return number
 
     def note(self, number: int, *, unique_id: str | None, root: RootLink | None) -> None:
         """Keep what few rows have."""
@@ -131,6 +180,11 @@ class Rows:
 
     def in_order(self, first: int = 0) -> array[int]:
         """Return the numbers of the rows from `first` on as they are sealed: by date, hour, PartitionKey, arrival."""
+        if self._lane is not None:
+            ranked = array("I")
+            for hour in sorted(self._keys_by_hour):
+                ranked += self._keys_by_hour[hour]
+            return order_of(self.key_of, first, ranked)
         key_of = self.key_of[first:]
         places = array("I", bytes(4 * len(self.keys)))
         for key in key_of:

@@ -15,21 +15,22 @@ from typing import Any, NamedTuple
 from service.avro import container
 from service.avro.container import SYNC_BYTES, Codec
 from service.avro.entry_types import SchemaBounds
-from service.avro.row_encoder import WALKED_ENTRIES, EncodeEntry, entry_encoder, exact_encoder
-from service.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
+from service.avro.row_meta import encode_user
 from service.avro.schema import RowSchema, row_schema
 from service.avro.schema_types import RecordType
 from service.batch.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
 from service.batch.reference_lines import Described, LineGroup, LineWriter, Spans, nulls_of, root_place, widen
+from service.batch.row_writer import CompiledWriter, PythonWriter, RowWriter, WriteRules, WrittenBlock
 from service.batch.rows import Rows
 from service.boundary import BatchSpool, ObjectFile, SealedFile
 from service.formats.model import PartitionKey, TopicPartition
 
-_NO_ID, _NO_ROOT = encode_id(None), encode_root(None)
-
 
 class SealRules(NamedTuple):
-    """What sealing is made of; sizes in bytes. `decode` reads the text of an entry as the recorder's decoder did."""
+    """What sealing is made of; sizes in bytes. `decode` reads the text of an entry as the recorder's decoder did.
+
+    Where it `is_fast`, compiled code writes the rows, and asks `decode` only for texts that are not plain.
+    """
 
     bounds: SchemaBounds
     layout: LayoutRules
@@ -37,6 +38,7 @@ class SealRules(NamedTuple):
     block_bytes: int
     group_bytes_max: int
     decode: Callable[[bytes], Any]
+    is_fast: bool = False
 
 
 class SealedObject(NamedTuple):
@@ -70,8 +72,8 @@ class Step(NamedTuple):
     finished: SealedObject | None
 
 
-_Block = tuple[bytes, list[int]]
-"""A block of an object, and the number of the TopicPartition of each row in it; one for every entry or two."""
+_Block = tuple[bytes, WrittenBlock]
+"""A block of an object, compressed, and what is in it."""
 
 
 class _Writing:
@@ -87,14 +89,6 @@ class _Writing:
         self.header_bytes = file.size
         self.lines = lines
         self.rows_of: Counter[int] = Counter()  # by number of their TopicPartition
-        self.encoders: dict[int, EncodeEntry] = {}
-
-    def write(self, blocks: Iterable[_Block]) -> None:
-        """Append blocks and count what is in them."""
-        for data, tps in blocks:
-            self.file.write(data)
-            for number in tps:  # `update` costs more for the one or two that most blocks have
-                self.rows_of[number] += 1
 
     def finish(self, key: PartitionKey | None, hour: Hour | None, tps: Sequence[TopicPartition]) -> SealedObject:
         """Close the object; `tps` are the TopicPartitions by number."""
@@ -120,7 +114,7 @@ def seal(
     Raises:
         SpoolError: the disk refused.
     """
-    plan = plan_objects(rows, rules.bounds, rules.layout, is_one_record=is_one_record)
+    plan = plan_objects(rows, rules.bounds, rules.layout, is_one_record=is_one_record, is_fast=rules.is_fast)
     return Sealing(rows, spool, spans, rules, plan, batch_id).run()
 
 
@@ -138,11 +132,16 @@ class Sealing:
         self._batch_id = batch_id
         self._sync = hashlib.sha256(batch_id.encode()).digest()[:SYNC_BYTES]
         self._compress = container.compressor(rules.codec)
-        self._texts = rows.texts(plan.order, spool.read)
-        self._origins = [encode_origin(tp) for tp in rows.tps]
         self._open: dict[tuple[int, Hour | None], _Writing] = {}
         self._next_number = 0
-        self._rows_of_type = Counter(rows.type_of)
+        # Fields without a value in entries of one type, of a part of another.
+        self._absent: dict[tuple[int, RecordType], tuple[str, ...]] = {}
+        self._writer: RowWriter = (CompiledWriter if rules.is_fast else PythonWriter)(
+            rows,
+            plan.order,
+            rows.texts(plan.order, spool.read),
+            WriteRules(rules.bounds.limits, rules.block_bytes, rules.decode),
+        )
 
     def run(self) -> Iterator[Step]:
         """Write part by part, in order."""
@@ -166,7 +165,7 @@ class Sealing:
 
     def _own(self, part: Part) -> SealedObject:
         writing = self._begin(part.entry_type)
-        self._write(part, writing, self._blocks(part, writing))
+        self._write(part, writing, self._blocks(part, part.entry_type))
         return writing.finish(self._rows.keys[part.key], None, self._rows.tps)
 
     def _packed(self, part: Part, group: int) -> SealedObject | None:
@@ -175,7 +174,7 @@ class Sealing:
         writing = self._open.get(place)
         if writing is None:
             writing = self._open[place] = self._begin(merged)
-        blocks = list(self._blocks(part, writing))
+        blocks = list(self._blocks(part, merged))
         size = writing.file.size + sum(len(data) for data, _ in blocks)
         if writing.rows_of and size > self._rules.layout.pack_bytes_max:
             full = writing.finish(None, part.hour, self._rows.tps)
@@ -196,84 +195,63 @@ class Sealing:
 
     def _write(self, part: Part, writing: _Writing, blocks: Iterable[_Block]) -> None:
         """Write the blocks of one part, and its line."""
-        file = writing.file
+        file, written = writing.file, []
         start = file.size
-        writing.write(blocks)
-        writing.lines.add(self._describe(part, self._rows.keys[part.key], start, file.size - start))
+        for data, block in blocks:
+            file.write(data)
+            written.append(block)
+            for number, _, _, rows in block.sources:
+                writing.rows_of[number] += rows
+        writing.lines.add(self._describe(part, written, start, file.size - start))
 
-    def _blocks(self, part: Part, writing: _Writing) -> Iterator[_Block]:
+    def _blocks(self, part: Part, entry_type: RecordType) -> Iterator[_Block]:
         """Make the blocks of one part; those of one batch fit into every object of the same schema."""
-        rows, rules = self._rows, self._rules
-        user = encode_user(rows.keys[part.key].user)
-        out = bytearray()
-        waiting: list[int] = []
-        for at in range(part.begin, part.end):
-            row = self._plan.order[at]
-            number = rows.type_of[row]
-            encode = writing.encoders.get(number) or self._encoder(number, writing)
-            out += self._meta(row, user)
-            encode(rules.decode(next(self._texts)), out)
-            waiting.append(rows.tp_of[row])
-            if len(out) >= rules.block_bytes or at + 1 == part.end:
-                yield container.block(len(waiting), out, compress=self._compress, sync=self._sync), waiting
-                out, waiting = bytearray(), []
+        user, at = encode_user(self._rows.keys[part.key].user), part.begin
+        while at < part.end:
+            block = self._writer.block(at, part.end, user, entry_type)
+            at += block.rows
+            yield container.block(block.rows, block.data, compress=self._compress, sync=self._sync), block
 
-    def _encoder(self, number: int, writing: _Writing) -> EncodeEntry:
-        """Choose the encoder of rows of one type in one object: what many rows have is worth compiling for."""
-        written, limits = writing.entry_type, self._rules.bounds.limits
-        if self._rows_of_type[number] >= WALKED_ENTRIES:
-            encode = exact_encoder(self._rows.types[number], written, limits)
-        else:
-            wide = entry_encoder(written, limits)
-
-            def encode(entry: dict[str, Any], out: bytearray) -> None:
-                wide.encode(entry, out)
-
-        writing.encoders[number] = encode
-        return encode
-
-    def _meta(self, row: int, user: bytes) -> bytes:
-        rows = self._rows
-        unique_id, root = rows.ids.get(row), rows.roots.get(row)
-        return encode_meta(
-            user=user,
-            event_time_us=rows.event_times_us[row],
-            unique_id=_NO_ID if unique_id is None else encode_id(unique_id),
-            origin=self._origins[rows.tp_of[row]],
-            offset=rows.offsets[row],
-            index=rows.indexes[row],
-            timestamp_ms=rows.timestamps_ms[row],
-            root=_NO_ROOT if root is None else encode_root(root),
-        )
-
-    def _describe(self, part: Part, key: PartitionKey, start: int, length: int) -> Described:
+    def _describe(self, part: Part, blocks: list[WrittenBlock], start: int, length: int) -> Described:
         rows = self._rows
         sources: dict[Any, list[int]] = {}
+        types: Counter[int] = Counter()
+        for block in blocks:
+            for number, low, high, count in block.sources:
+                tp = rows.tps[number]
+                if (span := sources.get(tp)) is None:
+                    sources[tp] = [low, high, count]
+                else:
+                    span[:] = min(span[0], low), max(span[1], high), span[2] + count
+            for number, count in block.types:
+                types[number] += count
         roots: dict[Any, list[int]] = {}
-        order, times = self._plan.order, rows.event_times_us
-        earliest = latest = times[order[part.begin]]
-        for at in range(part.begin, part.end):
-            row = order[at]
-            time_us = times[row]
-            if time_us < earliest:
-                earliest = time_us
-            elif time_us > latest:
-                latest = time_us
-            widen(sources, rows.tps[rows.tp_of[row]], rows.offsets[row])
-            if row in rows.roots:
-                root = rows.roots[row]
-                widen(roots, root_place(root), root.offset)
-        nulls = self._nulls_of(part)
+        if rows.roots:
+            for row in self._plan.order[part.begin : part.end]:
+                if (root := rows.roots.get(row)) is not None:
+                    widen(roots, root_place(root), root.offset)
         return Described(
-            key, part.entry_type, part.end - part.begin, earliest, latest, nulls, start, length, sources, roots
+            rows.keys[part.key],
+            part.entry_type,
+            part.end - part.begin,
+            min((block.earliest_us for block in blocks), default=0),
+            max((block.latest_us for block in blocks), default=0),
+            self._nulls_of(types, part.entry_type),
+            start,
+            length,
+            sources,
+            roots,
         )
 
-    def _nulls_of(self, part: Part) -> Mapping[str, int]:
+    def _nulls_of(self, types: Mapping[int, int], entry_type: RecordType) -> Mapping[str, int]:
         """Count the entries without a value: what is null in an entry follows from its type."""
-        rows, order = self._rows, self._plan.order
-        if part.end - part.begin == 1:
-            return nulls_of({rows.types[rows.type_of[order[part.begin]]]: 1}, part.entry_type)
-        counts: Counter[RecordType] = Counter()
-        for number, count in Counter(rows.type_of[order[at]] for at in range(part.begin, part.end)).items():
-            counts[rows.types[number]] += count
-        return nulls_of(counts, part.entry_type)
+        if len(types) != 1:
+            counts: Counter[RecordType] = Counter()
+            for number, count in types.items():
+                counts[self._rows.types[number]] += count
+            return nulls_of(counts, entry_type)
+        ((number, count),) = types.items()
+        absent = self._absent.get((number, entry_type))
+        if absent is None:
+            absent = self._absent[number, entry_type] = tuple(nulls_of({self._rows.types[number]: 1}, entry_type))
+        return dict.fromkeys(absent, count)

@@ -8,14 +8,17 @@ from __future__ import annotations
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
+from service import native
 from service.avro.entry_types import SchemaBounds
 from service.avro.schema_types import Limits
+from service.batch.fast_lane import LARGE_BYTES, PATHS_MAX, LaneRules
 from service.batch.pack_plan import LayoutRules
 from service.batch.seal import SealRules
 from service.config.settings import Settings
 from service.input.decode import InputRules, RecordDecoder
 from service.input.json_text import JsonDecoder
-from service.partitioning.event_time import TimeRules
+from service.partitioning.event_time import EARLIEST_US, LATEST_US, TimeRules
+from service.partitioning.locate import plain_path
 from service.partitioning.partitioner import KeyRules
 
 MESSAGE_HEAD_BYTES = 16_000  # of a message of references, with the longest names, beside lines, lists and schema text
@@ -56,6 +59,7 @@ def seal_rules(settings: Settings) -> SealRules:
         block_bytes=spool.block_bytes,
         group_bytes_max=lines_max,
         decode=json_decoder(settings).decode_again,
+        is_fast=native.IS_INSTALLED and settings.fast_lane == "auto",
     )
 
 
@@ -84,4 +88,41 @@ def key_rules(settings: Settings) -> KeyRules:
         missing_time=times.missing,
         id_paths=settings.id.paths,
         zone=ZoneInfo(settings.partition.zone),
+    )
+
+
+def lane_rules(settings: Settings) -> LaneRules | str:
+    """Turn settings into the rules of the fast lane; or say why there is none."""
+    if settings.fast_lane == "off":
+        return "fast_lane is off"
+    if not native.IS_INSTALLED:
+        return "not installed"
+    keys, source = key_rules(settings), settings.input
+    paths = {
+        name: [plain_path(path) for path in given]
+        for name, given in (("user", keys.user_paths), ("time", keys.time_paths), ("id", keys.id_paths))
+    }
+    for name, found in paths.items():
+        if None in found:
+            return f"{name}.paths lead outside the entry"
+    if str(keys.zone) != "UTC":
+        return "partition.zone is not UTC"
+    if source.record_bytes_max < LARGE_BYTES:
+        return f"input.record_bytes_max is below {LARGE_BYTES}"
+    if sum(map(len, paths.values())) >= PATHS_MAX:
+        return "too many paths"
+    return LaneRules(
+        user_paths=tuple(filter(None, paths["user"])),
+        time_paths=tuple(filter(None, paths["time"])),
+        id_paths=tuple(filter(None, paths["id"])),
+        entries_field=source.entries_field if source.format == "json" else None,
+        is_ndjson=source.format == "ndjson",
+        no_users=tuple(keys.no_users),
+        missing_user=keys.missing_user,
+        epoch_unit=keys.time.epoch_unit,
+        is_naive_utc=str(keys.time.zone) == "UTC",
+        earliest_us=max(keys.time.earliest_us, EARLIEST_US),
+        latest_us=LATEST_US,
+        future_max_us=keys.time.future_max_us,
+        chain_header=source.chain_header,
     )

@@ -314,6 +314,9 @@ class Settings(SourcedSettings):
         description="Objects: pack puts PartitionKeys together, file gives each its own (for erasure by user), "
         "auto packs all but the large and the few.",
     )
+    fast_lane: Literal["auto", "off"] = Field(
+        "auto", description="Compiled code for plain records, where it is installed and the settings allow it; or none."
+    )
     kafka: KafkaSettings
     input: InputSettings = InputSettings()
     user: UserSettings = UserSettings()

@@ -73,7 +73,7 @@ class WorkerStarted(LogEvent, frozen=True, tag="worker_started"):
     """The process is put together and begins to work.
 
     `group`, `protocol`, `strategy`: the consumer group's; `topics`: the sources; `bucket`: of the objects; `http_port`:
-    of probes and metrics; `version`: of the product.
+    of probes and metrics; `version`: of the product; `fast_lane`: "on", or why there is none.
     """
 
     group: str
@@ -83,6 +83,7 @@ class WorkerStarted(LogEvent, frozen=True, tag="worker_started"):
     bucket: str
     http_port: int
     version: str
+    fast_lane: str = "unknown"
 
 
 class WorkerStopped(LogEvent, frozen=True, tag="worker_stopped"):

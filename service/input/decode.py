@@ -25,6 +25,7 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW_BITS = 31
 _BRACE = ord("{")
+_SPACES = b" \t\r\n"
 _PIECE_BYTES = 16 * 1024
 
 
@@ -101,7 +102,9 @@ class RecordDecoder:
             if not text:
                 return Decoded([], None, [], 0)
             if self._rules.format == "ndjson":
-                return self._sort_out(self._lines(text), None, len(text))
+                decoded = self._sort_out(self._lines(text), None, len(text))
+                is_one = len(decoded.entries) == 1 and b"\n" not in text.strip(_SPACES)
+                return decoded._replace(text=text) if is_one else decoded
             items, envelope, is_one = self._json_items(text)
         except UndecodableError as error:
             return Decoded([], None, [Bad(None, error.reason, str(error))], len(value))

@@ -33,6 +33,13 @@ def split_path(path: str) -> tuple[str, ...]:
     return keys
 
 
+def plain_path(path: str) -> tuple[str, ...] | None:
+    """Return the keys of a path that leads into the entry; None for one that leads elsewhere."""
+    where, colon, _ = path.partition(":")
+    is_elsewhere = where == "key" or (colon and where in ("header", "envelope"))
+    return None if is_elsewhere else split_path(path)
+
+
 def compile_path(path: str) -> Locate:
     """Compile one path; the result gives None where nothing is found, and never raises.
 

@@ -23,8 +23,17 @@ from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.metrics import PrometheusMetrics
 from service.adapters.object_store import S3Store
 from service.adapters.spool import DiskSpool
+from service.batch.fast_lane import LaneRules
 from service.batch.messages import Sender
-from service.config.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
+from service.config.rules import (
+    inline_text_max,
+    json_decoder,
+    key_rules,
+    lane_rules,
+    record_decoder,
+    schema_bounds,
+    seal_rules,
+)
 from service.config.settings import POLL_MARGIN_S, Settings
 from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
@@ -99,6 +108,7 @@ class Process:
             bucket=self._settings.s3.bucket,
             http_port=self.http_port,
             version=product_version(),
+            fast_lane=lane if isinstance(lane := lane_rules(self._settings), str) else "on",
         )
         tell(self._log.info, started)
         self.metrics.set("info", 1, worker=self._settings.worker, boot=self._boot, version=product_version())
@@ -208,13 +218,14 @@ def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
 
 
 def _recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
-    header = settings.input.chain_header
+    header, lane = settings.input.chain_header, lane_rules(settings)
     return RecorderRules(
         decoder=record_decoder(settings, decoder),
         partitioner=Partitioner(key_rules(settings)),
         bounds=schema_bounds(settings),
         memory_bytes_max=settings.spool.memory_bytes_max,
         root_of=lambda record: root_of(record, header) if record.headers else None,
+        fast_lane=lane if isinstance(lane, LaneRules) else None,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import structlog
 
+from service.boundary import Poll
 from service.control import crash_rules
 from service.control.crash_rules import CrashHistory, Offsets, PollPace
 from service.errors import SpoolError
@@ -43,18 +44,26 @@ class CrashGuard:
             tell(self._log.warning, EndedWithRecordsInHand(self._history.ends, self._history.alone, records))
         self._write(Offsets())
 
-    def parts(self, records: Sequence[SourceRecord]) -> Iterator[Sequence[SourceRecord]]:
-        """Yield records in order, as many at once as is safe; what is in hand is written down before it is yielded."""
+    def parts(self, poll: Poll) -> Iterator[tuple[int, int]]:
+        """Yield [first, stop) of a poll in order, as many records at once as is safe.
+
+        What is in hand is written down before it is yielded.
+        """
         if not self._ends_max:
-            yield records
+            yield 0, len(poll)
             return
-        self._set_pace(len(records))
-        for first in range(0, len(records), self._pace.records_max):
-            part = records[first : first + self._pace.records_max]
-            self._in_hand = _spans(part)
+        self._set_pace(len(poll))
+        for first in range(0, len(poll), self._pace.records_max):
+            stop = min(first + self._pace.records_max, len(poll))
+            self._in_hand = _spans(poll.tps[first:stop], poll.offsets[first:stop])
             self._write(self._in_hand)
-            yield part
+            yield first, stop
         self._release()
+
+    @property
+    def has_fatal(self) -> bool:
+        """Whether there are records that are not to be decoded: then each is to be `judged`."""
+        return bool(self._history.fatal)
 
     def _set_pace(self, records: int) -> None:
         self._pace = PollPace(records, is_synced=False)
@@ -113,11 +122,7 @@ class CrashGuard:
             self._log.warning("journal_refused", message=str(error))
 
 
-def _spans(records: Sequence[SourceRecord]) -> Offsets:
-    firsts: dict[TopicPartition, int] = {}
-    lasts: dict[TopicPartition, int] = {}
-    for record in records:
-        tp, offset = record[:2]
-        firsts.setdefault(tp, offset)
-        lasts[tp] = offset
-    return {str(tp): (first, lasts[tp] + 1) for tp, first in firsts.items()}
+def _spans(tps: Sequence[TopicPartition], offsets: Sequence[int]) -> Offsets:
+    lasts = dict(zip(tps, offsets, strict=True))
+    firsts = dict(zip(reversed(tps), reversed(offsets), strict=True))
+    return {str(tp): (firsts[tp], last + 1) for tp, last in lasts.items()}

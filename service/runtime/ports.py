@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 
-from service.boundary import BatchSpool, FetchFailure, Membership, Message, RebalanceListener, StoredObject
+from service.boundary import BatchSpool, FetchFailure, Membership, Message, Poll, RebalanceListener, StoredObject
 from service.control.deadline import Deadline
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from service.formats.model import CommittedOffset, TopicPartition
 
 
 class Consumer(Protocol):
@@ -25,7 +25,7 @@ class Consumer(Protocol):
         """Join the group."""
         ...
 
-    def consume(self, *, records_max: int, timeout_s: float) -> list[SourceRecord]:
+    def consume(self, *, records_max: int, timeout_s: float) -> Poll:
         """Take records; runs rebalance callbacks. Whatever is returned has moved the position.
 
         Raises:

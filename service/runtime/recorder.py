@@ -15,8 +15,11 @@ import msgspec
 from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.infer import TooDeepError, TooManyFieldsError
 from service.batch.batch import Batch, ClosedBatch, Opening
+from service.batch.fast_lane import FastLane, LaneRules, Taken
 from service.batch.messages import dead_letters_of
 from service.batch.progress import Progress, Tracker
+from service.batch.rows import Rows
+from service.boundary import Poll
 from service.control.flush_policy import FlushLoad
 from service.formats.dead_letter import Reason
 from service.formats.model import CommittedOffset, RootLink, SourceRecord, TopicPartition
@@ -30,7 +33,8 @@ _encode_json = msgspec.json.Encoder().encode
 class RecorderRules(NamedTuple):
     """What the recorder is made of; `memory_bytes_max` bounds what the rows of the open batch take in memory.
 
-    It does where a batch is flushed whose fixed bytes, which no spilling frees, are half of that.
+    It does where a batch is flushed whose fixed bytes, which no spilling frees, are half of that. Without `fast_lane`
+    every record is recorded by itself.
     """
 
     decoder: RecordDecoder
@@ -38,6 +42,7 @@ class RecorderRules(NamedTuple):
     bounds: SchemaBounds
     memory_bytes_max: int
     root_of: Callable[[SourceRecord], RootLink | None]
+    fast_lane: LaneRules | None = None
 
 
 class Recorder:
@@ -50,6 +55,7 @@ class Recorder:
         self._rules = rules
         self._spool = spool
         self._types = EntryTypes(rules.bounds)
+        self._lane = None if rules.fast_lane is None else FastLane(rules.fast_lane)
 
     # What is owned.
 
@@ -82,6 +88,11 @@ class Recorder:
         """Whether the open batch covers any offset."""
         return not self._tracker.is_empty
 
+    @property
+    def has_lane(self) -> bool:
+        """Whether there is a fast lane."""
+        return self._lane is not None
+
     def load(self) -> FlushLoad:
         """Return what the open batch holds."""
         batch = self._batch
@@ -107,7 +118,7 @@ class Recorder:
             SpoolError: the disk refused.
         """
         assert self._batch is None, "a batch is open already"
-        self._batch = Batch(opening, self._spool.open(opening.batch_id))
+        self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(self._lane))
 
     def close(self, *, without: Collection[TopicPartition] = ()) -> ClosedBatch:
         """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
@@ -130,6 +141,36 @@ class Recorder:
             given.spool.delete()
         return self._tracker.forget()
 
+    # Many plain records.
+
+    def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> Taken | None:
+        """Record plain records of [first, stop) at once and cover them; None where there is no fast lane.
+
+        What it has not taken is for `record`, one by one. `make_room` follows.
+        """
+        batch = self._batch
+        if self._lane is None or batch is None:
+            return None
+        taken = self._lane.take(
+            poll,
+            first,
+            stop,
+            known=batch.rows.known,
+            next_offsets={tp: progress.next_offset for tp, progress in self._tracker.by_tp.items()},
+            weight_max=weight_max,
+            bytes_max=bytes_max,
+        )
+        if not taken.records:
+            return taken
+        batch.rows.extend(taken)
+        for one in taken.covered:
+            self._tracker.by_tp[one.tp].cover_many(one, leader_epoch=poll[one.last].leader_epoch)
+        batch.records += taken.records
+        batch.entries += taken.records
+        batch.source_bytes += taken.columns.text_bytes
+        self.outcomes["written"] += taken.records
+        return taken
+
     # One record.
 
     def accepts(self, record: SourceRecord) -> bool:
@@ -140,10 +181,7 @@ class Recorder:
     def record(self, record: SourceRecord) -> int:
         """Put every entry of a record into a row or a dead letter, then cover its offset.
 
-        Gives how much it weighs: its entries, and its KiB.
-
-        Raises:
-            SpoolError: the disk refused; the record is covered, its rows are in memory, and the batch can be flushed.
+        Gives how much it weighs: its entries, and its KiB. `make_room` follows.
         """
         batch, progress = self._batch, self._tracker.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
@@ -165,11 +203,20 @@ class Recorder:
         size = max(decoded.size, len(record.value or b""))
         batch.source_bytes += size
         self.outcomes["written"] += written
+        return entries + size // 1024
+
+    def make_room(self) -> None:
+        """Bring texts to disk where the open batch takes too much memory.
+
+        Raises:
+            SpoolError: the disk refused; all rows are in memory, and the batch can be flushed.
+        """
+        batch = self._batch
+        assert batch is not None, "a batch is opened before its first record"
         rows = batch.rows
         fixed_bytes = rows.fixed_bytes + batch.dead_letter_bytes
         if rows.memory_bytes + fixed_bytes > self._rules.memory_bytes_max and rows.memory_bytes > fixed_bytes:
             rows.spill(batch.spool.append)
-        return entries + size // 1024
 
     def _write_entries(self, record: SourceRecord, decoded: Decoded, batch: Batch) -> list[Bad]:
         """Write the entries of one record; returns what could not be written."""
@@ -191,6 +238,8 @@ class Recorder:
                 continue
             text = decoded.text or _encode_json(entry)
             number = rows.add(record, index, placed.key, entry_type, text, placed.event_time_us)
+            if self._lane is not None:
+                self._lane.learn(text, entry_type)
             if placed.unique_id is not None or root is not None:
                 rows.note(number, unique_id=placed.unique_id, root=root)
             if placed.fallback_time:  # instead of `written`

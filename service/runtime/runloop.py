@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import chain
 from typing import NamedTuple
 
 import structlog
 
-from service.boundary import Clock
+from service.batch.fast_lane import LARGE_BYTES
+from service.boundary import Clock, Poll
 from service.control.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
 from service.control.machine import Phase
 from service.errors import DiscardError, LogPartitionerError, SpoolError, StopError
@@ -30,9 +30,12 @@ from service.runtime.stop import StopFlag
 POLL_S = 0.2
 CHECK_EVERY = 256  # entries and KiB of records, between two looks at how full the batch is,
 CHECK_PART = 4  # or when it has grown by this part since the last one
-LARGE_BYTES = 64 * 1024  # of one record, before which is looked, too
 NOT_PREPARED_MAX = 3
 GAPS_LOGGED_MAX = 20
+
+
+Gaps = dict[TopicPartition, list[tuple[int, int]]]
+"""[from, to) of offsets that no record had, by TopicPartition."""
 
 
 class LoopRules(NamedTuple):
@@ -77,6 +80,7 @@ class Runloop:
         self._stop = stop
         self._beat = beat
         self._weight = self._check_at = 0
+        self._given_back = 0
         self._not_prepared = 0
         self._log = structlog.get_logger("runloop")
 
@@ -135,26 +139,57 @@ class Runloop:
             if self._not_prepared >= NOT_PREPARED_MAX:
                 raise StopError(f"no producer for transactions: {error}") from error
 
-    def _record_all(self, records: list[SourceRecord]) -> None:
+    def _record_all(self, poll: Poll) -> None:
         """Record what was handed over. What is refused while owned is read again: its TopicPartition is rewound."""
         refused: Counter[str] = Counter()
-        gaps: dict[TopicPartition, list[tuple[int, int]]] = {}
-        positions = self._recorder.positions
-        for record in chain.from_iterable(self._crash_guard.parts(records)):
-            tp = record.tp
-            if tp in self._controller.state.rewinds:
-                refused["rewound"] += 1
-            elif not self._recorder.accepts(record):
-                refused["covered" if tp in positions else "not_owned"] += 1
-            elif not self._has_room(record):
-                refused["rewound"] += 1
-            else:
-                expected = positions[tp].next_offset
-                if not self._record(self._crash_guard.judged(record)):
-                    refused["rewound"] += 1
-                elif record.offset > expected:
-                    gaps.setdefault(tp, []).append((expected, record.offset))
+        gaps: Gaps = {}
+        for first, stop in self._crash_guard.parts(poll):
+            at = first
+            while at < stop:
+                taken = self._take(poll, at, stop, gaps)
+                if taken:
+                    at += taken
+                else:
+                    self._record_one(poll[at], refused, gaps)
+                    at += 1
         self._report(refused, gaps)
+
+    def _take(self, poll: Poll, first: int, stop: int, gaps: Gaps) -> int:
+        """Record plain records at once, up to the next look at how full the batch is; gives how many."""
+        recorder, size_max = self._recorder, self._controller.state.size_max
+        if not recorder.has_lane or recorder.opening is None:
+            return 0
+        if self._controller.state.rewinds or self._crash_guard.has_fatal:
+            return 0
+        load, bytes_max, entries_max = recorder.load(), self._rules.bounds.bytes_max, self._check_at - self._weight
+        if size_max is not None:
+            bytes_max, entries_max = size_max.source_bytes, min(entries_max, size_max.entries - load.entries)
+        taken = recorder.take(
+            poll, first, stop, weight_max=max(0, entries_max), bytes_max=max(0, bytes_max - load.source_bytes)
+        )
+        if taken is None or not taken.records:
+            return 0
+        self._weight += taken.columns.weight
+        for tp, expected, found in taken.gaps:
+            gaps.setdefault(tp, []).append((expected, found))
+        self._look()
+        return taken.records
+
+    def _record_one(self, record: SourceRecord, refused: Counter[str], gaps: Gaps) -> None:
+        self._given_back += self._recorder.has_lane
+        positions, tp = self._recorder.positions, record.tp
+        if tp in self._controller.state.rewinds:
+            refused["rewound"] += 1
+        elif not self._recorder.accepts(record):
+            refused["covered" if tp in positions else "not_owned"] += 1
+        elif not self._has_room(record):
+            refused["rewound"] += 1
+        else:
+            expected = positions[tp].next_offset
+            if not self._record(self._crash_guard.judged(record)):
+                refused["rewound"] += 1
+            elif record.offset > expected:
+                gaps.setdefault(tp, []).append((expected, record.offset))
 
     def _record(self, record: SourceRecord) -> bool:
         """Record, and flush what is full; gives False where no batch could be opened, and the record is read again."""
@@ -162,15 +197,20 @@ class Runloop:
             if not self._controller.open_batch():
                 return False
             self._weight = self._check_at = 0
+        self._weight += self._recorder.record(record)
+        self._look()
+        return True
+
+    def _look(self) -> None:
+        """Spill, or flush what is full."""
         try:
-            self._weight += self._recorder.record(record)
-        except SpoolError as error:  # the record is recorded; its rows, and those before it, stay in memory
+            self._recorder.make_room()
+        except SpoolError as error:  # what was recorded stays in memory
             self._log.warning("spill_refused", message=str(error))
             self._flush(FlushReason.SPOOL)
-            return True
+            return
         if self._weight >= self._check_at or self._controller.state.size_max:
             self._flush_if_full()
-        return True
 
     def _put_away(self, record: SourceRecord | None) -> None:
         """Record what stands for offsets that cannot be read, and go on behind them."""
@@ -223,7 +263,7 @@ class Runloop:
             if self._controller.state.rewinds:
                 self._controller.rewind_to_committed()
 
-    def _report(self, refused: Counter[str], gaps: dict[TopicPartition, list[tuple[int, int]]]) -> None:
+    def _report(self, refused: Counter[str], gaps: Gaps) -> None:
         for cause, count in refused.items():
             self._metrics.add("records_refused", count, cause=cause)
             tell(self._log.info, RecordsNotRecorded(cause, records=count))
@@ -235,6 +275,8 @@ class Runloop:
         """Publish what was counted in this turn."""
         if records:
             self._metrics.add("records", records)
+            self._metrics.add("records_given_back", self._given_back)
+            self._given_back = 0
         for outcome, count in self._recorder.outcomes.items():
             self._metrics.add("entries", count, outcome=outcome)
         self._recorder.outcomes.clear()

@@ -85,10 +85,11 @@ def reading(cluster: MockCluster, *, start: CommittedOffset = BEGINNING) -> Iter
 
 def read(consumer: KafkaConsumer, *, to: int, longer_s: float = 0.3) -> list[SourceRecord]:
     """Consume until offset `to` has come, or something has failed; then a little longer."""
-    deadline, found = soon(), []
+    deadline = soon()
+    found: list[SourceRecord] = []
     while not deadline.has_passed() and not consumer.failures() and not (found and found[-1].offset >= to):
         found += consumer.consume(records_max=100, timeout_s=0.05)
-    return found + consumer.consume(records_max=100, timeout_s=longer_s)
+    return [*found, *consumer.consume(records_max=100, timeout_s=longer_s)]
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

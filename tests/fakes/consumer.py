@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from service.boundary import FetchFailure, Membership, RebalanceListener
+from service.boundary import FetchFailure, Membership, Poll, RebalanceListener
 from service.control.deadline import Deadline
 from service.errors import SourceError, StartPositionError
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
@@ -57,7 +57,7 @@ class FakeConsumer:
         self._listener = listener
         self.member.background()
 
-    def consume(self, *, records_max: int, timeout_s: float) -> list[SourceRecord]:
+    def consume(self, *, records_max: int, timeout_s: float) -> Poll:
         """Take records; callbacks run after the first `pop_first` of them."""
         self._point("consume")
         self.member.background()
@@ -76,7 +76,7 @@ class FakeConsumer:
             popped = [one for one in popped if self._versions[one.tp] == versions[one.tp]]
         popped += self._pop(records_max - len(popped))
         self._clock.advance(0.001 if popped else timeout_s)
-        return popped
+        return Poll.of(popped)
 
     def _pop(self, records_max: int) -> list[SourceRecord]:
         popped: list[SourceRecord] = []

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC
 from typing import Any, NamedTuple
 
+from service import native
 from service.avro.entry_types import SchemaBounds
 from service.avro.schema_types import Limits
+from service.batch.fast_lane import LaneRules
 from service.batch.messages import Sender
 from service.batch.pack_plan import Layout, LayoutRules
 from service.batch.seal import SealRules
@@ -16,7 +18,7 @@ from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
 from service.input.decode import InputRules, RecordDecoder
 from service.input.json_text import JsonDecoder
-from service.partitioning.event_time import TimeRules
+from service.partitioning.event_time import LATEST_US, TimeRules
 from service.partitioning.partitioner import KeyRules, Partitioner
 from service.runtime import worker
 from service.runtime.controller import Controller, ControlRules
@@ -84,6 +86,23 @@ CONTROL_RULES = ControlRules(
 START_RULES = StartRules(start_at="beginning", accept_unknown_history=False, topics=("source",))
 
 
+LANE_RULES = LaneRules(
+    user_paths=(("user",),),
+    time_paths=(("time",),),
+    id_paths=(("id",),),
+    entries_field=None,
+    is_ndjson=False,
+    no_users=("", "-"),
+    missing_user=None,
+    epoch_unit="auto",
+    is_naive_utc=True,
+    earliest_us=946_684_800_000_000,
+    latest_us=LATEST_US,
+    future_max_us=10 * 365 * 86_400_000_000,
+    chain_header="source-topic-chain",
+)
+
+
 def recorder_rules(*, bounds: SchemaBounds = SCHEMA_BOUNDS, memory_bytes_max: int = 2**30) -> RecorderRules:
     """Records are JSON; user, time and id stand in fields of these names."""
     times = TimeRules(
@@ -146,6 +165,11 @@ class Rules(WorkerRules):
     def with_seal(self, **rules: Any) -> Rules:
         """Exchange some rules of sealing."""
         return replace(self, flush=self.flush._replace(seal=self.flush.seal._replace(**rules)))
+
+    def with_lane(self) -> Rules:
+        """Take the fast lane into rows and out of them, where it is installed."""
+        lane = LANE_RULES if native.IS_INSTALLED else None
+        return replace(self, recorder=self.recorder._replace(fast_lane=lane)).with_seal(is_fast=lane is not None)
 
     def with_memory(self, bytes_max: int) -> Rules:
         """Exchange how much the open batch may take in memory."""

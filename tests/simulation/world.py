@@ -116,6 +116,8 @@ class World:
         )
         self._rules = self._rules.with_layout(random.choice(LAYOUTS)).with_memory(random.choice((1, 10_000, 10**9)))
         self._rules = replace(self._rules.with_start_at(random.choice(STARTS_AT)), on_unreadable="hold")
+        if parts is None and seed % 2:  # wrong parts are of Python
+            self._rules = self._rules.with_lane()
         self._journals: defaultdict[str, FakeJournal] = defaultdict(FakeJournal)
         self._damaged: list[tuple[float, FakeLog]] = []
         self._boots = itertools.count(1)

@@ -67,12 +67,16 @@ class KafkaHelper:
         )
 
     def create_topic(self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-        """Create a topic and return its name."""
+        """Create a topic and return its name; it keeps its records, whatever their timestamps, unless `config` says so.
+
+        Generated logs are older than Kafka's default retention, which every broker applies all five minutes.
+        """
+        defaults = {"min.insync.replicas": str(max(1, self._replication - 1)), "retention.ms": "-1"}
         topic = NewTopic(
             name,
             num_partitions=partitions,
             replication_factor=self._replication,
-            config={"min.insync.replicas": str(max(1, self._replication - 1)), **(config or {})},
+            config=defaults | dict(config or {}),
         )
         create_missing(self.admin, [topic])
         return name

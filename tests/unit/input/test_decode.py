@@ -172,9 +172,11 @@ def test_text_of_a_record_that_is_one_entry_is_kept(value: bytes, field: str | N
         assert [JsonDecoder(keep_inexact_text=False).decode_again(text)] == [entry for _, entry in decoded.entries]
 
 
-def test_text_of_a_line_is_no_text_of_the_record() -> None:
+def test_text_of_a_line_is_that_of_the_record_where_it_is_the_only_one() -> None:
     """A record of lines may hold more than one, and blank ones."""
-    assert decode(b'{"n": 1}', "ndjson").text is None
+    assert decode(b'{"n": 1}\n', "ndjson").text == b'{"n": 1}\n'
+    for value in (b'{"n": 1}\n\x0b\n', b'{"n": 1}\n{"n": 1}', b'{"n": 1}\n1', b"\n"):
+        assert decode(value, "ndjson").text is None
 
 
 def test_object_without_the_entries_field_is_an_entry_and_an_array_needs_no_envelope() -> None:

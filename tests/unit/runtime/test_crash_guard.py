@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from service.boundary import Poll
 from service.errors import SourceError
 from service.formats.dead_letter import parse_headers
 from service.formats.model import CommittedOffset, SourceRecord
@@ -158,7 +159,9 @@ def test_fewer_records_are_taken_at_once_from_one_end_to_the_next(ends: int, par
         assert run_until_it_ends(rig, deadly_worker(rig, journal))
     worker = rig.worker("a", journal=journal)
     worker.recorder.own(P0, CommittedOffset(0))
-    assert [len(part) for part in worker.loop._crash_guard.parts(rig.broker.logs[P0].records)] == parts
+    assert [
+        stop - first for first, stop in worker.loop._crash_guard.parts(Poll.of(rig.broker.logs[P0].records))
+    ] == parts
     assert worker.metrics.gauges["cautious", ()] == (ends >= 3)
 
 
@@ -169,6 +172,6 @@ def test_others_are_read_at_the_usual_pace_where_the_suspects_are_not_ours() -> 
         assert run_until_it_ends(rig, deadly_worker(rig, journal))
     worker = rig.worker("a", journal=journal)
     records = rig.broker.logs[P1].records
-    assert [len(part) for part in worker.loop._crash_guard.parts(records)] == [20]
+    assert [stop - first for first, stop in worker.loop._crash_guard.parts(Poll.of(records))] == [20]
     worker.recorder.own(P1, CommittedOffset(0))
-    assert [len(part) for part in worker.loop._crash_guard.parts(records)] == [1] * 20
+    assert [stop - first for first, stop in worker.loop._crash_guard.parts(Poll.of(records))] == [1] * 20

@@ -45,6 +45,7 @@ class Bench:
         """Record some records."""
         for one in records:
             self.recorder.record(one)
+            self.recorder.make_room()
 
     def progress(self, tp: TopicPartition = P0) -> Progress:
         """Give a progress of what is owned."""

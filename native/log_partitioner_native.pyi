@@ -1,0 +1,89 @@
+# What the fast lane offers; native/src says what it does. Columns are bytes of native numbers, as `array` takes them.
+
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+VERSION: str
+
+class Poll:
+    def __init__(
+        self,
+        values: Sequence[bytes | None],
+        tps: Sequence[int],
+        offsets: Sequence[int],
+        timestamps_ms: Sequence[int],
+        /,
+    ) -> None: ...
+
+class Taken:
+    records: int
+    key_of: bytes
+    type_of: bytes
+    tp_of: bytes
+    offsets: bytes
+    event_times_us: bytes
+    timestamps_ms: bytes
+    text_sizes: bytes
+    text_bytes: int
+    weight: int
+    new_keys: list[tuple[str, int]]
+    new_types: list[int]
+    ids: list[tuple[int, str]]
+    covered: list[tuple[int, int, int, int, int, int]]
+    gaps: list[tuple[int, int, int]]
+
+class Lane:
+    def __init__(self, rules: dict[str, Any], /) -> None: ...
+    def begin(self, is_full: bool, /) -> bool: ...
+    def learn(self, text: bytes, number: int, /) -> bool: ...
+    def type_number(self, number: int, following: int, /) -> int: ...
+    def key_number(self, user: str, hour: int, following: int, /) -> int: ...
+    def take(
+        self,
+        poll: Poll,
+        first: int,
+        stop: int,
+        weight_max: int,
+        bytes_max: int,
+        rows_tps: Sequence[int],
+        next_offsets: Sequence[int],
+        keys: int,
+        types: int,
+        /,
+    ) -> Taken: ...
+
+class Written:
+    def __init__(self, fields: Sequence[tuple[str, Any]], /) -> None: ...
+
+class Sealer:
+    def __init__(
+        self,
+        order: array[int],
+        type_of: array[int],
+        tp_of: array[int],
+        offsets: array[int],
+        indexes: array[int],
+        event_times_us: array[int],
+        timestamps_ms: array[int],
+        origins: Sequence[bytes],
+        /,
+    ) -> None: ...
+    def block(
+        self,
+        at: int,
+        end: int,
+        texts: Iterator[bytes],
+        user: bytes,
+        written: Written,
+        block_bytes: int,
+        ids: Mapping[int, str],
+        roots: Mapping[int, bytes],
+        slow: Callable[[int, bytes], bytes],
+        /,
+    ) -> tuple[bytes, int, int, int, list[tuple[int, int, int, int]], list[tuple[int, int]]]: ...
+
+def in_order(key_of: array[int], first: int, ranked: array[int], /) -> bytes: ...
+def runs(
+    order: array[int], key_of: array[int], type_of: array[int], sizes: array[int], /
+) -> list[tuple[int, int, int, int, list[int]]]: ...

@@ -1,0 +1,74 @@
+"""Messages of the client library -> the records of one poll: columns at once, a whole record where one is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import methodcaller
+from typing import Any
+
+import confluent_kafka
+
+from service.boundary import Poll
+from service.formats.model import HEADERS_UNREADABLE, SourceRecord, TopicPartition, readable
+
+TopicPartitions = dict[tuple[Any, Any], TopicPartition]
+
+_NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
+_UNREADABLE = False  # in place of headers
+# Called from C, by `map`: a call of Python for each costs more than the library's own.
+_topic_of, _partition_of, _offset_of = methodcaller("topic"), methodcaller("partition"), methodcaller("offset")
+_timestamp_of, _value_of = methodcaller("timestamp"), methodcaller("value")
+# Once for each message: for a name that is not UTF-8 it raises SystemError, and the second time it returns a list with
+# a hole in it, which ends the process (KAFKA_FACTS L3).
+_headers_of = methodcaller("headers")
+
+
+def poll_of(messages: Sequence[confluent_kafka.Message], tps: TopicPartitions) -> Poll:
+    """Return the records of these messages, none of which is an error; `tps` keeps TopicPartitions."""
+    places = list(zip(map(_topic_of, messages), map(_partition_of, messages), strict=True))
+    for place in {*places} - tps.keys():
+        tps[place] = TopicPartition(*place)
+    headers = _headers(messages)
+    return Poll(
+        [tps[place] for place in places],
+        list(map(_offset_of, messages)),
+        [-1 if kind == _NO_TIMESTAMP or ms < 0 else ms for kind, ms in map(_timestamp_of, messages)],
+        list(map(_value_of, messages)),
+        {place: _names(found) for place, found in enumerate(headers) if found or found is _UNREADABLE},
+        lambda place: _record(messages[place], tps, headers[place]),
+    )
+
+
+def _record(message: confluent_kafka.Message, tps: TopicPartitions, found: Any) -> SourceRecord:
+    kind, timestamp_ms = message.timestamp()
+    offset: Any = message.offset()
+    value: Any = message.value()
+    key: Any = message.key()
+    headers, unreadable = ((), HEADERS_UNREADABLE) if found is _UNREADABLE else readable(tuple(found or ()))
+    return SourceRecord(
+        tps[message.topic(), message.partition()],
+        offset,
+        timestamp_ms if kind != _NO_TIMESTAMP and timestamp_ms >= 0 else None,
+        key,
+        value,
+        headers,
+        message.leader_epoch(),
+        unreadable,
+    )
+
+
+def _headers(messages: Sequence[confluent_kafka.Message]) -> list[Any]:
+    """Return the headers of each message, None where it has none, _UNREADABLE where one cannot be read."""
+    found = []
+    for message in messages:
+        try:
+            found.append(_headers_of(message))
+        except SystemError:
+            found.append(_UNREADABLE)
+    return found
+
+
+def _names(headers: Any) -> frozenset[str] | None:
+    """Return the names of headers; None where one cannot be read."""
+    is_readable = headers is not _UNREADABLE and readable(tuple(headers))[1] is None
+    return frozenset(name for name, _ in headers) if is_readable else None

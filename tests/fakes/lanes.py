@@ -1,0 +1,85 @@
+"""Records through a recorder and into objects, by the fast lane or by Python alone: what has to be the same."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from service import native
+from service.batch.batch import Opening
+from service.batch.fast_lane import LaneRules
+from service.batch.messages import rows_in
+from service.batch.seal import SealedObject, seal
+from service.boundary import Membership, Poll
+from service.config.rules import json_decoder, key_rules, lane_rules, record_decoder, schema_bounds, seal_rules
+from service.config.settings import KafkaSettings, S3Settings, Settings
+from service.formats.model import CommittedOffset, SourceRecord
+from service.partitioning.chain import root_of
+from service.partitioning.partitioner import Partitioner
+from service.runtime.recorder import Recorder, RecorderRules
+from tests.fakes.spool import FakeSpool
+
+_EVERYTHING = 2**62
+
+
+class Delivered(NamedTuple):
+    """What became of records; of objects their bytes, and what is said of them. `taken` were plain."""
+
+    objects: list[tuple[bytes, SealedObject]]
+    dead_letters: list[Any]
+    progress: dict[Any, Any]
+    outcomes: dict[str, int]
+    load: Any
+    taken: int
+
+
+def settings(**sections: Any) -> Settings:
+    """Give the settings of a worker; sections by name."""
+    kafka = KafkaSettings(bootstrap_servers="nowhere:1", group_id="g", source_topics=("app",))
+    return Settings(worker="w", kafka=kafka, s3=S3Settings(bucket="bucket"), **sections)
+
+
+def deliver(
+    records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, at_once: int = 1000, memory_max: int = 2**40
+) -> Delivered:
+    """Record all as one poll, at most so many at once, and seal them as one batch."""
+    lane = lane_rules(given)
+    if is_fast:
+        assert native.IS_INSTALLED, "make native"
+        assert isinstance(lane, LaneRules), lane
+    recorder = Recorder(
+        RecorderRules(
+            decoder=record_decoder(given, json_decoder(given)),
+            partitioner=Partitioner(key_rules(given)),
+            bounds=schema_bounds(given),
+            memory_bytes_max=memory_max,
+            root_of=lambda one: root_of(one, given.input.chain_header) if one.headers else None,
+            fast_lane=lane if is_fast and isinstance(lane, LaneRules) else None,
+        ),
+        FakeSpool(),
+    )
+    for tp in {one.tp for one in records}:
+        recorder.own(tp, CommittedOffset(0))
+    recorder.open(Opening("b1", 1, Membership(1, "m", None), 0.0, 0))
+    taken = _record(recorder, Poll.of(records), at_once)
+    load = recorder.load()
+    batch = recorder.close()
+    rules = seal_rules(given)._replace(is_fast=is_fast)
+    steps = seal(batch.rows, batch.spool, batch.spans, rules, batch_id="b1", is_one_record=False)
+    objects = [step.finished for step in steps if step.finished is not None]
+    batch.check(rows_in(objects))
+    found = [(batch.spool.load(one.file), one) for one in objects]
+    return Delivered(found, [*batch.dead_letters], {**batch.progress}, dict(recorder.outcomes), load, taken)
+
+
+def _record(recorder: Recorder, poll: Poll, at_once: int) -> int:
+    at = plain = 0
+    while at < len(poll):
+        taken = recorder.take(poll, at, len(poll), weight_max=at_once, bytes_max=_EVERYTHING)
+        if taken is not None and taken.records:
+            at, plain = at + taken.records, plain + taken.records
+        else:
+            recorder.record(poll[at])
+            at += 1
+        recorder.make_room()
+    return plain

@@ -1,0 +1,172 @@
+"""Both lanes do the same, byte for byte: whatever the fast lane takes, and wherever it gives a record back."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service import native
+from service.avro.schema_types import RecordType, Scalar
+from service.batch.fast_lane import FastLane
+from service.batch.rows import Rows
+from service.config.settings import (
+    IdSettings,
+    InputSettings,
+    SchemaSettings,
+    Settings,
+    SpoolSettings,
+    TimeSettings,
+    UserSettings,
+)
+from service.control.flush_policy import FlushLoad
+from service.formats.model import SourceRecord, TopicPartition
+from tests.fakes.lanes import deliver, settings
+from tests.fakes.worker import LANE_RULES
+from tests.strategies import entries, entries_near, entry_types, floats, names, times_as_many
+
+pytestmark = pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
+
+NOW_S = 1_767_225_600
+TPS = [TopicPartition("app", number) for number in range(3)]
+PLAIN = settings(spool=SpoolSettings(codec="null", block_bytes=300), id=IdSettings(paths=("id", "meta.id")))
+NARROW = settings(
+    spool=SpoolSettings(codec="null", block_bytes=300, packed_bytes_max=400),
+    record_schema=SchemaSettings(depth_max=3, object_keys_max=3, fields_max=12),
+    input=InputSettings(inexact_numbers="text", json_depth_max=6),
+    layout="pack",
+)
+OTHER = settings(
+    spool=SpoolSettings(codec="null"),
+    input=InputSettings(entries_field="entries"),
+    user=UserSettings(paths=("who.name", "user"), missing="name"),
+    time=TimeSettings(paths=("when", "time"), epoch_unit="ms", zone="Europe/Berlin"),
+)
+LINES = settings(spool=SpoolSettings(codec="null"), input=InputSettings(format="ndjson"))
+_encode = msgspec.json.Encoder().encode
+
+users = st.sampled_from(["ann", "bob", "", "-", "ä\n", '"', "\U0001f600", 7, 10**20, None, True, ["ann"]]) | names
+clock_times = st.builds(
+    "{:04}-{:02}-{:02}{}{:02}:{:02}:{:02}{}{}".format,
+    st.sampled_from([2025, 2026, 2000, 1999, 0, 9999]),
+    st.integers(0, 13),
+    st.sampled_from([0, 1, 28, 29, 30, 31, 32]),
+    st.sampled_from("Tt _"),
+    st.integers(0, 25),
+    st.integers(0, 60),
+    st.integers(0, 61),
+    st.sampled_from(["", ".5", ".123456", ".123456789", ".", ",5"]),
+    st.sampled_from(["", "Z", "z", "+02:00", "-23:59", "+24:00", "+0200", "-01", "+02:0", " "]),
+)
+likely_times = st.integers(0, 7200).map(lambda s: f"2025-12-31T{22 + s // 3600}:{s // 60 % 60:02}:{s % 60:02}.{s:03}Z")
+epoch_times = st.sampled_from([1, 1000, 10**6, 10**9]).flatmap(
+    lambda factor: (
+        st.integers((NOW_S - 7200) * factor, NOW_S * factor)
+        | st.floats((NOW_S - 7200) * float(factor), NOW_S * float(factor))
+    )
+)
+times = (
+    likely_times | likely_times | clock_times | epoch_times | st.sampled_from([None, True, "", "-1", "1767225600", -1])
+)
+
+
+@st.composite
+def texts_of(draw: st.DrawFn, entry: dict[str, Any]) -> bytes:
+    """Write an entry, or several, as some program would."""
+    form = draw(st.integers(0, 11))
+    text = _encode(entry)
+    if form == 0:
+        return b" " + json.dumps(json.loads(text), indent=draw(st.sampled_from([None, 1]))).encode() + b"\n"
+    if form == 1:
+        return b"[" + text + b"," + text + b"]"
+    if form == 2:
+        at = draw(st.integers(0, len(text)))
+        return text[:at] + draw(st.binary(max_size=2)) + text[at + draw(st.integers(0, 2)) :]
+    if form == 3:
+        return text[:-1] + b"," + text[1:] if len(entry) else text  # every key stands twice
+    if form == 4:
+        return text[:-1] + b',"' + draw(st.sampled_from([b"k", b"id", b"entries"])) + b'":' + draw(_numbers) + b"}"
+    if form == 5:
+        return text + b"\n" + text
+    return text
+
+
+_numbers = st.sampled_from(
+    b"""
+    9223372036854775807 -9223372036854775808 -9223372036854775809 -0 0 -0.0 00 1. 1e5 1E+5 0.1 1e400
+    5e-324 1e-400 9007199254740993 9007199254740993.0 999999999999999999 nan {} [] 9999999999999999999
+    0.1234567890123456789 123456789.123456789 [1,"a",null] [[1],[]] [{"a":1},{}] "\\ud83d\\ude00"
+    "\\ud83d" "\\/\\u00e9\\n"
+    """.split()
+) | floats.map(lambda one: repr(one).encode())
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[SourceRecord]:
+    """Make records of a few types, so that shapes come again; offsets ascend, with holes."""
+    drawn = [draw(entry_types()) for _ in range(draw(st.integers(1, 3)))]
+    records, offset = [], 0
+    for number in range(draw(st.integers(1, 30))):
+        dice = draw(st.integers(0, 9))
+        entry = draw(entries(leaves=6)) if dice == 0 else draw(entries_near(draw(st.sampled_from(drawn))))
+        placed = {"user": draw(users), "time": draw(times)} if dice < 3 else {"user": "ann", "time": draw(likely_times)}
+        keys = {"who": {"name": draw(users)}} if dice == 4 else {"meta": {"id": draw(users)}} if dice == 5 else {}
+        offset += draw(st.sampled_from([1, 1, 1, 5]))
+        records.append(
+            SourceRecord(
+                TPS[draw(st.integers(0, 2))],
+                offset,
+                draw(st.sampled_from([NOW_S * 1000, NOW_S * 1000, NOW_S * 1000, None, 0, 2**60])),
+                None,
+                draw(texts_of({**entry, **placed, **keys} if number % 2 else {**placed, **entry, **keys})),
+                draw(st.sampled_from([(), (), (), (("trace", b"1"),), (("source-topic-chain", b'[["a",0,1]]'),)])),
+                leader_epoch=3,
+            )
+        )
+    return records
+
+
+@times_as_many(4)
+@given(logs(), st.sampled_from([PLAIN, NARROW, OTHER, LINES]), st.integers(1, 20), st.sampled_from([2**40, 3000]))
+def test_lanes_deliver_the_same_bytes(
+    records: list[SourceRecord], given_settings: Settings, at_once: int, memory_max: int
+) -> None:
+    """Objects, what references say of them, dead letters, what is covered, and what is counted."""
+    python = deliver(records, given_settings, is_fast=False, memory_max=memory_max)
+    fast = deliver(records, given_settings, is_fast=True, at_once=at_once, memory_max=memory_max)
+    assert [data for data, _ in fast.objects] == [data for data, _ in python.objects]
+    assert [one for _, one in fast.objects] == [one for _, one in python.objects]
+    assert fast[1:4] == python[1:4]
+    assert fast.load.fixed_bytes <= python.load.fixed_bytes, "equal types may be several objects in Python"
+    assert _texts(fast.load) == _texts(python.load)
+
+
+def _texts(load: FlushLoad) -> FlushLoad:
+    return load._replace(fixed_bytes=0, memory_bytes=load.memory_bytes - load.fixed_bytes)
+
+
+def test_plain_records_are_taken() -> None:
+    """All but the first of each shape: else the test above compares nothing."""
+    records = [
+        SourceRecord(TPS[n % 3], n, NOW_S * 1000, None, _encode({"user": f"u{n % 5}", "time": NOW_S - n, **more}), ())
+        for n in range(100)
+        for more in ([{"a": n, "b": {"c": [n, None], "id": "x\n"}}] if n % 2 else [{"a": n / 7, "t": "\u00e9"}])
+    ]
+    delivered = deliver(records, PLAIN, is_fast=True)
+    assert (delivered.taken, delivered.dead_letters) == (98, [])
+
+
+def test_what_is_too_much_is_forgotten_with_the_next_batch() -> None:
+    """Types, though few shapes; and shapes: what comes then is learnt anew, and numbered anew."""
+    lane = FastLane(LANE_RULES._replace(bytes_max=20_000))
+    for batch in range(40):
+        rows = Rows(lane)
+        for n in range(5):
+            name = f"k{batch * 5 + n}"
+            lane.learn(_encode({name: n}), RecordType({name: Scalar.LONG53}))
+            assert lane.type_number(RecordType({name: Scalar.LONG53}), len(rows.types)) == len(rows.types)
+        assert len(lane._types) <= 60
