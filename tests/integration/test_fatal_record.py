@@ -17,13 +17,18 @@ EXIT_CODE = 134
 ENDS = 3 + 1 + 3  # to be careful; with few in hand; alone
 DEADLY = """
 import os, sys
+from service.batch.fast_lane import FastLane
 from service.input.decode import RecordDecoder
-decode = RecordDecoder.decode
+decode, take = RecordDecoder.decode, FastLane.take
 def deadly(self, value):
     if value and b"deadly" in value:
         os._exit(134)
     return decode(self, value)
-RecordDecoder.decode = deadly
+def deadly_to_the_lane(self, poll, first, stop, **bounds):
+    if any(value and b"deadly" in value for value in poll.values[first:stop]):
+        os._exit(134)
+    return take(self, poll, first, stop, **bounds)
+RecordDecoder.decode, FastLane.take = deadly, deadly_to_the_lane
 from service.__main__ import run
 sys.argv = ["log-partitioner", "run"]
 run()
@@ -39,7 +44,7 @@ def deployment(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -
 
 def test_record_that_ends_each_process_is_put_away_and_all_others_are_delivered(deployment: Deployment) -> None:
     """Seven processes end; the eighth does not decode it, and the audit, which does not either, is content."""
-    values = [{"user": f"u{n % 5}", "time": "2024-05-01T10:00:00Z", "n": n} for n in range(400)]
+    values = [{"user": f"u{n % 5}", "time": "2024-05-01T10:00:00Z", "n": n, "text": "fine"} for n in range(400)]
     values[137]["text"] = "deadly"
     records = [ToProduce(value=json.dumps(value).encode(), partition=n % 2) for n, value in enumerate(values)]
     written = deployment.kafka.produce(deployment.source, records)
