@@ -7,7 +7,7 @@ A fetch from any offset of a batch gives the whole batch, and the library's erro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import confluent_kafka
@@ -15,10 +15,13 @@ from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import make_client
 from service.control.deadline import Deadline
+from service.errors import LeavingError
 from service.formats.model import TopicPartition
+from service.patience import Patience
 
 _LOOK_S = 5.0  # of an unknown magic byte the library says nothing but at the batch's first offset
 _TURN_S = 0.2
+_CLOSE_S = 1.0
 _READABLE = -1
 
 
@@ -30,7 +33,7 @@ class Search:
     """Looks into one TopicPartition until a deadline."""
 
     def __init__(self, options: Mapping[str, Any], tp: TopicPartition, deadline: Deadline) -> None:
-        self._options = {**options, "fetch.error.backoff.ms": 0}
+        self._options = {**options, "fetch.error.backoff.ms": 0, "queued.min.messages": 1}
         self._tp = tp
         self._deadline = deadline
 
@@ -77,12 +80,17 @@ class Search:
 
     @contextmanager
     def _client(self) -> Iterator[confluent_kafka.Consumer]:
-        """Yield a client for one look: another one may still hold what it fetched from elsewhere."""
+        """Yield a client for one look: another one may still hold what it fetched from elsewhere.
+
+        One that has read garbage behind a broken batch may never return from `close`: then it is left alone
+        (KAFKA_FACTS L8).
+        """
         client = make_client(confluent_kafka.Consumer, "search", self._options)
         try:
             yield client
         finally:
-            client.close()
+            with suppress(LeavingError):
+                Patience(lambda: True, grace_s=_CLOSE_S).ask(client.close)
 
 
 def _told_by(message: confluent_kafka.Message, offset: int) -> int:

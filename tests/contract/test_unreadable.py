@@ -6,11 +6,13 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
+from threading import Event
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError
 
+from service.adapters import kafka_search
 from service.adapters.kafka_consumer import KafkaConsumer
 from service.adapters.kafka_options import PINNED_CONSUMER
 from service.control.deadline import Deadline
@@ -135,6 +137,30 @@ def test_end_of_the_log_can_always_be_read(cluster: MockCluster) -> None:
         cluster.append(records)
     with reading(cluster) as consumer:
         assert consumer.readable_from(TP, 2, deadline=soon()) == 4
+
+
+def test_client_that_never_returns_from_close_holds_up_no_search(
+    cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that has read garbage behind a broken batch: the search goes on, and so does the worker."""
+    for records in (GOOD[0], batch(b"c", is_flipped=True), GOOD[1]):
+        cluster.append(records)
+    clients: list[Any] = []
+    ended = Event()
+
+    class Stuck(Consumer):
+        def close(self) -> None:
+            clients.append(self)  # kept: it would be closed when it is forgotten
+            ended.wait(WAIT_S)
+
+    monkeypatch.setattr(kafka_search, "make_client", lambda _kind, _name, options: Stuck(options))
+    with reading(cluster) as consumer:
+        begun_s = time.monotonic()
+        assert consumer.readable_from(TP, 2, deadline=soon()) == 3
+        assert time.monotonic() - begun_s < WAIT_S / 2
+    ended.set()
+    for client in clients:
+        Consumer.close(client)
 
 
 def test_unknown_magic_byte_hides_where_its_batch_ends(cluster: MockCluster) -> None:
