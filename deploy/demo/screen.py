@@ -3,16 +3,17 @@
 Both take the same two things: news (one line, once) and a picture of the present (as often as there is one).
 """
 
-import shutil
 import sys
 import time
-from collections import deque
 from dataclasses import dataclass
 from typing import Protocol, TextIO
 
-_NEWS_SHOWN = 10
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
 _PLAIN_STATUS_EVERY_S = 5.0
-_REDRAW_EVERY_S = 0.25
+_REDRAWN_PER_S = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,48 +88,24 @@ class PlainScreen:
 
 
 class LiveScreen:
-    """A picture that is drawn over the last one, with the latest news below it."""
+    """A picture at the bottom of the terminal that is drawn anew in its place; news pass by above it."""
 
     def __init__(self, output: TextIO) -> None:
-        self._output = output
         self._started = time.monotonic()
-        self._news: deque[str] = deque(maxlen=_NEWS_SHOWN)
-        self._lines_drawn = 0
-        self._drawn_at = float("-inf")
-        self._picture: Picture | None = None
+        self._live = Live(console=Console(file=output, highlight=False), refresh_per_second=_REDRAWN_PER_S)
 
     def tell(self, line: str) -> None:
-        """Take the line into the picture, or print it if there is none yet."""
-        stamped = f"{time.monotonic() - self._started:6.1f} s  {line}"
-        if self._picture is None:
-            print(stamped, file=self._output, flush=True)
-        else:
-            self._news.append(stamped)
+        """Print the line above the picture."""
+        self._live.console.print(f"{time.monotonic() - self._started:6.1f} s  {line}", markup=False, soft_wrap=True)
 
     def show(self, picture: Picture) -> None:
-        """Draw the picture over the last one."""
-        self._picture = picture
-        if time.monotonic() - self._drawn_at >= _REDRAW_EVERY_S:
-            self._drawn_at = time.monotonic()
-            self._draw(picture)
+        """Draw the picture some times a second, the newest one each time."""
+        self._live.update(Text("\n".join(render(picture)), no_wrap=True))
+        self._live.start()
 
     def leave(self) -> None:
         """Draw once more and leave the cursor below."""
-        if self._picture is not None:
-            self._draw(self._picture)
-        self._picture, self._lines_drawn = None, 0
-        self._news.clear()
-
-    def _draw(self, picture: Picture) -> None:
-        columns, rows = shutil.get_terminal_size()
-        up = f"\x1b[{self._lines_drawn}F" if self._lines_drawn else ""
-        # A picture that is higher than the terminal could not be drawn over.
-        head = render(picture)[: rows - 2]
-        space = rows - 2 - len(head)
-        lines = [line[: columns - 1] for line in [*head, "", *list(self._news)[-space:]]] if space else head
-        self._output.write(f"{up}\x1b[J" + "".join(f"{line}\n" for line in lines))
-        self._output.flush()
-        self._lines_drawn = len(lines)
+        self._live.stop()
 
 
 def render(picture: Picture) -> list[str]:

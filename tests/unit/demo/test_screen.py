@@ -1,10 +1,10 @@
 """What a person sees: plain lines, or a picture that is drawn over itself."""
 
+import dataclasses
 import io
 
 import pytest
 
-from deploy.demo import screen
 from deploy.demo.screen import LiveScreen, Picture, PlainScreen, WorkerRow, make_screen, render
 
 PICTURE = Picture(
@@ -44,17 +44,20 @@ def test_plain_screen_prints_each_line_and_a_status_now_and_then() -> None:
     assert "\x1b" not in output.getvalue()
 
 
-def test_live_screen_draws_over_the_last_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second picture begins where the first one began; news stand below it."""
-    monkeypatch.setattr(screen, "_REDRAW_EVERY_S", 0.0)
+def test_live_screen_draws_the_picture_in_its_place_and_news_above_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a terminal: it ends with the last picture, and every piece of news stands above it, once."""
+    monkeypatch.setenv("FORCE_COLOR", "1")  # what is no terminal is taken for one
+    monkeypatch.setenv("TERM", "xterm")
     output = io.StringIO()
     live = LiveScreen(output)
     live.tell("before the first picture")
     live.show(PICTURE)
-    drawn = output.getvalue().count("\n") - 1
-    live.tell("something happened")
-    live.show(PICTURE)
+    live.tell("something [happened]")
+    live.show(dataclasses.replace(PICTURE, stage="round 2 of 2"))
     live.leave()
+    live.tell("after the last one")
 
-    assert f"\x1b[{drawn}F\x1b[J" in output.getvalue()
-    assert output.getvalue().rstrip().endswith("something happened")
+    text = output.getvalue()
+    assert text.count("something [happened]") == 1
+    assert text.index("something [happened]") < text.rindex("round 2 of 2") < text.index("after the last one")
+    assert "round 1 of 2" not in text[text.index("something [happened]") :].split("\x1b[2K")[-1]
