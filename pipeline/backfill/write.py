@@ -19,7 +19,6 @@ from functools import partial
 from itertools import count, groupby, islice
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import functions as F
@@ -71,7 +70,6 @@ PART = T.StructType(
     ]
 )
 _KEY = ("date", "hour", "user")  # in the order of packs
-_encode_json = msgspec.json.Encoder().encode
 
 Row = dict[str, Any]
 
@@ -176,14 +174,13 @@ class Writer:
         """Add the entries of a piece: the recorder's steps."""
         record, key = record_of(piece), PartitionKey(piece["user"], piece["date"], piece["hour"])
         decoded = self._rules.decoder.decode(record.value)
-        entries = dict(decoded.entries)
+        entries = {index: (entry, text) for index, entry, text in decoded.entries}
         root = root_of(record, self._settings.input.chain_header)
         for index in piece["indexes"]:
-            entry = entries[index]
+            entry, text = entries[index]
             placed = self._rules.partitioner.partition(entry, decoded.envelope, record)
             assert isinstance(placed, Placement), f"{record.tp} {record.offset} {index} had a place, now: {placed}"
             assert placed.key == key, f"{record.tp} {record.offset} {index}: {placed.key} was {key}"
-            text = decoded.text or _encode_json(entry)
             number = rows.add(record, index, key, self._rules.types.of(entry), text, placed.event_time_us)
             rows.note(number, unique_id=placed.unique_id, root=root)
 

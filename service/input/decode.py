@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import islice
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from service import zstd
 from service.formats.dead_letter import Reason, reason_of
@@ -27,6 +29,10 @@ _GZIP_WINDOW_BITS = 31
 _BRACE = ord("{")
 _SPACES = b" \t\r\n"
 _PIECE_BYTES = 16 * 1024
+_elements_decoder = msgspec.json.Decoder(list[msgspec.Raw])
+_members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+T = TypeVar("T")
 
 
 class _Member(Protocol):
@@ -57,28 +63,17 @@ class Bad(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What a record holds: (index, entry) pairs, the envelope if there is one, what is bad, bytes decompressed.
+    """What a record holds: its entries as (index, entry, JSON text), the envelope if there is one, bytes decompressed."""
 
-    `text` is set where the record is one entry and nothing else: the JSON text of that entry.
-    """
-
-    entries: list[tuple[int, dict[str, Any]]]
+    entries: list[tuple[int, dict[str, Any], bytes]]
     envelope: dict[str, Any] | None
     bad: list[Bad]
     size: int
-    text: bytes | None = None
 
 
 def refused(record: SourceRecord) -> Decoded:
     """Return a record of which something could not be read: it is bad as a whole."""
     return Decoded([], None, [Bad(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
-
-
-class _Refused(NamedTuple):
-    """What stands for an element that could not be decoded; an exception would keep its stack alive."""
-
-    reason: Reason
-    message: str
 
 
 class RecordDecoder:
@@ -99,17 +94,14 @@ class RecordDecoder:
                 return found
         try:
             text = self._decompress(value)
-            if not text:
-                return Decoded([], None, [], 0)
             if self._rules.format == "ndjson":
-                decoded = self._sort_out(self._lines(text), None, len(text))
-                is_one = len(decoded.entries) == 1 and b"\n" not in text.strip(_SPACES)
-                return decoded._replace(text=text) if is_one else decoded
-            items, envelope, is_one = self._json_items(text)
+                return self._sort_out(self._lines(text), None, len(text))
+            first = text.lstrip(_SPACES)[:1]
+            if first == b"[":
+                return self._sort_out(self._elements(text), None, len(text))
+            return self._object(text, len(text), may_be_envelope=first == b"{") if text else Decoded([], None, [], 0)
         except UndecodableError as error:
             return Decoded([], None, [Bad(None, error.reason, str(error))], len(value))
-        decoded = self._sort_out(items, envelope, len(text))
-        return decoded._replace(text=text) if is_one else decoded
 
     def _plain(self, value: bytes) -> Decoded | None:
         """Decode the most frequent record, one object and nothing around it; None where it has to be looked at."""
@@ -119,78 +111,67 @@ class RecordDecoder:
             entry = self._json.decode_fast(value)
         except FAST_REFUSALS:
             return None
-        return Decoded([(0, entry)], None, [], len(value), value)
+        return Decoded([(0, entry, value)], None, [], len(value))
 
-    def _sort_out(self, items: list[Any], envelope: dict[str, Any] | None, size: int) -> Decoded:
-        entries: list[tuple[int, dict[str, Any]]] = []
+    def _sort_out(self, texts: Iterable[bytes], envelope: dict[str, Any] | None, size: int) -> Decoded:
+        """Decode the texts of elements or lines; a bad one costs its neighbours nothing."""
+        entries: list[tuple[int, dict[str, Any], bytes]] = []
         bad: list[Bad] = []
-        for index, item in enumerate(items):
+        for index, text in enumerate(texts):
+            try:
+                item = self._value(text)
+            except UndecodableError as error:
+                bad.append(Bad(index, error.reason, str(error)))
+                continue
             if type(item) is dict:
-                entries.append((index, item))
-            elif isinstance(item, _Refused):
-                bad.append(Bad(index, item.reason, item.message))
+                entries.append((index, item, text))
             else:
                 bad.append(Bad(index, Reason.NOT_AN_OBJECT, f"an entry is an object, not {type(item).__name__}"))
         return Decoded(entries, envelope, bad, size)
 
-    def _json_items(self, text: bytes) -> tuple[list[Any], dict[str, Any] | None, bool]:
-        """Return the entries, the envelope, and whether the text is that of one entry."""
-        try:
-            value = self._json.decode_fast(text)
-        except FAST_REFUSALS:
-            if text.lstrip()[:1] == b"[":
-                return self._elements(text), None, False
-            value = self._object(text)
-        if type(value) is list:
-            return self._not_too_many(value), None, False
-        if type(value) is not dict:
-            raise UndecodableError(
-                Reason.NOT_AN_OBJECT, f"a record is an object or an array, not {type(value).__name__}"
-            )
+    def _object(self, text: bytes, size: int, *, may_be_envelope: bool) -> Decoded:
+        """Decode a record that is one entry, or an envelope around several."""
         field = self._rules.entries_field
-        if field is None or field not in value:
-            return [value], None, True
-        items = value.pop(field)
-        if type(items) is not list:
-            raise UndecodableError(Reason.ENTRIES_NOT_A_LIST, f"the envelope's {field} is {type(items).__name__}")
-        return self._not_too_many(items), value, False
+        members = _members(text) if field is not None and may_be_envelope else {}
+        if field not in members:
+            entry = self._value(text)
+            if type(entry) is not dict:
+                raise UndecodableError(
+                    Reason.NOT_AN_OBJECT, f"a record is an object or an array, not {type(entry).__name__}"
+                )
+            return Decoded([(0, entry, text)], None, [], size)
+        entries = members.pop(field)
+        envelope = {name: self._value(member) for name, member in members.items()}
+        if entries.lstrip(_SPACES)[:1] != b"[":
+            found = type(self._value(entries)).__name__
+            raise UndecodableError(Reason.ENTRIES_NOT_A_LIST, f"the envelope's {field} is {found}")
+        return self._sort_out(self._elements(entries), envelope, size)
 
-    def _object(self, text: bytes) -> Any:
-        """Decode what the fast decoder refused; of an envelope, the entries one by one."""
-        field = self._rules.entries_field
-        if field is None or text.lstrip()[:1] != b"{":
-            return self._json.decode_tolerant(text)
-        members = split_object(text)
-        entries = members.pop(field, None)
-        value = {name: self._json.decode_tolerant(member) for name, member in members.items()}
-        if entries is not None and entries.lstrip()[:1] == b"[":
-            value[field] = self._elements(entries)
-        elif entries is not None:
-            value[field] = self._json.decode_tolerant(entries)
-        return value
-
-    def _lines(self, text: bytes) -> list[Any]:
+    def _lines(self, text: bytes) -> list[bytes]:
         lines = (line[0] for line in _LINE.finditer(text) if line[0].strip())
         # One more than the limit is enough to refuse: a record of line ends alone must not fill the memory.
-        some = self._not_too_many(list(islice(lines, self._rules.entries_per_record_max + 1)))
-        return [self._element(line) for line in some]
+        return self._not_too_many(list(islice(lines, self._rules.entries_per_record_max + 1)))
 
-    def _elements(self, text: bytes) -> list[Any]:
-        """Decode the elements of an array one by one; they are counted before the first is looked at."""
-        limit = self._rules.entries_per_record_max
-        return [self._element(element) for element in split_array(text, elements_max=limit)]
+    def _elements(self, text: bytes) -> list[bytes]:
+        """Return the texts of an array's elements, whatever is in them."""
+        try:
+            elements = _elements_decoder.decode(text)
+        except FAST_REFUSALS:  # which counts them before the first is looked at
+            return split_array(text, elements_max=self._rules.entries_per_record_max)
+        return [bytes(element) for element in self._not_too_many(elements)]
 
-    def _element(self, text: bytes) -> Any:
-        """Decode one element or line; what is wrong with it is returned, not raised."""
+    def _value(self, text: bytes) -> Any:
+        """Decode one value.
+
+        Raises:
+            UndecodableError: it is no JSON value we take.
+        """
         try:
             return self._json.decode_fast(text)
         except FAST_REFUSALS:
-            try:
-                return self._json.decode_tolerant(text)
-            except UndecodableError as error:
-                return _Refused(error.reason, str(error))
+            return self._json.decode_tolerant(text)
 
-    def _not_too_many(self, items: list[Any]) -> list[Any]:
+    def _not_too_many(self, items: list[T]) -> list[T]:
         limit = self._rules.entries_per_record_max
         if len(items) > limit:
             raise UndecodableError(Reason.TOO_MANY_ENTRIES, f"more than {limit} entries")
@@ -208,6 +189,14 @@ class RecordDecoder:
         if len(value) > limit:
             raise UndecodableError(Reason.RECORD_TOO_LARGE, f"more than {limit} bytes")
         return value
+
+
+def _members(text: bytes) -> dict[str, bytes]:
+    """Return the texts of an object's values by key, whatever is in them; the last of a key counts."""
+    try:
+        return {name: bytes(value) for name, value in _members_decoder.decode(text).items()}
+    except FAST_REFUSALS:
+        return split_object(text)
 
 
 def _gzip_member() -> _Member:

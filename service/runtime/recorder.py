@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
-import msgspec
-
 from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.infer import TooDeepError, TooManyFieldsError
 from service.batch.batch import Batch, ClosedBatch, Opening
@@ -26,8 +24,6 @@ from service.formats.model import CommittedOffset, RootLink, SourceRecord, Topic
 from service.input.decode import Bad, Decoded, RecordDecoder, refused
 from service.partitioning.partitioner import Partitioner, Rejection
 from service.runtime.ports import Spool
-
-_encode_json = msgspec.json.Encoder().encode
 
 
 class RecorderRules(NamedTuple):
@@ -223,7 +219,7 @@ class Recorder:
         bad: list[Bad] = []
         rules, rows, types = self._rules, batch.rows, self._types
         root = rules.root_of(record) if record.headers else None
-        for index, entry in decoded.entries:
+        for index, entry, text in decoded.entries:
             placed = rules.partitioner.partition(entry, decoded.envelope, record)
             if isinstance(placed, Rejection):
                 bad.append(Bad(index, placed.reason, placed.message))
@@ -236,7 +232,6 @@ class Recorder:
             except TooManyFieldsError as error:
                 bad.append(Bad(index, Reason.TOO_MANY_FIELDS, str(error)))
                 continue
-            text = decoded.text or _encode_json(entry)
             number = rows.add(record, index, placed.key, entry_type, text, placed.event_time_us)
             if self._lane is not None:
                 self._lane.learn(text, entry_type)

@@ -48,15 +48,16 @@ def decoder(form: Literal["json", "ndjson"] = "json", *, entries_field: str | No
 
 def check(decoded: Decoded) -> None:
     """W3 for one record: each index is an entry or bad, once; a whole record is one bad entry; all can be written."""
-    found = [index for index, _ in decoded.entries] + [bad.number for bad in decoded.bad]
+    found = [index for index, _, _ in decoded.entries] + [bad.number for bad in decoded.bad]
     if None in found:
         assert found == [None]
     else:
         assert sorted(map(int, filter(lambda index: index is not None, found))) == list(range(len(found)))
     assert len(found) <= ENTRIES_MAX
-    for _, entry in decoded.entries:
+    for _, entry, text in decoded.entries:
         assert type(entry) is dict
         msgspec.json.encode(entry)  # refuses what no UTF-8 can hold
+        assert _exact(JsonDecoder(keep_inexact_text=True).decode_again(text)) == _exact(entry)
 
 
 @given(formats, st.sampled_from([None, "entries", "a"]), st.binary(max_size=60))
@@ -103,8 +104,8 @@ def test_decoding_valid_records_gives_the_values_of_the_standard_library(
     ):
         decoded = rules.decode(compress(text.encode()))
         assert not decoded.bad
-        assert [index for index, _ in decoded.entries] == list(range(len(some)))
-        assert [_exact(entry) for _, entry in decoded.entries] == [_exact(json.loads(text)) for text in texts]
+        assert [index for index, _, _ in decoded.entries] == list(range(len(some)))
+        assert [_exact(entry) for _, entry, _ in decoded.entries] == [_exact(json.loads(text)) for text in texts]
 
 
 def _exact(value: Any) -> Any:
@@ -127,7 +128,7 @@ def test_one_bad_element_costs_its_neighbours_nothing(bad: str, before: list[Any
         decoded = rules.decode(text.encode())
         assert [one.number for one in decoded.bad] == [len(before)]
         expected = [(i, e) for i, e in enumerate([*before, None, *after]) if i != len(before)]
-        assert [(i, _exact(e)) for i, e in decoded.entries] == [(i, _exact(e)) for i, e in expected]
+        assert [(i, _exact(e)) for i, e, _ in decoded.entries] == [(i, _exact(e)) for i, e in expected]
 
 
 @given(st.lists(json_values(), max_size=6), st.booleans(), st.sampled_from([None, 1, "\t"]))
