@@ -10,6 +10,7 @@ class Poll:
     def __init__(
         self,
         values: Sequence[bytes | None],
+        keys: Sequence[bytes | None],
         tps: Sequence[int],
         offsets: Sequence[int],
         timestamps_ms: Sequence[int],
@@ -18,19 +19,24 @@ class Poll:
 
 class Taken:
     records: int
+    entries: int
     key_of: bytes
     type_of: bytes
     tp_of: bytes
     offsets: bytes
+    indexes: bytes
     event_times_us: bytes
     timestamps_ms: bytes
     text_sizes: bytes
+    texts: list[bytes] | None
     text_bytes: int
+    source_bytes: int
+    fallbacks: int
     weight: int
     new_keys: list[tuple[str, int]]
     new_types: list[int]
     ids: list[tuple[int, str]]
-    covered: list[tuple[int, int, int, int, int, int]]
+    covered: list[tuple[int, int, int, int, int, int, int]]
     gaps: list[tuple[int, int, int]]
 
 class Lane:

@@ -47,7 +47,7 @@ class Poll(Sequence[SourceRecord]):
     """The records of one poll, in order: as columns, and each whole where it is asked for.
 
     `timestamps_ms` has -1 where a record has none. `with_headers` are the header names of records that have some, by
-    place; None where something of a record is unreadable.
+    place; None where something of a record is unreadable. `keys` gives the records' keys.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Poll(Sequence[SourceRecord]):
         timestamps_ms: list[int],
         values: list[bytes | None],
         with_headers: Mapping[int, frozenset[str] | None],
+        keys: Callable[[], list[bytes | None]],
         whole: Callable[[int], SourceRecord],
     ) -> None:
         self.tps = tps
@@ -64,6 +65,7 @@ class Poll(Sequence[SourceRecord]):
         self.timestamps_ms = timestamps_ms
         self.values = values
         self.with_headers = with_headers
+        self.keys = keys
         self._whole = whole
 
     @classmethod
@@ -79,6 +81,7 @@ class Poll(Sequence[SourceRecord]):
                 for place, record in enumerate(records)
                 if record.headers or record.unreadable is not None
             },
+            lambda: [record.key for record in records],
             records.__getitem__,
         )
 

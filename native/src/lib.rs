@@ -3,8 +3,10 @@
 use pyo3::prelude::*;
 
 mod encode;
+mod envelope;
 mod json;
 mod lane;
+mod records;
 mod shapes;
 mod times;
 

@@ -17,7 +17,7 @@ _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 _UNREADABLE = False  # in place of headers
 # Called from C, by `map`: a call of Python for each costs more than the library's own.
 _topic_of, _partition_of, _offset_of = methodcaller("topic"), methodcaller("partition"), methodcaller("offset")
-_timestamp_of, _value_of = methodcaller("timestamp"), methodcaller("value")
+_timestamp_of, _value_of, _key_of = methodcaller("timestamp"), methodcaller("value"), methodcaller("key")
 # Once for each message: for a name that is not UTF-8 it raises SystemError, and the second time it returns a list with
 # a hole in it, which ends the process (KAFKA_FACTS L3).
 _headers_of = methodcaller("headers")
@@ -35,6 +35,7 @@ def poll_of(messages: Sequence[confluent_kafka.Message], tps: TopicPartitions) -
         [-1 if kind == _NO_TIMESTAMP or ms < 0 else ms for kind, ms in map(_timestamp_of, messages)],
         list(map(_value_of, messages)),
         {place: _names(found) for place, found in enumerate(headers) if found or found is _UNREADABLE},
+        lambda: list(map(_key_of, messages)),
         lambda place: _record(messages[place], tps, headers[place]),
     )
 

@@ -1,6 +1,6 @@
 """The fast lane: plain records become rows in compiled code, many at once; all others are left to the recorder.
 
-Plain is a record that is one JSON entry of a shape whose type is known, with a user and a time of the frequent forms.
+Plain is a record whose entries are all of shapes whose types are known, with users and times of the frequent forms.
 Types are never inferred there: the first entry of a shape goes through the recorder, which teaches its type. Both lanes
 fill the same columns in the order of the records, so that nothing tells afterwards which one a row came from.
 """
@@ -36,16 +36,19 @@ Run = tuple[int, int, int, int, list[int]]
 
 
 class LaneRules(NamedTuple):
-    """What the fast lane reads of an entry; paths are the keys that lead to a value, in the order they are tried.
+    """What the fast lane reads: (`entry`, `envelope` or `key`, keys that lead to a value), in the order they are tried.
 
-    Hours are UTC's. An object that has `entries_field` is an envelope; a record of NDJSON has one line.
+    Hours are UTC's. An object that has `entries_field` is an envelope. With `has_fallback` the record's timestamp
+    stands in for a time that is absent.
     """
 
-    user_paths: tuple[tuple[str, ...], ...]
-    time_paths: tuple[tuple[str, ...], ...]
-    id_paths: tuple[tuple[str, ...], ...]
+    user_paths: tuple[tuple[str, tuple[str, ...]], ...]
+    time_paths: tuple[tuple[str, tuple[str, ...]], ...]
+    id_paths: tuple[tuple[str, tuple[str, ...]], ...]
     entries_field: str | None
+    entries_max: int
     is_ndjson: bool
+    has_fallback: bool
     no_users: tuple[str, ...]
     missing_user: str | None
     epoch_unit: str
@@ -62,6 +65,7 @@ class TakenSpan(NamedTuple):
 
     tp: TopicPartition
     records: int
+    entries: int
     first_offset: int
     last_offset: int
     timestamp_max_ms: int | None
@@ -69,9 +73,10 @@ class TakenSpan(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Records taken at once, one row each: what `Rows.extend` adds, and what they cover. `gaps` are [from, to)."""
+    """Records taken at once: the rows that `Rows.extend` adds, and what they cover. `gaps` are [from, to)."""
 
     records: int
+    entries: int
     columns: log_partitioner_native.Taken
     texts: Sequence[bytes | None]
     keys: list[PartitionKey]
@@ -96,6 +101,7 @@ class FastLane:
         self._native = native.module
         self._lane: log_partitioner_native.Lane = native.module.Lane(rules._asdict())
         self._chain_header = rules.chain_header
+        self._has_keys = ("key", ()) in (*rules.user_paths, *rules.time_paths, *rules.id_paths)
         self._bytes_max = rules.bytes_max
         self._type_bytes = 0
         self._types: list[RecordType] = []
@@ -165,13 +171,14 @@ class FastLane:
         )
         return Taken(
             taken.records,
+            taken.entries,
             taken,
-            poll.values[first : first + taken.records],
+            poll.values[first : first + taken.records] if taken.texts is None else taken.texts,
             [PartitionKey(user, *_date_and_hour(hour)) for user, hour in taken.new_keys],
             [self._types[number] for number in taken.new_types],
             [
-                TakenSpan(tps[tp], records, low, high, None if newest < 0 else newest, last)
-                for tp, records, low, high, newest, last in taken.covered
+                TakenSpan(tps[tp], records, entries, low, high, None if newest < 0 else newest, last)
+                for tp, records, entries, low, high, newest, last in taken.covered
             ],
             [(tps[tp], expected, found) for tp, expected, found in taken.gaps],
         )
@@ -188,7 +195,11 @@ class FastLane:
                 if names is None or self._chain_header in names:
                     values[place] = None
         columns: log_partitioner_native.Poll = self._native.Poll(
-            values, [numbers[tp] for tp in poll.tps], poll.offsets, poll.timestamps_ms
+            values,
+            poll.keys() if self._has_keys else [],
+            [numbers[tp] for tp in poll.tps],
+            poll.offsets,
+            poll.timestamps_ms,
         )
         return columns
 

@@ -55,14 +55,14 @@ class Progress:
             self.timestamp_max_ms = timestamp_ms
 
     def cover_many(self, covered: TakenSpan, *, leader_epoch: int | None) -> None:
-        """Count records with one entry each as covered, whose offsets ascend (W2); the epoch is the last one's."""
+        """Count records as covered whose offsets ascend (W2), and their entries; the epoch is the last one's."""
         records, first, last = covered.records, covered.first_offset, covered.last_offset
         assert self.next_offset <= first <= last - records + 1, f"W2: {covered} from next_offset {self.next_offset}"
         self.cover(last, timestamp_ms=covered.timestamp_max_ms, leader_epoch=leader_epoch)
         if self.records == 1:
             self.min_offset = first
         self.records += records - 1
-        self.entries += records
+        self.entries += covered.entries
 
     def begin_again(self, *, now_ms: int) -> None:
         """Start the next batch where this one ended; call only after its commit."""

@@ -101,7 +101,7 @@ class Rows:
         return number
 
     def extend(self, taken: Taken) -> None:
-        """Add the rows that the fast lane has made of records with one entry each, and what is new with them."""
+        """Add the rows that the fast lane has made of records, and what is new with them."""
         first, columns = len(self.offsets), taken.columns
         for key in taken.keys:
             self._add_key(key)
@@ -111,14 +111,14 @@ class Rows:
         self.type_of.frombytes(columns.type_of)
         self.tp_of.frombytes(columns.tp_of)
         self.offsets.frombytes(columns.offsets)
-        self.indexes.frombytes(bytes(self.indexes.itemsize * taken.records))
+        self.indexes.frombytes(columns.indexes)
         self.event_times_us.frombytes(columns.event_times_us)
         self.timestamps_ms.frombytes(columns.timestamps_ms)
         self.text_sizes.frombytes(columns.text_sizes)
         self._texts += taken.texts  # type: ignore[arg-type]  # a record without a value is not taken
         self.text_bytes += columns.text_bytes
-        self.memory_bytes += columns.text_bytes + TEXT_BYTES * taken.records
-        self.fixed_bytes += ROW_BYTES * taken.records
+        self.memory_bytes += columns.text_bytes + TEXT_BYTES * taken.entries
+        self.fixed_bytes += ROW_BYTES * taken.entries
         for row, unique_id in columns.ids:
             self.note(first + row, unique_id=unique_id, root=None)
 

@@ -104,7 +104,7 @@ def lane_rules(settings: Settings) -> LaneRules | str:
     }
     for name, found in paths.items():
         if None in found:
-            return f"{name}.paths lead outside the entry"
+            return f"{name}.paths lead to a header, or into the key"
     if str(keys.zone) != "UTC":
         return "partition.zone is not UTC"
     if source.record_bytes_max < LARGE_BYTES:
@@ -116,7 +116,9 @@ def lane_rules(settings: Settings) -> LaneRules | str:
         time_paths=tuple(filter(None, paths["time"])),
         id_paths=tuple(filter(None, paths["id"])),
         entries_field=source.entries_field if source.format == "json" else None,
+        entries_max=source.entries_per_record_max,
         is_ndjson=source.format == "ndjson",
+        has_fallback=keys.missing_time == "record-timestamp",
         no_users=tuple(keys.no_users),
         missing_user=keys.missing_user,
         epoch_unit=keys.time.epoch_unit,

@@ -63,7 +63,7 @@ class Bad(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What a record holds: its entries as (index, entry, JSON text), the envelope if there is one, bytes decompressed."""
+    """What a record holds: entries as (index, entry, JSON text), the envelope, what is bad, bytes decompressed."""
 
     entries: list[tuple[int, dict[str, Any], bytes]]
     envelope: dict[str, Any] | None

@@ -33,11 +33,14 @@ def split_path(path: str) -> tuple[str, ...]:
     return keys
 
 
-def plain_path(path: str) -> tuple[str, ...] | None:
-    """Return the keys of a path that leads into the entry; None for one that leads elsewhere."""
-    where, colon, _ = path.partition(":")
-    is_elsewhere = where == "key" or (colon and where in ("header", "envelope"))
-    return None if is_elsewhere else split_path(path)
+def plain_path(path: str) -> tuple[str, tuple[str, ...]] | None:
+    """Return where a path begins, and the keys from there: `entry`, `envelope` or `key`; None for the other forms."""
+    where, colon, rest = path.partition(":")
+    if where == "key":
+        return None if colon else ("key", ())
+    if colon and where in ("header", "envelope"):
+        return ("envelope", split_path(rest)) if where == "envelope" else None
+    return "entry", split_path(path)
 
 
 def compile_path(path: str) -> Locate:

@@ -162,9 +162,11 @@ class Recorder:
         for one in taken.covered:
             self._tracker.by_tp[one.tp].cover_many(one, leader_epoch=poll[one.last].leader_epoch)
         batch.records += taken.records
-        batch.entries += taken.records
-        batch.source_bytes += taken.columns.text_bytes
-        self.outcomes["written"] += taken.records
+        batch.entries += taken.entries
+        batch.source_bytes += taken.columns.source_bytes
+        self.outcomes["written"] += taken.entries - taken.columns.fallbacks
+        if taken.columns.fallbacks:
+            self.outcomes["record_timestamp"] += taken.columns.fallbacks
         return taken
 
     # One record.

@@ -87,11 +87,13 @@ START_RULES = StartRules(start_at="beginning", accept_unknown_history=False, top
 
 
 LANE_RULES = LaneRules(
-    user_paths=(("user",),),
-    time_paths=(("time",),),
-    id_paths=(("id",),),
+    user_paths=(("entry", ("user",)),),
+    time_paths=(("entry", ("time",)),),
+    id_paths=(("entry", ("id",)),),
     entries_field=None,
+    entries_max=1000,
     is_ndjson=False,
+    has_fallback=False,
     no_users=("", "-"),
     missing_user=None,
     epoch_unit="auto",

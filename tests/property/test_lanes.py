@@ -43,10 +43,21 @@ NARROW = settings(
 OTHER = settings(
     spool=SpoolSettings(codec="null"),
     input=InputSettings(entries_field="entries"),
-    user=UserSettings(paths=("who.name", "user"), missing="name"),
+    user=UserSettings(paths=("who.name", "envelope:who.name", "user"), missing="name"),
     time=TimeSettings(paths=("when", "time"), epoch_unit="ms", zone="Europe/Berlin"),
+    id=IdSettings(paths=("envelope:id",)),
 )
-LINES = settings(spool=SpoolSettings(codec="null"), input=InputSettings(format="ndjson"))
+LINES = settings(
+    spool=SpoolSettings(codec="null"),
+    input=InputSettings(format="ndjson"),
+    user=UserSettings(paths=("key", "user")),
+    time=TimeSettings(paths=("time", "key"), missing="dead-letter"),
+)
+FEW = settings(
+    spool=SpoolSettings(codec="null"),
+    input=InputSettings(entries_field="entries", entries_per_record_max=3),
+    time=TimeSettings(paths=("envelope:at.time", "time")),
+)
 _encode = msgspec.json.Encoder().encode
 
 users = st.sampled_from(["ann", "bob", "", "-", "ä\n", '"', "\U0001f600", 7, 10**20, None, True, ["ann"]]) | names
@@ -77,7 +88,7 @@ times = (
 @st.composite
 def texts_of(draw: st.DrawFn, entry: dict[str, Any]) -> bytes:
     """Write an entry, or several, as some program would."""
-    form = draw(st.integers(0, 11))
+    form = draw(st.integers(0, 13))
     text = _encode(entry)
     if form == 0:
         return b" " + json.dumps(json.loads(text), indent=draw(st.sampled_from([None, 1]))).encode() + b"\n"
@@ -91,8 +102,21 @@ def texts_of(draw: st.DrawFn, entry: dict[str, Any]) -> bytes:
     if form == 4:
         return text[:-1] + b',"' + draw(st.sampled_from([b"k", b"id", b"entries"])) + b'":' + draw(_numbers) + b"}"
     if form == 5:
-        return text + b"\n" + text
+        return draw(st.sampled_from([b"\n", b"\r\n \n", b"\n\x0b\n"])).join([text] * draw(st.integers(2, 4)))
+    if form in (6, 7):
+        array = b"[ " + b" ,\n".join([text] * draw(st.integers(0, 4))) + b"]"
+        around = [
+            b'"entries": ' + draw(st.sampled_from([array, array, array, text, b"null"])),
+            *draw(st.lists(st.sampled_from(_AROUND), max_size=3)),
+        ]
+        return b" {" + b", ".join(draw(st.permutations(around))) + b"} "
     return text
+
+
+_AROUND = b"""
+    "who":{"name":"eve"} "who":{"x":[1,{"y":2}],"name":7} "who":{} "who":"ann" "id":"i1" "id":7 "id":null "n":1.5
+    "at":{"time":"2025-12-31T23:00:00Z"} "at":{"time":1767225600} "at":{"time":[]} "n":1e400 "id":"\\u00e9" "entries":[]
+    """.split()
 
 
 _numbers = st.sampled_from(
@@ -121,7 +145,7 @@ def logs(draw: st.DrawFn) -> list[SourceRecord]:
                 TPS[draw(st.integers(0, 2))],
                 offset,
                 draw(st.sampled_from([NOW_S * 1000, NOW_S * 1000, NOW_S * 1000, None, 0, 2**60])),
-                None,
+                draw(st.sampled_from([None, None, b"ann", b"", b"\xff", b"2025-12-31T22:10:00Z"])),
                 draw(texts_of({**entry, **placed, **keys} if number % 2 else {**placed, **entry, **keys})),
                 draw(st.sampled_from([(), (), (), (("trace", b"1"),), (("source-topic-chain", b'[["a",0,1]]'),)])),
                 leader_epoch=3,
@@ -131,7 +155,7 @@ def logs(draw: st.DrawFn) -> list[SourceRecord]:
 
 
 @times_as_many(4)
-@given(logs(), st.sampled_from([PLAIN, NARROW, OTHER, LINES]), st.integers(1, 20), st.sampled_from([2**40, 3000]))
+@given(logs(), st.sampled_from([PLAIN, NARROW, OTHER, LINES, FEW]), st.integers(1, 20), st.sampled_from([2**40, 3000]))
 def test_lanes_deliver_the_same_bytes(
     records: list[SourceRecord], given_settings: Settings, at_once: int, memory_max: int
 ) -> None:
@@ -158,6 +182,34 @@ def test_plain_records_are_taken() -> None:
     ]
     delivered = deliver(records, PLAIN, is_fast=True)
     assert (delivered.taken, delivered.dead_letters) == (98, [])
+
+
+@pytest.mark.parametrize(
+    ("form", "given_settings"),
+    [
+        (b"[%s, %s]", OTHER),
+        (b'{"who": {"name": "eve"}, "entries": [%s, %s], "id": "i"}', OTHER),
+        (b'{"v": [{}], "entries": [%s, %s]}', FEW),
+        (b"%s\n\n%s\r\n", LINES),
+    ],
+)
+def test_records_of_several_entries_are_taken(form: bytes, given_settings: Settings) -> None:
+    """Arrays, envelopes and lines: all but the first, without which their types are not known."""
+    entries = [_encode({"user": "ann", "time": (NOW_S - n) * 1000, "n": n}) for n in range(100)]
+    values = [form % (entries[n], entries[n + 1]) for n in range(0, 100, 2)]
+    records = [SourceRecord(TPS[0], n, NOW_S * 1000, b"bob", value, ()) for n, value in enumerate(values)]
+    fast, python = (deliver(records, given_settings, is_fast=is_fast) for is_fast in (True, False))
+    assert fast._replace(taken=0, load=None) == python._replace(taken=0, load=None)
+    assert (fast.taken, fast.outcomes) == (49, {"written": 100})
+
+
+def test_entries_without_a_time_are_taken_where_the_timestamp_stands_in() -> None:
+    """And counted as such; else each is a dead letter of Python's."""
+    values = [_encode({"user": "ann", "n": n}) for n in range(100)]
+    records = [SourceRecord(TPS[0], n, NOW_S * 1000, b"bob", value, ()) for n, value in enumerate(values)]
+    fast, strict = deliver(records, PLAIN, is_fast=True), deliver(records, LINES, is_fast=True)
+    assert (fast.taken, fast.outcomes) == (99, {"written": 0, "record_timestamp": 100})
+    assert (strict.taken, len(strict.dead_letters)) == (0, 100)
 
 
 def test_what_is_too_much_is_forgotten_with_the_next_batch() -> None:

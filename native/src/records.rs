@@ -1,0 +1,278 @@
+//! A record -> its entries: who and when each is of, its id, and the number of its type. All of them, or none.
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::envelope::Envelope;
+use crate::json::{unescape, Cursor, Parsed, Refused, Value};
+use crate::shapes::Shapes;
+use crate::times::{from_double, from_int, from_text, Unit};
+
+const US_PER_HOUR: i64 = 3_600_000_000;
+const USER_CHARS_MAX: usize = 4096;
+const RECORD_BYTES_MAX: usize = 64 * 1024; // larger ones are looked at one by one: they may need a batch of their own
+
+type Path = (String, Vec<String>);
+type Keys = Vec<Vec<u8>>;
+
+/// Where a value stands: in the entry or in the envelope around it, by the number of its path; or it is the record's key.
+#[derive(Clone, Copy)]
+enum Place {
+    Entry(usize),
+    Envelope(usize),
+    Key,
+}
+
+/// What an entry's user, time and id are read by; see `service.partitioning.partitioner.KeyRules`.
+struct KeyRules {
+    users: Vec<Place>,
+    times: Vec<Place>,
+    ids: Vec<Place>,
+    no_users: Vec<Vec<u8>>,
+    missing_user: Option<Vec<u8>>,
+    unit: Unit,
+    is_naive_utc: bool,
+    earliest_us: i64,
+    latest_us: i64,
+    future_max_us: i64,
+    is_ndjson: bool,
+    /// Whether the record's timestamp stands in for a time that is absent.
+    has_fallback: bool,
+    entries_max: usize,
+}
+
+/// One entry; its text is [start, end) of the record, its user of `Reader::users`.
+pub struct Row {
+    pub text: (usize, usize),
+    pub user: (usize, usize),
+    pub hour: i64,
+    pub event_time_us: i64,
+    pub entry_type: u32,
+    pub id: Option<String>,
+    /// Whether the record's timestamp stands in for its time.
+    pub is_fallback: bool,
+}
+
+/// One record as it is being read.
+pub struct Record<'a> {
+    pub text: &'a [u8],
+    pub key: Option<&'a [u8]>,
+    pub timestamp_ms: i64,
+}
+
+/// Reads one record after the other.
+pub struct Reader {
+    rules: KeyRules,
+    pub shapes: Shapes,
+    envelope: Option<Envelope>,
+    /// The rows of the record that was read last, and their users, one after the other.
+    pub rows: Vec<Row>,
+    pub users: Vec<u8>,
+}
+
+impl Reader {
+    /// `rules` are those of `service.batch.fast_lane.LaneRules` by name.
+    pub fn new(rules: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let get = |name: &str| rules.get_item(name)?.ok_or_else(|| PyValueError::new_err(name.to_owned()));
+        let (mut in_entry, mut in_envelope) = (Vec::new(), Vec::new());
+        let mut places = |name: &str| -> PyResult<Vec<Place>> {
+            let paths: Vec<Path> = get(name)?.extract()?;
+            paths.into_iter().map(|path| place(path, &mut in_entry, &mut in_envelope)).collect()
+        };
+        let (users, times, ids) = (places("user_paths")?, places("time_paths")?, places("id_paths")?);
+        let entries_field: Option<String> = get("entries_field")?.extract()?;
+        let no_users: Vec<String> = get("no_users")?.extract()?;
+        let missing: Option<String> = get("missing_user")?.extract()?;
+        let unit: String = get("epoch_unit")?.extract()?;
+        let rules = KeyRules {
+            users,
+            times,
+            ids,
+            is_ndjson: get("is_ndjson")?.extract()?,
+            entries_max: get("entries_max")?.extract()?,
+            has_fallback: get("has_fallback")?.extract()?,
+            is_naive_utc: get("is_naive_utc")?.extract()?,
+            no_users: no_users.into_iter().map(String::into_bytes).collect(),
+            missing_user: missing.map(String::into_bytes),
+            unit: Unit::parse(&unit).ok_or_else(|| PyValueError::new_err(unit))?,
+            earliest_us: get("earliest_us")?.extract()?,
+            latest_us: get("latest_us")?.extract()?,
+            future_max_us: get("future_max_us")?.extract()?,
+        };
+        let bytes_max = get("bytes_max")?.extract()?;
+        Ok(Reader {
+            rules,
+            shapes: Shapes::new(in_entry, bytes_max).ok_or_else(|| PyValueError::new_err("too many paths"))?,
+            envelope: entries_field.map(|field| Envelope::new(field.into_bytes(), in_envelope)),
+            rows: Vec::new(),
+            users: Vec::new(),
+        })
+    }
+
+    /// Read a record whose entries are all of known shapes into `self.rows`, at least one.
+    pub fn read(&mut self, record: &Record) -> Parsed<()> {
+        let text = record.text;
+        self.rows.clear();
+        self.users.clear();
+        if text.len() > RECORD_BYTES_MAX || std::str::from_utf8(text).is_err() {
+            return Err(Refused);
+        }
+        if let Some(envelope) = &mut self.envelope {
+            envelope.leave();
+        }
+        if self.rules.is_ndjson {
+            let mut start = 0;
+            for line in text.split(|&byte| byte == b'\n') {
+                if !line.trim_ascii().is_empty() {
+                    self.one(record, start, start + line.len())?;
+                }
+                start += line.len() + 1;
+            }
+        } else if text.trim_ascii_start().first() == Some(&b'[') {
+            self.several(record, Cursor::new(text, 0))?.end()?;
+        } else {
+            let entries = match &mut self.envelope {
+                Some(envelope) => envelope.enter(text)?,
+                None => None,
+            };
+            match entries {
+                Some(at) => drop(self.several(record, Cursor::new(text, at))?),
+                None => self.one(record, 0, text.len())?,
+            }
+        }
+        if self.rows.is_empty() { Err(Refused) } else { Ok(()) }
+    }
+
+    /// Read one entry that has a text to itself.
+    fn one(&mut self, record: &Record, start: usize, end: usize) -> Parsed<()> {
+        let mut cursor = Cursor::new(&record.text[..end], start);
+        let entry_type = self.shapes.walk(&mut cursor)?.ok_or(Refused)?;
+        cursor.end()?;
+        self.place(record, (start, end), entry_type)
+    }
+
+    /// Read the entries of an array; gives where it ends.
+    fn several<'a>(&mut self, record: &Record<'a>, mut cursor: Cursor<'a>) -> Parsed<Cursor<'a>> {
+        if cursor.value()? != Value::Array {
+            return Err(Refused);
+        }
+        let mut is_first = true;
+        while cursor.next_item(is_first)? {
+            is_first = false;
+            let start = cursor.at;
+            let entry_type = self.shapes.walk(&mut cursor)?.ok_or(Refused)?;
+            self.place(record, (start, cursor.at), entry_type)?;
+        }
+        Ok(cursor)
+    }
+
+    /// Add a row for the entry that was walked last.
+    fn place(&mut self, record: &Record, text: (usize, usize), entry_type: u32) -> Parsed<()> {
+        if self.rows.len() == self.rules.entries_max {
+            return Err(Refused);
+        }
+        let start = self.users.len();
+        self.read_user(record, start)?;
+        let found = self.event_time_us(record)?;
+        let event_time_us = found.map_or_else(|| self.fallback_us(record), Ok)?;
+        let id = self.id(record)?;
+        let (user, hour) = ((start, self.users.len()), event_time_us.div_euclid(US_PER_HOUR));
+        self.rows.push(Row { text, user, hour, event_time_us, entry_type, id, is_fallback: found.is_none() });
+        Ok(())
+    }
+
+    /// What stands at a place, and the text that it stands in.
+    fn value<'a>(&self, record: &Record<'a>, place: Place) -> (&'a [u8], Option<Value>) {
+        match place {
+            Place::Entry(path) => (record.text, self.shapes.values[path]),
+            Place::Envelope(path) => (record.text, self.envelope.as_ref().and_then(|envelope| envelope.values[path])),
+            Place::Key => {
+                let key = record.key.unwrap_or_default();
+                let is_text = record.key.is_some() && std::str::from_utf8(key).is_ok();
+                (key, is_text.then_some(Value::String { start: 0, end: key.len(), is_escaped: false }))
+            }
+        }
+    }
+
+    /// Append the entry's user to `self.users`, which is `start` bytes long.
+    fn read_user(&mut self, record: &Record, start: usize) -> Parsed<()> {
+        for number in 0..self.rules.users.len() {
+            let (text, value) = self.value(record, self.rules.users[number]);
+            self.users.truncate(start);
+            let is_name = read_name(text, value, &mut self.users)?;
+            let user = &self.users[start..];
+            if is_name && !self.rules.no_users.iter().any(|one| one == user) {
+                return if user.len() > USER_CHARS_MAX { Err(Refused) } else { Ok(()) };
+            }
+        }
+        self.users.truncate(start);
+        self.users.extend_from_slice(self.rules.missing_user.as_ref().ok_or(Refused)?);
+        Ok(())
+    }
+
+    /// The first time that there is; where it is absurd, or cannot be read, Python says what becomes of the entry.
+    fn event_time_us(&self, record: &Record) -> Parsed<Option<i64>> {
+        let (rules, timestamp_ms) = (&self.rules, record.timestamp_ms);
+        for &place in &rules.times {
+            let (text, value) = self.value(record, place);
+            let found = match value {
+                None | Some(Value::Null) => continue,
+                Some(Value::Int(number)) => from_int(number, rules.unit),
+                Some(Value::Double(number)) => from_double(number, rules.unit),
+                Some(Value::String { start, end, is_escaped: false }) => from_text(&text[start..end], rules.is_naive_utc),
+                Some(_) => None,
+            };
+            let time_us = found.ok_or(Refused)?;
+            let is_past = time_us < rules.earliest_us || time_us >= rules.latest_us;
+            let is_future = timestamp_ms >= 0 && time_us > timestamp_ms.saturating_mul(1000).saturating_add(rules.future_max_us);
+            return if is_past || is_future { Err(Refused) } else { Ok(Some(time_us)) };
+        }
+        Ok(None)
+    }
+
+    fn fallback_us(&self, record: &Record) -> Parsed<i64> {
+        let is_date = (0..self.rules.latest_us / 1000).contains(&record.timestamp_ms);
+        if self.rules.has_fallback && is_date { Ok(record.timestamp_ms * 1000) } else { Err(Refused) }
+    }
+
+    fn id(&self, record: &Record) -> Parsed<Option<String>> {
+        for &place in &self.rules.ids {
+            let mut id = Vec::new();
+            let (text, value) = self.value(record, place);
+            if read_name(text, value, &mut id)? {
+                return Ok(Some(String::from_utf8(id).map_err(|_| Refused)?));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// The place that a path leads to; those of entry and envelope are numbered in the order they come.
+fn place((home, keys): Path, in_entry: &mut Vec<Keys>, in_envelope: &mut Vec<Keys>) -> PyResult<Place> {
+    let keys: Keys = keys.into_iter().map(String::into_bytes).collect();
+    match home.as_str() {
+        "entry" => {
+            in_entry.push(keys);
+            Ok(Place::Entry(in_entry.len() - 1))
+        }
+        "envelope" => {
+            in_envelope.push(keys);
+            Ok(Place::Envelope(in_envelope.len() - 1))
+        }
+        "key" => Ok(Place::Key),
+        _ => Err(PyValueError::new_err(home)),
+    }
+}
+
+/// Read a string, or an integer as text; false where the value is no name.
+fn read_name(text: &[u8], value: Option<Value>, out: &mut Vec<u8>) -> Parsed<bool> {
+    match value {
+        Some(Value::String { start, end, is_escaped: false }) => out.extend_from_slice(&text[start..end]),
+        Some(Value::String { start, end, is_escaped: true }) => unescape(&text[start..end], out)?,
+        Some(Value::Int(number)) => out.extend_from_slice(number.to_string().as_bytes()),
+        _ => return Ok(false),
+    }
+    Ok(true)
+}
+
