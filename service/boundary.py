@@ -46,13 +46,15 @@ class Membership(NamedTuple):
 class Poll(Sequence[SourceRecord]):
     """The records of one poll, in order: as columns, and each whole where it is asked for.
 
-    `timestamps_ms` has -1 where a record has none. `with_headers` are the header names of records that have some, by
-    place; None where something of a record is unreadable. `keys` gives the records' keys.
+    `tp_of` are places in `tps`, which may be more than the records are of. `timestamps_ms` has -1 where a record has none.
+    `with_headers` are the header names of records that have some, by place; None where something of a record is
+    unreadable. `keys` gives the records' keys.
     """
 
     def __init__(
         self,
         tps: list[TopicPartition],
+        tp_of: list[int],
         offsets: list[int],
         timestamps_ms: list[int],
         values: list[bytes | None],
@@ -61,6 +63,7 @@ class Poll(Sequence[SourceRecord]):
         whole: Callable[[int], SourceRecord],
     ) -> None:
         self.tps = tps
+        self.tp_of = tp_of
         self.offsets = offsets
         self.timestamps_ms = timestamps_ms
         self.values = values
@@ -71,8 +74,10 @@ class Poll(Sequence[SourceRecord]):
     @classmethod
     def of(cls, records: Sequence[SourceRecord]) -> Poll:
         """Return records that are whole already."""
+        tps = list(dict.fromkeys(record.tp for record in records))
         return cls(
-            [record.tp for record in records],
+            tps,
+            [tps.index(record.tp) for record in records],
             [record.offset for record in records],
             [-1 if record.timestamp_ms is None else record.timestamp_ms for record in records],
             [record.value for record in records],

@@ -44,9 +44,19 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes minutes, so that no process stands idle at the end; the order is random otherwise."""
-    order = {name: at for at, name in enumerate(_LONG)}
-    items.sort(key=lambda item: order.get(item.path.relative_to(_HERE).parts[0], len(order)))
+    """Begin with what takes minutes, so that no process stands idle at the end; the order is random otherwise.
+
+    Modules that compute, on Spark, stand among those that wait, for time-outs of brokers: two processes do both at once.
+    """
+    modules: dict[str, list[Path]] = {}
+    for path in dict.fromkeys(item.path for item in items):
+        modules.setdefault(path.relative_to(_HERE).parts[0], []).append(path)
+    order = {
+        path: (name not in _LONG, number / len(paths))
+        for name, paths in modules.items()
+        for number, path in enumerate(paths)
+    }
+    items.sort(key=lambda item: order[item.path])
 
 
 def pytest_report_header() -> list[str]:

@@ -18,7 +18,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_errors import require_in_range, require_that_it_mends
 from service.adapters.kafka_log import Brokers, make_client
-from service.adapters.kafka_poll import poll_of
+from service.adapters.kafka_poll import TopicPartitions, poll_of
 from service.adapters.kafka_search import Search
 from service.adapters.kafka_topic_ids import TopicIds
 from service.adapters.kafka_values import (
@@ -59,7 +59,7 @@ class KafkaConsumer:
         self._incremental = incremental
         self._paused = False
         self._paused_tps: set[TopicPartition] = set()
-        self._tps: dict[tuple[str, int], TopicPartition] = {}
+        self._tps = TopicPartitions()
         self._reached: dict[TopicPartition, int] = {}
         self._failures: dict[TopicPartition, FetchFailure] = {}
         self._unchecked: dict[TopicPartition, CommittedOffset] = {}

@@ -11,8 +11,6 @@ import confluent_kafka
 from service.boundary import Poll
 from service.formats.model import HEADERS_UNREADABLE, SourceRecord, TopicPartition, readable
 
-TopicPartitions = dict[tuple[Any, Any], TopicPartition]
-
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 _UNREADABLE = False  # in place of headers
 # Called from C, by `map`: a call of Python for each costs more than the library's own.
@@ -23,31 +21,45 @@ _timestamp_of, _value_of, _key_of = methodcaller("timestamp"), methodcaller("val
 _headers_of = methodcaller("headers")
 
 
+class TopicPartitions:
+    """Numbers TopicPartitions as they come."""
+
+    def __init__(self) -> None:
+        self.known: list[TopicPartition] = []
+        self._numbers: dict[tuple[Any, Any], int] = {}
+
+    def numbers_of(self, messages: Sequence[confluent_kafka.Message]) -> list[int]:
+        """Return the place in `known` for each message."""
+        places = list(zip(map(_topic_of, messages), map(_partition_of, messages), strict=True))
+        for place in {*places} - self._numbers.keys():
+            self._numbers[place] = len(self.known)
+            self.known.append(TopicPartition(*place))
+        return list(map(self._numbers.__getitem__, places))
+
+
 def poll_of(messages: Sequence[confluent_kafka.Message], tps: TopicPartitions) -> Poll:
     """Return the records of these messages, none of which is an error; `tps` keeps TopicPartitions."""
-    places = list(zip(map(_topic_of, messages), map(_partition_of, messages), strict=True))
-    for place in {*places} - tps.keys():
-        tps[place] = TopicPartition(*place)
-    headers = _headers(messages)
+    tp_of, headers = tps.numbers_of(messages), _headers(messages)
     return Poll(
-        [tps[place] for place in places],
+        tps.known,
+        tp_of,
         list(map(_offset_of, messages)),
         [-1 if kind == _NO_TIMESTAMP or ms < 0 else ms for kind, ms in map(_timestamp_of, messages)],
         list(map(_value_of, messages)),
-        {place: _names(found) for place, found in enumerate(headers) if found or found is _UNREADABLE},
+        {place: _names(found) for place, found in enumerate(headers) if found is not None},
         lambda: list(map(_key_of, messages)),
-        lambda place: _record(messages[place], tps, headers[place]),
+        lambda place: _record(messages[place], tps.known[tp_of[place]], headers[place]),
     )
 
 
-def _record(message: confluent_kafka.Message, tps: TopicPartitions, found: Any) -> SourceRecord:
+def _record(message: confluent_kafka.Message, tp: TopicPartition, found: Any) -> SourceRecord:
     kind, timestamp_ms = message.timestamp()
     offset: Any = message.offset()
     value: Any = message.value()
     key: Any = message.key()
     headers, unreadable = ((), HEADERS_UNREADABLE) if found is _UNREADABLE else readable(tuple(found or ()))
     return SourceRecord(
-        tps[message.topic(), message.partition()],
+        tp,
         offset,
         timestamp_ms if kind != _NO_TIMESTAMP and timestamp_ms >= 0 else None,
         key,
@@ -60,11 +72,12 @@ def _record(message: confluent_kafka.Message, tps: TopicPartitions, found: Any) 
 
 def _headers(messages: Sequence[confluent_kafka.Message]) -> list[Any]:
     """Return the headers of each message, None where it has none, _UNREADABLE where one cannot be read."""
-    found = []
-    for message in messages:
+    found: list[Any] = []
+    each = map(_headers_of, messages)
+    while len(found) < len(messages):
         try:
-            found.append(_headers_of(message))
-        except SystemError:
+            found.extend(each)
+        except SystemError:  # those before it are there
             found.append(_UNREADABLE)
     return found
 

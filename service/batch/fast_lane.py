@@ -106,8 +106,6 @@ class FastLane:
         self._type_bytes = 0
         self._types: list[RecordType] = []
         self._numbers: dict[int, int] = {}  # by identity, which the list keeps
-        self._tps: list[TopicPartition] = []
-        self._tp_numbers: dict[TopicPartition, int] = {}
         self._poll: Poll | None = None
         self._columns: log_partitioner_native.Poll | None = None
 
@@ -157,7 +155,7 @@ class FastLane:
         if poll is not self._poll:
             self._poll, self._columns = poll, self._columns_of(poll)
         assert self._columns is not None, "they are made with the poll"
-        tps = self._tps
+        tps = poll.tps
         taken = self._lane.take(
             self._columns,
             first,
@@ -185,10 +183,7 @@ class FastLane:
 
     def _columns_of(self, poll: Poll) -> log_partitioner_native.Poll:
         """Hand a poll over; a record whose headers say something is not plain."""
-        numbers, values = self._tp_numbers, poll.values
-        for tp in {*poll.tps} - numbers.keys():
-            numbers[tp] = len(self._tps)
-            self._tps.append(tp)
+        values = poll.values
         if poll.with_headers:
             values = values.copy()
             for place, names in poll.with_headers.items():
@@ -197,7 +192,7 @@ class FastLane:
         columns: log_partitioner_native.Poll = self._native.Poll(
             values,
             poll.keys() if self._has_keys else [],
-            [numbers[tp] for tp in poll.tps],
+            poll.tp_of,
             poll.offsets,
             poll.timestamps_ms,
         )

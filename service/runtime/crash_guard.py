@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import msgspec
 import structlog
@@ -12,7 +12,7 @@ from service.control import crash_rules
 from service.control.crash_rules import CrashHistory, Offsets, PollPace
 from service.errors import SpoolError
 from service.formats.log_events import EndedWithRecordsInHand, RecordPutAway, tell
-from service.formats.model import FATAL, SourceRecord, TopicPartition
+from service.formats.model import FATAL, SourceRecord
 from service.runtime.ports import Journal, Metrics
 from service.runtime.recorder import Recorder
 
@@ -55,7 +55,7 @@ class CrashGuard:
         self._set_pace(len(poll))
         for first in range(0, len(poll), self._pace.records_max):
             stop = min(first + self._pace.records_max, len(poll))
-            self._in_hand = _spans(poll.tps[first:stop], poll.offsets[first:stop])
+            self._in_hand = _spans(poll, first, stop)
             self._write(self._in_hand)
             yield first, stop
         self._release()
@@ -122,7 +122,8 @@ class CrashGuard:
             self._log.warning("journal_refused", message=str(error))
 
 
-def _spans(tps: Sequence[TopicPartition], offsets: Sequence[int]) -> Offsets:
+def _spans(poll: Poll, first: int, stop: int) -> Offsets:
+    tps, offsets = poll.tp_of[first:stop], poll.offsets[first:stop]
     lasts = dict(zip(tps, offsets, strict=True))
     firsts = dict(zip(reversed(tps), reversed(offsets), strict=True))
-    return {str(tp): (firsts[tp], last + 1) for tp, last in lasts.items()}
+    return {str(poll.tps[tp]): (firsts[tp], last + 1) for tp, last in lasts.items()}

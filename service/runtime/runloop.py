@@ -28,7 +28,7 @@ from service.runtime.refetch import Refetcher
 from service.runtime.stop import StopFlag
 
 POLL_S = 0.2
-CHECK_EVERY = 256  # entries and KiB of records, between two looks at how full the batch is,
+CHECK_EVERY = 1024  # entries and KiB of records, between two looks at how full the batch is,
 CHECK_PART = 4  # or when it has grown by this part since the last one
 NOT_PREPARED_MAX = 3
 GAPS_LOGGED_MAX = 20
