@@ -46,8 +46,8 @@ class Membership(NamedTuple):
 class Poll(Sequence[SourceRecord]):
     """The records of one poll, in order: as columns, and each whole where it is asked for.
 
-    `tp_of` are places in `tps`, which may be more than the records are of. `timestamps_ms` has -1 where a record has none.
-    `with_headers` are the header names of records that have some, by place; None where something of a record is
+    `tp_of` are places in `tps`, which may be more than the records are of. `timestamps_ms` has -1 where a record has
+    none. `with_headers` are the header names of records that have some, by place; None where something of a record is
     unreadable. `keys` gives the records' keys.
     """
 

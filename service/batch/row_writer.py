@@ -134,7 +134,7 @@ class CompiledWriter:
         self._ids: Mapping[int, str] = rows.ids
         self._roots = {row: encode_root(root) for row, root in rows.roots.items()}
         self._python = PythonWriter(rows, order, texts, rules)
-        self._written: dict[RecordType, log_partitioner_native.Written] = {}
+        self._written: dict[int, log_partitioner_native.Written] = {}  # by identity: the plan keeps the types
         self._sealer: log_partitioner_native.Sealer = native.module.Sealer(
             order,
             rows.type_of,
@@ -148,9 +148,9 @@ class CompiledWriter:
 
     def block(self, at: int, end: int, user: bytes, written: RecordType) -> WrittenBlock:
         """Write one block."""
-        compiled = self._written.get(written)
+        compiled = self._written.get(id(written))
         if compiled is None:
-            compiled = self._written[written] = self._native.Written(described(written))
+            compiled = self._written[id(written)] = self._native.Written(described(written))
 
         def slow(row: int, text: bytes) -> bytes:
             out = bytearray()

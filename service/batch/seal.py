@@ -135,7 +135,7 @@ class Sealing:
         self._open: dict[tuple[int, Hour | None], _Writing] = {}
         self._next_number = 0
         # Fields without a value in entries of one type, of a part of another.
-        self._absent: dict[tuple[int, RecordType], tuple[str, ...]] = {}
+        self._absent: dict[tuple[int, int], tuple[str, ...]] = {}
         self._writer: RowWriter = (CompiledWriter if rules.is_fast else PythonWriter)(
             rows,
             plan.order,
@@ -214,17 +214,7 @@ class Sealing:
 
     def _describe(self, part: Part, blocks: list[WrittenBlock], start: int, length: int) -> Described:
         rows = self._rows
-        sources: dict[Any, list[int]] = {}
-        types: Counter[int] = Counter()
-        for block in blocks:
-            for number, low, high, count in block.sources:
-                tp = rows.tps[number]
-                if (span := sources.get(tp)) is None:
-                    sources[tp] = [low, high, count]
-                else:
-                    span[:] = min(span[0], low), max(span[1], high), span[2] + count
-            for number, count in block.types:
-                types[number] += count
+        block = blocks[0] if len(blocks) == 1 else _joined(blocks)
         roots: dict[Any, list[int]] = {}
         if rows.roots:
             for row in self._plan.order[part.begin : part.end]:
@@ -234,24 +224,46 @@ class Sealing:
             rows.keys[part.key],
             part.entry_type,
             part.end - part.begin,
-            min((block.earliest_us for block in blocks), default=0),
-            max((block.latest_us for block in blocks), default=0),
-            self._nulls_of(types, part.entry_type),
+            block.earliest_us,
+            block.latest_us,
+            self._nulls_of(block.types, part.entry_type),
             start,
             length,
-            sources,
+            {rows.tps[number]: [low, high, count] for number, low, high, count in block.sources},
             roots,
         )
 
-    def _nulls_of(self, types: Mapping[int, int], entry_type: RecordType) -> Mapping[str, int]:
+    def _nulls_of(self, types: Sequence[tuple[int, int]], entry_type: RecordType) -> Mapping[str, int]:
         """Count the entries without a value: what is null in an entry follows from its type."""
         if len(types) != 1:
             counts: Counter[RecordType] = Counter()
-            for number, count in types.items():
+            for number, count in types:
                 counts[self._rows.types[number]] += count
             return nulls_of(counts, entry_type)
-        ((number, count),) = types.items()
-        absent = self._absent.get((number, entry_type))
+        ((number, count),) = types
+        absent = self._absent.get((number, id(entry_type)))  # the plan keeps it
         if absent is None:
-            absent = self._absent[number, entry_type] = tuple(nulls_of({self._rows.types[number]: 1}, entry_type))
+            absent = self._absent[number, id(entry_type)] = tuple(nulls_of({self._rows.types[number]: 1}, entry_type))
         return dict.fromkeys(absent, count)
+
+
+def _joined(blocks: Sequence[WrittenBlock]) -> WrittenBlock:
+    """Return what the blocks of one part say together; their bytes are written already."""
+    sources: dict[int, list[int]] = {}
+    types: Counter[int] = Counter()
+    for block in blocks:
+        for number, low, high, count in block.sources:
+            if (span := sources.get(number)) is None:
+                sources[number] = [low, high, count]
+            else:
+                span[:] = min(span[0], low), max(span[1], high), span[2] + count
+        for number, count in block.types:
+            types[number] += count
+    return WrittenBlock(
+        b"",
+        sum(block.rows for block in blocks),
+        min((block.earliest_us for block in blocks), default=0),
+        max((block.latest_us for block in blocks), default=0),
+        [(number, low, high, count) for number, (low, high, count) in sources.items()],
+        [*types.items()],
+    )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from service import native
 from service.batch import pack_plan
 from service.batch.batch import ClosedBatch
 from service.batch.messages import reference_messages
@@ -147,25 +149,32 @@ def _skip_a_row(sealing: Sealing, part: Part, writing: Any) -> Iterator[Any]:
     yield from _write_blocks(sealing, part._replace(begin=part.begin + (part.key == 7)), writing)
 
 
-def _take_another_row(sealing: Sealing, part: Part, writing: Any) -> Iterator[Any]:
-    """Write the first row of a part in the place of its last, of another TopicPartition."""
-    order = sealing._plan.order
-    if part.key == 7:
-        order[part.end - 1] = order[part.begin]  # type: ignore[index]
-    yield from _write_blocks(sealing, part, writing)
+def _plan_without_a_row(rows: Rows, first: int = 0) -> array[int]:
+    order = _in_order(rows, first)
+    del order[3]
+    return order
 
 
-_add_line, _write_blocks = LineWriter.add, Sealing._blocks
+def _plan_another_row(rows: Rows, first: int = 0) -> array[int]:
+    """Plan the first row of a PartitionKey in the place of its last, of another TopicPartition."""
+    order = _in_order(rows, first)
+    places = [place for place, row in enumerate(order) if rows.key_of[row] == 7]
+    order[places[-1]] = order[places[0]]
+    return order
 
 
+_add_line, _write_blocks, _in_order = LineWriter.add, Sealing._blocks, Rows.in_order
+
+
+@pytest.mark.parametrize("is_fast", [False, True], ids=["python", "fast"])
 @pytest.mark.parametrize(
     ("owner", "name", "wrong"),
     [
-        pytest.param(Rows, "in_order", _without_one(Rows.in_order, 3), id="row-lost-in-the-plan"),
+        pytest.param(Rows, "in_order", _plan_without_a_row, id="row-lost-in-the-plan"),
         pytest.param(pack_plan, "_cut", _without_one(pack_plan._cut, 3), id="part-lost"),
         pytest.param(Sealing, "_blocks", _without_one(Sealing._blocks, 0), id="block-lost"),
         pytest.param(Sealing, "_blocks", _skip_a_row, id="row-not-written"),
-        pytest.param(Sealing, "_blocks", _take_another_row, id="row-of-another-topic-partition"),
+        pytest.param(Rows, "in_order", _plan_another_row, id="row-of-another-topic-partition"),
         pytest.param(LineWriter, "add", _lose_a_line, id="line-lost"),
         pytest.param(LineWriter, "add", _name_an_entry_less, id="entry-not-named"),
         pytest.param(LineWriter, "groups", _without_one(LineWriter.groups, 0), id="group-lost"),
@@ -174,11 +183,14 @@ _add_line, _write_blocks = LineWriter.add, Sealing._blocks
     ],
 )
 def test_whatever_loses_an_entry_commits_nothing(
-    owner: Any, name: str, wrong: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    owner: Any, name: str, wrong: Callable[..., Any], *, is_fast: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """W3 proves something: counts come from what was written and announced, not from what they are compared with."""
     rig = Rig()
-    worker = rig.owning(rules=Rules().with_layout("pack").with_seal(group_bytes_max=500))
+    rules = Rules().with_layout("pack").with_seal(group_bytes_max=500, is_fast=is_fast)
+    if is_fast and not native.IS_INSTALLED:
+        pytest.skip("make native")
+    worker = rig.owning(rules=rules.with_lane() if is_fast else rules)
     monkeypatch.setattr(owner, name, wrong)
     for number in range(20):
         rig.fill(P0, 1, f"user-{number}")
