@@ -68,8 +68,8 @@ def cluster() -> Iterator[MockCluster]:
 
 
 @contextmanager
-def reading(cluster: MockCluster, *, start: CommittedOffset = BEGINNING) -> Iterator[KafkaConsumer]:
-    """Give the adapter as the worker has it; it begins at the beginning unless told otherwise."""
+def searching(cluster: MockCluster) -> Iterator[KafkaConsumer]:
+    """Give the adapter as the worker has it, not a member of the group."""
     options: dict[str, Any] = {
         **PINNED_CONSUMER,
         "bootstrap.servers": cluster.bootstrap,
@@ -78,11 +78,18 @@ def reading(cluster: MockCluster, *, start: CommittedOffset = BEGINNING) -> Iter
     }
     options |= {"fetch.error.backoff.ms": 20, "fetch.wait.max.ms": 20}
     consumer = KafkaConsumer(options, ["source"], incremental=False)
-    consumer.subscribe(_Listener(start))
     try:
         yield consumer
     finally:
         consumer.close()
+
+
+@contextmanager
+def reading(cluster: MockCluster, *, start: CommittedOffset = BEGINNING) -> Iterator[KafkaConsumer]:
+    """Give the adapter as it joins the group; it begins at the beginning unless told otherwise."""
+    with searching(cluster) as consumer:
+        consumer.subscribe(_Listener(start))
+        yield consumer
 
 
 def read(consumer: KafkaConsumer, *, to: int, longer_s: float = 0.3) -> list[SourceRecord]:
@@ -126,7 +133,7 @@ def test_first_offset_that_can_be_read_again_is_found(cluster: MockCluster, dama
     bad, _ = DAMAGES[damage]
     for records in (GOOD[0], bad, batch(*[b"x"] * 100, is_flipped=True), GOOD[1], bad, GOOD[1]):
         cluster.append(records)
-    with reading(cluster) as consumer:
+    with searching(cluster) as consumer:
         assert consumer.readable_from(TP, first, deadline=soon()) == 106
         assert consumer.readable_from(TP, 107, deadline=soon()) == 111
 
@@ -135,7 +142,7 @@ def test_end_of_the_log_can_always_be_read(cluster: MockCluster) -> None:
     """Where nothing follows the broken batch, what comes later does."""
     for records in (GOOD[0], batch(b"c", b"d", is_flipped=True)):
         cluster.append(records)
-    with reading(cluster) as consumer:
+    with searching(cluster) as consumer:
         assert consumer.readable_from(TP, 2, deadline=soon()) == 4
 
 
@@ -154,7 +161,7 @@ def test_client_that_never_returns_from_close_holds_up_no_search(
             ended.wait(WAIT_S)
 
     monkeypatch.setattr(kafka_search, "make_client", lambda _kind, _name, options: Stuck(options))
-    with reading(cluster) as consumer:
+    with searching(cluster) as consumer:
         begun_s = time.monotonic()
         assert consumer.readable_from(TP, 2, deadline=soon()) == 3
         assert time.monotonic() - begun_s < WAIT_S / 2
@@ -167,7 +174,7 @@ def test_unknown_magic_byte_hides_where_its_batch_ends(cluster: MockCluster) -> 
     """The library says nothing of it but at its first offset: nobody can tell, so nothing is put away."""
     for records in (GOOD[0], DAMAGES["magic byte"][0], GOOD[1]):
         cluster.append(records)
-    with reading(cluster) as consumer:
+    with searching(cluster) as consumer:
         assert consumer.readable_from(TP, 2, deadline=soon()) is None
 
 
