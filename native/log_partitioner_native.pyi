@@ -35,6 +35,7 @@ class Taken:
     weight: int
     new_keys: list[tuple[str, int]]
     new_types: list[int]
+    new_tps: list[int]
     ids: list[tuple[int, str]]
     covered: list[tuple[int, int, int, int, int, int, int]]
     gaps: list[tuple[int, int, int]]
@@ -54,6 +55,7 @@ class Lane:
         bytes_max: int,
         rows_tps: Sequence[int],
         next_offsets: Sequence[int],
+        tps: int,
         keys: int,
         types: int,
         /,

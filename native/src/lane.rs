@@ -65,6 +65,8 @@ pub struct Taken {
     /// User and hour since the epoch of new PartitionKeys, and numbers of types new to the batch: in order of number.
     new_keys: Vec<(String, i64)>,
     new_types: Vec<u32>,
+    /// TopicPartitions new to the batch, in order of number.
+    new_tps: Vec<u32>,
     /// (row, id), rows counted from the first of this call.
     ids: Vec<(u32, String)>,
     /// Of each TopicPartition: number, records, entries, first and last offset, highest timestamp, last of the poll.
@@ -104,6 +106,7 @@ struct Columns {
     weight: u64,
     new_keys: Vec<(String, i64)>,
     new_types: Vec<u32>,
+    new_tps: Vec<u32>,
     ids: Vec<(u32, String)>,
     covered: Vec<Covered>,
     gaps: Vec<(u32, i64, i64)>,
@@ -153,15 +156,15 @@ impl Lane {
 
     /// Take records from `first` on, up to the first that is not plain, or a bound.
     ///
-    /// `rows_tps` are the numbers that the batch has for TopicPartitions, `next_offsets` what is expected of each, -1
-    /// where it is not owned. `keys` and `types` are how many the batch has.
+    /// `rows_tps` are the numbers that the batch has for TopicPartitions, -1 for those without a row; `next_offsets` what
+    /// is expected of each, -1 where it is not owned. `tps`, `keys` and `types` are how many the batch has.
     #[allow(clippy::too_many_arguments)]
     fn take(
         &mut self, py: Python<'_>, poll: &Poll, first: usize, stop: usize, weight_max: u64, bytes_max: u64,
-        rows_tps: Vec<u32>, mut next_offsets: Vec<i64>, keys: u32, types: u32,
+        mut rows_tps: Vec<i64>, mut next_offsets: Vec<i64>, tps: u32, keys: u32, types: u32,
     ) -> Taken {
         let bounds = Bounds { stop: stop.min(poll.values.len()), weight_max, bytes_max };
-        let columns = py.detach(|| self.take_all(poll, first, &bounds, &rows_tps, &mut next_offsets, keys, types));
+        let columns = py.detach(|| self.take_all(poll, first, &bounds, &mut rows_tps, &mut next_offsets, tps, keys, types));
         let texts = columns.has_parts.then(|| {
             let part = |&(at, start, end): &(usize, usize, usize)| {
                 let value = poll.values[at].as_deref().unwrap_or_default();
@@ -187,6 +190,7 @@ impl Lane {
             weight: columns.weight,
             new_keys: columns.new_keys,
             new_types: columns.new_types,
+            new_tps: columns.new_tps,
             ids: columns.ids,
             covered: columns.covered,
             gaps: columns.gaps,
@@ -202,8 +206,8 @@ fn bytes_of<T: Copy, const N: usize>(py: Python<'_>, column: &[T], bytes: impl F
 impl Lane {
     #[allow(clippy::too_many_arguments)]
     fn take_all(
-        &mut self, poll: &Poll, first: usize, bounds: &Bounds, rows_tps: &[u32], next_offsets: &mut [i64], keys: u32,
-        types: u32,
+        &mut self, poll: &Poll, first: usize, bounds: &Bounds, rows_tps: &mut [i64], next_offsets: &mut [i64], tps: u32,
+        keys: u32, types: u32,
     ) -> Columns {
         let mut out = Columns::default();
         for at in first..bounds.stop {
@@ -218,9 +222,13 @@ impl Lane {
             if !is_next || self.reader.read(&Record { text, key, timestamp_ms }).is_err() {
                 break;
             }
+            if rows_tps[tp] < 0 {
+                rows_tps[tp] = i64::from(tps) + out.new_tps.len() as i64;
+                out.new_tps.push(tp as u32);
+            }
             for index in 0..self.reader.rows.len() {
                 self.add(index, keys, types, &mut out);
-                out.tp_of.push(rows_tps[tp]);
+                out.tp_of.push(rows_tps[tp] as u32);
                 out.offsets.push(offset);
                 out.timestamps_ms.push(if timestamp_ms > TIMESTAMP_MS_MAX { -1 } else { timestamp_ms });
                 let (start, end) = self.reader.rows[index].text;

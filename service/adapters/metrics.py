@@ -134,8 +134,9 @@ class PrometheusMetrics:
         (histogram.labels(**labels) if labels else histogram).observe(value)
 
     def value(self, name: str) -> float:
-        """Read a gauge without labels."""
-        value: float = self._gauges[name]._value.get()  # noqa: SLF001 - the library has no public way
+        """Read a gauge or a counter without labels."""
+        metric = self._gauges[name] if name in self._gauges else self._counters[name]
+        value: float = metric._value.get()  # noqa: SLF001 - the library has no public way
         return value
 
     def exposition(self) -> bytes:

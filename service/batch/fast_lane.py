@@ -8,7 +8,7 @@ fill the same columns in the order of the records, so that nothing tells afterwa
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -79,6 +79,7 @@ class Taken(NamedTuple):
     entries: int
     columns: log_partitioner_native.Taken
     texts: Sequence[bytes | None]
+    tps: list[TopicPartition]
     keys: list[PartitionKey]
     types: list[RecordType]
     covered: list[TakenSpan]
@@ -86,9 +87,9 @@ class Taken(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the open batch has: numbers of TopicPartitions, how many PartitionKeys and types."""
+    """What the open batch has: TopicPartitions by number, how many PartitionKeys and types."""
 
-    tp_number: Callable[[TopicPartition], int]
+    tps: Mapping[TopicPartition, int]
     keys: int
     types: int
 
@@ -162,8 +163,9 @@ class FastLane:
             stop,
             weight_max,
             bytes_max,
-            [known.tp_number(tp) if tp in next_offsets else 0 for tp in tps],  # of others nothing is taken
+            [known.tps.get(tp, -1) for tp in tps],
             [next_offsets.get(tp, -1) for tp in tps],
+            len(known.tps),
             known.keys,
             known.types,
         )
@@ -172,6 +174,7 @@ class FastLane:
             taken.entries,
             taken,
             poll.values[first : first + taken.records] if taken.texts is None else taken.texts,
+            [tps[number] for number in taken.new_tps],
             [PartitionKey(user, *_date_and_hour(hour)) for user, hour in taken.new_keys],
             [self._types[number] for number in taken.new_types],
             [

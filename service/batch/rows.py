@@ -87,7 +87,7 @@ class Rows:
         number = len(self.offsets)
         self.key_of.append(self._key_number(key))
         self.type_of.append(self._type_number(entry_type))
-        self.tp_of.append(self.tp_number(record.tp))
+        self.tp_of.append(self._tp_number(record.tp))
         self.offsets.append(record.offset)
         self.indexes.append(index)
         self.event_times_us.append(event_time_us)
@@ -103,6 +103,8 @@ class Rows:
     def extend(self, taken: Taken) -> None:
         """Add the rows that the fast lane has made of records, and what is new with them."""
         first, columns = len(self.offsets), taken.columns
+        for tp in taken.tps:
+            self._tp_number(tp)
         for key in taken.keys:
             self._add_key(key)
         for entry_type in taken.types:
@@ -125,10 +127,9 @@ class Rows:
     @property
     def known(self) -> Known:
         """What the fast lane needs to number what is new."""
-        return Known(self.tp_number, len(self.keys), len(self.types))
+        return Known(self._tp_numbers, len(self.keys), len(self.types))
 
-    def tp_number(self, tp: TopicPartition) -> int:
-        """Return the number of a TopicPartition in this batch."""
+    def _tp_number(self, tp: TopicPartition) -> int:
         number = self._tp_numbers.get(tp)
         if number is None:
             number = self._tp_numbers[tp] = len(self.tps)

@@ -150,7 +150,9 @@ class UserSettings(Section):
     missing: Literal["dead-letter", "name"] = Field(
         "dead-letter", description="What becomes of an entry without a user."
     )
-    missing_name: str = Field("unknown", min_length=1, description="User of such entries where missing = name.")
+    missing_name: str = Field(
+        "unknown", min_length=1, max_length=4096, description="User of such entries where missing = name."
+    )
 
 
 class TimeSettings(Section):

@@ -27,8 +27,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW_BITS = 31
 _BRACE = ord("{")
-_SPACES = b" \t\r\n"
 _PIECE_BYTES = 16 * 1024
+_COMMAS_MAX = 500_000  # of a record with more of them the entries are counted before it is taken apart
 _elements_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 _members_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -96,7 +96,7 @@ class RecordDecoder:
             text = self._decompress(value)
             if self._rules.format == "ndjson":
                 return self._sort_out(self._lines(text), None, len(text))
-            first = text.lstrip(_SPACES)[:1]
+            first = text.lstrip()[:1]
             if first == b"[":
                 return self._sort_out(self._elements(text), None, len(text))
             return self._object(text, len(text), may_be_envelope=first == b"{") if text else Decoded([], None, [], 0)
@@ -142,7 +142,7 @@ class RecordDecoder:
             return Decoded([(0, entry, text)], None, [], size)
         entries = members.pop(field)
         envelope = {name: self._value(member) for name, member in members.items()}
-        if entries.lstrip(_SPACES)[:1] != b"[":
+        if entries.lstrip()[:1] != b"[":
             found = type(self._value(entries)).__name__
             raise UndecodableError(Reason.ENTRIES_NOT_A_LIST, f"the envelope's {field} is {found}")
         return self._sort_out(self._elements(entries), envelope, size)
@@ -154,10 +154,13 @@ class RecordDecoder:
 
     def _elements(self, text: bytes) -> list[bytes]:
         """Return the texts of an array's elements, whatever is in them."""
+        limit = self._rules.entries_per_record_max
+        if text.count(b",") > _COMMAS_MAX:  # millions of elements would each take memory
+            return split_array(text, elements_max=limit)
         try:
             elements = _elements_decoder.decode(text)
-        except FAST_REFUSALS:  # which counts them before the first is looked at
-            return split_array(text, elements_max=self._rules.entries_per_record_max)
+        except FAST_REFUSALS:
+            return split_array(text, elements_max=limit)
         return [bytes(element) for element in self._not_too_many(elements)]
 
     def _value(self, text: bytes) -> Any:

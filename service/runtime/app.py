@@ -98,6 +98,7 @@ class Process:
         self.http_port = server.port
         self._started_at_ms = self.clock.wall_ms()
         self._look_at_s = 0.0
+        self._discarded = 0.0
         self._json = json_decoder(settings)
         self.worker = self._assemble(cleanup)
 
@@ -190,6 +191,9 @@ class Process:
         if (now_s := self.clock.now_s()) >= self._look_at_s:
             self._look_at_s = now_s + _LOOK_S
             self.health.is_member = self._consumer.membership().is_proof
+            if (discarded := self.metrics.value("batches_discarded")) != self._discarded:
+                self._discarded = discarded
+                gc.collect()  # a failed upload leaves its body in a cycle
         self.health.is_draining = self._stop.requested
         if self._json.rounded:
             self.metrics.add("inexact_numbers", self._json.rounded)

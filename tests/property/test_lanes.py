@@ -212,6 +212,19 @@ def test_entries_without_a_time_are_taken_where_the_timestamp_stands_in() -> Non
     assert (strict.taken, len(strict.dead_letters)) == (0, 100)
 
 
+def test_topic_partitions_without_a_row_change_no_plan() -> None:
+    """One that has dead letters alone, of a long name: the objects are those of Python."""
+    tps = [TopicPartition("app", number) for number in range(221)]
+    values = dict.fromkeys(tps, _encode({"user": "ann", "time": "2025-12-31T23:00:00Z"}))
+    values[TopicPartition("z" * 249, 0)] = b"nonsense"
+    records = [SourceRecord(tp, 0, NOW_S * 1000, None, value, ()) for tp, value in values.items()]
+    kafka = PLAIN.kafka.model_copy(update={"message_bytes_max": 100_000})
+    small = PLAIN.model_copy(update={"kafka": kafka})
+    fast, python = (deliver(records, small, is_fast=is_fast) for is_fast in (True, False))
+    assert len(python.objects) == 3
+    assert fast.objects == python.objects
+
+
 def test_what_is_too_much_is_forgotten_with_the_next_batch() -> None:
     """Types, though few shapes; and shapes: what comes then is learnt anew, and numbered anew."""
     lane = FastLane(LANE_RULES._replace(bytes_max=20_000))
