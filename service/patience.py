@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeVar
@@ -15,6 +16,7 @@ T = TypeVar("T")
 GRACE_S = 1.0  # a healthy broker or store answers within it, and the worker leaves with its work done
 _LEAVE_S, _LEAVE_UNANSWERED_S, _CLOSE_S = 1.5, 0.5, 10.0
 _LOOK_S = 0.1
+_ALONE_S = 1.0
 
 
 class Patience:
@@ -70,3 +72,12 @@ class Patience:
             if error is not None:
                 raise error
             return value  # type: ignore[return-value]  # there is no error, so it is what the call has returned
+
+
+def close_or_leave(close: Callable[[], None]) -> None:
+    """Close a client that may never return from it, as one that has read a broken batch (KAFKA_FACTS L8).
+
+    Blocks for about a second at most; then it is left to itself.
+    """
+    with suppress(LeavingError):
+        Patience(lambda: True, grace_s=_ALONE_S).ask(close)

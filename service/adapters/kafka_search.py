@@ -7,7 +7,7 @@ A fetch from any offset of a batch gives the whole batch, and the library's erro
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 import confluent_kafka
@@ -15,13 +15,11 @@ from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import make_client
 from service.control.deadline import Deadline
-from service.errors import LeavingError
 from service.formats.model import TopicPartition
-from service.patience import Patience
+from service.patience import close_or_leave
 
 _LOOK_S = 5.0  # of an unknown magic byte the library says nothing but at the batch's first offset
 _TURN_S = 0.2
-_CLOSE_S = 1.0
 _READABLE = -1
 
 
@@ -80,17 +78,12 @@ class Search:
 
     @contextmanager
     def _client(self) -> Iterator[confluent_kafka.Consumer]:
-        """Yield a client for one look: another one may still hold what it fetched from elsewhere.
-
-        One that has read garbage behind a broken batch may never return from `close`: then it is left alone
-        (KAFKA_FACTS L8).
-        """
+        """Yield a client for one look: another one may still hold what it fetched from elsewhere."""
         client = make_client(confluent_kafka.Consumer, "search", self._options)
         try:
             yield client
         finally:
-            with suppress(LeavingError):
-                Patience(lambda: True, grace_s=_CLOSE_S).ask(client.close)
+            close_or_leave(client.close)
 
 
 def _told_by(message: confluent_kafka.Message, offset: int) -> int:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
 from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import confluent_kafka
 
 from service.audit.findings import CouldNotTellError
-from service.errors import LeavingError
 from service.formats.model import HEADERS_UNREADABLE, Headers, SourceRecord, TopicPartition, readable
-from service.patience import Patience
+from service.patience import close_or_leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -26,7 +24,6 @@ SETTLE_MARGIN_S = 20.0
 _ASK_AGAIN_S = 0.1
 _MESSAGES_AT_ONCE = 5000
 _LOOKS = 32
-_CLOSE_S = 1.0
 
 T = TypeVar("T")
 
@@ -130,11 +127,7 @@ class KafkaTopics:
         return any(self._can_read_from(tp, offset, end) for offset in range(first, end, 1 + (end - first) // _LOOKS))
 
     def _can_read_from(self, tp: TopicPartition, first: int, end: int) -> bool:
-        """Look by a client of its own: another one may still hold what it fetched from elsewhere.
-
-        One that has read garbage behind a broken batch may never return from `close`: then it is left alone
-        (KAFKA_FACTS L8).
-        """
+        """Look by a client of its own: another one may still hold what it fetched from elsewhere."""
         consumer = confluent_kafka.Consumer({**self._options, "queued.min.messages": 1})
         try:
             consumer.assign([_kafka(tp, first)])
@@ -144,8 +137,7 @@ class KafkaTopics:
                     error, offset = message.error(), message.offset()
                     return error is None and offset is not None and offset < end
         finally:
-            with suppress(LeavingError):
-                Patience(lambda: True, grace_s=_CLOSE_S).ask(consumer.close)
+            close_or_leave(consumer.close)
         raise CouldNotTellError(f"no message for {SILENCE_MAX_S:.0f} s, {tp} cannot be read from {first}")
 
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
