@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from operator import methodcaller
 from typing import Any
 
 import confluent_kafka
@@ -35,7 +34,6 @@ from service.formats.model import CommittedOffset, TopicPartition
 from service.patience import Patience
 
 _ASK_AGAIN_S = 0.1
-_error_of = methodcaller("error")
 
 
 class KafkaConsumer:
@@ -130,7 +128,7 @@ class KafkaConsumer:
             raise SourceError(f"consuming failed: {error.args[0].str()}") from error
         if messages:
             self._brokers.answered()
-        if self._failures or self._unchecked or any(map(_error_of, messages)):
+        if self._failures or self._unchecked or any(map(confluent_kafka.Message.error, messages)):
             messages = [message for message in messages if self._is_record(message)]
         if self._unchecked:
             self._check_starts()

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from operator import methodcaller
 from typing import Any
 
 import confluent_kafka
+from confluent_kafka import Message
 
 from service.boundary import Poll
 from service.formats.model import HEADERS_UNREADABLE, SourceRecord, TopicPartition, readable
 
 _NO_TIMESTAMP = confluent_kafka.TIMESTAMP_NOT_AVAILABLE
 _UNREADABLE = False  # in place of headers
-# Called from C, by `map`: a call of Python for each costs more than the library's own.
-_topic_of, _partition_of, _offset_of = methodcaller("topic"), methodcaller("partition"), methodcaller("offset")
-_timestamp_of, _value_of, _key_of = methodcaller("timestamp"), methodcaller("value"), methodcaller("key")
-# Once for each message: for a name that is not UTF-8 it raises SystemError, and the second time it returns a list with
-# a hole in it, which ends the process (KAFKA_FACTS L3).
-_headers_of = methodcaller("headers")
+# Methods of the library are called from C, by `map`, at a quarter of what `methodcaller` takes. `headers` once only:
+# for a name that is not UTF-8 it raises SystemError, and the second time it returns a list with a hole in it, which
+# ends the process (KAFKA_FACTS L3).
 
 
 class TopicPartitions:
@@ -30,11 +27,21 @@ class TopicPartitions:
 
     def numbers_of(self, messages: Sequence[confluent_kafka.Message]) -> list[int]:
         """Return the place in `known` for each message."""
-        places = list(zip(map(_topic_of, messages), map(_partition_of, messages), strict=True))
-        for place in {*places} - self._numbers.keys():
-            self._numbers[place] = len(self.known)
+        topics, partitions = list(map(Message.topic, messages)), list(map(Message.partition, messages))
+        topic = topics[0] if topics else None
+        if topics.count(topic) == len(topics):  # as most are: no pair for each
+            numbers = {partition: self._number((topic, partition)) for partition in {*partitions}}
+            return list(map(numbers.__getitem__, partitions))
+        places = list(zip(topics, partitions, strict=True))
+        by_place = {place: self._number(place) for place in {*places}}
+        return list(map(by_place.__getitem__, places))
+
+    def _number(self, place: tuple[Any, Any]) -> int:
+        number = self._numbers.get(place)
+        if number is None:
+            number = self._numbers[place] = len(self.known)
             self.known.append(TopicPartition(*place))
-        return list(map(self._numbers.__getitem__, places))
+        return number
 
 
 def poll_of(messages: Sequence[confluent_kafka.Message], tps: TopicPartitions) -> Poll:
@@ -43,11 +50,11 @@ def poll_of(messages: Sequence[confluent_kafka.Message], tps: TopicPartitions) -
     return Poll(
         tps.known,
         tp_of,
-        list(map(_offset_of, messages)),
-        [-1 if kind == _NO_TIMESTAMP or ms < 0 else ms for kind, ms in map(_timestamp_of, messages)],
-        list(map(_value_of, messages)),
+        list(map(Message.offset, messages)),  # type: ignore[arg-type]  # a record has one
+        [-1 if kind == _NO_TIMESTAMP or ms < 0 else ms for kind, ms in map(Message.timestamp, messages)],
+        list(map(Message.value, messages)),
         {place: _names(found) for place, found in enumerate(headers) if found is not None},
-        lambda: list(map(_key_of, messages)),
+        lambda: list(map(Message.key, messages)),
         lambda place: _record(messages[place], tps.known[tp_of[place]], headers[place]),
     )
 
@@ -73,7 +80,7 @@ def _record(message: confluent_kafka.Message, tp: TopicPartition, found: Any) ->
 def _headers(messages: Sequence[confluent_kafka.Message]) -> list[Any]:
     """Return the headers of each message, None where it has none, _UNREADABLE where one cannot be read."""
     found: list[Any] = []
-    each = map(_headers_of, messages)
+    each = map(Message.headers, messages)
     while len(found) < len(messages):
         try:
             found.extend(each)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Message
 
 
 def kafka_error(
@@ -111,61 +111,27 @@ def fresh_producer_class() -> type[ScriptedProducer]:
     )
 
 
-class ScriptedMessage:
-    """A message or an error, as `consume` gives them."""
-
-    def __init__(
-        self,
-        offset: int = 0,
-        *,
-        error: KafkaError | None = None,
-        timestamp: tuple[int, int] = (confluent_kafka.TIMESTAMP_CREATE_TIME, 7),
-        headers: list[tuple[str, bytes | None]] | None = None,
-        topic: str | None = "source",
-        leader_epoch: int | None = 4,
-    ) -> None:
-        self._offset = offset
-        self._error = error
-        self._timestamp = timestamp
-        self._headers = headers
-        self._topic = topic
-        self._leader_epoch = leader_epoch
-
-    def error(self) -> KafkaError | None:
-        """Tell the error."""
-        return self._error
-
-    def topic(self) -> str | None:
-        """Tell the topic."""
-        return self._topic
-
-    def partition(self) -> int:
-        """Tell the partition."""
-        return 0
-
-    def offset(self) -> int:
-        """Tell the offset."""
-        return self._offset
-
-    def timestamp(self) -> tuple[int, int]:
-        """Tell kind and milliseconds."""
-        return self._timestamp
-
-    def key(self) -> bytes:
-        """Tell the key."""
-        return b"key"
-
-    def value(self) -> bytes:
-        """Tell the value."""
-        return b"value"
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        """Tell the headers."""
-        return self._headers
-
-    def leader_epoch(self) -> int | None:
-        """Tell the leader epoch."""
-        return self._leader_epoch
+def scripted_message(
+    offset: int = 0,
+    *,
+    error: KafkaError | None = None,
+    timestamp: tuple[int, int] = (confluent_kafka.TIMESTAMP_CREATE_TIME, 7),
+    headers: list[tuple[str, bytes | None]] | None = None,
+    topic: str | None = "source",
+    leader_epoch: int | None = 4,
+) -> Message:
+    """Make a message or an error, as `consume` gives them."""
+    return Message(
+        topic=topic,
+        partition=0,
+        offset=offset,
+        key=b"key",
+        value=b"value",
+        headers=headers,
+        error=error,
+        timestamp=timestamp,
+        leader_epoch=leader_epoch,
+    )
 
 
 class ScriptedConsumer:
@@ -176,7 +142,7 @@ class ScriptedConsumer:
     def __init__(self, options: dict[str, Any], **_kwargs: Any) -> None:
         self.options = options
         self.callbacks: dict[str, Callable[..., None]] = {}
-        self.batches: deque[list[ScriptedMessage] | Exception] = deque()
+        self.batches: deque[list[Message] | Exception] = deque()
         self.assigned: dict[tuple[str, int], tuple[int, int | None, str | None]] = {}
         self.paused: set[tuple[str, int]] = set()
         self.seeks: list[tuple[int, int | None, str | None]] = []
@@ -193,7 +159,7 @@ class ScriptedConsumer:
         self.topics = topics
         self.callbacks = callbacks
 
-    def consume(self, _most: int, _timeout: float) -> list[ScriptedMessage]:
+    def consume(self, _most: int, _timeout: float) -> list[Message]:
         """Give the next batch."""
         batch = self.batches.popleft() if self.batches else []
         if isinstance(batch, Exception):

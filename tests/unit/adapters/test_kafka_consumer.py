@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import confluent_kafka
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Message
 from structlog.testing import capture_logs
 
 from service.adapters import kafka_consumer
@@ -20,9 +20,9 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.records import P0, P1
 from tests.unit.adapters.scripted_kafka import (
     ScriptedConsumer,
-    ScriptedMessage,
     fresh_consumer_class,
     kafka_error,
+    scripted_message,
 )
 
 NO_OFFSET = -1001
@@ -68,7 +68,7 @@ class Bench:
         """Let the library call back."""
         self.library.callbacks["on_assign"](self.library, [confluent_kafka.TopicPartition(*tp) for tp in tps])
 
-    def consume(self, *messages: ScriptedMessage) -> list[int]:
+    def consume(self, *messages: Message) -> list[int]:
         """Hand messages over; gives the offsets of what comes out."""
         self.library.batches.append(list(messages))
         return [one.offset for one in self.adapter.consume(records_max=10, timeout_s=0.2)]
@@ -123,17 +123,17 @@ def test_assignment_that_the_listener_refuses_is_empty(bench: Bench) -> None:
 
 def test_record_is_taken_over_as_it_is(bench: Bench) -> None:
     """Key, value, offset, headers, time stamp and leader epoch; none is none."""
-    message = ScriptedMessage(7, headers=[("a", b"1"), ("a", None)])
+    message = scripted_message(7, headers=[("a", b"1"), ("a", None)])
     bench.library.batches.append([message])
     (record,) = bench.adapter.consume(records_max=10, timeout_s=0.2)
     assert record == SourceRecord(P0, 7, 7, b"key", b"value", (("a", b"1"), ("a", None)), 4)
-    assert bench.consume(ScriptedMessage(8)) == [8]
+    assert bench.consume(scripted_message(8)) == [8]
 
 
 @pytest.mark.parametrize("timestamp", [(confluent_kafka.TIMESTAMP_NOT_AVAILABLE, 0), (1, -1)])
 def test_record_without_time_stamp_has_none(bench: Bench, timestamp: tuple[int, int]) -> None:
     """A record of an old producer is not from 1970."""
-    bench.library.batches.append([ScriptedMessage(timestamp=timestamp)])
+    bench.library.batches.append([scripted_message(timestamp=timestamp)])
     (record,) = bench.adapter.consume(records_max=10, timeout_s=0.2)
     assert record.timestamp_ms is None
 
@@ -144,7 +144,7 @@ def test_record_without_time_stamp_has_none(bench: Bench, timestamp: tuple[int, 
 def test_offset_out_of_range_stops_the_worker(bench: Bench, code: int) -> None:
     """A jump would lose records or double them, and nobody would know (KAFKA_FACTS O1)."""
     with pytest.raises(StartPositionError, match="source-0"):
-        bench.consume(ScriptedMessage(error=KafkaError(code)))
+        bench.consume(scripted_message(error=KafkaError(code)))
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_offset_out_of_range_stops_the_worker(bench: Bench, code: int) -> None:
 def test_error_that_waiting_does_not_mend_stops_the_worker(bench: Bench, error: KafkaError) -> None:
     """A worker that is ready and does nothing is worse than one that ends (KAFKA_FACTS R13)."""
     with pytest.raises(SourceError):
-        bench.consume(ScriptedMessage(1), ScriptedMessage(error=error, topic=None))
+        bench.consume(scripted_message(1), scripted_message(error=error, topic=None))
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_error_that_waiting_does_not_mend_stops_the_worker(bench: Bench, error: 
 def test_error_that_the_library_mends_costs_no_record(bench: Bench, code: int) -> None:
     """It is logged; the records beside it are handed on."""
     with capture_logs() as logs:
-        error = ScriptedMessage(NO_OFFSET, error=KafkaError(code))
-        offsets = bench.consume(ScriptedMessage(1), error, ScriptedMessage(2))
+        error = scripted_message(NO_OFFSET, error=KafkaError(code))
+        offsets = bench.consume(scripted_message(1), error, scripted_message(2))
     assert offsets == [1, 2]
     assert [one["event"] for one in logs] == ["consumer_error"]
 
@@ -179,16 +179,16 @@ def test_error_that_the_library_mends_costs_no_record(bench: Bench, code: int) -
 def test_nothing_behind_what_cannot_be_read_is_handed_over_until_it_is_sought(bench: Bench) -> None:
     """The TopicPartition is paused meanwhile, whatever is resumed."""
     bench.library.assigned = {S0: (0, None, "")}
-    bad = ScriptedMessage(2, error=KafkaError(KafkaError._BAD_MSG, "failed CRC32C check"))
-    assert bench.consume(ScriptedMessage(1), bad, bad, ScriptedMessage(3)) == [1]
-    assert bench.consume(ScriptedMessage(4)) == []
+    bad = scripted_message(2, error=KafkaError(KafkaError._BAD_MSG, "failed CRC32C check"))
+    assert bench.consume(scripted_message(1), bad, bad, scripted_message(3)) == [1]
+    assert bench.consume(scripted_message(4)) == []
     assert bench.adapter.failures() == {TopicPartition(*S0): FetchFailure(2, "_BAD_MSG", "failed CRC32C check")}
     bench.adapter.pause()
     bench.adapter.resume()
     assert bench.library.paused == {S0}
     bench.adapter.seek(TopicPartition(*S0), CommittedOffset(2), deadline=soon())
     assert (bench.library.paused, dict(bench.adapter.failures())) == (set(), {})
-    assert bench.consume(ScriptedMessage(2)) == [2]
+    assert bench.consume(scripted_message(2)) == [2]
 
 
 @pytest.mark.parametrize(
@@ -205,22 +205,22 @@ def test_what_has_failed_is_assigned_anew_where_it_is_to_go_on(
     bench = Bench(consumers, incremental=incremental)
     bench.listener.starts = dict.fromkeys((P0, P1), CommittedOffset(40))
     bench.assign(S0, S1)
-    bench.consume(ScriptedMessage(2, error=KafkaError(KafkaError._BAD_MSG)))
+    bench.consume(scripted_message(2, error=KafkaError(KafkaError._BAD_MSG)))
     bench.library.calls.clear()
     bench.adapter.fetch_again(P0, {P0: CommittedOffset(2), P1: CommittedOffset(50)})
     assert (bench.library.calls, bench.library.assigned) == (calls, assigned)
-    assert (bench.library.paused, bench.consume(ScriptedMessage(2))) == (set(), [2])
+    assert (bench.library.paused, bench.consume(scripted_message(2))) == (set(), [2])
 
 
 @pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
 def test_failure_is_forgotten_with_its_topic_partition(bench: Bench, callback: str) -> None:
     """When it comes back it is not paused, and read from where it is assigned."""
-    bench.consume(ScriptedMessage(2, error=KafkaError(KafkaError._BAD_MSG)))
+    bench.consume(scripted_message(2, error=KafkaError(KafkaError._BAD_MSG)))
     bench.library.callbacks[callback](bench.library, [confluent_kafka.TopicPartition(*S0)])
     assert not bench.adapter.failures()
     bench.listener.starts = {TopicPartition(*S0): CommittedOffset(2)}
     bench.assign(S0)
-    assert (bench.library.paused, bench.consume(ScriptedMessage(2))) == (set(), [2])
+    assert (bench.library.paused, bench.consume(scripted_message(2))) == (set(), [2])
 
 
 def test_leader_epoch_of_a_start_is_compared_before_any_record_is_handed_over(bench: Bench) -> None:
@@ -228,9 +228,9 @@ def test_leader_epoch_of_a_start_is_compared_before_any_record_is_handed_over(be
     bench.library.seek_errors.append(kafka_error(KafkaError._STATE))
     bench.listener.starts = {TopicPartition(*S0): CommittedOffset(40, 2), TopicPartition(*S1): CommittedOffset(50)}
     bench.assign(S0, S1)
-    assert [bench.consume(ScriptedMessage(40)), bench.library.seeks] == [[], []]
-    assert [bench.consume(ScriptedMessage(40)), bench.library.seeks] == [[], [(40, 2, "")]]
-    assert [bench.consume(ScriptedMessage(40)), len(bench.library.seeks)] == [[40], 1]
+    assert [bench.consume(scripted_message(40)), bench.library.seeks] == [[], []]
+    assert [bench.consume(scripted_message(40)), bench.library.seeks] == [[], [(40, 2, "")]]
+    assert [bench.consume(scripted_message(40)), len(bench.library.seeks)] == [[40], 1]
 
 
 def test_finding_4_exception_out_of_consume_is_a_stop(bench: Bench) -> None:
@@ -373,7 +373,7 @@ def test_end_is_left_out_while_nobody_knows_it(bench: Bench) -> None:
 
 def test_end_of_which_only_markers_are_left_is_no_lag(bench: Bench) -> None:
     """Everything up to the end was handed over: behind the last record lie only control records."""
-    bench.consume(ScriptedMessage(9, error=KafkaError(KafkaError._PARTITION_EOF)))
+    bench.consume(scripted_message(9, error=KafkaError(KafkaError._PARTITION_EOF)))
     bench.library.marks = (0, 9)
     assert bench.adapter.ends({P0: 5}) == {P0: 5}
     bench.library.marks = (0, 11)
@@ -383,7 +383,7 @@ def test_end_of_which_only_markers_are_left_is_no_lag(bench: Bench) -> None:
 def test_end_is_a_lag_again_after_a_rewind(bench: Bench) -> None:
     """What was handed over once and discarded is still to be read."""
     bench.assign(S0)
-    bench.consume(ScriptedMessage(9, error=KafkaError(KafkaError._PARTITION_EOF)))
+    bench.consume(scripted_message(9, error=KafkaError(KafkaError._PARTITION_EOF)))
     bench.adapter.seek(P0, CommittedOffset(2), deadline=soon())
     bench.library.marks = (0, 9)
     assert bench.adapter.ends({P0: 2}) == {P0: 9}
