@@ -27,6 +27,7 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     HTTPClientError,
+    NoCredentialsError,
     ParamValidationError,
     ReadTimeoutError,
 )
@@ -45,6 +46,7 @@ _BACKOFF_FIRST_S = 0.1
 _BACKOFF_MAX_S = 5.0
 _TRY_S = 0.2  # less is not worth another attempt
 _LEASH_S = 0.5
+_NO_CREDENTIALS = "no credentials were found; they are looked for once, when the process starts"
 _TAKEN = 412
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _CLIENT_ERRORS = range(400, 500)
@@ -71,7 +73,7 @@ class S3Store:
         """Ask once whether the bucket is there.
 
         Raises:
-            StoreRefusedError: there is no such bucket, or nobody may write to it.
+            StoreRefusedError: there is no such bucket, or nobody may write to it, or there are no credentials.
         """
         try:
             with self._leash.until(self._answer_s):
@@ -82,6 +84,8 @@ class S3Store:
             self._log.warning("bucket_not_checked", status=_status(error), code=_code(error))
         except ParamValidationError as error:
             raise StoreRefusedError(f"bucket {self._settings.bucket}: {error}") from error
+        except NoCredentialsError as error:
+            raise StoreRefusedError(_NO_CREDENTIALS) from error
         except (BotoCoreError, HTTPClientError) as error:
             self._log.warning("bucket_not_checked", message=_what(error))
 
@@ -100,7 +104,7 @@ class S3Store:
         Raises:
             KeyTakenError: an object has this key; `find` tells whether it is ours.
             UploadError: not acknowledged in time.
-            StoreRefusedError: no such bucket, no permission.
+            StoreRefusedError: no such bucket, no permission, no credentials.
         """
         problem = "its turn came after the deadline"
         attempt = failures = 0
@@ -121,6 +125,8 @@ class S3Store:
                 is_throttled = _status(error) in _THROTTLED_STATUS or _code(error) in _THROTTLED_CODES
             except ParamValidationError as error:  # not sent: a bucket's name that is none
                 raise StoreRefusedError(f"bucket {self._settings.bucket}: {_what(error)}") from error
+            except NoCredentialsError as error:
+                raise StoreRefusedError(_NO_CREDENTIALS) from error
             except (BotoCoreError, HTTPClientError) as error:
                 problem = _what(error)
             attempt += 1
@@ -178,24 +184,32 @@ class S3Store:
 
 
 def make_client(settings: S3Settings) -> S3Client:
-    """Make a client without retries of its own: the deadline bounds ours."""
+    """Make a client without retries of its own: the deadline bounds ours.
+
+    Raises:
+        StoreRefusedError: credentials are incomplete, or whoever has them does not answer.
+    """
     secret = settings.secret_key.get_secret_value() if settings.secret_key else None
-    return boto3.client(
-        "s3",
-        endpoint_url=settings.endpoint_url,
-        region_name=settings.region,
-        aws_access_key_id=settings.access_key.get_secret_value() if settings.access_key else None,
-        aws_secret_access_key=secret,
-        config=Config(
-            connect_timeout=settings.connect_timeout_s,
-            read_timeout=settings.read_timeout_s,
-            max_pool_connections=settings.upload_threads,
-            retries={"total_max_attempts": 1, "mode": "standard"},
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-            s3={"addressing_style": "path" if settings.endpoint_url else "auto"},
-        ),
+    config = Config(
+        connect_timeout=settings.connect_timeout_s,
+        read_timeout=settings.read_timeout_s,
+        max_pool_connections=settings.upload_threads,
+        retries={"total_max_attempts": 1, "mode": "standard"},
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+        s3={"addressing_style": "path" if settings.endpoint_url else "auto"},
     )
+    try:
+        return boto3.client(
+            "s3",
+            endpoint_url=settings.endpoint_url,
+            region_name=settings.region,
+            aws_access_key_id=settings.access_key.get_secret_value() if settings.access_key else None,
+            aws_secret_access_key=secret,
+            config=config,
+        )
+    except BotoCoreError as error:
+        raise StoreRefusedError(f"no client for bucket {settings.bucket}: {_what(error)}") from error
 
 
 class _Leash:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -338,6 +340,39 @@ def test_bucket_name_that_cannot_be_one_is_refused(server: HttpS3) -> None:
     clock = FakeClock()
     with pytest.raises(StoreRefusedError):
         Place(store, "logs", clock, server.read).put("one.avro", b"body")
+
+
+@pytest.fixture
+def no_keys(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """Leave nothing where boto3 looks for credentials."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
+    monkeypatch.setattr("botocore.utils.ContainerMetadataFetcher.SLEEP_TIME", 0)
+    return monkeypatch
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_client_without_credentials_stops_the_worker(server: HttpS3) -> None:
+    """It never looks again: an instance's metadata that was silent for a second is asked by the next process."""
+    store = S3Store(S3Settings(bucket="bucket", endpoint_url=server.url))
+    with pytest.raises(StoreRefusedError, match="no credentials"):
+        store.check()
+    with pytest.raises(StoreRefusedError, match="no credentials"):
+        Place(store, "logs", FakeClock(), server.read).put("one.avro", b"body")
+
+
+def test_credentials_that_cannot_be_asked_for_stop_the_worker_with_one_line(
+    no_keys: pytest.MonkeyPatch, server: HttpS3
+) -> None:
+    """A pod's agent that does not answer yet: the process that follows asks again."""
+    with serve() as gone:
+        no_keys.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{gone.url}/credentials")
+    with pytest.raises(StoreRefusedError, match="CredentialRetrievalError"):
+        S3Store(S3Settings(bucket="bucket", endpoint_url=server.url))
 
 
 def test_backoff_grows_to_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
