@@ -23,9 +23,11 @@ import boto3
 import structlog
 from botocore.awsrequest import AWSHTTPConnection, AWSHTTPConnectionPool, AWSHTTPSConnectionPool
 from botocore.config import Config
+from botocore.credentials import RefreshableCredentials
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
+    CredentialRetrievalError,
     HTTPClientError,
     NoCredentialsError,
     ParamValidationError,
@@ -67,6 +69,7 @@ class S3Store:
         self._settings = settings
         self._client = client or make_client(settings)
         self._leash = _Leash(self._client)
+        self._asking = threading.Lock()
         self._log = structlog.get_logger("object_store")
 
     def check(self) -> None:
@@ -112,6 +115,7 @@ class S3Store:
             is_throttled = False
             try:
                 arguments = self._arguments(key, body, sha256=sha256, crc32=crc32, metadata=metadata)
+                self._await_credentials(deadline.remaining_s())
                 with self._leash.until(deadline.remaining_s()):
                     answer = self._client.put_object(**arguments)
                 if answer.get("ETag"):
@@ -162,6 +166,7 @@ class S3Store:
         None where it is another, or where we may not look: that needs read permission (DESIGN 3.4).
         """
         try:
+            self._await_credentials(self._answer_s)
             with self._leash.until(self._answer_s):
                 found = self._client.head_object(Bucket=self._settings.bucket, Key=key)
         except (BotoCoreError, HTTPClientError, ClientError) as error:
@@ -172,6 +177,24 @@ class S3Store:
             return None
         self._log.info("upload_confirmed", key=veiled(key))
         return StoredObject(key, found["ETag"], found.get("VersionId"))
+
+    def _await_credentials(self, seconds: float) -> None:
+        """Wait for credentials that are valid for a while, if they have to be asked for.
+
+        botocore asks with time-outs of its own, minutes long, one thread after the other: only one of ours does.
+        """
+        credentials = self._client._get_credentials()  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
+        if not isinstance(credentials, RefreshableCredentials):
+            return
+        soon_s = credentials._mandatory_refresh_timeout  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
+        if not credentials.refresh_needed(soon_s):
+            return
+        if not self._asking.acquire(timeout=seconds):
+            raise CredentialRetrievalError(provider=credentials.method, error_msg="no answer")
+        try:
+            credentials.get_frozen_credentials()
+        finally:
+            self._asking.release()
 
     def _refuse_hopeless(self, error: ClientError) -> None:
         status, code = _status(error), _code(error)

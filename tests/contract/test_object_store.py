@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.credentials import DeferredRefreshableCredentials
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
@@ -178,6 +179,34 @@ def test_threads_held_by_trickling_answers_do_not_add_up() -> None:
         while _uploading(before) and time.monotonic() < until_s:
             time.sleep(0.1)
         assert _uploading(before) == []
+
+
+def test_threads_that_wait_for_credentials_do_not_add_up(server: HttpS3) -> None:
+    """Whoever gives them is silent: one thread asks, the others end with their deadline; then all is as before."""
+    before, answers = set(threading.enumerate()), threading.Event()
+
+    def ask() -> dict[str, str]:
+        answers.wait(60)
+        return {"access_key": "key", "secret_key": "secret", "token": "t", "expiry_time": "2999-01-01T00:00:00Z"}
+
+    client = object_store.make_client(settings(server))
+    client._request_signer._credentials = DeferredRefreshableCredentials(ask, "test")  # type: ignore[attr-defined]
+    uploader = Uploader(S3Store(settings(server), client=client), threads=4)
+    for flush in range(3):
+        deadline = Deadline.after(1.0, time.monotonic)
+        futures = [uploader.submit(bytes_upload(b"x", f"c{flush}-{n}", {}, shared=False), deadline) for n in range(4)]
+        with pytest.raises(UploadError):
+            uploader.await_all(futures, deadline, lambda: False)
+    until_s = time.monotonic() + 10
+    while len(_uploading(before)) > 1 + 4 and time.monotonic() < until_s:  # the pool in use has four
+        time.sleep(0.1)
+    held = _uploading(before)
+    answers.set()
+    assert len(held) <= 1 + 4
+    deadline = Deadline.after(10.0, time.monotonic)
+    futures = [uploader.submit(bytes_upload(b"x", f"c-{n}", {}, shared=False), deadline) for n in range(4)]
+    assert len(uploader.await_all(futures, deadline, lambda: False)) == 4
+    uploader.close()
 
 
 def _uploading(before: set[threading.Thread]) -> list[str]:
