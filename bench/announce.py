@@ -19,7 +19,7 @@ from service.avro.infer import infer_entry
 from service.avro.schema import row_schema
 from service.avro.schema_types import Limits, RecordType
 from service.batch.messages import Sender, Uploaded, reference_messages
-from service.batch.reference_lines import Described, LineWriter, Sources, nulls_of, widen
+from service.batch.reference_lines import Described, LineWriter, Sources, absent_fields, widen
 from service.batch.seal import SealedObject
 from service.boundary import Message, SealedFile, StoredObject
 from service.formats.model import PartitionKey, TopicPartition
@@ -71,7 +71,7 @@ def _announce(users: list[str], entry_type: RecordType, tps: list[TopicPartition
     """Return the messages that announce a pack of one entry of each user, as the worker's flush makes them."""
     spans = {tp: (_FIRST_OFFSET, _FIRST_OFFSET + len(users)) for tp in tps}
     writer = LineWriter(entry_type, spans, bytes_max=_LINES_BYTES_MAX)
-    nulls = nulls_of({entry_type: 1}, entry_type)
+    nulls = dict.fromkeys(absent_fields(entry_type, entry_type), 1)
     for number, user in enumerate(users):
         sources: Sources = {}
         widen(sources, tps[number % len(tps)], _FIRST_OFFSET + number)

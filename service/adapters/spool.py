@@ -25,6 +25,7 @@ from service.boundary import Piece, SealedFile
 from service.errors import SpoolError
 
 _MARKER = ".log-partitioner-spool"
+_WRITE_BYTES = 64 * 1024  # blocks of few rows are written together
 
 
 class DiskSpool:
@@ -239,6 +240,7 @@ class DiskObject:
         self._batch = batch
         self._sha256 = hashlib.sha256()
         self._crc32 = 0
+        self._waiting = bytearray()
 
     def write(self, data: bytes) -> None:
         """Append.
@@ -247,13 +249,19 @@ class DiskObject:
             SpoolError: the disk refused, or the spool has its most bytes.
         """
         self._batch.reserve(len(data))
+        self.size += len(data)
+        self._waiting += data
+        if len(self._waiting) >= _WRITE_BYTES:
+            self._write()
+
+    def _write(self) -> None:
         try:
-            self._file.write(data)
+            self._file.write(self._waiting)
         except OSError as error:
             raise SpoolError(f"{self._path.name}: {error}") from error
-        self._sha256.update(data)
-        self._crc32 = zlib.crc32(data, self._crc32)
-        self.size += len(data)
+        self._sha256.update(self._waiting)
+        self._crc32 = zlib.crc32(self._waiting, self._crc32)
+        self._waiting.clear()
 
     def finish(self) -> SealedFile:
         """Close it.
@@ -261,6 +269,7 @@ class DiskObject:
         Raises:
             SpoolError: the disk refused.
         """
+        self._write()
         try:
             self._file.close()
         except OSError as error:

@@ -10,13 +10,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from service.avro.bounded_cache import BoundedCache
 from service.avro.schema_types import RecordType, Scalar
 from service.batch.pack_schema import projection_of
 from service.formats.model import PartitionKey, RootLink, TopicPartition
 from service.formats.reference import CoveredRange, RootRange
 
-CACHED_FIELDS_MAX = 200_000
 ROOTS_MAX = 1000  # of one reference; more are cut, and the line says so
 SOURCE_BYTES = 120  # of one TopicPartition beside its topic
 _HOUR_BYTES = 20
@@ -191,24 +189,9 @@ class LineWriter:
         return found
 
 
-def nulls_of(rows_of_types: Mapping[RecordType, int], entry_type: RecordType) -> dict[str, int]:
-    """Count the entries without a value by field, from how many rows have which type; ascending by name."""
-    nulls: dict[str, int] = {}
-    for one, rows in rows_of_types.items():
-        for name in _absent_fields.get((one, entry_type)):
-            nulls[name] = nulls.get(name, 0) + rows
-    return nulls if len(rows_of_types) == 1 else dict(sorted(nulls.items()))
-
-
-def _find_absent(types: tuple[RecordType, RecordType]) -> tuple[str, ...]:
-    """Name the fields of a type in which entries of another have no value."""
-    one, entry_type = types
+def absent_fields(one: RecordType, entry_type: RecordType) -> tuple[str, ...]:
+    """Name the fields of a type in which entries of another have no value; ascending."""
     return tuple(name for name in entry_type.by_name if one.by_name.get(name, Scalar.NULL) is Scalar.NULL)
-
-
-_absent_fields: BoundedCache[tuple[RecordType, RecordType], tuple[str, ...]] = BoundedCache(
-    _find_absent, weigh=lambda types: 1 + types[1].fields, weight_max=CACHED_FIELDS_MAX
-)
 
 
 def widen(spans: dict[Any, list[int]], place: Any, offset: int) -> None:

@@ -19,7 +19,7 @@ from service.avro.row_meta import encode_user
 from service.avro.schema import RowSchema, row_schema
 from service.avro.schema_types import RecordType
 from service.batch.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
-from service.batch.reference_lines import Described, LineGroup, LineWriter, Spans, nulls_of, root_place, widen
+from service.batch.reference_lines import Described, LineGroup, LineWriter, Spans, absent_fields, root_place, widen
 from service.batch.row_writer import CompiledWriter, PythonWriter, RowWriter, WriteRules, WrittenBlock
 from service.batch.rows import Rows
 from service.boundary import BatchSpool, ObjectFile, SealedFile
@@ -71,6 +71,8 @@ class Step(NamedTuple):
     rows: int
     finished: SealedObject | None
 
+
+CACHED_FIELDS_MAX = 200_000
 
 _Block = tuple[bytes, WrittenBlock]
 """A block of an object, compressed, and what is in it."""
@@ -134,7 +136,7 @@ class Sealing:
         self._compress = container.compressor(rules.codec)
         self._open: dict[tuple[int, Hour | None], _Writing] = {}
         self._next_number = 0
-        # Fields without a value in entries of one type, of a part of another.
+        # Fields without a value in entries of a type (by number) in a part of another (by identity: the plan keeps it).
         self._absent: dict[tuple[int, int], tuple[str, ...]] = {}
         self._writer: RowWriter = (CompiledWriter if rules.is_fast else PythonWriter)(
             rows,
@@ -234,17 +236,21 @@ class Sealing:
         )
 
     def _nulls_of(self, types: Sequence[tuple[int, int]], entry_type: RecordType) -> Mapping[str, int]:
-        """Count the entries without a value: what is null in an entry follows from its type."""
-        if len(types) != 1:
-            counts: Counter[RecordType] = Counter()
-            for number, count in types:
-                counts[self._rows.types[number]] += count
-            return nulls_of(counts, entry_type)
-        ((number, count),) = types
-        absent = self._absent.get((number, id(entry_type)))  # the plan keeps it
-        if absent is None:
-            absent = self._absent[number, id(entry_type)] = tuple(nulls_of({self._rows.types[number]: 1}, entry_type))
-        return dict.fromkeys(absent, count)
+        """Count the entries without a value by field, ascending by name; what is null follows from an entry's type."""
+        nulls: dict[str, int] = {}
+        for number, count in types:
+            absent = self._absent.get((number, id(entry_type)))
+            for name in self._absent_in(number, entry_type) if absent is None else absent:
+                nulls[name] = nulls.get(name, 0) + count
+        return nulls if len(types) == 1 else dict(sorted(nulls.items()))
+
+    def _absent_in(self, number: int, entry_type: RecordType) -> tuple[str, ...]:
+        if (
+            len(self._absent) * entry_type.fields > CACHED_FIELDS_MAX
+        ):  # a hostile schema has a thousand
+            self._absent.clear()
+        absent = self._absent[number, id(entry_type)] = absent_fields(self._rows.types[number], entry_type)
+        return absent
 
 
 def _joined(blocks: Sequence[WrittenBlock]) -> WrittenBlock:

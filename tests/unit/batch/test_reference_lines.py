@@ -9,7 +9,7 @@ import pytest
 from service.avro.schema import META, schema_of
 from service.avro.schema_types import RecordType, Scalar
 from service.batch.pack_schema import merge_entries
-from service.batch.reference_lines import ROOTS_MAX, Described, LineGroup, LineWriter, nulls_of, root_place, widen
+from service.batch.reference_lines import ROOTS_MAX, Described, LineGroup, LineWriter, absent_fields, root_place, widen
 from service.formats.model import PartitionKey, RootLink, TopicPartition
 from service.formats.projection import null_counts, project
 from service.formats.reference import (
@@ -195,20 +195,16 @@ def test_roots_that_no_message_holds_are_cut_further(bytes_max: int, listed: int
     assert len(msgspec.json.encode(one.roots)) <= bytes_max
 
 
-def test_nulls_are_counted_by_field_from_the_types_of_rows() -> None:
-    """Absent and null are one; a field of every row is left out, and so is none."""
+def test_field_that_is_absent_or_null_has_no_value() -> None:
+    """Absent and null are one."""
     whole = RecordType({"a": T.LONG53, "b": T.STRING, "c": T.NULL, "d": T.JSON})
-    rows: dict[RecordType, int] = {
-        RecordType({"a": T.LONG53, "d": T.LONG53}): 3,
-        RecordType({"a": T.LONG53, "b": T.STRING, "c": T.NULL, "d": T.STRING}): 2,
-        RecordType({"a": T.NULL, "d": RecordType({})}): 1,
+    absent: dict[RecordType, tuple[str, ...]] = {
+        RecordType({"a": T.LONG53, "d": T.LONG53}): ("b", "c"),
+        RecordType({"a": T.LONG53, "b": T.STRING, "c": T.NULL, "d": T.STRING}): ("c",),
+        RecordType({"a": T.NULL, "d": RecordType({})}): ("a", "b", "c"),
+        whole: ("c",),
     }
-    found = nulls_of(rows, whole)
-    assert [*found.items()] == [("a", 1), ("b", 4), ("c", 6)]
-    for one, count in rows.items():
-        assert nulls_of({one: count}, whole) == {
-            name: count for name in whole.by_name if one.by_name.get(name, T.NULL) is T.NULL
-        }
+    assert {one: absent_fields(one, whole) for one in absent} == absent
 
 
 def test_spans_widen_in_any_order() -> None:
