@@ -379,7 +379,9 @@ def written(spool: DiskSpool, batch_id: str, size: int) -> DiskBatch:
     """Open a batch and write so many bytes."""
     batch = spool.open(batch_id)
     batch.append(b"x" * (size // 2))
-    batch.create(0).write(b"y" * (size - size // 2))
+    file = batch.create(0)
+    file.write(b"y" * (size - size // 2))
+    file.finish()
     return batch
 
 
@@ -427,7 +429,6 @@ def test_leftovers_that_cannot_be_deleted_at_the_start_count(tmp_path: Path, mon
     """They are tried again with the first batch."""
     first = prepared(tmp_path / "spool")
     batch = written(first, "b1", 60)
-    batch._files[0].flush()
     first.close()
     with monkeypatch.context() as patch:
         patch.setattr(shutil, "rmtree", _refusing(errno.EACCES))
