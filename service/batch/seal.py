@@ -245,9 +245,7 @@ class Sealing:
         return nulls if len(types) == 1 else dict(sorted(nulls.items()))
 
     def _absent_in(self, number: int, entry_type: RecordType) -> tuple[str, ...]:
-        if (
-            len(self._absent) * entry_type.fields > CACHED_FIELDS_MAX
-        ):  # a hostile schema has a thousand
+        if len(self._absent) * entry_type.fields > CACHED_FIELDS_MAX:  # a hostile schema has a thousand
             self._absent.clear()
         absent = self._absent[number, id(entry_type)] = absent_fields(self._rows.types[number], entry_type)
         return absent
