@@ -74,7 +74,7 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
 
 ##@ Tests
-.PHONY: test test-unit test-integration soak
+.PHONY: test test-unit test-integration soak fuzz
 # Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
 test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
@@ -89,6 +89,9 @@ test-integration: setup  ## only the tests on real Kafka and S3
 soak: setup  ## twenty rounds of random faults over 500,000 visible entries in each group protocol
 	for protocol in range cooperative-sticky consumer; do \
 	  $(BIN)/python -m deploy.demo --rounds 20 --entries 520000 --protocol $$protocol $(ARGS) || exit 1; done
+
+fuzz: native  ## both lanes over random records for MINUTES=60 of CPU
+	$(BIN)/python -m tests.property.fuzz_lanes $(or $(MINUTES),60)
 
 ##@ Measure
 .PHONY: bench-worker bench-liveness

@@ -154,8 +154,16 @@ def logs(draw: st.DrawFn) -> list[SourceRecord]:
     return records
 
 
+CASES = (
+    logs(),
+    st.sampled_from([PLAIN, NARROW, OTHER, LINES, FEW]),
+    st.integers(1, 20),
+    st.sampled_from([2**40, 3000]),
+)
+
+
 @times_as_many(4)
-@given(logs(), st.sampled_from([PLAIN, NARROW, OTHER, LINES, FEW]), st.integers(1, 20), st.sampled_from([2**40, 3000]))
+@given(*CASES)
 def test_lanes_deliver_the_same_bytes(
     records: list[SourceRecord], given_settings: Settings, at_once: int, memory_max: int
 ) -> None:
