@@ -74,7 +74,7 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
 
 ##@ Tests
-.PHONY: test test-unit test-integration soak fuzz
+.PHONY: test test-unit test-python test-integration soak fuzz
 # Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
 test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
@@ -82,6 +82,12 @@ test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, 
 
 test-unit: setup  ## only the tests that need nothing but Python
 	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation tests/test_architecture.py tests/test_pointers.py $(PYTEST_ARGS)
+
+# What depends on the lane, and one way from topic to table; the tests of both lanes side by side are not collected.
+PYTHON_LANE = tests/unit/avro tests/unit/batch tests/unit/input tests/unit/partitioning tests/unit/runtime \
+  tests/property tests/simulation tests/integration/test_main_path.py
+test-python: setup  ## the worker's tests as they run where the fast lane is not installed
+	PYTHONPATH=$(CURDIR)/tests/no_native $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope $(PYTHON_LANE) $(PYTEST_ARGS)
 
 test-integration: setup  ## only the tests on real Kafka and S3
 	$(BIN)/python -m pytest tests/integration tests/stack $(PYTEST_ARGS)
