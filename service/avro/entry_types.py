@@ -53,16 +53,13 @@ class EntryTypes:
         self._shapes: dict[tuple[Any, ...], _Shape] = {}
         self._weight = 0
 
-    def of(self, entry: dict[str, Any]) -> RecordType:
-        """Return the type of an entry, within the bounds of one schema.
+    def of(self, value: dict[str, Any], depth: int = 1) -> RecordType:
+        """Return the type of an entry, within the bounds of one schema; or of an object in it, at `depth`.
 
         Raises:
             TooDeepError: the entry nests deeper than `limits.json_depth_max`.
             TooManyFieldsError: no schema has room for its top-level keys.
         """
-        return self._object(entry, 1)
-
-    def _object(self, value: dict[str, Any], depth: int) -> RecordType:
         key = (depth, *value, *map(type, value.values()))
         shape = self._shapes.get(key) or self._learn(key, value)
         if shape.plain is not None:
@@ -84,7 +81,7 @@ class EntryTypes:
     def _nested(self, value: Any, depth: int) -> Type:
         limits = self._bounds.limits
         if type(value) is dict and depth <= limits.depth_max and len(value) <= limits.object_keys_max:
-            return self._object(value, depth)
+            return self.of(value, depth)
         return infer(value, limits, depth=depth)
 
     def _make(self, value: dict[str, Any], shape: _Shape, parts: tuple[Type, ...], depth: int) -> RecordType:

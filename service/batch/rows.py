@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from service.avro.row_meta import readable_timestamp
+from service.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, readable_timestamp
 from service.avro.schema_types import RecordType
 from service.batch.fast_lane import FastLane, Known, Taken, order_of
 from service.boundary import Piece
@@ -66,9 +66,9 @@ class Rows:
         self.fixed_bytes = 0
         self._texts: list[bytes] = []
         self._runs: list[_Run] = []
-        self._key_numbers: dict[PartitionKey, int] = {}
+        self.key_numbers: dict[tuple[str, str, int], int] = {}  # with a fast lane they are there
         self._keys_by_hour: dict[tuple[str, int], array[int]] = {}
-        self._type_numbers: dict[int, int] = {}
+        self.type_numbers: dict[int, int] = {}  # by identity, which the list keeps
         self._tp_numbers: dict[TopicPartition, int] = {}
 
     def __len__(self) -> int:
@@ -85,8 +85,8 @@ class Rows:
     ) -> int:
         """Add one row; gives its number. `entry_type` is kept by identity."""
         number = len(self.offsets)
-        self.key_of.append(self._key_number(key))
-        self.type_of.append(self._type_number(entry_type))
+        self.key_of.append(self.key_number(key))
+        self.type_of.append(self.type_number(entry_type))
         self.tp_of.append(self._tp_number(record.tp))
         self.offsets.append(record.offset)
         self.indexes.append(index)
@@ -99,6 +99,34 @@ class Rows:
         self.memory_bytes += size + TEXT_BYTES
         self.fixed_bytes += ROW_BYTES
         return number
+
+    def add_plain(
+        self,
+        tps: Sequence[TopicPartition],
+        tp_of: Sequence[int],
+        offsets: Sequence[int],
+        timestamps_ms: Sequence[int],
+        texts: Sequence[bytes],
+        *,
+        key_of: Sequence[int],
+        type_of: Sequence[int],
+        event_times_us: Sequence[int],
+    ) -> None:
+        """Add a row for each of many records of one entry; `tp_of` are places in `tps`, keys and types are numbers."""
+        numbers = {place: self._tp_number(tps[place]) for place in dict.fromkeys(tp_of)}
+        self.key_of.extend(key_of)
+        self.type_of.extend(type_of)
+        self.tp_of.extend(map(numbers.__getitem__, tp_of))
+        self.offsets.extend(offsets)
+        self.indexes.frombytes(bytes(self.indexes.itemsize * len(texts)))
+        self.event_times_us.extend(event_times_us)
+        self.timestamps_ms.extend([one if one <= TIMESTAMP_MS_MAX else NO_TIMESTAMP_MS for one in timestamps_ms])
+        self.text_sizes.extend(map(len, texts))
+        self._texts += texts
+        size = sum(map(len, texts))
+        self.text_bytes += size
+        self.memory_bytes += size + TEXT_BYTES * len(texts)
+        self.fixed_bytes += ROW_BYTES * len(texts)
 
     def extend(self, taken: Taken) -> None:
         """Add the rows that the fast lane has made of records, and what is new with them."""
@@ -136,14 +164,15 @@ class Rows:
             self.tps.append(tp)
         return number
 
-    def _key_number(self, key: PartitionKey) -> int:
+    def key_number(self, key: tuple[str, str, int]) -> int:
+        """Return the number of a PartitionKey, which is added where it is new."""
         following = len(self.keys)
         if self._lane is None:
-            number = self._key_numbers.setdefault(key, following)
+            number = self.key_numbers.setdefault(key, following)
         else:
-            number = self._lane.key_number(key, following)
+            number = self._lane.key_number(PartitionKey(*key), following)
         if number == following:
-            self._add_key(key)
+            self._add_key(PartitionKey(*key))
         return number
 
     def _add_key(self, key: PartitionKey) -> None:
@@ -156,10 +185,11 @@ class Rows:
         is_plain = key.user.isascii() and key.user.isprintable()
         self.fixed_bytes += KEY_BYTES + len(key.user) * (PLAIN_CHAR_BYTES if is_plain else CHAR_BYTES)
 
-    def _type_number(self, entry_type: RecordType) -> int:
+    def type_number(self, entry_type: RecordType) -> int:
+        """Return the number of a type, which is added where it is new."""
         following = len(self.types)
         if self._lane is None:
-            number = self._type_numbers.setdefault(id(entry_type), following)
+            number = self.type_numbers.setdefault(id(entry_type), following)
         else:
             number = self._lane.type_number(entry_type, following)
         if number == following:

@@ -26,7 +26,7 @@ _LINE = re.compile(rb"[^\n]+")
 _GZIP_MAGIC = b"\x1f\x8b"
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _GZIP_WINDOW_BITS = 31
-_BRACE = ord("{")
+BRACE = ord("{")
 _PIECE_BYTES = 16 * 1024
 _COMMAS_MAX = 500_000  # of a record with more of them the entries are counted before it is taken apart
 _elements_decoder = msgspec.json.Decoder(list[msgspec.Raw])
@@ -76,22 +76,31 @@ def refused(record: SourceRecord) -> Decoded:
     return Decoded([], None, [Bad(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
 
 
+def plain(entry: dict[str, Any], text: bytes) -> Decoded:
+    """Return a record that is one entry."""
+    return Decoded([(0, entry, text)], None, [], len(text))
+
+
 class RecordDecoder:
     """Decodes the values of source records by one set of rules."""
 
     def __init__(self, rules: InputRules, json_decoder: JsonDecoder) -> None:
         self._rules = rules
         self._json = json_decoder
-        self._is_plain = rules.format == "json" and rules.entries_field is None
+        # The most frequent record, one object and nothing around it: it begins with a brace and has at most so many
+        # bytes. It is an entry as it stands, unless `decode_plain` raises one of FAST_REFUSALS.
+        self.plain_bytes_max = rules.record_bytes_max if rules.format == "json" and rules.entries_field is None else 0
+        self.decode_plain = json_decoder.decode_fast
 
     def decode(self, value: bytes | None) -> Decoded:
         """Take the value of a record apart."""
         if not value:
             return Decoded([], None, [], 0)
-        if value[0] == _BRACE and self._is_plain:
-            found = self._plain(value)
-            if found is not None:
-                return found
+        if value[0] == BRACE and len(value) <= self.plain_bytes_max:
+            try:
+                return plain(self.decode_plain(value), value)
+            except FAST_REFUSALS:
+                pass  # it has to be looked at
         try:
             text = self._decompress(value)
             if self._rules.format == "ndjson":
@@ -102,16 +111,6 @@ class RecordDecoder:
             return self._object(text, len(text), may_be_envelope=first == b"{") if text else Decoded([], None, [], 0)
         except UndecodableError as error:
             return Decoded([], None, [Bad(None, error.reason, str(error))], len(value))
-
-    def _plain(self, value: bytes) -> Decoded | None:
-        """Decode the most frequent record, one object and nothing around it; None where it has to be looked at."""
-        if len(value) > self._rules.record_bytes_max:
-            return None
-        try:
-            entry = self._json.decode_fast(value)
-        except FAST_REFUSALS:
-            return None
-        return Decoded([(0, entry, value)], None, [], len(value))
 
     def _sort_out(self, texts: Iterable[bytes], envelope: dict[str, Any] | None, size: int) -> Decoded:
         """Decode the texts of elements or lines; a bad one costs its neighbours nothing."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 from typing import Any, NoReturn
 
@@ -35,18 +36,15 @@ class JsonDecoder:
     def __init__(self, *, keep_inexact_text: bool) -> None:
         self.rounded = 0
         self._keep_inexact_text = keep_inexact_text
-        self._fast = msgspec.json.Decoder(float_hook=self._float)
+        # Decodes, or raises one of FAST_REFUSALS where `decode_tolerant` has to look again.
+        self.decode_fast: Callable[[bytes], Any] = msgspec.json.Decoder(float_hook=self._float).decode
         # What is rounded was counted the first time.
-        self._again = self._fast if keep_inexact_text else msgspec.json.Decoder()
-
-    def decode_fast(self, text: bytes) -> Any:
-        """Decode, or raise one of FAST_REFUSALS where `decode_tolerant` has to look again."""
-        return self._fast.decode(text)
+        self._again = self.decode_fast if keep_inexact_text else msgspec.json.Decoder().decode
 
     def decode_again(self, text: bytes) -> Any:
         """Decode text that was decoded before, as it was then."""
         try:
-            return self._again.decode(text)
+            return self._again(text)
         except FAST_REFUSALS:
             return self.decode_tolerant(text)
 
@@ -71,6 +69,8 @@ class JsonDecoder:
 
     def _float(self, text: str) -> float | msgspec.Raw:
         value = float(text)
+        if _EXACT_FROM <= value < math.inf and len(text) <= _EXACT_CHARS:  # most are
+            return value
         if math.isinf(value):
             return msgspec.Raw(text.encode())
         if (len(text) > _EXACT_CHARS or abs(value) < _EXACT_FROM) and not _holds(value, text):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -20,6 +21,9 @@ LATEST_US = 253_402_214_400_000_000  # 9999-12-31, so that every zone can name t
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?\Z", re.ASCII)
 _NUMBER_CHARS_MAX = 28  # what Decimal multiplies exactly, and more than any calendar needs
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
+_MINUTE, _SECOND = 17, 19  # characters of a time up to the colon behind its minutes, and up to its seconds
+_CHARS_MAX = 32  # of a time with a fraction of microseconds and a zone; what is kept has a bound
+_SECONDS = {f"{second:02}": second * 1_000_000 for second in range(60)}
 # Decided by magnitude: seconds until the year 5138, milliseconds until then, microseconds until then.
 _MAGNITUDES: tuple[tuple[float, EpochUnit], ...] = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
 _MICROS_PER: dict[EpochUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -49,12 +53,16 @@ def parse_event_time(value: Any, rules: TimeRules) -> int | None:
 
 def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: TimeRules) -> bool:
     """Return whether a time lies outside the window; its upper end needs Kafka's timestamp of the record."""
-    if event_time_us < max(rules.earliest_us, EARLIEST_US) or event_time_us >= LATEST_US:
+    if event_time_us < rules.earliest_us or event_time_us < EARLIEST_US or event_time_us >= LATEST_US:
         return True
     return record_timestamp_ms is not None and event_time_us > record_timestamp_ms * 1000 + rules.future_max_us
 
 
 def _parse_text(text: str, rules: TimeRules) -> int | None:
+    if text[_MINUTE - 1 : _MINUTE] == ":" and len(text) <= _CHARS_MAX:
+        minute, second, rest = _minute_us(text[:_MINUTE]), _SECONDS.get(text[_MINUTE:_SECOND]), _rest_us(text[_SECOND:])
+        if minute is not None and second is not None and rest is not None:
+            return minute + second + rest
     if _ISO.match(text):
         try:
             moment = datetime.fromisoformat(text)
@@ -68,6 +76,26 @@ def _parse_text(text: str, rules: TimeRules) -> int | None:
             return LATEST_US  # a time, but an absurd one
         return _from_epoch(Decimal(text) if "." in text else int(text), rules.epoch_unit)
     return None
+
+
+@lru_cache(maxsize=10_000)
+def _minute_us(text: str) -> int | None:
+    """Read a time up to its minutes, and the colon behind them, in UTC; None where that needs the whole text."""
+    try:
+        moment = datetime.fromisoformat(f"{text}59+00:00")  # no hour has 24:00:59
+    except ValueError:
+        return None
+    return _micros(moment) - 59_000_000 if _ISO.match(text) else None
+
+
+@lru_cache(maxsize=10_000)
+def _rest_us(text: str) -> int | None:
+    """Read what follows the seconds as what it adds to them: a fraction, and the zone; None where there is no zone."""
+    try:
+        moment = datetime.fromisoformat(f"1970-01-01T00:00:00{text}")
+    except ValueError:
+        return None
+    return None if moment.tzinfo is None else _micros(moment)
 
 
 def _micros(moment: datetime) -> int:

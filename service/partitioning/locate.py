@@ -16,7 +16,9 @@ import msgspec
 
 from service.formats.model import SourceRecord
 
-Locate = Callable[[dict[str, Any], dict[str, Any] | None, SourceRecord], Any]
+Whole = Callable[[], SourceRecord]
+"""Gives the record that an entry is of: it is made for those who ask."""
+Locate = Callable[[dict[str, Any], dict[str, Any] | None, Whole], Any]
 
 _DOT = re.compile(r"(?<!\\)\.")
 
@@ -53,20 +55,17 @@ def compile_path(path: str) -> Locate:
     if where == "header" and colon:
         if not rest:
             raise ValueError("header: needs the name of a header")
-        return lambda _entry, _envelope, record: _header(record, rest)
+        return lambda _entry, _envelope, whole: _header(whole(), rest)
     if where == "key" and not colon:
-        return lambda _entry, _envelope, record: _text(record.key)
+        return lambda _entry, _envelope, whole: _text(whole().key)
     if where == "key":
         keys = split_path(rest)
-        return lambda _entry, _envelope, record: _walk(_json_object(record.key), keys)
+        return lambda _entry, _envelope, whole: _walk(_json_object(whole().key), keys)
     if where == "envelope" and colon:
         keys = split_path(rest)
-        return lambda _entry, envelope, _record: _walk(envelope, keys)
+        return lambda _entry, envelope, _whole: _walk(envelope, keys)
     keys = split_path(path)
-    if len(keys) == 1:
-        only = keys[0]
-        return lambda entry, _envelope, _record: entry.get(only)
-    return lambda entry, _envelope, _record: _walk(entry, keys)
+    return lambda entry, _envelope, _whole: _walk(entry, keys)
 
 
 def _walk(value: Any, keys: tuple[str, ...]) -> Any:

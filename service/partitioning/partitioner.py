@@ -12,10 +12,9 @@ import msgspec
 from service.formats.dead_letter import Reason
 from service.formats.model import PartitionKey, SourceRecord
 from service.partitioning.event_time import LATEST_US, TimeRules, is_absurd, parse_event_time
-from service.partitioning.locate import Locate, compile_path
+from service.partitioning.locate import Locate, Whole, compile_path, plain_path
 
 USER_CHARS_MAX = 4096
-_US_PER_HOUR = 3_600_000_000
 
 
 class KeyRules(NamedTuple):
@@ -40,6 +39,10 @@ class Placement(NamedTuple):
     fallback_time: bool
 
 
+Placed = tuple[tuple[str, str, int], int, str | None, bool]
+"""A Placement without names."""
+
+
 class Rejection(NamedTuple):
     """Why an entry has no PartitionKey."""
 
@@ -52,59 +55,73 @@ class Partitioner:
 
     def __init__(self, rules: KeyRules) -> None:
         self._rules = rules
-        self._users = [compile_path(path) for path in rules.user_paths]
-        self._times = [compile_path(path) for path in rules.time_paths]
-        self._ids = [compile_path(path) for path in rules.id_paths]
-        self._date_and_hour = _date_and_hour_in(rules.zone)
+        self._users, self._times, self._ids = map(_compiled, (rules.user_paths, rules.time_paths, rules.id_paths))
+        self._unit_us, self._date_and_hour = _date_and_hour_in(rules.zone)
 
     def partition(
         self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord
     ) -> Placement | Rejection:
         """Return where one entry of a record goes, or why it is rejected."""
-        user = self._user(entry, envelope, record)
+        placed = self.place(entry, envelope, record.timestamp_ms, lambda: record)
+        if isinstance(placed, Rejection):
+            return placed
+        key, event_time_us, unique_id, fallback_time = placed
+        return Placement(PartitionKey(*key), event_time_us, unique_id, fallback_time)
+
+    def place(
+        self, entry: dict[str, Any], envelope: dict[str, Any] | None, timestamp_ms: int | None, whole: Whole
+    ) -> Placed | Rejection:
+        """Return what `partition` returns, for a record of this timestamp."""
+        user = self._user(entry, envelope, whole)
         if user is None:
             return Rejection(Reason.NO_USER, "no path of user.paths yields a user")
         if len(user) > USER_CHARS_MAX:
             return Rejection(Reason.NO_USER, f"a user of {len(user)} characters, the limit is {USER_CHARS_MAX}")
-        event_time_us = self._event_time(entry, envelope, record)
+        event_time_us = self._event_time(entry, envelope, timestamp_ms, whole)
         fallback = event_time_us is None
         if event_time_us is None:
-            if self._rules.missing_time == "dead-letter" or not _is_date(record.timestamp_ms):
+            if self._rules.missing_time == "dead-letter" or not _is_date(timestamp_ms):
                 return Rejection(Reason.NO_EVENT_TIME, "no path of time.paths yields a time within the window")
-            event_time_us = record.timestamp_ms * 1000
-        date, hour = self._date_and_hour(event_time_us)
-        key = PartitionKey(user, date, hour)
-        return Placement(key, event_time_us, _first_name(self._ids, entry, envelope, record), fallback)
+            event_time_us = timestamp_ms * 1000
+        unique_id = self._id(entry, envelope, whole) if self._ids else None
+        return (user, *self._date_and_hour(event_time_us // self._unit_us)), event_time_us, unique_id, fallback
 
-    def _user(self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord) -> str | None:
-        for locate in self._users:
-            user = as_name(locate(entry, envelope, record))
+    def _user(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str | None:
+        for name, locate in self._users:
+            found = locate(entry, envelope, whole) if name is None else entry.get(name)
+            user = found if type(found) is str else as_name(found)
             if user is not None and user not in self._rules.no_users:
                 return user
         return self._rules.missing_user
 
-    def _event_time(self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord) -> int | None:
+    def _event_time(
+        self, entry: dict[str, Any], envelope: dict[str, Any] | None, timestamp_ms: int | None, whole: Whole
+    ) -> int | None:
         """Return the first readable time; None where there is none, or it is absurd."""
-        for locate in self._times:
-            event_time_us = parse_event_time(locate(entry, envelope, record), self._rules.time)
+        for name, locate in self._times:
+            found = locate(entry, envelope, whole) if name is None else entry.get(name)
+            event_time_us = parse_event_time(found, self._rules.time)
             if event_time_us is not None:
-                absurd = is_absurd(event_time_us, record_timestamp_ms=record.timestamp_ms, rules=self._rules.time)
+                absurd = is_absurd(event_time_us, record_timestamp_ms=timestamp_ms, rules=self._rules.time)
                 return None if absurd else event_time_us
         return None
+
+    def _id(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str | None:
+        for _, locate in self._ids:
+            name = as_name(locate(entry, envelope, whole))
+            if name is not None:
+                return name
+        return None
+
+
+def _compiled(paths: tuple[str, ...]) -> list[tuple[str | None, Locate]]:
+    """Compile paths; one of a key of the entry, which is most frequent, is that key, too."""
+    keys = [(plain_path(path) or ("", ()))[1] if ":" not in path else () for path in paths]
+    return [(one[0] if len(one) == 1 else None, compile_path(path)) for one, path in zip(keys, paths, strict=True)]
 
 
 def _is_date(timestamp_ms: int | None) -> TypeGuard[int]:
     return timestamp_ms is not None and 0 <= timestamp_ms < LATEST_US // 1000
-
-
-def _first_name(
-    paths: list[Locate], entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord
-) -> str | None:
-    for locate in paths:
-        name = as_name(locate(entry, envelope, record))
-        if name is not None:
-            return name
-    return None
 
 
 def as_name(value: Any) -> str | None:
@@ -117,18 +134,13 @@ def as_name(value: Any) -> str | None:
     return str(value) if type(value) is int else None
 
 
-def _date_and_hour_in(zone: tzinfo) -> Callable[[int], tuple[str, int]]:
-    if zone is UTC or str(zone) == "UTC":
-        return lambda event_time_us: _utc_hour(event_time_us // _US_PER_HOUR)
+def _date_and_hour_in(zone: tzinfo) -> tuple[int, Callable[[int], tuple[str, int]]]:
+    """Return how many microseconds certainly have one date and hour in a zone, and what gives these by their number."""
+    unit_s = 3600 if zone is UTC or str(zone) == "UTC" else 1
 
-    def local(event_time_us: int) -> tuple[str, int]:
-        moment = datetime.fromtimestamp(event_time_us // 1_000_000, tz=zone)
+    @lru_cache(maxsize=10_000)
+    def date_and_hour(number: int) -> tuple[str, int]:
+        moment = datetime.fromtimestamp(number * unit_s, tz=zone)
         return moment.date().isoformat(), moment.hour
 
-    return local
-
-
-@lru_cache(maxsize=10_000)
-def _utc_hour(hours: int) -> tuple[str, int]:
-    moment = datetime.fromtimestamp(hours * 3600, tz=UTC)
-    return moment.date().isoformat(), moment.hour
+    return unit_s * 1_000_000, date_and_hour

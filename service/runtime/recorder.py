@@ -13,9 +13,10 @@ from typing import NamedTuple
 from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.infer import TooDeepError, TooManyFieldsError
 from service.batch.batch import Batch, ClosedBatch, Opening
-from service.batch.fast_lane import FastLane, LaneRules, Taken
+from service.batch.fast_lane import FastLane, LaneRules
 from service.batch.messages import dead_letters_of
 from service.batch.progress import Progress, Tracker
+from service.batch.python_lane import Bounds, PythonLane, Run
 from service.batch.rows import Rows
 from service.boundary import Poll
 from service.control.flush_policy import FlushLoad
@@ -52,6 +53,7 @@ class Recorder:
         self._spool = spool
         self._types = EntryTypes(rules.bounds)
         self._lane = None if rules.fast_lane is None else FastLane(rules.fast_lane)
+        self._python = PythonLane(rules.decoder, rules.partitioner, self._types, rules.root_of)
 
     # What is owned.
 
@@ -88,6 +90,11 @@ class Recorder:
     def has_lane(self) -> bool:
         """Whether there is a fast lane."""
         return self._lane is not None
+
+    @property
+    def takes_many(self) -> bool:
+        """Whether `take` is worth asking: there are records that are plain."""
+        return self._lane is not None or self._python.is_open
 
     def load(self) -> FlushLoad:
         """Return what the open batch holds."""
@@ -139,35 +146,45 @@ class Recorder:
 
     # Many plain records.
 
-    def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> Taken | None:
-        """Record plain records of [first, stop) at once and cover them; None where there is no fast lane.
+    def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> Run:
+        """Record plain records of [first, stop) at once and cover them.
 
         What it has not taken is for `record`, one by one. `make_room` follows.
         """
         batch = self._batch
-        if self._lane is None or batch is None:
-            return None
-        taken = self._lane.take(
-            poll,
-            first,
-            stop,
-            known=batch.rows.known,
-            next_offsets={tp: progress.next_offset for tp, progress in self._tracker.by_tp.items()},
-            weight_max=weight_max,
-            bytes_max=bytes_max,
-        )
-        if not taken.records:
-            return taken
-        batch.rows.extend(taken)
-        for one in taken.covered:
+        assert batch is not None, "a batch is opened before its first record"
+        next_offsets = {tp: progress.next_offset for tp, progress in self._tracker.by_tp.items()}
+        if self._lane is None:
+            bounds = Bounds(first, stop, weight_max, bytes_max)
+            run = self._python.take(poll, bounds, batch.rows, next_offsets)
+        else:
+            taken = self._lane.take(
+                poll,
+                first,
+                stop,
+                known=batch.rows.known,
+                next_offsets=next_offsets,
+                weight_max=weight_max,
+                bytes_max=bytes_max,
+            )
+            batch.rows.extend(taken)
+            run = Run.of(taken)
+        if run.records:
+            self._cover(run, poll, batch)
+        if run.rest is None:
+            return run
+        weight = self.record(poll[first + run.records], run.rest)
+        return run._replace(records=run.records + 1, weight=run.weight + weight)
+
+    def _cover(self, run: Run, poll: Poll, batch: Batch) -> None:
+        for one in run.covered:
             self._tracker.by_tp[one.tp].cover_many(one, leader_epoch=poll[one.last].leader_epoch)
-        batch.records += taken.records
-        batch.entries += taken.entries
-        batch.source_bytes += taken.columns.source_bytes
-        self.outcomes["written"] += taken.entries - taken.columns.fallbacks
-        if taken.columns.fallbacks:
-            self.outcomes["record_timestamp"] += taken.columns.fallbacks
-        return taken
+        batch.records += run.records
+        batch.entries += run.entries
+        batch.source_bytes += run.source_bytes
+        self.outcomes["written"] += run.entries - run.fallbacks
+        if run.fallbacks:
+            self.outcomes["record_timestamp"] += run.fallbacks
 
     # One record.
 
@@ -176,14 +193,15 @@ class Recorder:
         progress = self._tracker.by_tp.get(record.tp)
         return progress is not None and record.offset >= progress.next_offset
 
-    def record(self, record: SourceRecord) -> int:
+    def record(self, record: SourceRecord, decoded: Decoded | None = None) -> int:
         """Put every entry of a record into a row or a dead letter, then cover its offset.
 
-        Gives how much it weighs: its entries, and its KiB. `make_room` follows.
+        Gives how much it weighs: its entries, and its KiB. `make_room` follows. `decoded` is what it holds, if known.
         """
         batch, progress = self._batch, self._tracker.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
-        decoded = self._rules.decoder.decode(record.value) if record.unreadable is None else refused(record)
+        if decoded is None:
+            decoded = self._rules.decoder.decode(record.value) if record.unreadable is None else refused(record)
         bad = decoded.bad + self._write_entries(record, decoded, batch)
         if bad:
             self._reject(record, bad, batch, progress)

@@ -157,7 +157,7 @@ class Runloop:
     def _take(self, poll: Poll, first: int, stop: int, gaps: Gaps) -> int:
         """Record plain records at once, up to the next look at how full the batch is; gives how many."""
         recorder, size_max = self._recorder, self._controller.state.size_max
-        if not recorder.has_lane or recorder.opening is None:
+        if not recorder.takes_many or recorder.opening is None:
             return 0
         if self._controller.state.rewinds or self._crash_guard.has_fatal:
             return 0
@@ -167,9 +167,9 @@ class Runloop:
         taken = recorder.take(
             poll, first, stop, weight_max=max(0, entries_max), bytes_max=max(0, bytes_max - load.source_bytes)
         )
-        if taken is None or not taken.records:
+        if not taken.records:
             return 0
-        self._weight += taken.columns.weight
+        self._weight += taken.weight
         for tp, expected, found in taken.gaps:
             gaps.setdefault(tp, []).append((expected, found))
         self._look()

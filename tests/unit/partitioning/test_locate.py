@@ -41,13 +41,13 @@ ENVELOPE: dict[str, Any] = {"meta": {"user": "eve"}}
 )
 def test_path_of_each_kind_finds_its_value_or_nothing(path: str, found: Any) -> None:
     """What is absent, null or no text is None, wherever it is looked for."""
-    assert compile_path(path)(ENTRY, ENVELOPE, RECORD) == found
+    assert compile_path(path)(ENTRY, ENVELOPE, lambda: RECORD) == found
 
 
 @pytest.mark.parametrize("key", [None, b"", b"\xff", b"plain", b"[1]", b"{", b"[" * 100_000, b"1" * 5000])
 def test_record_key_that_is_no_object_names_nobody(key: bytes | None) -> None:
     """Keys of other producers are whatever they are; looking into them never raises."""
-    assert compile_path("key:user")(ENTRY, None, RECORD._replace(key=key)) is None
+    assert compile_path("key:user")(ENTRY, None, lambda: RECORD._replace(key=key)) is None
 
 
 @pytest.mark.parametrize("path", ["", ".", "a.", ".a", "a..b", "envelope:", "key:", "header:", "envelope:a..b"])

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from service.batch.python_lane import Run
+from service.boundary import Poll
 from service.control.flush_policy import FlushReason
 from service.control.machine import Phase
 from service.errors import SourceError, StopError
 from service.formats.model import SourceRecord
+from service.input.decode import Decoded
 from service.runtime.ports import Spool
 from service.runtime.recorder import Recorder, RecorderRules
 from tests.fakes.committer import Outcome
@@ -30,10 +33,16 @@ class CountingRecorder(Recorder):
         super().__init__(rules, spool)
         self.given: list[SourceRecord] = []
 
-    def record(self, record: SourceRecord) -> int:
+    def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> Run:
+        """Keep them, too; the one that is not plain comes through `record`."""
+        run = super().take(poll, first, stop, weight_max=weight_max, bytes_max=bytes_max)
+        self.given += poll[first : first + run.records - (run.rest is not None)]
+        return run
+
+    def record(self, record: SourceRecord, decoded: Decoded | None = None) -> int:
         """Keep it, too."""
         self.given.append(record)
-        return super().record(record)
+        return super().record(record, decoded)
 
 
 def by_kafkas_time() -> Rules:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 
 from service.boundary import Poll
@@ -26,15 +29,19 @@ def deadly_worker(
 ) -> FakeWorker:
     """Start a worker that ends when it decodes the record at this offset of P0."""
     worker = rig.worker("a", journal=journal, rules=Rules(loop=LoopRules(FLUSH_BOUNDS, consume_records_max)))
-    decode = worker.recorder._rules.decoder.decode
-
-    def deadly(value: bytes | None) -> object:
-        if offset is not None and value == values[offset]:
-            raise Killed
-        return decode(value)
-
     values = [record.value for record in rig.broker.logs[P0].records]
-    worker.recorder._rules.decoder.decode = deadly  # type: ignore[method-assign,assignment]
+
+    def deadly(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def decode_or_end(value: bytes | None) -> object:
+            if offset is not None and value == values[offset]:
+                raise Killed
+            return decode(value)
+
+        return decode_or_end
+
+    decoder, lane = worker.recorder._rules.decoder, worker.recorder._python
+    decoder.decode = deadly(decoder.decode)  # type: ignore[method-assign]
+    lane._decode = deadly(lane._decode)
     return worker
 
 
