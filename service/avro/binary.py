@@ -7,7 +7,8 @@ from struct import Struct
 _double = Struct("<d")
 pack_double = _double.pack
 _CONTINUES = 0x80  # the bit of a byte that says that more follow
-_TWO_BYTES = 1 << 14
+_TWO_BYTES, _FOUR_BYTES = 1 << 14, 1 << 28
+_LOW = _TWO_BYTES - 1
 _GOING_ON = [bytes((low % 128 | _CONTINUES, low // 128 | _CONTINUES)) for low in range(_TWO_BYTES)]
 _LAST = [bytes((n,)) if n < _CONTINUES else bytes((n % 128 | _CONTINUES, n // 128)) for n in range(_TWO_BYTES)]
 
@@ -17,10 +18,12 @@ def encode_long(value: int) -> bytes:
     rest = (value << 1) ^ (value >> 63)
     if rest < _TWO_BYTES:
         return _LAST[rest]
-    out = _GOING_ON[rest % _TWO_BYTES]
-    rest >>= 14
+    if rest < _FOUR_BYTES:
+        return _GOING_ON[rest & _LOW] + _LAST[rest >> 14]
+    out = _GOING_ON[rest & _LOW] + _GOING_ON[rest >> 14 & _LOW]
+    rest >>= 28
     while rest >= _TWO_BYTES:
-        out += _GOING_ON[rest % _TWO_BYTES]
+        out += _GOING_ON[rest & _LOW]
         rest >>= 14
     return out + _LAST[rest]
 

@@ -11,6 +11,7 @@ shown that it stays.
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
 import msgspec
@@ -25,8 +26,17 @@ EncodeEntry = Callable[[dict[str, Any], bytearray], None]
 WALKED_ENTRIES = 64
 CACHED_FIELDS_MAX = 200_000  # of all types together; a compiled encoder holds some 800 bytes per field
 _SMALL = 4096
-_PRESENT_SMALL_LONG = {number: b"\x02" + encode_long(number) for number in range(-_SMALL, _SMALL)}
 _encode_json = msgspec.json.Encoder().encode
+
+
+class _PresentLongs(dict[int, bytes]):
+    """Branch 1 and a long; the small ones are ready."""
+
+    def __missing__(self, value: int) -> bytes:
+        return b"\2" + encode_long(value)
+
+
+_PRESENT_LONG = _PresentLongs({number: b"\2" + encode_long(number) for number in range(-_SMALL, _SMALL)})
 
 
 class SchemaMismatch(Exception):  # noqa: N818 - says what the entry is
@@ -117,7 +127,7 @@ def _walk_scalar(scalar: Scalar, value: Any, out: bytearray, limits: Limits, *, 
     elif (scalar is Scalar.LONG53 and kind is int and -LONG53_MAX <= value <= LONG53_MAX) or (
         scalar is Scalar.LONG64 and kind is int and INT64_MIN <= value <= INT64_MAX
     ):
-        out += _present_long(value)
+        out += _PRESENT_LONG[value]
     elif scalar is Scalar.DOUBLE and (kind is float or (kind is int and -LONG53_MAX <= value <= LONG53_MAX)):
         out.append(2)
         out += pack_double(value)
@@ -132,16 +142,12 @@ def compile_encoder(entry_type: RecordType, limits: Limits) -> EncodeEntry:
     return _compile(entry_type, limits, depth=1)
 
 
-def _present_long(value: int) -> bytes:
-    return _PRESENT_SMALL_LONG.get(value) or b"\x02" + encode_long(value)
-
-
 def _json_text(value: Any, limits: Limits, depth: int) -> bytes:
     """Write branch 1 and the JSON text of a value that stands at `depth`."""
     if type(value) in (dict, list):
         require_depth(value, limits, depth=depth)
     text = _encode_json(value)
-    return _present_long(len(text)) + text
+    return _PRESENT_LONG[len(text)] + text
 
 
 def _compile(record: RecordType, limits: Limits, *, depth: int) -> EncodeEntry:
@@ -176,23 +182,19 @@ def exact_encoder(entry_type: RecordType, written: RecordType, limits: Limits) -
 def _compile_exact(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeEntry:
     writer = _Writer(limits)
     writer.line(0, "def encode(entry, out):")
-    missing = 0
+    pieces: list[str] = []
     for name, child in written.by_name.items():
         own = entry_type.by_name.get(name, Scalar.NULL)
-        if own is Scalar.NULL:
-            missing += 1
+        exact = "b'\\0'" if own is Scalar.NULL else _EXACT.get((own, child))
+        if exact is not None:
+            pieces.append(exact.replace("VALUE", f"entry[{name!r}]"))
             continue
-        if missing:
-            writer.line(1, f"out += {bytes(missing)!r}")
-            missing = 0
+        writer.line(1, f"out += join(({', '.join(pieces)},))" if pieces else "pass")
+        pieces = []
         writer.line(1, f"value = entry[{name!r}]")
-        plain = _EXACT_BRANCHES.get((own, child))
-        if plain is not None:
-            writer.line(1, plain)
-        else:
-            writer.line(1, "if value is None: out += b'\\0'")
-            writer.present(1, child, "value", 2)
-    writer.line(1, f"out += {bytes(missing)!r}")
+        writer.line(1, "if value is None: out += b'\\0'")
+        writer.present(1, child, "value", 2)
+    writer.line(1, f"out += join(({', '.join(pieces)},))" if pieces else "pass")
     namespace = dict(writer.constants)
     exec(compile("\n".join(writer.lines), "<exact row encoder>", "exec"), namespace)  # noqa: S102 - as below
     encode: EncodeEntry = namespace["encode"]
@@ -217,10 +219,11 @@ class _Writer:
         self.lines: list[str] = []
         self.constants: dict[str, Any] = {
             "SchemaMismatch": SchemaMismatch,
-            "present_long": _present_long,
-            "small_long": _PRESENT_SMALL_LONG.get,
+            "present_long": _PRESENT_LONG,
             "long": encode_long,
             "double": pack_double,
+            "present_double": Struct("<Bd").pack,
+            "join": b"".join,
             "json_text": _json_text,
             "limits": limits,
         }
@@ -296,11 +299,11 @@ _IN_LONG53 = f"type(VALUE) is int and {-LONG53_MAX} <= VALUE <= {LONG53_MAX}"
 _SCALAR_BRANCHES: dict[Scalar, list[tuple[str, str]]] = {
     Scalar.NULL: [],
     Scalar.BOOL: [("VALUE is True", "out += b'\\2\\1'"), ("VALUE is False", "out += b'\\2\\0'")],
-    Scalar.LONG53: [(_IN_LONG53, "out += small_long(VALUE) or present_long(VALUE)")],
+    Scalar.LONG53: [(_IN_LONG53, "out += present_long[VALUE]")],
     Scalar.LONG64: [
         (
             f"type(VALUE) is int and {-(2**63)} <= VALUE < {2**63}",
-            "out += small_long(VALUE) or present_long(VALUE)",
+            "out += present_long[VALUE]",
         )
     ],
     Scalar.DOUBLE: [
@@ -310,21 +313,19 @@ _SCALAR_BRANCHES: dict[Scalar, list[tuple[str, str]]] = {
     Scalar.STRING: [
         (
             "type(VALUE) is str",
-            "text = VALUE.encode(); out += small_long(len(text)) or present_long(len(text)); out += text",
+            "text = VALUE.encode(); out += present_long[len(text)]; out += text",
         )
     ],
     Scalar.JSON: [("True", "out += json_text(VALUE, limits, DEPTH)")],
 }
-_LONG = "out += small_long(value) or present_long(value)"
-_DOUBLE = "out += b'\\2'; out += double(value)"
-_EXACT_BRANCHES: dict[tuple[Type, Type], str] = {
-    (Scalar.STRING, Scalar.STRING): (
-        "text = value.encode(); out += small_long(len(text)) or present_long(len(text)); out += text"
-    ),
+_LONG, _DOUBLE = "present_long[VALUE]", "present_double(2, VALUE)"
+# The bytes of a value that is there, by its own type and that of its field.
+_EXACT: dict[tuple[Type, Type], str] = {
+    (Scalar.STRING, Scalar.STRING): "present_long[len(text := VALUE.encode())], text",
     (Scalar.LONG53, Scalar.LONG53): _LONG,
     (Scalar.LONG53, Scalar.LONG64): _LONG,
     (Scalar.LONG64, Scalar.LONG64): _LONG,
     (Scalar.LONG53, Scalar.DOUBLE): _DOUBLE,
     (Scalar.DOUBLE, Scalar.DOUBLE): _DOUBLE,
-    (Scalar.BOOL, Scalar.BOOL): "out += b'\\2\\1' if value else b'\\2\\0'",
+    (Scalar.BOOL, Scalar.BOOL): "b'\\2\\1' if VALUE else b'\\2\\0'",
 }

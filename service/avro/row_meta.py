@@ -41,7 +41,6 @@ def encode_root(root: RootLink | None) -> bytes:
 
 
 def encode_meta(
-    *,
     user: bytes,
     event_time_us: int,
     unique_id: bytes,

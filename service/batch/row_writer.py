@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from service import native
@@ -14,7 +15,6 @@ from service.avro.row_encoder import WALKED_ENTRIES, EncodeEntry, entry_encoder,
 from service.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root
 from service.avro.schema_types import Limits, RecordType
 from service.batch.fast_lane import described
-from service.batch.reference_lines import widen
 from service.batch.rows import Rows
 
 if TYPE_CHECKING:
@@ -67,60 +67,76 @@ class PythonWriter:
         self._rules = rules
         self._origins = [encode_origin(tp) for tp in rows.tps]
         self._rows_of_type = Counter(rows.type_of)
-        self._encoders: dict[tuple[int, RecordType], EncodeEntry] = {}
+        self._encoders: dict[RecordType, _Encoders] = {}
 
     def block(self, at: int, end: int, user: bytes, written: RecordType) -> WrittenBlock:
         """Write one block."""
-        rows, out = self._rows, bytearray()
-        sources: dict[int, list[int]] = {}
-        types: Counter[int] = Counter()
-        earliest = latest = rows.event_times_us[self._order[at]]
-        for place in range(at, end):
-            row = self._order[place]
-            time_us = rows.event_times_us[row]
-            earliest, latest = min(earliest, time_us), max(latest, time_us)
-            widen(sources, rows.tp_of[row], rows.offsets[row])
-            types[rows.type_of[row]] += 1
-            out += self._meta(row, user)
-            self.write_entry(row, next(self._texts), written, out)
-            if len(out) >= self._rules.block_bytes:
+        rows, out, texts, rules = self._rows, bytearray(), self._texts, self._rules
+        type_of, tp_of, offsets, times_us = rows.type_of, rows.tp_of, rows.offsets, rows.event_times_us
+        indexes, timestamps_ms, ids, roots, origins = (
+            rows.indexes,
+            rows.timestamps_ms,
+            rows.ids,
+            rows.roots,
+            self._origins,
+        )
+        order, encoders = self._order[at:end], self._encoders_of(written)
+        for row in order:
+            out += encode_meta(
+                user,
+                times_us[row],
+                encode_id(ids[row]) if row in ids else _NO_ID,
+                origins[tp_of[row]],
+                offsets[row],
+                indexes[row],
+                timestamps_ms[row],
+                encode_root(roots[row]) if row in roots else _NO_ROOT,
+            )
+            encoders[type_of[row]](rules.decode(next(texts)), out)
+            if len(out) >= rules.block_bytes:
+                order = order[: order.index(row) + 1]
                 break
-        spans = [(tp, low, high, count) for tp, (low, high, count) in sources.items()]
-        return WrittenBlock(out, types.total(), earliest, latest, spans, [*types.items()])
+        times = [times_us[row] for row in order]
+        offsets_of: dict[int, list[int]] = {}
+        for row in order:
+            offsets_of.setdefault(tp_of[row], []).append(offsets[row])
+        sources = [(tp, min(found), max(found), len(found)) for tp, found in offsets_of.items()]
+        types = Counter([type_of[row] for row in order])
+        return WrittenBlock(out, len(order), min(times), max(times), sources, [*types.items()])
 
     def write_entry(self, row: int, text: bytes, written: RecordType, out: bytearray) -> None:
         """Write the entry of a row."""
-        number = self._rows.type_of[row]
-        encode = self._encoders.get((number, written)) or self._encoder(number, written)
-        encode(self._rules.decode(text), out)
+        self._encoders_of(written)[self._rows.type_of[row]](self._rules.decode(text), out)
 
-    def _encoder(self, number: int, written: RecordType) -> EncodeEntry:
+    def _encoders_of(self, written: RecordType) -> _Encoders:
+        encoders = self._encoders.get(written)
+        if encoders is None:
+            encoders = self._encoders[written] = _Encoders(partial(self._encoder, written))
+        return encoders
+
+    def _encoder(self, written: RecordType, number: int) -> EncodeEntry:
         """Choose the encoder of rows of one type in one object: what many rows have is worth compiling for."""
         limits = self._rules.limits
         if self._rows_of_type[number] >= WALKED_ENTRIES:
-            encode = exact_encoder(self._rows.types[number], written, limits)
-        else:
-            wide = entry_encoder(written, limits)
+            return exact_encoder(self._rows.types[number], written, limits)
+        wide = entry_encoder(written, limits)
 
-            def encode(entry: dict[str, Any], out: bytearray) -> None:
-                wide.encode(entry, out)
+        def encode(entry: dict[str, Any], out: bytearray) -> None:
+            wide.encode(entry, out)
 
-        self._encoders[number, written] = encode
         return encode
 
-    def _meta(self, row: int, user: bytes) -> bytes:
-        rows = self._rows
-        unique_id, root = rows.ids.get(row), rows.roots.get(row)
-        return encode_meta(
-            user=user,
-            event_time_us=rows.event_times_us[row],
-            unique_id=_NO_ID if unique_id is None else encode_id(unique_id),
-            origin=self._origins[rows.tp_of[row]],
-            offset=rows.offsets[row],
-            index=rows.indexes[row],
-            timestamp_ms=rows.timestamps_ms[row],
-            root=_NO_ROOT if root is None else encode_root(root),
-        )
+
+class _Encoders(dict[int, EncodeEntry]):
+    """The encoders of rows in one object, by the number of their type; made as they are asked for."""
+
+    def __init__(self, make: Callable[[int], EncodeEntry]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, number: int) -> EncodeEntry:
+        made = self[number] = self._make(number)
+        return made
 
 
 class CompiledWriter:
