@@ -23,7 +23,7 @@ from service.partitioning.partitioner import Partitioner, Rejection
 KIB = 1024
 
 
-class Run(NamedTuple):
+class TakenRun(NamedTuple):
     """Records that were taken at once, and what they cover; `gaps` are [from, to).
 
     `rest` is what the record behind them holds, where it was decoded and is not plain: it is recorded next.
@@ -39,7 +39,7 @@ class Run(NamedTuple):
     rest: Decoded | None = None
 
     @classmethod
-    def of(cls, taken: Taken) -> Run:
+    def of(cls, taken: Taken) -> TakenRun:
         """Return what the compiled lane has taken."""
         columns = taken.columns
         return cls(
@@ -53,7 +53,7 @@ class Run(NamedTuple):
         )
 
 
-class Bounds(NamedTuple):
+class TakeBounds(NamedTuple):
     """Which records of a poll, [first, stop), how much they may weigh, one and its KiB each, and their bytes."""
 
     first: int
@@ -98,7 +98,7 @@ class PythonLane:
         """Whether there are records that can be plain."""
         return self._record_bytes_max > 0
 
-    def take(self, poll: Poll, bounds: Bounds, rows: Rows, next_offsets: Mapping[TopicPartition, int]) -> Run:
+    def take(self, poll: Poll, bounds: TakeBounds, rows: Rows, next_offsets: Mapping[TopicPartition, int]) -> TakenRun:
         """Make rows of records of a poll, up to the first that is not plain; `next_offsets` are of what is owned."""
         columns = _Columns([next_offsets.get(tp, maxsize) for tp in poll.tps])
         self._read(poll, bounds, rows, columns)
@@ -131,7 +131,7 @@ class PythonLane:
             )
             for tp, records in Counter(tp_of).items()
         ]
-        return Run(
+        return TakenRun(
             end - first,
             end - first,
             columns.weight,
@@ -142,7 +142,7 @@ class PythonLane:
             columns.rest,
         )
 
-    def _read(self, poll: Poll, bounds: Bounds, rows: Rows, out: _Columns) -> None:
+    def _read(self, poll: Poll, bounds: TakeBounds, rows: Rows, out: _Columns) -> None:
         """Find PartitionKey, time and type of one record after the other."""
         decode, place, type_of, record_bytes_max = self._decode, self._place, self._type_of, self._record_bytes_max
         tp_of, offsets, timestamps_ms, values = poll.tp_of, poll.offsets, poll.timestamps_ms, poll.values
@@ -162,7 +162,8 @@ class PythonLane:
             size = len(value)
             if size > record_bytes_max or source_bytes + size > bytes_max:
                 break
-            if at in with_headers and with_headers[at] is None:
+            has_headers = at in with_headers
+            if has_headers and with_headers[at] is None:
                 break
             try:
                 entry = decode(value)
@@ -190,7 +191,7 @@ class PythonLane:
                 out.fallbacks += 1
             if timestamp_ms > newest_ms[tp]:  # noqa: PLR1730 - faster
                 newest_ms[tp] = timestamp_ms
-            root = self._root_of(poll[at]) if at in with_headers else None  # of few records
+            root = self._root_of(poll[at]) if has_headers else None
             if unique_id is not None or root is not None:
                 out.notes.append((len(out.key_of) - 1, unique_id, root))
             weight += 1 + size // KIB

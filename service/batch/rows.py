@@ -114,16 +114,17 @@ class Rows:
     ) -> None:
         """Add a row for each of many records of one entry; `tp_of` are places in `tps`, keys and types are numbers."""
         numbers = {place: self._tp_number(tps[place]) for place in dict.fromkeys(tp_of)}
-        self.key_of.extend(key_of)
-        self.type_of.extend(type_of)
-        self.tp_of.extend(map(numbers.__getitem__, tp_of))
-        self.offsets.extend(offsets)
-        self.indexes.frombytes(bytes(self.indexes.itemsize * len(texts)))
-        self.event_times_us.extend(event_times_us)
-        self.timestamps_ms.extend([one if one <= TIMESTAMP_MS_MAX else NO_TIMESTAMP_MS for one in timestamps_ms])
-        self.text_sizes.extend(map(len, texts))
+        sizes = [*map(len, texts)]
+        size = sum(sizes)
+        self.key_of += array("I", key_of)
+        self.type_of += array("I", type_of)
+        self.tp_of += array("I", [numbers[place] for place in tp_of])
+        self.offsets += array("q", offsets)
+        self.indexes += array("I", bytes(4 * len(texts)))
+        self.event_times_us += array("q", event_times_us)
+        self.timestamps_ms += array("q", [one if one <= TIMESTAMP_MS_MAX else NO_TIMESTAMP_MS for one in timestamps_ms])
+        self.text_sizes += array("I", sizes)
         self._texts += texts
-        size = sum(map(len, texts))
         self.text_bytes += size
         self.memory_bytes += size + TEXT_BYTES * len(texts)
         self.fixed_bytes += ROW_BYTES * len(texts)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, tzinfo
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -21,9 +20,13 @@ LATEST_US = 253_402_214_400_000_000  # 9999-12-31, so that every zone can name t
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?\Z", re.ASCII)
 _NUMBER_CHARS_MAX = 28  # what Decimal multiplies exactly, and more than any calendar needs
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
-_MINUTE, _SECOND = 17, 19  # characters of a time up to the colon behind its minutes, and up to its seconds
-_CHARS_MAX = 32  # of a time with a fraction of microseconds and a zone; what is kept has a bound
+# Pieces of texts with a zone that were read as a whole once, in microseconds: up to the colon behind the minutes, and
+# what follows the seconds. A text is the sum of its pieces; one of more characters hardly comes again in any piece.
+_minutes: dict[str, int] = {}
+_rests: dict[str, int] = {}
 _SECONDS = {f"{second:02}": second * 1_000_000 for second in range(60)}
+_CHARS_MAX = len("2024-05-01T12:00:00+02:00")
+_PIECES_MAX = 10_000
 # Decided by magnitude: seconds until the year 5138, milliseconds until then, microseconds until then.
 _MAGNITUDES: tuple[tuple[float, EpochUnit], ...] = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
 _MICROS_PER: dict[EpochUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -43,6 +46,10 @@ def parse_event_time(value: Any, rules: TimeRules) -> int | None:
     """Read one value as microseconds since the epoch; None where it is no time."""
     kind = type(value)
     if kind is str:
+        if len(value) <= _CHARS_MAX:
+            minute, second, rest = _minutes.get(value[:17]), _SECONDS.get(value[17:19]), _rests.get(value[19:])
+            if minute is not None and second is not None and rest is not None:
+                return minute + second + rest
         return _parse_text(value, rules)
     if kind is int or kind is float:
         return _from_epoch(value, rules.epoch_unit)
@@ -59,17 +66,15 @@ def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: Tim
 
 
 def _parse_text(text: str, rules: TimeRules) -> int | None:
-    if text[_MINUTE - 1 : _MINUTE] == ":" and len(text) <= _CHARS_MAX:
-        minute, second, rest = _minute_us(text[:_MINUTE]), _SECONDS.get(text[_MINUTE:_SECOND]), _rest_us(text[_SECOND:])
-        if minute is not None and second is not None and rest is not None:
-            return minute + second + rest
     if _ISO.match(text):
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
             return None
         if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=rules.zone)
+            return _micros(moment.replace(tzinfo=rules.zone))
+        if len(text) <= _CHARS_MAX and text[16] == ":" and text[11:13] != "24":  # of which 24:00:00 alone is a time
+            _remember(text, _micros(moment))
         return _micros(moment)
     if _NUMBER.match(text):
         if len(text) > _NUMBER_CHARS_MAX:
@@ -78,24 +83,12 @@ def _parse_text(text: str, rules: TimeRules) -> int | None:
     return None
 
 
-@lru_cache(maxsize=10_000)
-def _minute_us(text: str) -> int | None:
-    """Read a time up to its minutes, and the colon behind them, in UTC; None where that needs the whole text."""
-    try:
-        moment = datetime.fromisoformat(f"{text}59+00:00")  # no hour has 24:00:59
-    except ValueError:
-        return None
-    return _micros(moment) - 59_000_000 if _ISO.match(text) else None
-
-
-@lru_cache(maxsize=10_000)
-def _rest_us(text: str) -> int | None:
-    """Read what follows the seconds as what it adds to them: a fraction, and the zone; None where there is no zone."""
-    try:
-        moment = datetime.fromisoformat(f"1970-01-01T00:00:00{text}")
-    except ValueError:
-        return None
-    return None if moment.tzinfo is None else _micros(moment)
+def _remember(text: str, event_time_us: int) -> None:
+    for pieces in (_minutes, _rests):
+        if len(pieces) >= _PIECES_MAX:
+            pieces.clear()
+    rest = _rests[text[19:]] = _micros(datetime.fromisoformat(f"1970-01-01T00:00:00{text[19:]}"))
+    _minutes[text[:17]] = event_time_us - _SECONDS[text[17:19]] - rest
 
 
 def _micros(moment: datetime) -> int:

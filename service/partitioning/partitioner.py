@@ -84,7 +84,8 @@ class Partitioner:
                 return Rejection(Reason.NO_EVENT_TIME, "no path of time.paths yields a time within the window")
             event_time_us = timestamp_ms * 1000
         unique_id = self._id(entry, envelope, whole) if self._ids else None
-        return (user, *self._date_and_hour(event_time_us // self._unit_us)), event_time_us, unique_id, fallback
+        date, hour = self._date_and_hour(event_time_us // self._unit_us)
+        return (user, date, hour), event_time_us, unique_id, fallback
 
     def _user(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str | None:
         for name, locate in self._users:

@@ -16,7 +16,7 @@ from service.batch.batch import Batch, ClosedBatch, Opening
 from service.batch.fast_lane import FastLane, LaneRules
 from service.batch.messages import dead_letters_of
 from service.batch.progress import Progress, Tracker
-from service.batch.python_lane import Bounds, PythonLane, Run
+from service.batch.python_lane import PythonLane, TakeBounds, TakenRun
 from service.batch.rows import Rows
 from service.boundary import Poll
 from service.control.flush_policy import FlushLoad
@@ -146,7 +146,7 @@ class Recorder:
 
     # Many plain records.
 
-    def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> Run:
+    def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> TakenRun:
         """Record plain records of [first, stop) at once and cover them.
 
         What it has not taken is for `record`, one by one. `make_room` follows.
@@ -155,7 +155,7 @@ class Recorder:
         assert batch is not None, "a batch is opened before its first record"
         next_offsets = {tp: progress.next_offset for tp, progress in self._tracker.by_tp.items()}
         if self._lane is None:
-            bounds = Bounds(first, stop, weight_max, bytes_max)
+            bounds = TakeBounds(first, stop, weight_max, bytes_max)
             run = self._python.take(poll, bounds, batch.rows, next_offsets)
         else:
             taken = self._lane.take(
@@ -168,7 +168,7 @@ class Recorder:
                 bytes_max=bytes_max,
             )
             batch.rows.extend(taken)
-            run = Run.of(taken)
+            run = TakenRun.of(taken)
         if run.records:
             self._cover(run, poll, batch)
         if run.rest is None:
@@ -176,7 +176,7 @@ class Recorder:
         weight = self.record(poll[first + run.records], run.rest)
         return run._replace(records=run.records + 1, weight=run.weight + weight)
 
-    def _cover(self, run: Run, poll: Poll, batch: Batch) -> None:
+    def _cover(self, run: TakenRun, poll: Poll, batch: Batch) -> None:
         for one in run.covered:
             self._tracker.by_tp[one.tp].cover_many(one, leader_epoch=poll[one.last].leader_epoch)
         batch.records += run.records

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.batch.python_lane import Run
+from service.batch.python_lane import TakenRun
 from service.boundary import Poll
 from service.control.flush_policy import FlushReason
 from service.control.machine import Phase
@@ -33,7 +33,7 @@ class CountingRecorder(Recorder):
         super().__init__(rules, spool)
         self.given: list[SourceRecord] = []
 
-    def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> Run:
+    def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> TakenRun:
         """Keep them, too; the one that is not plain comes through `record`."""
         run = super().take(poll, first, stop, weight_max=weight_max, bytes_max=bytes_max)
         self.given += poll[first : first + run.records - (run.rest is not None)]
