@@ -18,8 +18,9 @@ ENDS = 3 + 1 + 3  # to be careful; with few in hand; alone
 DEADLY = """
 import os, sys
 from service.batch.fast_lane import FastLane
+from service.batch.python_lane import PythonLane
 from service.input.decode import RecordDecoder
-decode, take = RecordDecoder.decode, FastLane.take
+decode, take, take_by_python = RecordDecoder.decode, FastLane.take, PythonLane.take
 def deadly(self, value):
     if value and b"deadly" in value:
         os._exit(134)
@@ -28,7 +29,11 @@ def deadly_to_the_lane(self, poll, first, stop, **bounds):
     if any(value and b"deadly" in value for value in poll.values[first:stop]):
         os._exit(134)
     return take(self, poll, first, stop, **bounds)
-RecordDecoder.decode, FastLane.take = deadly, deadly_to_the_lane
+def deadly_to_python(self, poll, bounds, *others):
+    if any(value and b"deadly" in value for value in poll.values[bounds.first:bounds.stop]):
+        os._exit(134)
+    return take_by_python(self, poll, bounds, *others)
+RecordDecoder.decode, FastLane.take, PythonLane.take = deadly, deadly_to_the_lane, deadly_to_python
 from service.__main__ import run
 sys.argv = ["log-partitioner", "run"]
 run()
