@@ -2,7 +2,8 @@
 
 A has few users and many hours, B, C and D have ever more users and two hours. Records are JSON objects of one entry,
 373 bytes on average, of up to 14 fields in eight shapes; event time advances from record to record. Records are not
-keyed by user: they go around the TopicPartitions.
+keyed by user: they go around the TopicPartitions. M has entries as A, five in an array to a record; N is what logs of
+many programs are like (`bench.nested`).
 """
 
 import argparse
@@ -19,6 +20,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, Topi
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from bench import nested
 from deploy.local.errors import StackError
 from deploy.local.topics import create_missing
 
@@ -50,7 +52,8 @@ _TIMEOUT_S = 30
 class Workload:
     """Everything that determines the records; equal workloads make equal records.
 
-    spread tells how users take turns: few have most (zipf), by chance (random), one after another (even).
+    spread tells how users take turns: few have most (zipf), by chance (random), one after another (even). A record is
+    one entry, or an array of as many as `per_record` says.
     """
 
     name: str
@@ -60,6 +63,13 @@ class Workload:
     spread: Literal["zipf", "random", "even"] = "random"
     fields: int = _FIELDS
     seed: int = 1
+    shape: Literal["flat", "nested"] = "flat"
+    per_record: int = 1
+
+    @property
+    def entries(self) -> int:
+        """How many entries the records hold."""
+        return self.records * self.per_record
 
 
 WORKLOADS = {
@@ -67,11 +77,30 @@ WORKLOADS = {
     "B": Workload(name="B", users=10_000),
     "C": Workload(name="C", users=100_000),
     "D": Workload(name="D", users=500_000),
+    "M": Workload(name="M", records=200_000, users=200, hours=24, spread="zipf", per_record=5),
+    "N": Workload(name="N", records=200_000, users=1_000, shape="nested"),
 }
 
 
 def generate(workload: Workload) -> Iterator[bytes]:
     """Give the values of the workload's records, in the order of their event times."""
+    one_each = replace(workload, records=workload.entries, per_record=1)
+    entries = _nested(one_each) if workload.shape == "nested" else _flat(one_each)
+    if workload.per_record == 1:
+        return entries
+    return (b"[" + b",".join(several) + b"]" for several in zip(*[entries] * workload.per_record, strict=True))
+
+
+def _nested(workload: Workload) -> Iterator[bytes]:
+    seeded = random.Random(workload.seed)
+    users = _users(workload, seeded)
+    span_ms = workload.hours * 3_600_000
+    for number, user in zip(range(workload.records), users, strict=False):
+        time_ms = _START_S * 1000 + number * span_ms // workload.records
+        yield nested.entry(seeded, number=number, user=f"user-{user:06d}", time_ms=time_ms)
+
+
+def _flat(workload: Workload) -> Iterator[bytes]:
     seeded = random.Random(workload.seed)
     tags = "".join(f',"tag_{number}":"t{number}"' for number in range(workload.fields - _FIELDS))
     ends = [_end(shape) + tags + "}" for shape in _SHAPES]
@@ -199,7 +228,7 @@ def _next_offset(consumer: Consumer, tp: TopicPartition, deadline: float) -> int
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add what a workload can be changed by."""
-    parser.add_argument("--records", type=int, help="of each workload; default: 2,000,000 of A, 1,000,000 of others")
+    parser.add_argument("--records", type=int, help="of each workload, instead of its own number")
     parser.add_argument("--users", type=int, help="of each workload, instead of its own number")
     parser.add_argument("--hours", type=int, help="of each workload, instead of its own number")
     parser.add_argument("--fields", type=int, help=f"of an entry at most; default: {_FIELDS}")
@@ -224,7 +253,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.workloads", description=main.__doc__)
     parser.add_argument("--bootstrap", default="127.0.0.1:9092", help="Kafka; default: %(default)s")
     parser.add_argument("--topic", required=True, help="created where it is missing")
-    parser.add_argument("--workload", default="A", help="A, B, C or D; default: %(default)s")
+    parser.add_argument("--workload", default="A", help=f"of {', '.join(WORKLOADS)}; default: %(default)s")
     add_options(parser)
     options = parser.parse_args(arguments)
     begun = time.monotonic()
