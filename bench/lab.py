@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.peers.task import Task
 from bench.workloads import PARTITIONS
 from deploy.demo.fleet import Fleet
 from deploy.local.errors import StackError
@@ -18,7 +19,7 @@ from deploy.local.kafka import KafkaCluster
 from deploy.local.s3 import S3Endpoint, S3Server
 from deploy.local.topics import create_bucket, create_topics
 
-_BUCKET = "bench"
+BUCKET = "bench"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,22 @@ class Run:
         """Return the run's workers, none of them started."""
         return Fleet(root=self.directory, settings=self._environment())
 
+    def task(self, *, jars: list[str]) -> Task:
+        """Return the same work as a peer is told it."""
+        return Task(
+            name=self.name,
+            bootstrap=self.lab.bootstrap,
+            topic=self.source,
+            references=self.topic("references"),
+            endpoint=self.s3.url,
+            region=self.s3.region,
+            bucket=BUCKET,
+            access_key=self.s3.access_key,
+            secret_key=self.s3.secret_key,
+            directory=str(self.directory.absolute()),
+            jars=jars,
+        )
+
     @property
     def directory(self) -> Path:
         """Where spools and logs of the workers are."""
@@ -72,7 +89,7 @@ class Run:
     @property
     def objects(self) -> Path:
         """Where the S3 server keeps the run's objects, as files."""
-        return self.lab.directory / "s3" / "objects" / _BUCKET / self.name
+        return self.lab.directory / "s3" / "objects" / BUCKET / self.name
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOGP_", "PIPELINE_"))}
@@ -88,7 +105,7 @@ class Run:
             "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.topic("dead-letters"),
             "LOGP_S3__ENDPOINT_URL": self.s3.url,
             "LOGP_S3__REGION": self.s3.region,
-            "LOGP_S3__BUCKET": _BUCKET,
+            "LOGP_S3__BUCKET": BUCKET,
             "LOGP_S3__PREFIX": self.name,
             "LOGP_S3__ACCESS_KEY": self.s3.access_key,
             "LOGP_S3__SECRET_KEY": self.s3.secret_key,
@@ -109,18 +126,19 @@ def open_lab(home: Path) -> Iterator[Lab]:
         KafkaCluster(jars=jars, root=directory / "kafka") as kafka,
         S3Server(jars=jars, root=directory / "s3") as s3,
     ):
-        create_bucket(s3.endpoint, _BUCKET)
+        create_bucket(s3.endpoint, BUCKET)
         yield Lab(directory, kafka.bootstrap_servers, s3.endpoint)
     shutil.rmtree(directory, ignore_errors=True)
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_options(parser: argparse.ArgumentParser, *, has_json: bool = True) -> None:
     """Add what every benchmark of the worker can be told."""
     parser.add_argument(
         "--settings", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the worker; default: its own"
     )
     parser.add_argument("--home", type=Path, default=Path(".local"), help="jars and data; default: %(default)s")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures of all rounds there")
+    if has_json:
+        parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures of all rounds there")
 
 
 def variables_of(settings: list[str], layout: str | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ import statistics
 import sys
 
 from bench.lab import add_options, open_lab, variables_of
-from bench.worker import Figures, fill, measure, print_table
+from bench.worker import RSS, Figures, fill, measure, print_table
 from bench.workloads import Workload
 from deploy.local.errors import StackError
 
@@ -55,7 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
 def _growth(least: list[Figures], other: list[Figures], count: str) -> float:
     """Return by how many bytes the peak grows for each one more of what is counted."""
     more = _median(other, count) - _median(least, count)
-    return (_median(other, "peak RSS MiB") - _median(least, "peak RSS MiB")) * _MIB / more if more else 0.0
+    return (_median(other, RSS) - _median(least, RSS)) * _MIB / more if more else 0.0
 
 
 def _median(rounds: list[Figures], name: str) -> float:

@@ -8,7 +8,14 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from bench.lab import Run
 from service.formats.flush_record import decode_flush_record, merge_parts
-from service.formats.log_events import BatchCommitted, BatchDiscarded, LogLine, read_line
+from service.formats.log_events import (
+    BatchCommitted,
+    BatchDiscarded,
+    FlushStarted,
+    LogLine,
+    PartitionsAssigned,
+    read_line,
+)
 from service.formats.reference import decode_references
 
 _TIMEOUT_S = 30
@@ -22,18 +29,37 @@ _RETRIES = {
 
 def read_output(run: Run, logs: list[Path]) -> dict[str, float]:
     """Return the figures of a run, each by its name."""
-    lines = [line for log in logs for line in map(read_line, log.read_bytes().splitlines()) if line is not None]
+    lines = log_lines(logs)
     announced = _announced(run)
     puts = _puts(run, lines)
     return {
         **announced,
         **_flushed(run),
         **_steps(lines),
+        **_flush_times(lines),
         **{f"PUTs: {kind}": count for kind, count in sorted(puts.items())},
         "PUTs": puts.total(),
         "PUTs per 100 PartitionKeys": 100 * puts.total() / max(1.0, announced["PartitionKeys"]),
+        "objects": sum(line.event.objects for line in lines if isinstance(line.event, BatchCommitted)),
         "discards": sum(isinstance(line.event, BatchDiscarded) for line in lines),
     }
+
+
+def log_lines(logs: list[Path]) -> list[LogLine]:
+    """Return all lines of workers' logs."""
+    return [line for log in logs for line in map(read_line, log.read_bytes().splitlines()) if line is not None]
+
+
+def flush_seconds(lines: list[LogLine]) -> list[float]:
+    """Return how long each committed flush held the worker up, least first."""
+    begun = {line.event.batch_id: line.fields["mono"] for line in lines if isinstance(line.event, FlushStarted)}
+    committed = (line for line in lines if isinstance(line.event, BatchCommitted))
+    return sorted(line.fields["mono"] - begun[line.fields["batch_id"]] for line in committed)
+
+
+def quantile(ordered: list[float], share: float) -> float:
+    """Return the least value that at least this share of the values does not exceed; 0 where there are none."""
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
 def read_topic(bootstrap: str, topic: str) -> Iterator[Message]:
@@ -96,6 +122,18 @@ def _steps(lines: list[LogLine]) -> dict[str, float]:
     flushes = [line.event.step_seconds for line in lines if isinstance(line.event, BatchCommitted)]
     names = dict.fromkeys(name for flush in flushes for name in flush)
     return {f"s per flush: {name}": sum(flush.get(name, 0.0) for flush in flushes) / len(flushes) for name in names}
+
+
+def _flush_times(lines: list[LogLine]) -> dict[str, float]:
+    """Return how long flushes took, and their share of the time from the first assignment to the last commit."""
+    seconds = flush_seconds(lines)
+    assigned = min((line.fields["mono"] for line in lines if isinstance(line.event, PartitionsAssigned)), default=0.0)
+    last = max((line.fields["mono"] for line in lines if isinstance(line.event, BatchCommitted)), default=assigned)
+    return {
+        "flush s, p50": quantile(seconds, 0.5),
+        "flush s, p99": quantile(seconds, 0.99),
+        "share of time not reading": sum(seconds) / (last - assigned) if last > assigned else 0.0,
+    }
 
 
 def _puts(run: Run, lines: list[LogLine]) -> Counter[str]:

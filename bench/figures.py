@@ -1,0 +1,123 @@
+"""The figures of docs/PERFORMANCE.md: one JSON file, written after each measurement, from which the page is made."""
+
+import os
+import platform
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import msgspec
+
+from bench.worker import CPU
+
+QUIET_LOAD = 0.5
+QUIET_SPREAD = 0.15
+F = "F"
+
+
+class Measured(msgspec.Struct, frozen=True, kw_only=True):
+    """One run of a system over a workload in a round; `F` is a system, too."""
+
+    round: int
+    workload: str
+    system: str
+    figures: dict[str, float]
+
+
+class Amount(msgspec.Struct, frozen=True, kw_only=True):
+    """How much a workload is."""
+
+    records: int
+    entries: int
+    bytes: int
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """What it ran on."""
+
+    cpu: str
+    cores: int
+    memory_gib: int
+    python: str
+    commit: str
+    date: str
+
+
+class Steady(msgspec.Struct, frozen=True, kw_only=True):
+    """One run at a steady rate; `broken` says which bound did not hold."""
+
+    rate: int
+    minutes: float
+    settings: dict[str, str]
+    figures: dict[str, float]
+    broken: str | None
+
+
+class Book(msgspec.Struct, kw_only=True):
+    """All figures of one run of the page; `absent` says of a system why it was not measured.
+
+    `loads` are the machine's load averages before the run, and before each time that it was resumed.
+    """
+
+    machine: Machine
+    loads: list[float] = []
+    wanted_rounds: int = 0
+    workloads: dict[str, Amount] = {}
+    measured: list[Measured] = []
+    absent: dict[str, str] = {}
+    stages: dict[str, dict[str, dict[str, float]]] = {}
+    revoke: dict[str, dict[str, float]] = {}
+    steady: list[Steady] = []
+
+    def has(self, number: int, workload: str, system: str) -> bool:
+        """Return whether this is measured already."""
+        return any((one.round, one.workload, one.system) == (number, workload, system) for one in self.measured)
+
+    def values(self, workload: str, system: str, name: str) -> list[float]:
+        """Return one figure of all rounds."""
+        found = (one for one in self.measured if (one.workload, one.system) == (workload, system))
+        return [one.figures[name] for one in found if name in one.figures]
+
+    def times_f(self, workload: str, system: str) -> list[float]:
+        """Return what an entry costs, in what reading one cost in the same round."""
+        least = {one.round: one.figures[CPU] for one in self.measured if (one.workload, one.system) == (workload, F)}
+        found = (one for one in self.measured if (one.workload, one.system) == (workload, system))
+        return [one.figures[CPU] / least[one.round] for one in found if one.round in least]
+
+    def unrest(self) -> list[str]:
+        """Return why this run was not quiet, a sentence each; none where it was."""
+        sentences = [f"load average {load:.2f} before it" for load in self.loads if load >= QUIET_LOAD]
+        for workload in self.workloads:
+            least = self.values(workload, F, CPU)
+            spread = (max(least) - min(least)) / statistics.median(least) if least else 0.0
+            if spread >= QUIET_SPREAD:
+                sentences.append(f"F of {workload} varied by {spread:.0%}")
+        return sentences
+
+
+def read_book(file: Path) -> Book:
+    """Read the figures."""
+    return msgspec.json.decode(file.read_bytes(), type=Book)
+
+
+def write_book(book: Book, file: Path) -> None:
+    """Write the figures; the file is the old one or the new one, whole."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    beside = file.with_suffix(".new")
+    beside.write_bytes(msgspec.json.format(msgspec.json.encode(book, order="deterministic"), indent=1) + b"\n")
+    beside.replace(file)
+
+
+def this_machine() -> Machine:
+    """Return what this is run on."""
+    cpu_lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return Machine(
+        cpu=next((line.partition(":")[2].strip() for line in cpu_lines if line.startswith("model name")), "unknown"),
+        cores=os.cpu_count() or 0,
+        memory_gib=round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
+        python=platform.python_version(),
+        commit=commit.stdout.strip() or "unknown",
+        date=time.strftime("%Y-%m-%d", time.gmtime()),
+    )

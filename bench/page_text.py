@@ -1,0 +1,160 @@
+"""docs/PERFORMANCE.md as text, from the figures alone."""
+
+from collections.abc import Iterator
+
+from bench.figures import Book, F, Steady
+from bench.page_plots import NAMES, PLOTS
+from bench.worker import CPU, RATE, RSS, cell
+
+_WORKLOADS = {
+    "A": "200 users, few with most, 24 hours: 4,800 user/date/hour",
+    "B": "10,000 users, 2 hours: 20,000 user/date/hour",
+    "C": "100,000 users, 2 hours: about 199,000 user/date/hour",
+    "D": "500,000 users, 2 hours",
+    "M": "as A, five entries in an array to a record",
+    "N": "1,000 users, 2 hours; nested, 300 optional fields of forty kinds of events, types that disagree, long floats",
+}
+_HEAD = """# Performance
+
+Made by `make bench` from `docs/performance/figures.json`; do not edit. `python -m bench.page --from
+docs/performance/figures.json` writes it again without measuring.
+
+"""
+_HOW = """
+## How it was measured
+
+- Everything runs on one machine: Kafka, the S3 server, which keeps objects as files, and what is measured. CPU is the
+  kernel's accounting of the measured process and all that it started; that of Kafka and S3 is not in it.
+- F is a process that reads the same topic and throws its records away, measured in the same round. Multiples of F can
+  be compared between machines; wall times and entries/s cannot, as the servers take part of the same cores.
+- Rounds are interleaved: each goes through all workloads and systems. Cells are the median and (least - most) of all
+  rounds.
+- The worker runs with its default settings, from its start to its exit after the last commit: start-up counts. It is
+  told to stop once it has taken every record, so that its last flush does not wait for the interval.
+- What others take to start is left out, generously: until the session is there and the job is about to be submitted.
+  They get the fields of A as a fixed schema; the worker finds out schemas as it goes, and proves delivery.
+- *The obvious program*: lists of dicts, fastavro's writer at each flush, `upload_file`, one Kafka transaction.
+- *Spark*: Structured Streaming, `availableNow`, two cores, repartitioned by key (without it: eight times the files),
+  Avro to S3 by S3A. Readers have to use its `_spark_metadata`.
+- *Flink*: SQL with parallelism 2 and checkpoints of 30 s to a **local disk**: its S3 file system did not finish when it
+  was tried (of 4,800 multipart uploads 2 were complete when others were done). Its last files wait for a checkpoint,
+  which its wall time and rate show and its CPU does not.
+- Entries in the files of all of them are counted after each run; a run with a wrong number has no figures.
+"""
+
+
+def render(book: Book) -> str:
+    """Return the page."""
+    parts = (_head(book), *(_workload(book, name) for name in book.workloads), _more(book), _HOW)
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def _head(book: Book) -> str:
+    machine = book.machine
+    rounds = max((one.round for one in book.measured), default=0)
+    lines = [
+        _HEAD.strip("\n"),
+        "",
+        f"{machine.date}, commit {machine.commit}; {machine.cpu}, {machine.cores} cores, {machine.memory_gib} GiB; "
+        f"Python {machine.python}; {rounds} round{'s' * (rounds != 1)}" + _unfinished(book, rounds),
+        "",
+        _rest(book.unrest()),
+        "",
+        *(f"![{label}](performance/{name})" for name, label in PLOTS.items() if "A" in book.workloads),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _unfinished(book: Book, rounds: int) -> str:
+    return "." if rounds >= book.wanted_rounds else f" of {book.wanted_rounds}: the run was cut short."
+
+
+def _rest(unrest: list[str]) -> str:
+    if not unrest:
+        return "The machine was quiet: its load average before the run was below 0.5, and F varied by less than 15 %."
+    return f"**The machine was not quiet: {'; '.join(unrest)}.** Read multiples of F, and those within one column."
+
+
+def _workload(book: Book, name: str) -> str:
+    amount = book.workloads[name]
+    systems = [system for system in NAMES if book.values(name, system, CPU)]
+    about = (
+        f"{amount.records:,} records, {amount.entries:,} entries, {amount.bytes / amount.records:,.0f} bytes a record"
+    )
+    rows = {
+        "CPU µs per entry": {F: book.values(name, F, CPU), **_by_system(book, name, systems, CPU)},
+        "multiples of F": {system: book.times_f(name, system) for system in systems},
+        "entries/s": _by_system(book, name, systems, RATE),
+        "peak RSS, MiB": _by_system(book, name, systems, RSS),
+        "objects": _by_system(book, name, systems, "objects"),
+        "PUTs": _by_system(book, name, systems, "PUTs"),
+        "flush p50, s": _by_system(book, name, systems, "flush s, p50"),
+        "flush p99, s": _by_system(book, name, systems, "flush s, p99"),
+        "share of time not reading": _by_system(book, name, systems, "share of time not reading"),
+    }
+    lines = ["", f"## {name}", "", f"{_WORKLOADS.get(name, name)}. {about}.", ""]
+    lines += _table([F, *systems], rows)
+    if name == "A":
+        lines += [f"- {NAMES[system]}: not measured: {why}" for system, why in sorted(book.absent.items())]
+    return "\n".join([*lines, ""])
+
+
+def _by_system(book: Book, workload: str, systems: list[str], *names: str) -> dict[str, list[float]]:
+    """Return the first of these figures that a system has."""
+    found = {system: [book.values(workload, system, name) for name in names] for system in systems}
+    return {system: next(filter(None, several), []) for system, several in found.items()}
+
+
+def _table(columns: list[str], rows: dict[str, dict[str, list[float]]]) -> Iterator[str]:
+    yield "| | " + " | ".join(NAMES.get(column, column) for column in columns) + " |"
+    yield "| --- |" + " ---: |" * len(columns)
+    for title, values in rows.items():
+        if any(values.values()):
+            yield f"| {title} | " + " | ".join(cell(values.get(column, [])) for column in columns) + " |"
+    yield ""
+
+
+def _more(book: Book) -> str:
+    lines: list[str] = []
+    if book.stages:
+        lines += ["", "## Parts of the worker's path", "", _STAGES, "", "| | lane | record | seal |"]
+        lines += ["| --- | --- | ---: | ---: |"]
+        lines += [
+            f"| {workload} | {NAMES[lane]} | {us['record']:.2f} | {us['seal']:.2f} |"
+            for workload, lanes in book.stages.items()
+            for lane, us in lanes.items()
+        ]
+    if book.revoke:
+        lines += ["", "## A rebalance at full load", "", _REVOKE, ""]
+        lines += [
+            f"- {NAMES[system]}: {found['seconds']:.2f} s for {found['entries']:,.0f} entries"
+            for system, found in book.revoke.items()
+        ]
+    if book.steady:
+        lines += ["", "## A steady rate", "", _STEADY, ""]
+        lines += ["| " + " | ".join(_STEADY_COLUMNS) + " |", "|" + " --- |" * len(_STEADY_COLUMNS)]
+        lines += [_steady(one) for one in book.steady]
+    return "\n".join([*lines, ""]) if lines else ""
+
+
+_STAGES = """CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record), from
+rows to finished objects on a local disk (seal). One measurement of 200,000 records each."""
+_REVOKE = """A second worker joins while the first works through a backlog of A: how long the first one's revoke blocks,
+which is the flush of everything that it holds."""
+_STEADY = """`python -m bench.steady`: one worker on one core; Kafka, S3 and the producer on the others. Lag is records
+between the end of the topic and what is committed, each second; its bound is two flush intervals' worth of records."""
+_STEADY_COLUMNS = (
+    *("entries/s", "minutes", "settings", "lag p50", "lag p99", "most", "bound", "share of a core", "flush p50, s"),
+    *("flush p99, s", "RSS, MiB", "the bound"),
+)
+
+
+def _steady(one: Steady) -> str:
+    found = one.figures
+    lags = " | ".join(f"{found[name]:,.0f}" for name in ("lag p50", "lag p99", "lag max", "lag bound"))
+    settings = ", ".join(f"{name}={value}" for name, value in one.settings.items()) or "default"
+    return (
+        f"| {one.rate:,} | {one.minutes:g} | {settings} | {lags} | {found['share of a core']:.2f} "
+        f"| {found['flush s, p50']:.2f} | {found['flush s, p99']:.2f} | {found[RSS]:,.0f} | {one.broken or 'holds'} |"
+    )

@@ -1,0 +1,7 @@
+"""The same work done by others: what they need, and how each is run and measured.
+
+- obvious: the program in Python that one writes first.
+- spark: Structured Streaming to S3; flink: Flink SQL to a local disk.
+
+Each is a process that takes a `Task` from its environment and marks where its start-up ends and its work is done.
+"""

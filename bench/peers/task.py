@@ -1,0 +1,56 @@
+"""What a peer is told, by its environment, and what it tells: one JSON line for each mark on its standard output.
+
+Only the standard library: Flink's Python has nothing else of ours.
+"""
+
+import json
+import os
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Self
+
+from bench.process import cpu_s, peak_bytes
+
+_VARIABLE = "BENCH_TASK"
+
+# Of workload A, whose entries have these fields or some of them.
+FIELDS = {
+    **dict.fromkeys(("id", "time", "user", "level", "service", "host", "trace_id", "message"), "string"),
+    "status": "long",
+    "latency_ms": "double",
+    "bytes": "long",
+    **dict.fromkeys(("path", "error", "referer"), "string"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One run of a peer. `name` is its group and its prefix in the bucket; `directory` is its own."""
+
+    name: str
+    bootstrap: str
+    topic: str
+    references: str
+    endpoint: str
+    region: str
+    bucket: str
+    access_key: str
+    secret_key: str = field(repr=False)
+    directory: str
+    jars: list[str]
+
+    @classmethod
+    def given(cls) -> Self:
+        """Read the task of this process."""
+        return cls(**json.loads(os.environ[_VARIABLE]))
+
+    def environment(self) -> dict[str, str]:
+        """Return what `given` reads in the peer's process."""
+        return {_VARIABLE: json.dumps(asdict(self))}
+
+
+def mark(name: str, **figures: float) -> None:
+    """Tell that this place is reached, and what this process and all that it started have taken until here."""
+    pid = os.getpid()
+    told = {"mark": name, "mono": time.monotonic(), "cpu_s": cpu_s(pid), "peak_bytes": peak_bytes(pid), **figures}
+    print(json.dumps(told), flush=True)
