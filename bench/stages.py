@@ -48,6 +48,7 @@ def measure_stages(values: Sequence[bytes], lane: str, *, entries: int) -> dict[
         sealed_s = time.process_time()
         assert len(batch.rows) == entries, f"{len(batch.rows)} of {entries}"  # noqa: S101  # else it measures other work
         batch.spool.delete()
+        spool.close()
     assert objects  # noqa: S101
     return {
         "record": (recorded_s - begun_s) / entries * 1e6,

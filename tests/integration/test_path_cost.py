@@ -1,0 +1,56 @@
+"""What an entry costs on its way has not grown by half since path_cost.json was written.
+
+Costs are CPU in multiples of F: what reading alone costs in the same round, since the machine is another each time, and
+the same code varies by 40 % between runs. Who makes the path cheaper, or dearer with good reason, writes the figures
+that a failure prints to the file.
+"""
+
+import json
+import statistics
+from collections import defaultdict
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bench.lab import BUCKET, Lab
+from bench.stages import LANES, measure_stages
+from bench.worker import CPU, START, discard, fill, measure
+from bench.workloads import WORKLOADS, generate
+from deploy.local.topics import create_bucket
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+_RECORDED = Path(__file__).with_name("path_cost.json")
+_RECORDS = 200_000
+_OF_STAGES = 50_000  # the rest of the time is the whole worker's
+_ROUNDS = 5
+_GROWTH_MAX = 1.5
+_LANE = next(iter(LANES))  # of the whole worker, as it comes: the fast one where it is installed
+
+
+@pytest.mark.timeout(600)
+def test_no_part_of_the_path_costs_half_as_much_again(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+) -> None:
+    """Medians of five rounds, each with an F of its own: recording and sealing in both lanes, and the whole worker."""
+    lab = Lab(tmp_path, kafka.bootstrap_servers, s3.endpoint)
+    create_bucket(s3.endpoint, BUCKET)
+    workload = replace(WORKLOADS["A"], name=names.topic("path-cost"), records=_RECORDS)
+    fill(lab, workload)
+    part = list(generate(replace(workload, records=_OF_STAGES)))
+    costs: defaultdict[str, list[float]] = defaultdict(list)
+    for number in range(_ROUNDS):
+        least = discard(lab, workload.name)
+        figures = measure(lab, workload, {}, name=f"{workload.name}-{number}")
+        costs[f"{_LANE}: worker"].append((figures[CPU] - figures[START] / _RECORDS * 1e6) / least)
+        for lane in LANES:
+            for stage, us in measure_stages(part, lane, entries=_OF_STAGES).items():
+                costs[f"{lane}: {stage}"].append(us / least)
+
+    found = {name: round(statistics.median(values), 2) for name, values in costs.items()}
+    recorded = json.loads(_RECORDED.read_text())
+    grown = [name for name, times in found.items() if times > _GROWTH_MAX * recorded[name]]
+    assert not grown, f"in multiples of F: {json.dumps(found)}, recorded: {json.dumps(recorded)}; too much: {grown}"
+    print(f"in multiples of F: {json.dumps(found)}")
