@@ -100,9 +100,15 @@ fuzz: native  ## both lanes over random records for MINUTES=60 of CPU
 	$(BIN)/python -m tests.property.fuzz_lanes $(or $(MINUTES),60)
 
 ##@ Measure
-.PHONY: bench-worker bench-liveness
-bench-worker: setup  ## CPU, memory and PUTs of one worker on the workloads A, B and C; ARGS='--workloads D --rounds 1'
-	$(BIN)/python -m bench.worker $(ARGS)
+.PHONY: bench bench-steady bench-liveness profile
+bench: setup pipeline-jars  ## what an entry costs in both lanes and elsewhere: docs/PERFORMANCE.md; ARGS='--rounds 1 --resume'
+	$(BIN)/python -m bench.page $(ARGS)
+
+bench-steady: setup  ## does one worker on one core keep up with a rate? ARGS='--rate 10000 --settings LOGP_FAST_LANE=off'
+	$(BIN)/python -m bench.steady $(ARGS)
+
+profile: setup  ## which functions take a worker's CPU; ARGS='--workload N --settings LOGP_FAST_LANE=off'
+	$(BIN)/python -m bench.profile $(ARGS)
 
 bench-liveness: setup  ## one worker and three under a slow store and little CPU, in each layout (70 minutes)
 	$(BIN)/python -m bench.liveness $(ARGS)

@@ -1,7 +1,7 @@
 """`python -m bench.pace BOOTSTRAP TOPIC RATE SECONDS RECORDS`: writes so many records of A a second, over and over.
 
 They are made beforehand and go around: a ring of RECORDS values, whose event times repeat. Prints how many were
-written, and by how many seconds the last of them was behind its time at most.
+written, and by how many seconds the next of them was behind its time at most.
 """
 
 import json
@@ -34,11 +34,12 @@ def main(bootstrap: str, topic: str, rate: int, seconds: float, records: int) ->
     produce, total = producer.produce, int(rate * seconds)
     written, behind_s, begun = 0, 0.0, time.monotonic()
     while written < total:
-        due = min(total, int((time.monotonic() - begun) * rate))
+        passed_s = time.monotonic() - begun
+        behind_s = max(behind_s, min(passed_s, seconds) - written / rate)
+        due = min(total, int(passed_s * rate))
         for number in range(written, due):
             produce(topic, ring[number % records], partition=number % PARTITIONS)
         written = due
-        behind_s = max(behind_s, time.monotonic() - begun - written / rate)
         producer.poll(0)
         time.sleep(_TURN_S)
     left = producer.flush(_FLUSH_S)
