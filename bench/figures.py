@@ -11,6 +11,7 @@ import msgspec
 
 from bench.worker import CPU
 
+STAGE_RECORDS = 100_000
 QUIET_LOAD = 0.5
 QUIET_SPREAD = 0.15
 F = "F"
@@ -73,6 +74,12 @@ class Book(msgspec.Struct, kw_only=True):
     def has(self, number: int, workload: str, system: str) -> bool:
         """Return whether this is measured already."""
         return any((one.round, one.workload, one.system) == (number, workload, system) for one in self.measured)
+
+    def drop_incomplete(self, workload: str, systems: list[str]) -> None:
+        """Forget rounds of which a system is missing: its F would be of another time."""
+        rounds = {one.round for one in self.measured if one.workload == workload}
+        dropped = {one for one in rounds if not all(self.has(one, workload, system) for system in systems)}
+        self.measured = [one for one in self.measured if one.workload != workload or one.round not in dropped]
 
     def values(self, workload: str, system: str, name: str) -> list[float]:
         """Return one figure of all rounds."""

@@ -6,12 +6,15 @@ each measurement: a run that was cut short goes on with --resume, and --from mak
 """
 
 import argparse
+import dataclasses
 import os
 import sys
 import time
 from pathlib import Path
 
-from bench.figures import Amount, Book, F, Measured, read_book, this_machine, write_book
+from msgspec.structs import replace
+
+from bench.figures import STAGE_RECORDS, Amount, Book, F, Measured, read_book, this_machine, write_book
 from bench.lab import Lab, add_options, open_lab, variables_of
 from bench.page_plots import draw
 from bench.page_text import render
@@ -26,7 +29,6 @@ from service import native
 
 WORKERS = {"fast": {"LOGP_FAST_LANE": "auto"}, "python": {"LOGP_FAST_LANE": "off"}}
 _OF_PEERS = "A"
-_STAGE_RECORDS = 200_000
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,7 +39,7 @@ def main(arguments: list[str] | None = None) -> int:
             write_page(read_book(options.source), options.directory)
             return 0
         file = options.directory / "performance" / "figures.json"
-        book = read_book(file) if options.resume and file.exists() else Book(machine=this_machine())
+        book = _resumed(file) if options.resume and file.exists() else Book(machine=this_machine())
         book.loads.append(os.getloadavg()[0])
         book.wanted_rounds = options.rounds
         _Run(book, file, options).go()
@@ -47,6 +49,20 @@ def main(arguments: list[str] | None = None) -> int:
     write_page(book, options.directory)
     _print(book)
     return 0
+
+
+def _resumed(file: Path) -> Book:
+    """Return what is measured already.
+
+    Raises:
+        StackError: it was measured on another machine, or of another commit.
+    """
+    book = read_book(file)
+    here = replace(this_machine(), date=book.machine.date)
+    if book.machine != here:
+        raise StackError(f"The figures are of {book.machine}, this is {here}; leave out --resume to begin anew.")
+    book.absent.clear()  # what could not be measured is tried again
+    return book
 
 
 class _Run:
@@ -65,6 +81,8 @@ class _Run:
     def go(self) -> None:
         """Measure everything, or as much as the time allows."""
         self._prepare()
+        for workload in self._workloads:
+            self._book.drop_incomplete(workload.name, [F, *self._systems_of(workload)])
         with open_lab(self._options.home) as lab:
             for workload in self._workloads:
                 self._fill(lab, workload)
@@ -93,11 +111,9 @@ class _Run:
         write_book(self._book, self._file)
 
     def _fill(self, lab: Lab, workload: Workload) -> None:
-        fill(lab, workload)
-        if workload.name not in self._book.workloads:
-            size = sum(map(len, generate(workload)))
-            amount = Amount(records=workload.records, entries=workload.entries, bytes=size)
-            self._book.workloads[workload.name] = amount
+        amount = Amount(records=workload.records, entries=workload.entries, bytes=fill(lab, workload))
+        if self._book.workloads.setdefault(workload.name, amount) != amount:
+            raise StackError(f"The file has figures of another {workload.name}; leave out --resume to begin anew.")
 
     def _systems_of(self, workload: Workload) -> list[str]:
         return [one for one in self._systems if one in WORKERS or workload.name == _OF_PEERS]
@@ -135,10 +151,10 @@ class _Run:
                 self._book.revoke[system] = measure_revoke(lab, workload, variables, name=name)
                 write_book(self._book, self._file)
         for workload in [one for one in self._workloads if one.name not in self._book.stages]:
-            values = [value for value, _ in zip(generate(workload), range(_STAGE_RECORDS), strict=False)]
-            entries = len(values) * workload.per_record
+            part = dataclasses.replace(workload, records=min(workload.records, STAGE_RECORDS))
+            values = list(generate(part))
             self._book.stages[workload.name] = {
-                lane: measure_stages(values, lane, entries=entries) for lane in LANES if lane in self._systems
+                lane: measure_stages(values, lane, entries=part.entries) for lane in LANES if lane in self._systems
             }
             write_book(self._book, self._file)
 

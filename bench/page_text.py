@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from bench.figures import Book, F, Steady
+from bench.figures import STAGE_RECORDS, Book, F, Steady
 from bench.page_plots import NAMES, PLOTS
 from bench.worker import CPU, RATE, RSS, cell
 
@@ -138,8 +138,8 @@ def _more(book: Book) -> str:
     return "\n".join([*lines, ""]) if lines else ""
 
 
-_STAGES = """CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record), from
-rows to finished objects on a local disk (seal). One measurement of 200,000 records each."""
+_STAGES = f"""CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record), from
+rows to finished objects on a local disk (seal). One measurement of at most {STAGE_RECORDS:,} records each."""
 _REVOKE = """A second worker joins while the first works through a backlog of A: how long the first one's revoke blocks,
 which is the flush of everything that it holds."""
 _STEADY = """`python -m bench.steady`: one worker on one core; Kafka, S3 and the producer on the others. Lag is records

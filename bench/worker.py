@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from bench.lab import Lab, Run
 from bench.output import log_lines, read_output
@@ -39,11 +39,20 @@ _START_LIMIT_S = 300.0
 _LIMIT_S = 3600.0
 
 
-def fill(lab: Lab, workload: Workload) -> None:
-    """Write the workload to the topic of its name."""
+def fill(lab: Lab, workload: Workload) -> int:
+    """Write the workload to the topic of its name; return how many bytes its values have."""
     begun = time.monotonic()
-    TopicFiller(lab.bootstrap, workload.name).write(generate(workload))
+    size = 0
+
+    def counted() -> Iterator[bytes]:
+        nonlocal size
+        for value in generate(workload):
+            size += len(value)
+            yield value
+
+    TopicFiller(lab.bootstrap, workload.name).write(counted())
     tell(f"{workload.name}: {workload.records:,} records in {time.monotonic() - begun:.0f} s")
+    return size
 
 
 def discard(lab: Lab, topic: str) -> float:

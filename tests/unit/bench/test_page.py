@@ -55,6 +55,15 @@ def test_run_that_was_cut_short_and_systems_that_are_absent_are_told() -> None:
     assert "Flink, to local disk: not measured: pip could not install it" in page
 
 
+def test_round_that_was_cut_short_is_measured_again_with_an_f_of_its_own() -> None:
+    """A multiple is never of an F of another time."""
+    book = _book(loads=[0.1], least=[1.0, 1.0])
+    book.measured.append(Measured(round=3, workload="A", system=F, figures={CPU: 1.0}))
+    book.drop_incomplete("A", [F, "fast"])
+
+    assert [(one.round, one.system) for one in book.measured] == [(1, F), (1, "fast"), (2, F), (2, "fast")]
+
+
 def test_broken_bound_stands_in_its_row() -> None:
     """Also what did not work is on the page."""
     book = _book(loads=[0.1], least=[1.0])
