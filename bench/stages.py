@@ -109,7 +109,7 @@ def _record(recorder: Recorder, poll: Poll) -> None:
     at = 0
     while at < len(poll):
         taken = recorder.take(poll, at, len(poll), weight_max=_EVERYTHING, bytes_max=_EVERYTHING)
-        if taken is not None and taken.records:
+        if taken.records:
             at += taken.records
         else:
             recorder.record(poll[at])
