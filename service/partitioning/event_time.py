@@ -20,10 +20,14 @@ LATEST_US = 253_402_214_400_000_000  # 9999-12-31, so that every zone can name t
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?\Z", re.ASCII)
 _NUMBER_CHARS_MAX = 28  # what Decimal multiplies exactly, and more than any calendar needs
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
-# Pieces of texts with a zone that were read as a whole once, in microseconds: up to the colon behind the minutes, and
-# what follows the seconds. A text is the sum of its pieces; one of more characters hardly comes again in any piece.
+# Pieces of texts of the frequent form that were read as a whole once, in microseconds: up to the colon behind the
+# minutes, and what follows the seconds. A text of such pieces is of that form, too, and their sum; pieces of a text of
+# more characters hardly come again.
 _minutes: dict[str, int] = {}
 _rests: dict[str, int] = {}
+_FREQUENT = re.compile(  # of hour 24, 24:00:00 alone is a time
+    r"\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)\Z", re.ASCII
+)
 _SECONDS = {f"{second:02}": second * 1_000_000 for second in range(60)}
 _CHARS_MAX = len("2024-05-01T12:00:00+02:00")
 _PIECES_MAX = 10_000
@@ -73,7 +77,7 @@ def _parse_text(text: str, rules: TimeRules) -> int | None:
             return None
         if moment.tzinfo is None:
             return _micros(moment.replace(tzinfo=rules.zone))
-        if len(text) <= _CHARS_MAX and text[16] == ":" and text[11:13] != "24":  # of which 24:00:00 alone is a time
+        if len(text) <= _CHARS_MAX and _FREQUENT.match(text):
             _remember(text, _micros(moment))
         return _micros(moment)
     if _NUMBER.match(text):
