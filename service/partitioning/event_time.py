@@ -20,17 +20,6 @@ LATEST_US = 253_402_214_400_000_000  # 9999-12-31, so that every zone can name t
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?\Z", re.ASCII)
 _NUMBER_CHARS_MAX = 28  # what Decimal multiplies exactly, and more than any calendar needs
 _ISO = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}", re.ASCII)
-# Pieces of texts of the frequent form that were read as a whole once, in microseconds: up to the colon behind the
-# minutes, and what follows the seconds. A text of such pieces is of that form, too, and their sum; pieces of a text of
-# more characters hardly come again.
-_minutes: dict[str, int] = {}
-_rests: dict[str, int] = {}
-_FREQUENT = re.compile(  # of hour 24, 24:00:00 alone is a time
-    r"\d{4}-\d\d-\d\d[Tt ](?!24)\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)\Z", re.ASCII
-)
-_SECONDS = {f"{second:02}": second * 1_000_000 for second in range(60)}
-_CHARS_MAX = len("2024-05-01T12:00:00+02:00")
-_PIECES_MAX = 10_000
 # Decided by magnitude: seconds until the year 5138, milliseconds until then, microseconds until then.
 _MAGNITUDES: tuple[tuple[float, EpochUnit], ...] = ((1e11, "s"), (1e14, "ms"), (1e17, "us"))
 _MICROS_PER: dict[EpochUnit, int] = {"s": 1_000_000, "ms": 1_000, "us": 1}
@@ -50,10 +39,6 @@ def parse_event_time(value: Any, rules: TimeRules) -> int | None:
     """Read one value as microseconds since the epoch; None where it is no time."""
     kind = type(value)
     if kind is str:
-        if len(value) <= _CHARS_MAX:
-            minute, second, rest = _minutes.get(value[:17]), _SECONDS.get(value[17:19]), _rests.get(value[19:])
-            if minute is not None and second is not None and rest is not None:
-                return minute + second + rest
         return _parse_text(value, rules)
     if kind is int or kind is float:
         return _from_epoch(value, rules.epoch_unit)
@@ -76,23 +61,13 @@ def _parse_text(text: str, rules: TimeRules) -> int | None:
         except ValueError:
             return None
         if moment.tzinfo is None:
-            return _micros(moment.replace(tzinfo=rules.zone))
-        if len(text) <= _CHARS_MAX and _FREQUENT.match(text):
-            _remember(text, _micros(moment))
+            moment = moment.replace(tzinfo=rules.zone)
         return _micros(moment)
     if _NUMBER.match(text):
         if len(text) > _NUMBER_CHARS_MAX:
             return LATEST_US  # a time, but an absurd one
         return _from_epoch(Decimal(text) if "." in text else int(text), rules.epoch_unit)
     return None
-
-
-def _remember(text: str, event_time_us: int) -> None:
-    for pieces in (_minutes, _rests):
-        if len(pieces) >= _PIECES_MAX:
-            pieces.clear()
-    rest = _rests[text[19:]] = _micros(datetime.fromisoformat(f"1970-01-01T00:00:00{text[19:]}"))
-    _minutes[text[:17]] = event_time_us - _SECONDS[text[17:19]] - rest
 
 
 def _micros(moment: datetime) -> int:
