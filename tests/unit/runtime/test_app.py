@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 
 from service.config.settings import (
     POLL_MARGIN_S,
@@ -55,7 +56,13 @@ def settings(tmp_path: Path) -> Settings:
             backoff_max_s=6,
         ),
         spool=SpoolSettings(directory=tmp_path / "spool", bytes_max=1_000_000, memory_bytes_max=30_000),
-        s3=S3Settings(bucket="bucket", endpoint_url="http://127.0.0.1:9", prefix="prefix"),
+        s3=S3Settings(
+            bucket="bucket",
+            endpoint_url="http://127.0.0.1:9",
+            prefix="prefix",
+            access_key=SecretStr("key"),
+            secret_key=SecretStr("secret"),
+        ),
         http=HttpSettings(host="127.0.0.1", port=0),
     )
 

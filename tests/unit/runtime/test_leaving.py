@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from service.config.settings import HttpSettings, KafkaSettings, S3Settings, Settings, SpoolSettings
@@ -21,7 +22,12 @@ def process(tmp_path: Path) -> Iterator[Process]:
     """Give a worker that has neither brokers nor a store, and is not run."""
     settings = Settings(
         kafka=KafkaSettings(bootstrap_servers="127.0.0.1:9", source_topics=("source",)),
-        s3=S3Settings(bucket="bucket", endpoint_url="http://127.0.0.1:9"),
+        s3=S3Settings(
+            bucket="bucket",
+            endpoint_url="http://127.0.0.1:9",
+            access_key=SecretStr("key"),
+            secret_key=SecretStr("secret"),
+        ),
         http=HttpSettings(host="127.0.0.1", port=0),
         spool=SpoolSettings(directory=tmp_path / "spool"),
     )
