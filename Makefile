@@ -74,7 +74,7 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
 
 ##@ Tests
-.PHONY: test test-unit test-python test-integration soak fuzz
+.PHONY: test test-unit test-python test-integration sim soak fuzz
 # Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
 test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
@@ -91,6 +91,9 @@ test-python: setup  ## the worker's tests as they run where the fast lane is not
 
 test-integration: setup  ## only the tests on real Kafka and S3
 	$(BIN)/python -m pytest tests/integration tests/stack $(PYTEST_ARGS)
+
+sim: setup  ## SEEDS=1000 seeds of workers under faults in virtual time; SEED=n shows one again, shrunk
+	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000)) $(ARGS)
 
 soak: setup  ## twenty rounds of random faults over 500,000 visible entries in each group protocol
 	for protocol in range cooperative-sticky consumer; do \

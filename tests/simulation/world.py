@@ -93,7 +93,8 @@ class World:
     ) -> None:
         self.random = Random(seed)
         self.style = style or self.random.choice(list(Style))
-        self.swarm = swarm or choose(self.random)
+        chosen = choose(self.random)  # drawn in any case, so that a seed with fewer faults begins alike
+        self.swarm = swarm or chosen
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
         self.happened: Counter[str] = Counter()
         self.clock = FakeClock()
@@ -124,6 +125,11 @@ class World:
         self._numbers = itertools.count(1)
         self._depth = 0
         self._broken: InvariantError | None = None
+
+    @property
+    def rebalances(self) -> int:
+        """How many generations, or epochs, the group has had."""
+        return self.group.generation if isinstance(self.group, ClassicGroup) else self.group.epoch
 
     # The run.
 

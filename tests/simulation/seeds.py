@@ -1,0 +1,118 @@
+"""One seed of the simulation with its story, and the least of its faults that still fails."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import structlog
+from structlog.typing import EventDict, WrappedLogger
+
+from tests.fakes.worker import Parts
+from tests.simulation.swarm import Style, Swarm, names
+from tests.simulation.world import World
+
+STEPS = 150
+
+
+class SeedTold(NamedTuple):
+    """What one seed did; `failed` is the error's text."""
+
+    seed: int
+    style: str
+    happened: Counter[str]
+    rebalances: int
+    cpu_s: float
+    failed: str | None
+
+
+@contextmanager
+def telling() -> Iterator[list[World]]:
+    """Add what workers log to the story of the world that runs, the last one of the list."""
+    current: list[World] = []
+
+    def remember(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+        if current:
+            name = event.pop("event")
+            event.pop("step_seconds", None)
+            current[-1].note(f"  {name} " + " ".join(f"{key}={value}" for key, value in event.items()))
+        raise structlog.DropEvent
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        processors=[remember],
+        logger_factory=structlog.ReturnLoggerFactory(),
+    )
+    try:
+        yield current
+    finally:
+        structlog.reset_defaults()
+
+
+def run_seed(
+    current: list[World],
+    seed: int,
+    *,
+    style: Style | None = None,
+    swarm: Swarm | None = None,
+    parts: Parts | None = None,
+    steps: int = STEPS,
+    **how: Any,
+) -> World:
+    """Run a seed; what it raises says how to see it again, and what happened last."""
+    world = World(seed, style=style, swarm=swarm, parts=parts, **how)
+    current[:] = [world]
+    try:
+        world.run(steps)
+    except Exception as error:
+        trace = "\n".join(world.trace)
+        error.add_note(f"{trace}\nseed {seed}, {world.style.value}; again: make sim SEED={seed}")
+        raise
+    return world
+
+
+def tell_seed(seed: int) -> SeedTold:
+    """Run a seed, whatever comes of it."""
+    begun = time.process_time()
+    failed = None
+    with telling() as current:
+        try:
+            run_seed(current, seed)
+        except Exception as error:  # noqa: BLE001 - any is a finding
+            failed = f"{type(error).__name__}: {error}"
+        world = current[0]
+    return SeedTold(seed, world.style.value, world.happened, world.rebalances, time.process_time() - begun, failed)
+
+
+def shrink(current: list[World], seed: int) -> Exception | None:
+    """Return the failure of a seed with as few kinds of faults, then as few steps, as still fail alike."""
+    first = _failure(current, seed, None, STEPS)
+    if first is None:
+        return None
+    least, swarm, steps = first, World(seed).swarm, STEPS
+    for name in names():
+        fewer = replace(swarm, **{name: 0.0})
+        if fewer != swarm and (found := _failure(current, seed, fewer, steps)) and type(found) is type(first):
+            least, swarm = found, fewer
+    part = STEPS // 2
+    while part:
+        if steps > part and (found := _failure(current, seed, swarm, steps - part)) and type(found) is type(first):
+            least, steps = found, steps - part
+        else:
+            part //= 2
+    kinds = [name for name in names() if getattr(swarm, name)]
+    least.add_note(f"{steps} of {STEPS} steps and these faults are enough: {', '.join(kinds) or 'none'}")
+    return least
+
+
+def _failure(current: list[World], seed: int, swarm: Swarm | None, steps: int) -> Exception | None:
+    try:
+        run_seed(current, seed, swarm=swarm, steps=steps)
+    except Exception as error:  # noqa: BLE001 - any is a finding
+        return error
+    return None
