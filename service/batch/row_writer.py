@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from service import native
@@ -111,32 +110,40 @@ class PythonWriter:
     def _encoders_of(self, written: RecordType) -> _Encoders:
         encoders = self._encoders.get(written)
         if encoders is None:
-            encoders = self._encoders[written] = _Encoders(partial(self._encoder, written))
+            types, counts = self._rows.types, self._rows_of_type
+            encoders = self._encoders[written] = _Encoders(written, types, counts, self._rules.limits)
         return encoders
 
-    def _encoder(self, written: RecordType, number: int) -> EncodeEntry:
-        """Choose the encoder of rows of one type in one object: what many rows have is worth compiling for."""
-        limits = self._rules.limits
+
+class _Encoders(dict[int, EncodeEntry]):
+    """The encoders of rows in one object, by the number of their type; made as they are asked for.
+
+    Knows nothing of the writer: in a cycle with it the rows of a batch would outlive it.
+    """
+
+    def __init__(
+        self, written: RecordType, types: Sequence[RecordType], rows_of_type: Mapping[int, int], limits: Limits
+    ) -> None:
+        super().__init__()
+        self._written = written
+        self._types = types
+        self._rows_of_type = rows_of_type
+        self._limits = limits
+
+    def __missing__(self, number: int) -> EncodeEntry:
+        encode = self[number] = self._choose(number)
+        return encode
+
+    def _choose(self, number: int) -> EncodeEntry:
+        """Choose the encoder of rows of one type: what many rows have is worth compiling for."""
         if self._rows_of_type[number] >= WALKED_ENTRIES:
-            return exact_encoder(self._rows.types[number], written, limits)
-        wide = entry_encoder(written, limits)
+            return exact_encoder(self._types[number], self._written, self._limits)
+        wide = entry_encoder(self._written, self._limits)
 
         def encode(entry: dict[str, Any], out: bytearray) -> None:
             wide.encode(entry, out)
 
         return encode
-
-
-class _Encoders(dict[int, EncodeEntry]):
-    """The encoders of rows in one object, by the number of their type; made as they are asked for."""
-
-    def __init__(self, make: Callable[[int], EncodeEntry]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, number: int) -> EncodeEntry:
-        made = self[number] = self._make(number)
-        return made
 
 
 class CompiledWriter:

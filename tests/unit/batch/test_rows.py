@@ -1,5 +1,6 @@
 """The rows of a batch: what they hold, in which order they are sealed, what they weigh; and a disk that refuses."""
 
+import gc
 import io
 import tracemalloc
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import fastavro
 import pytest
 
+from service import native
 from service.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from service.avro.schema_types import RecordType, Scalar
 from service.batch import rows as module
@@ -15,6 +17,7 @@ from service.batch.rows import Rows
 from service.boundary import Piece, SealedFile
 from service.errors import SpoolError
 from service.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
+from tests.fakes.lanes import deliver, settings
 from tests.fakes.spool import FakeSpool
 from tests.strategies import seal_rules, sealed_objects
 
@@ -286,3 +289,18 @@ def test_sealing_takes_no_more_memory_than_the_rows_have_said(user: str, layout:
     of_objects = 900 * len(kept) if layout == "file" else 200_000  # beside lines
     assert taken <= rows.memory_bytes + rows.fixed_bytes + of_objects
     assert sum(one.entries for one in kept) == ROWS
+
+
+@pytest.mark.parametrize("is_fast", [False, *([True] if native.IS_INSTALLED else [])])
+def test_rows_of_a_sealed_batch_are_freed_at_once(*, is_fast: bool) -> None:
+    """In a cycle they would wait for the collector, which looks seldom: a worker would hold many batches."""
+    values = [b'{"user":"u%d","time":1767225600,"n":%d}' % (n % 3, n) for n in range(200)]
+    records = [SourceRecord(TopicPartition("app", 0), n, 1_767_225_600_000, None, v, ()) for n, v in enumerate(values)]
+    gc.collect()
+    gc.disable()
+    try:
+        deliver(records, settings(), is_fast=is_fast)
+        alive = [one for one in gc.get_objects() if type(one) is Rows]
+    finally:
+        gc.enable()
+    assert alive == []
