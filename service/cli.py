@@ -1,7 +1,9 @@
-"""The console command: run | check-config | config-schema | audit | offsets. Says what to do in one line on errors.
+"""The console command: run | check-config | config-schema | audit | verify-logs | offsets.
 
-Exit codes: 0 done; 1 the worker failed, the audit found something, or offsets were not set; 2 settings or arguments
-are wrong, or the audit could not tell.
+Says what to do in one line on errors.
+
+Exit codes: 0 done; 1 the worker failed, the audit found something, logs break a rule, or offsets were not set; 2
+settings or arguments are wrong, or the audit or the logs could not tell.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from service.config import checks
 from service.config.rules import lane_rules
 from service.config.settings import Settings
 from service.errors import LogPartitionerError, SettingsError
+from service.verify import command as verify_logs
 from service.version import product_version
 
 FAILED, REFUSED = 1, 2
@@ -52,6 +55,9 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("audit", help="compare the source with what was committed, entry by entry")
     audit.add_arguments(command)
     command.set_defaults(command=_audit)
+    command = commands.add_parser("verify-logs", help="prove from all workers' logs who owned and committed what")
+    verify_logs.add_arguments(command)
+    command.set_defaults(command=_verify_logs)
     command = commands.add_parser("offsets", help="set committed offsets, where a worker refuses to start at them")
     offsets.add_arguments(command)
     command.set_defaults(command=_offsets)
@@ -71,6 +77,14 @@ def _audit(options: argparse.Namespace) -> int:
     try:
         return audit.main(options, settings)
     except Exception as error:  # noqa: BLE001 - an audit that crashed could not tell (2), and found nothing (1)
+        sys.stderr.write(privacy.trace(error))
+        return REFUSED
+
+
+def _verify_logs(options: argparse.Namespace) -> int:
+    try:
+        return verify_logs.main(options)
+    except Exception as error:  # noqa: BLE001 - it crashed, so it could not tell (2), and found nothing (1)
         sys.stderr.write(privacy.trace(error))
         return REFUSED
 

@@ -178,12 +178,21 @@ class CommittedByOthers(LogEvent, frozen=True, tag="committed_by_others"):
 class FlushStarted(LogEvent, frozen=True, tag="flush_started"):
     """A batch is closed and about to be flushed; flush_committed or batch_discarded follows, or the process was killed.
 
-    `generation`: the one in which it was opened.
+    `generation`: the one in which it was opened; `offsets`: what it covers, by TopicPartition [first_offset,
+    next_offset). Where nobody says what became of it, they are what it may have committed.
     """
 
     batch_id: str
     reason: str
     generation: int
+    offsets: dict[str, tuple[int, int]] | None = None
+
+
+class ObjectsUploaded(LogEvent, frozen=True, tag="objects_uploaded"):
+    """The store has acknowledged every object of a batch, and nothing of it is committed yet. `objects`: how many."""
+
+    batch_id: str
+    objects: int
 
 
 class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
@@ -191,7 +200,8 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
 
     `flush_seq`: number of its flush record in the boot; `objects`, `references`, `records`, `entries`: how many
     it has; `dead_letters`: those of its entries that are in no file; `object_bytes`: of its objects; `step_seconds`: by
-    step; `offsets`: what it covers, by TopicPartition.
+    step; `offsets`: what it covers, by TopicPartition; `member`, `member_generation`: the group coordinator's, by which
+    the broker fenced the commit.
     """
 
     batch_id: str
@@ -206,6 +216,8 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
     object_bytes: int
     step_seconds: dict[str, float]
     offsets: dict[str, Covered]
+    member: str | None = None
+    member_generation: int | None = None
 
 
 class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded"):

@@ -289,7 +289,13 @@ class Controller:
         left = Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
         batch = self._recorder.close(without=self._start_positions.unproven)
         self._closed = batch
-        tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation=batch.opening.generation))
+        started = log_events.FlushStarted(
+            batch.batch_id,
+            reason.value,
+            generation=batch.opening.generation,
+            offsets={str(tp): (first, end) for tp, (first, end) in batch.spans.items() if end > first},
+        )
+        tell(self._log.info, started)
         try:
             summary = self._flusher.flush(batch, reason, deadline=left.at_most(budget_s))
         except DiscardError as error:

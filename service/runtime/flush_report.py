@@ -35,6 +35,8 @@ class FlushReport:
             object_bytes=summary.object_bytes,
             step_seconds={step: round(seconds, 4) for step, seconds in summary.seconds.items()},
             offsets=batch.covered(),
+            member=summary.membership.member_id,
+            member_generation=summary.membership.generation,
         )
         tell(self._log.info, committed)
         self._metrics.add("flushes", reason=reason.value, outcome="committed")

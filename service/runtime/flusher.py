@@ -36,7 +36,7 @@ from service.control.deadline import Deadline
 from service.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork
 from service.errors import CommitAbortedError, DiscardError, MembershipError, UploadError
 from service.formats.flush_record import FlushRecord
-from service.formats.log_events import CommitRepeated, tell
+from service.formats.log_events import CommitRepeated, ObjectsUploaded, tell
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.object_key import schema_key
 from service.formats.offset_metadata import SourceTopicIds
@@ -66,7 +66,10 @@ class FlushRules(NamedTuple):
 
 
 class FlushSummary(NamedTuple):
-    """What a committed flush did; `seconds` per step; `announced` are the messages of the references topic."""
+    """What a committed flush did; `seconds` per step; `announced` are the messages of the references topic.
+
+    `membership` is the one that it was committed as.
+    """
 
     batch_id: str
     seq: int
@@ -79,6 +82,7 @@ class FlushSummary(NamedTuple):
     json_fields: int
     seconds: Mapping[str, float]
     announced: list[Message]
+    membership: Membership
 
 
 class Flusher:
@@ -139,13 +143,13 @@ class Flusher:
             announced, flush_record = self._announce(batch, uploaded, reason, steps)
             steps.deadline = deadline.at_most(self._rules.commit_budget_s)
             messages = partial(self._messages, batch, announced, flush_record, letter_keys)
-            self._commit(messages, self._offsets(batch), membership, batch, steps.deadline)
+            membership = self._commit(messages, self._offsets(batch), membership, batch, steps.deadline)
             steps.done("commit")
         except DiscardError:
             self._learn(batch, steps)
             raise
         self._learn(batch, steps)
-        return self._summarise(batch, sealed, announced, steps)
+        return self._summarise(batch, sealed, announced, steps, membership)
 
     def estimate_s(self, load: FlushLoad) -> float:
         """Estimate the seconds of sealing and uploading the open batch now.
@@ -206,6 +210,7 @@ class Flusher:
         ]
         assert len(uploaded) == len(sealed), f"W4: {len(uploaded)} of {len(sealed)} objects are acknowledged"
         steps.done("upload")
+        tell(self._log.info, ObjectsUploaded(batch.batch_id, objects=len(uploaded)))
         return uploaded, {number: letter_objects[at].key for number, at in letters.items()}
 
     def _object_upload(self, batch: ClosedBatch, sealed: SealedObject) -> Upload:
@@ -299,8 +304,10 @@ class Flusher:
         membership: Membership,
         batch: ClosedBatch,
         deadline: Deadline,
-    ) -> None:
+    ) -> Membership:
         """Commit; after ILLEGAL_GENERATION at most once more, over the same objects, if we are still the same member.
+
+        Returns the membership that was taken.
 
         Nothing of ours was revoked or lost in between, because callbacks run inside `consume` only, and the same member
         id proves that we were never put out. Under KIP-848 it does not: there nothing is repeated.
@@ -317,9 +324,16 @@ class Flusher:
             )
             self._metrics.add("commits_repeated")
             self._committer.commit(messages(), offsets, again, deadline=deadline)
+            return again
+        return membership
 
     def _summarise(
-        self, batch: ClosedBatch, sealed: list[SealedObject], announced: list[Message], steps: FlushSteps
+        self,
+        batch: ClosedBatch,
+        sealed: list[SealedObject],
+        announced: list[Message],
+        steps: FlushSteps,
+        membership: Membership,
     ) -> FlushSummary:
         covered = batch.progress.values()
         return FlushSummary(
@@ -334,6 +348,7 @@ class Flusher:
             json_fields=sum(_json_fields(one) for one in sealed),
             seconds=steps.seconds,
             announced=announced,
+            membership=membership,
         )
 
     def _learn(self, batch: ClosedBatch, steps: FlushSteps) -> None:

@@ -1,0 +1,361 @@
+"""One boot, line by line in the order of `seq`: what it owns, flushes and commits. Pure.
+
+Keeps what is owned now, and of what was: tenures and runs of commits, not the commits. Where lines are missing it is
+`blind`: what was owned and open before is not known, and nothing is held against a line for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from service.formats import log_events as events
+from service.formats.log_events import LogEvent
+from service.verify.rules import BootName, LogRule, Violation
+from service.verify.tenures import Landing, Spans, Tenure, Unsettled
+
+COMMITTED = "committed"
+FLAWS_MAX = 1000  # violations of one boot that are kept; all are counted
+
+
+@dataclass(slots=True)
+class _Flush:
+    """A flush without an outcome yet."""
+
+    batch_id: str
+    generation: int
+    spans: Spans | None
+    begins: dict[str, int]
+    seq: int
+    at_ms: int
+    uploaded: int | None = None
+    flawed: set[str] = field(default_factory=set)
+
+
+class Boot:
+    """What one process says of itself; `violations` are of rules that need no other boot."""
+
+    def __init__(self, name: BootName, *, is_cut: bool) -> None:
+        self.name = name
+        self.group: str | None = None
+        self.tenures: list[Tenure] = []
+        self.landings: list[Landing] = []
+        self.bases: dict[str, set[int]] = {}
+        self.unsettled: list[Unsettled] = []
+        self.violations: list[Violation] = []
+        self.flaws: Counter[LogRule] = Counter()
+        self.without_uploads = 0
+        self._is_blind = self._is_flush_blind = is_cut
+        self._ended = ""
+        self._generation = 0
+        self._owned: dict[str, Tenure] = {}
+        self._gone: dict[str, str] = {}
+        self._position: dict[str, int] = {}
+        self._committed: dict[str, int] = {}
+        self._flush: _Flush | None = None
+        self._discarded: set[str] = set()
+        self._read: dict[str, set[int]] = {}
+        self._put_away: dict[str, set[int]] = {}
+        self._seq = self._at_ms = 0
+
+    # Lines.
+
+    def hear(self, seq: int, at_ms: int, event: LogEvent) -> None:
+        """Take the next line that the rules are about."""
+        self._seq, self._at_ms = seq, at_ms
+        self._require_life(event)
+        match event:
+            case events.PartitionsAssigned():
+                self._assigned(event)
+            case events.PartitionsRevoked(topic_partitions=tps, generation=generation):
+                self._given_back(tps, generation)
+            case events.PartitionsLost(topic_partitions=tps, generation=generation):
+                self._lost(tps, generation)
+            case events.StartsCommitted(offsets=offsets):
+                self._require_owned(offsets, set(), "start positions are committed of")
+                for tp, offset in offsets.items():
+                    self.bases.setdefault(tp, set()).add(offset)
+            case events.TopicPartitionRewound(topic=topic, partition=partition, offset=offset):
+                self._rewound(f"{topic}-{partition}", offset)
+            case events.OffsetGaps(topic=topic, partition=partition, first=holes):
+                self._jumped(f"{topic}-{partition}", holes)
+            case events.OffsetsPutAway(topic=topic, partition=partition, end_offset=end):
+                self._put_away.setdefault(f"{topic}-{partition}", set()).add(end)
+            case _:
+                self._hear_of_batch(event)
+
+    def _hear_of_batch(self, event: LogEvent) -> None:
+        match event:
+            case events.FlushStarted():
+                self._flush_started(event)
+            case events.ObjectsUploaded(batch_id=batch_id, objects=objects):
+                if self._require_flush(batch_id, "objects_uploaded") and self._flush is not None:
+                    self._flush.uploaded = (self._flush.uploaded or 0) + objects
+            case events.BatchCommitted():
+                self._flush_committed(event)
+            case events.BatchDiscarded():
+                self._batch_discarded(event)
+            case events.CommitRepeated(batch_id=batch_id):
+                self._require_flush(batch_id, "commit_repeated")
+            case _:
+                self._live(event)
+
+    def miss(self, at_ms: int) -> None:
+        """Go on behind lines that are missing."""
+        self._leave_open()
+        for tp in list(self._owned):
+            self._end_tenure(tp, "lines are missing", at_ms)
+        self._gone.clear()
+        self._position.clear()
+        self._is_blind = self._is_flush_blind = True
+
+    def end(self, at_ms: int) -> None:
+        """No line follows: the process was killed, or has ended in order."""
+        self._leave_open()
+        for tp in list(self._owned):
+            self._end_tenure(tp, "log ends", at_ms)
+
+    # The process.
+
+    def _require_life(self, event: LogEvent) -> None:
+        """Rule 4: after its end a process only gives back what it has."""
+        if not self._ended:
+            return
+        is_leaving = isinstance(event, events.PartitionsRevoked | events.PartitionsLost | events.WorkerLeft) or (
+            isinstance(event, events.BatchDiscarded) and event.reason is None
+        )
+        if self._ended != "worker_failed" or not is_leaving:
+            self._flaw(LogRule.TRANSITION, f"{_tag(event)} after {self._ended}")
+
+    def _live(self, event: LogEvent) -> None:
+        if isinstance(event, events.WorkerStarted):
+            if self.group is not None:
+                self._flaw(LogRule.TRANSITION, "a process starts twice")
+            self.group = event.group
+            return
+        if not isinstance(event, events.WorkerFailed):  # in whose flush it may have failed
+            self._require_no_flush(_tag(event))
+        self._ended = _tag(event)
+
+    # What is owned.
+
+    def _assigned(self, event: events.PartitionsAssigned) -> None:
+        self._require_no_flush("partitions_assigned")
+        self._turn(event.generation, is_new=True)
+        for tp, (offset, source) in event.start_offsets.items():
+            if tp in self._owned:
+                self._flaw(LogRule.TRANSITION, f"{tp} is assigned, and is owned already", tp)
+                self._end_tenure(tp, "assigned again", self._at_ms)
+            tenure = self._begin_tenure(tp, offset, source, event.member_generation)
+            if source == COMMITTED:
+                self._land(tp, offset, tenure, is_new=True)
+            else:
+                self.bases.setdefault(tp, set()).add(offset)
+
+    def _begin_tenure(self, tp: str, start: int | None, source: str, generation: int) -> Tenure:
+        tenure = Tenure(tp, self.name, self._seq, self._at_ms, start, source, generation)
+        self.tenures.append(tenure)
+        self._owned[tp] = tenure
+        self._gone.pop(tp, None)
+        if start is not None:
+            self._position[tp] = start
+        return tenure
+
+    def _end_tenure(self, tp: str, how: str, at_ms: int) -> None:
+        tenure = self._owned.pop(tp)
+        tenure.ended, tenure.ended_ms = how, at_ms
+        self._position.pop(tp, None)
+
+    def _land(self, tp: str, offset: int, tenure: Tenure | None, *, is_new: bool) -> None:
+        """Note where is gone on. Rule 1, as far as this boot knows."""
+        for flush in self.unsettled:
+            if flush.spans is not None and tp in flush.spans and offset < flush.spans[tp][1]:
+                flush.refuted.add(tp)
+        known = self._committed.get(tp)
+        if known is not None and offset < known:
+            text = f"{tp} is resumed at {offset}, and this process has committed up to {known}"
+            self._flaw(LogRule.RESUME, text, tp, (offset, known))
+        elif offset != known and (is_new or tenure is None or offset != tenure.start):
+            self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
+
+    def _given_back(self, tps: list[str], generation: int) -> None:
+        self._require_no_flush("partitions_revoked")
+        self._turn(generation, is_new=False)
+        for tp in tps:
+            if tp in self._owned:
+                self._end_tenure(tp, "revoked", self._at_ms)
+            elif not self._is_blind or tp in self._gone:
+                self._flaw(LogRule.TRANSITION, f"{tp} is revoked, and is not owned", tp)
+            self._gone[tp] = "revoked"
+
+    def _lost(self, tps: list[str], generation: int) -> None:
+        self._require_no_flush("partitions_lost")
+        self._turn(generation, is_new=False)
+        for tp in tps:  # also what is not owned: the client library says so
+            if tp in self._owned:
+                self._end_tenure(tp, "lost", self._at_ms)
+            self._gone[tp] = "lost"
+
+    def _turn(self, generation: int, *, is_new: bool) -> None:
+        """Rule 4: generations ascend; those in between changed nothing that is told."""
+        if generation < self._generation + is_new:
+            self._flaw(LogRule.TRANSITION, f"generation {generation} after {self._generation}")
+        self._generation = max(self._generation, generation)
+
+    def _rewound(self, tp: str, offset: int) -> None:
+        self._require_no_flush("rewound")
+        if tp not in self._owned and (not self._is_blind or tp in self._gone):
+            self._flaw(LogRule.TRANSITION, f"{tp} is rewound, and is not owned", tp)
+        self._land(tp, offset, self._owned.get(tp), is_new=False)
+        self._position[tp] = offset
+
+    def _jumped(self, tp: str, holes: list[tuple[int, int]]) -> None:
+        """Rule 1: no record is jumped that is known to be there, since a batch that was discarded had it."""
+        for begin, end in holes:
+            known = [offset for offset in self._read.get(tp, ()) if begin <= offset < end]
+            if known:
+                text = f"{tp} [{begin}, {end}) is jumped, and this process has read {max(known)} before"
+                self._flaw(LogRule.RESUME, text, tp, (begin, end))
+
+    # Batches.
+
+    def _flush_started(self, event: events.FlushStarted) -> None:
+        self._require_no_flush("flush_started")
+        spans = None if event.offsets is None else dict(event.offsets)
+        begins = {tp: first for tp, (first, _) in (spans or {}).items()} if spans is not None else dict(self._position)
+        self._flush = _Flush(event.batch_id, event.generation, spans, begins, self._seq, self._at_ms)
+        self._is_flush_blind = False
+        if event.generation < self._generation:
+            text = f"a batch of generation {event.generation} is flushed in generation {self._generation}"
+            self._flaw(LogRule.OWNED, text)
+        self._require_owned(spans or {}, self._flush.flawed, "a flush covers")
+
+    def _flush_committed(self, event: events.BatchCommitted) -> None:
+        flush = self._flush if self._flush is not None and self._flush.batch_id == event.batch_id else None
+        if event.batch_id in self._discarded:
+            self._flaw(LogRule.AFTER_END, f"batch {event.batch_id} is committed, and was discarded before")
+        else:
+            self._require_flush(event.batch_id, "flush_committed")
+        spans = {tp: (covered["first_offset"], covered["next_offset"]) for tp, covered in event.offsets.items()}
+        self._require_owned(spans, set() if flush is None else flush.flawed, "a commit covers")
+        self._require_member(event)
+        if flush is not None:
+            self._compare(event, flush, spans)
+            self._flush = None
+        for tp, (first, end) in spans.items():
+            self._cover(tp, first, end)
+            last = event.offsets[tp]["max_offset"]
+            if (last is None or last + 1 != end) and end not in self._put_away.get(tp, ()):
+                text = f"a commit of {tp} ends at {end}, and the last record that it covers is {last}"
+                self._flaw(LogRule.CONTIGUOUS, text, tp, (end if last is None else last, end))
+        self._is_flush_blind = False
+
+    def _compare(self, event: events.BatchCommitted, flush: _Flush, spans: Spans) -> None:
+        """Rules 2, 3 and 6: a commit is of what was flushed, and of objects that are uploaded."""
+        if event.generation != flush.generation:
+            text = f"a batch of generation {flush.generation} is committed in generation {event.generation}"
+            self._flaw(LogRule.OWNED, text)
+        if flush.spans is None:  # of a version that says neither
+            self.without_uploads += 1
+            return
+        if (flush.uploaded or 0) < event.objects:
+            text = f"batch {event.batch_id} is committed with {event.objects} objects, {flush.uploaded or 0} uploaded"
+            self._flaw(LogRule.UPLOADED, text)
+        for tp in sorted(spans.keys() | flush.spans.keys()):
+            if (was := flush.spans.get(tp)) != (now := spans.get(tp)):
+                text = f"of {tp} {_range(was)} is flushed and {_range(now)} committed, in batch {event.batch_id}"
+                self._flaw(LogRule.CONTIGUOUS, text, tp, now or was)
+
+    def _cover(self, tp: str, first: int, end: int) -> None:
+        """Note a commit. Rule 3, as far as this boot knows."""
+        tenure = self._owned.get(tp)
+        at = self._position.get(tp)
+        is_told = at is not None and at != first
+        if is_told:
+            text = f"a commit of {tp} begins at {first}, and this process was at {at}"
+            self._flaw(LogRule.CONTIGUOUS, text, tp, (min(first, at or 0), max(first, at or 0)))
+        if tenure is None:
+            tenure = self._begin_tenure(tp, None, "unknown", -1)
+        tenure.cover(first, end, seq=self._seq, at_ms=self._at_ms, is_told=is_told)
+        self._position[tp] = end
+        self._committed[tp] = max(end, self._committed.get(tp, end))
+        if tp in self._read:
+            self._read[tp] = {offset for offset in self._read[tp] if offset >= end}
+
+    def _require_member(self, event: events.BatchCommitted) -> None:
+        """Rule 9: without generation or member id a broker takes a commit from anybody."""
+        is_bad = event.member == "" or (event.member_generation is not None and event.member_generation < 0)
+        if is_bad or event.generation < 0:
+            text = f"batch {event.batch_id} is committed in generation {event.generation} as member {event.member!r}"
+            self._flaw(LogRule.MEMBER, f"{text} of the group's generation {event.member_generation}")
+
+    def _batch_discarded(self, event: events.BatchDiscarded) -> None:
+        if event.batch_id in self._discarded:
+            self._flaw(LogRule.TRANSITION, f"batch {event.batch_id} is discarded twice")
+        self._discarded.add(event.batch_id)
+        if event.reason is None:
+            self._require_no_flush("batch_discarded, of a batch that is not flushed")
+            return
+        self._require_flush(event.batch_id, "batch_discarded")
+        flush, self._flush = self._flush, None
+        self._is_flush_blind = False
+        for tp, (_, end) in ((flush and flush.spans) or {}).items():  # its last record is there, and not put away
+            if end not in self._put_away.get(tp, ()):
+                self._read.setdefault(tp, set()).add(end - 1)
+        if event.outcome != "unknown":
+            return
+        if flush is None:
+            flush = _Flush(event.batch_id, event.generation, None, dict(self._position), self._seq, self._at_ms)
+        self._doubt(flush)
+
+    def _leave_open(self) -> None:
+        """A flush without an outcome may be committed."""
+        flush, self._flush = self._flush, None
+        if flush is not None:
+            self._doubt(flush)
+
+    def _doubt(self, flush: _Flush) -> None:
+        generations = {tp: self._owned[tp].generation for tp in flush.begins if tp in self._owned}
+        self.unsettled.append(
+            Unsettled(flush.batch_id, self.name, flush.seq, flush.at_ms, flush.spans, flush.begins, generations)
+        )
+
+    # Rules.
+
+    def _require_owned(self, tps: Spans | dict[str, int], flawed: set[str], what: str) -> None:
+        """Rules 2 and 5: what is flushed and committed is owned; each TopicPartition of a batch is told once."""
+        for tp in tps:
+            if tp in self._owned or tp in flawed:
+                continue
+            if tp in self._gone:
+                self._flaw(LogRule.AFTER_END, f"{what} {tp}, which was {self._gone[tp]} before", tp)
+            elif not self._is_blind:
+                self._flaw(LogRule.OWNED, f"{what} {tp}, which was never assigned to this process", tp)
+            flawed.add(tp)
+
+    def _require_flush(self, batch_id: str, what: str) -> bool:
+        """Rule 4: such a line is of the flush under way."""
+        if self._flush is not None and self._flush.batch_id == batch_id:
+            return True
+        if self._flush is not None or not self._is_flush_blind:
+            self._flaw(LogRule.TRANSITION, f"{what} of batch {batch_id}, which is not being flushed")
+        return False
+
+    def _require_no_flush(self, what: str) -> None:
+        """Rule 4: one thread flushes and does everything else."""
+        if self._flush is not None:
+            self._flaw(LogRule.TRANSITION, f"{what} before the flush of batch {self._flush.batch_id} has an outcome")
+            self._leave_open()
+
+    def _flaw(self, rule: LogRule, text: str, tp: str | None = None, offsets: tuple[int, int] | None = None) -> None:
+        self.flaws[rule] += 1
+        if len(self.violations) < FLAWS_MAX:
+            self.violations.append(Violation(rule, text, self.name, self._seq, self._at_ms, tp, offsets))
+
+
+def _tag(event: LogEvent) -> str:
+    return str(event.__struct_config__.tag)
+
+
+def _range(span: tuple[int, int] | None) -> str:
+    return "nothing" if span is None else f"[{span[0]}, {span[1]})"

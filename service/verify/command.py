@@ -1,0 +1,72 @@
+"""`log-partitioner verify-logs`: the command's options, its exit code, and where its account goes."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from service.accounting import ExitCode
+from service.privacy import describe, veiled
+from service.verify.account import as_json, as_text, exit_code, gather
+from service.verify.history import History, TimeWindow
+from service.verify.lines import STANDARD_INPUT, UNKNOWN_FORM, LogFiles
+from service.verify.page import render_page
+
+if TYPE_CHECKING:
+    import argparse
+
+CLOCKS_S = 600.0  # how far clocks of pods are apart, at most
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of the command."""
+    parser.add_argument(
+        "files", nargs="*", metavar="FILE", help="logs of all workers, in any order; - is standard input, as is none"
+    )
+    parser.add_argument("--since", type=_time, metavar="TIME", help="ISO; what was before is not known")
+    parser.add_argument("--until", type=_time, metavar="TIME", help="ISO; what comes later is not known")
+    parser.add_argument(
+        "--clocks",
+        type=float,
+        default=CLOCKS_S,
+        metavar="SECONDS",
+        help="how far clocks are apart: so near to --since and --until is not judged what needs others (%(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="write JSON instead of text")
+    parser.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page, too")
+
+
+def main(args: argparse.Namespace) -> int:
+    """Run the command, print the account, give the exit code: 0 pass, 1 violation, 2 could not tell."""
+    try:
+        with ExitStack() as cleanup:
+            files = LogFiles(args.files or [STANDARD_INPUT], sys.stdin.buffer, cleanup)
+            return verify(files, args)
+    except OSError as error:
+        sys.stderr.write(f"could not tell: {error.filename or 'standard input'}: {describe(error)}\n")
+        return int(ExitCode.COULD_NOT_TELL)
+
+
+def verify(files: LogFiles, args: argparse.Namespace) -> int:
+    """Read, judge, and where a rule is broken read again what led to it."""
+    window = TimeWindow(args.since, args.until, args.clocks * 1000)
+    history = History(window)
+    for line in files.read(since_ms=args.since, until_ms=args.until):
+        history.add(line)
+    counts = {f"lines {name}": number for name, number in sorted(files.counts.items())}
+    judgement = history.judge(unknown_forms=files.counts[UNKNOWN_FORM])
+    again = files.read(since_ms=args.since, until_ms=args.until) if judgement.violations else ()
+    evidence = gather(judgement.violations[0], again, files.names) if judgement.violations else []
+    if args.page is not None:
+        args.page.write_text(veiled(render_page(judgement, evidence, counts)), encoding="utf-8")
+    sys.stdout.write(veiled((as_json if args.json else as_text)(judgement, evidence, counts)))
+    return int(exit_code(judgement))
+
+
+def _time(text: str) -> float:
+    """Return milliseconds; a time without zone is UTC."""
+    at = datetime.fromisoformat(text)
+    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000

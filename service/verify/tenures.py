@@ -1,0 +1,88 @@
+"""What one boot had of a TopicPartition: its tenures, their runs of commits, and what may be committed. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from service.verify.rules import BootName
+
+Spans = dict[str, tuple[int, int]]
+"""[first_offset, next_offset) by TopicPartition."""
+
+
+@dataclass(slots=True)
+class Stretch:
+    """Commits of one tenure that join each other; `is_told` where it does not join what its boot had before."""
+
+    first: int
+    end: int
+    seq: int
+    at_ms: int
+    commits: int = 1
+    is_told: bool = False
+
+
+@dataclass(slots=True)
+class Tenure:
+    """One ownership of a TopicPartition; `start` None and `generation`, the group's, -1 are not told."""
+
+    tp: str
+    boot: BootName
+    seq: int
+    began_ms: int
+    start: int | None = None
+    source: str = "unknown"
+    generation: int = -1
+    ended_ms: int = 0
+    ended: str = ""
+    runs: list[Stretch] = field(default_factory=list)
+
+    @property
+    def commits(self) -> int:
+        """How many commits it has."""
+        return sum(run.commits for run in self.runs)
+
+    @property
+    def next_offset(self) -> int | None:
+        """Where it has come to, by its commits."""
+        return max((run.end for run in self.runs), default=self.start)
+
+    def cover(self, first: int, end: int, *, seq: int, at_ms: int, is_told: bool) -> None:
+        """Add a commit."""
+        last = self.runs[-1] if self.runs else None
+        if last is not None and last.end == first and not is_told:
+            last.end, last.commits = end, last.commits + 1
+        else:
+            self.runs.append(Stretch(first, end, seq, at_ms, is_told=is_told))
+
+
+class Landing(NamedTuple):
+    """Where a worker goes on because that is committed, as it says: at an assignment, or rewound."""
+
+    tp: str
+    offset: int
+    boot: BootName
+    seq: int
+    at_ms: int
+    tenure: Tenure | None = None
+
+
+@dataclass(slots=True)
+class Unsettled:
+    """A flush of which nobody says whether it is committed; all of its TopicPartitions are, or none.
+
+    `spans` are None where its line does not say them: then `begins` says where they begin. `generations` are those of
+    the group in which its TopicPartitions were assigned; `needed` and `refuted` are TopicPartitions of which later
+    lines say that it is, or is not.
+    """
+
+    batch_id: str
+    boot: BootName
+    seq: int
+    at_ms: int
+    spans: Spans | None
+    begins: dict[str, int]
+    generations: dict[str, int]
+    needed: set[str] = field(default_factory=set)
+    refuted: set[str] = field(default_factory=set)
