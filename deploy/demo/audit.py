@@ -115,11 +115,29 @@ def audit_small(environment: Environment, tell: Tell) -> int:
         ProcessDiedError: Kafka or S3 has ended meanwhile.
     """
     tell("auditing: every entry of the source against everything that references name")
-    report = environment.audit_report
+    return _run(environment, environment.audit_report, "service", "audit", "--require-caught-up")
+
+
+def verify_logs(environment: Environment, tell: Tell) -> int:
+    """Hold the workers' logs against the rules, print the account, return the exit code.
+
+    It is 0 for pass, 1 for a violation, 2 where it could not tell.
+
+    Raises:
+        ProcessDiedError: Kafka or S3 has ended meanwhile.
+    """
+    tell("verifying: who owned and committed what, by the logs of all workers")
+    logs = sorted(map(str, environment.directory.glob("workers/*/worker.log")))
+    page = environment.directory / "verify-logs.html"
+    report = environment.directory / "verify-logs.txt"
+    return _run(environment, report, "service", "verify-logs", "--page", str(page), *logs)
+
+
+def _run(environment: Environment, report: Path, module: str, *arguments: str) -> int:
     log = report.with_suffix(".log")
     with report.open("wb") as output, log.open("wb") as lines:
         process = subprocess.Popen(
-            _leashed("service", "audit", "--require-caught-up"),
+            _leashed(module, *arguments),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=None if sys.stderr.isatty() else lines,

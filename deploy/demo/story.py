@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from deploy.demo.announced import Announced, read_announced
-from deploy.demo.audit import SparkJobs, audit_on_spark, audit_small
+from deploy.demo.audit import SparkJobs, audit_on_spark, audit_small, verify_logs
 from deploy.demo.environment import Environment
 from deploy.demo.faults import Round, first_workers, plan_demo, plan_rounds
 from deploy.demo.fleet import Fleet, Worker, WorkerState
@@ -63,7 +63,9 @@ class Story:
             self._stop_workers()
             self._screen.leave()
             announced = self._conclude()
-            return judge(self._audit(), announced, self._options.paths)
+            audit_code = self._audit()
+            logs_code = verify_logs(self._environment, self._screen.tell)
+            return judge(audit_code, announced, self._options.paths, logs_code=logs_code)
         finally:
             self._source.stop()
             self._fleet.kill()

@@ -27,14 +27,15 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.CLEAN: "the audit is clean, and most entries are in files",
-    ExitCode.FINDINGS: "the audit has findings",
-    ExitCode.COULD_NOT_TELL: "the audit could not tell, or the command line is wrong",
+    ExitCode.CLEAN: "the audit is clean, the workers' logs pass, and most entries are in files",
+    ExitCode.FINDINGS: "the audit has findings, or the workers' logs break a rule",
+    ExitCode.COULD_NOT_TELL: "the audit or the workers' logs could not tell, or the command line is wrong",
     ExitCode.NO_PROGRESS: "the workers committed nothing any more before the lag was 0; nothing was audited",
     ExitCode.DEAD_LETTERS: "the audit is clean, but most entries are dead letters",
     ExitCode.NOT_RUN: "the demo could not run: a program, a port or a server is missing, a worker does not start",
     ExitCode.PUT_AWAY: "the audit is clean, but workers have put records away that they could not read or outlive",
 }
+_VIOLATION = "The workers' logs break a rule of who may own and commit what (verify-logs.txt)."
 _PUT_AWAY = (Reason.FATAL, Reason.UNREADABLE)
 
 
@@ -65,8 +66,11 @@ def judge_stuck(lags: Mapping[int, int], *, window_s: float, given_up: int) -> V
     return Verdict(ExitCode.NO_PROGRESS, tuple(lines))
 
 
-def judge(audit_code: int, announced: Announced, paths: Mapping[str, Sequence[str]]) -> Verdict:
-    """Return the verdict after an audit; `paths` are the configured ones by their kind, user, time and id."""
+def judge(audit_code: int, announced: Announced, paths: Mapping[str, Sequence[str]], *, logs_code: int = 0) -> Verdict:
+    """Return the verdict after an audit; `paths` are the configured ones by their kind, user, time and id.
+
+    `logs_code` is that of `verify-logs` over the workers' logs.
+    """
     code = ExitCode(audit_code) if audit_code in (0, 1) else ExitCode.COULD_NOT_TELL
     put_away = {reason: announced.reasons[reason].letters for reason in _PUT_AWAY if reason in announced.reasons}
     lines = [_of_what_was_put_away(put_away)] if put_away else []
@@ -74,7 +78,13 @@ def judge(audit_code: int, announced: Announced, paths: Mapping[str, Sequence[st
         lines += explain_dead_letters(announced, paths)
     if lines and code is ExitCode.CLEAN:
         code = ExitCode.PUT_AWAY if put_away else ExitCode.DEAD_LETTERS
-    return Verdict(code, (*lines, _of_the_audit(code, audit_code)))
+    lines.append(_of_the_audit(code, audit_code))
+    if logs_code:
+        is_violation = logs_code == ExitCode.FINDINGS
+        lines.insert(0, _VIOLATION if is_violation else f"The workers' logs could not tell (exit code {logs_code}).")
+        if code is not ExitCode.FINDINGS:
+            code = ExitCode.FINDINGS if is_violation else ExitCode.COULD_NOT_TELL
+    return Verdict(code, tuple(lines))
 
 
 def explain_dead_letters(announced: Announced, paths: Mapping[str, Sequence[str]]) -> list[str]:

@@ -54,7 +54,7 @@ class Chain:
                     yield from self._hole(cursor, run, tenure, reached)
             elif run.first < cursor and top is not None and tenure is not top:
                 yield self._overlap(run, tenure, top, min(cursor, run.end))
-            legal.add(run.end)
+            legal.update(run.ends)  # who was taken for dead may look in the middle of it
             if run.end >= cursor:
                 cursor, top = run.end, tenure
         yield from self._land(legal, cursor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -13,14 +14,21 @@ Spans = dict[str, tuple[int, int]]
 
 @dataclass(slots=True)
 class Stretch:
-    """Commits of one tenure that join each other; `is_told` where it does not join what its boot had before."""
+    """Commits of one tenure that join each other, and where each ended: eight bytes a commit.
+
+    `is_told` where it does not join what its boot had before.
+    """
 
     first: int
-    end: int
+    ends: array[int]
     seq: int
     at_ms: int
-    commits: int = 1
     is_told: bool = False
+
+    @property
+    def end(self) -> int:
+        """Where the last of them ended."""
+        return self.ends[-1]
 
 
 @dataclass(slots=True)
@@ -41,7 +49,7 @@ class Tenure:
     @property
     def commits(self) -> int:
         """How many commits it has."""
-        return sum(run.commits for run in self.runs)
+        return sum(len(run.ends) for run in self.runs)
 
     @property
     def next_offset(self) -> int | None:
@@ -52,9 +60,9 @@ class Tenure:
         """Add a commit."""
         last = self.runs[-1] if self.runs else None
         if last is not None and last.end == first and not is_told:
-            last.end, last.commits = end, last.commits + 1
+            last.ends.append(end)
         else:
-            self.runs.append(Stretch(first, end, seq, at_ms, is_told=is_told))
+            self.runs.append(Stretch(first, array("q", [end]), seq, at_ms, is_told))
 
 
 class Landing(NamedTuple):

@@ -1,0 +1,265 @@
+"""Logs as they come: killed processes, answers that were lost, clocks that differ, files in pieces, other programs."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from service.formats import log_events as events
+from service.verify import history
+from service.verify.history import TimeWindow
+from service.verify.rules import LogRule
+from tests.unit.verify.pods import MINUTE_MS, P0, P1, Pod, judged, lines_of, renumbered
+
+
+def unknown_outcome() -> Pod:
+    """Commit [0, 10), then lose the answer to the commit of [10, 20)."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    return pod.gives_up(pod.begins({P0: (10, 20)}), outcome="unknown")
+
+
+@pytest.mark.parametrize("at", [10, 20])
+def test_lost_answer_is_settled_by_where_the_worker_goes_on(at: int) -> None:
+    """Committed or not, both are held possible: the committed offset tells."""
+    lines = unknown_outcome().rewinds(at).commits({P0: (at, 30)}).lines
+
+    found = judged(lines)
+
+    assert (found.violations, found.doubts, found.notes) == ([], [], [])
+
+
+@pytest.mark.parametrize("at", [10, 20])
+def test_killed_flush_is_settled_by_the_next_owner(at: int) -> None:
+    """A process killed in a flush says nothing of it any more."""
+    killed = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    killed.begins({P0: (10, 20)})
+    next_owner = Pod("w2").owns(2, p0=at).commits({P0: (at, 30)})
+
+    found = judged(lines_of(next_owner, killed))
+
+    assert (found.violations, found.doubts) == ([], [])
+
+
+def test_flush_that_nothing_settles_is_noted() -> None:
+    """Nobody goes on after it: nothing is wrong, and it is said."""
+    found = judged(unknown_outcome().lines)
+
+    assert not found.violations
+    assert any("of 1 flushes no line tells" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("at", [11, 15, 21])
+def test_lost_answer_does_not_excuse_another_offset(at: int) -> None:
+    """It is all of the batch or nothing."""
+    assert judged(unknown_outcome().rewinds(at).lines).counts[LogRule.RESUME] == 1
+
+
+def test_lost_answer_cannot_be_both() -> None:
+    """The worker itself says it is not committed, the next owner that it is."""
+    lines = lines_of(unknown_outcome().rewinds(10), Pod("w2").owns(2, p0=20))
+
+    (violation,) = judged(lines).violations
+
+    assert violation.rule is LogRule.RESUME
+    assert "resumed below what is committed" in violation.text
+
+
+def test_two_lost_answers_in_a_row() -> None:
+    """Each of two flushes may be committed; the next owner says that both are."""
+    pod = unknown_outcome().rewinds(20)
+    pod.begins({P0: (20, 25)})
+
+    found = judged(lines_of(pod, Pod("w2").owns(2, p0=25)))
+
+    assert (found.violations, found.doubts, found.notes) == ([], [], [])
+
+
+def test_commit_of_a_batch_is_all_of_its_topic_partitions() -> None:
+    """The next owners of both agree; where they do not, half of it was committed."""
+    killed = Pod("w1").owns(1, source="policy", p0=0, p1=0)
+    killed.begins({P0: (0, 10), P1: (0, 10)})
+
+    agree = judged(lines_of(killed, Pod("w2").owns(2, p0=10), Pod("w3").owns(2, p1=10)))
+    differ = judged(lines_of(killed, Pod("w2").owns(2, p0=10), Pod("w3").owns(2, p1=0)))
+
+    assert not agree.violations
+    assert [one.rule for one in differ.violations] == [LogRule.CONTIGUOUS]
+
+
+def relay() -> list[Pod]:
+    """Let four boots of three workers own two TopicPartitions one after the other, by clocks that differ by minutes."""
+    one = Pod("w1", "b1", clock_ms=60 * MINUTE_MS).owns(1, source="policy", p0=0, p1=0)
+    one.say(events.StartsCommitted({P0: 0, P1: 0})).commits({P0: (0, 10), P1: (0, 7)}).gives_back(P1)
+    one.commits({P0: (10, 12)})  # and is killed
+    two = Pod("w2", "b2", clock_ms=7 * MINUTE_MS).owns(2, p1=7).commits({P1: (7, 9)})
+    again = Pod("w1", "b3", clock_ms=61 * MINUTE_MS).owns(3, p0=12).commits({P0: (12, 20)}).loses(P0)
+    last = Pod("w3", "b4", clock_ms=20 * MINUTE_MS).owns(4, p0=20).commits({P0: (20, 21)}).stops()
+    return [one, two, again, last]
+
+
+def test_history_needs_no_clock() -> None:
+    """Owners follow each other by generations and offsets, whatever their clocks say."""
+    found = judged(lines_of(*relay()))
+
+    assert (found.violations, found.doubts, found.notes) == ([], [], [])
+    assert [(one.boot.worker, one.next_offset) for one in found.tenures["g"] if one.tp == P0] == [
+        ("w1", 12), ("w1", 20), ("w3", 21),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lines_may_come_in_any_order_and_twice(seed: int) -> None:
+    """Collectors mix pods, cut files and deliver at least once."""
+    lines = lines_of(*relay())
+    mixed = lines + lines[::3]
+    Random(seed).shuffle(mixed)
+
+    found = judged(mixed)
+
+    assert (found.violations, found.doubts) == ([], [])
+    assert found.notes == [f"{len(lines[::3])} lines came more than once, and were taken once"]
+
+
+def test_lines_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that does not come is taken for lost, before all that follow it are in memory."""
+    monkeypatch.setattr(history, "PENDING_MAX", 3)
+    pod = Pod("w1").owns(1, source="policy", p0=0)
+    for at in range(20):
+        pod.commits({P0: (at, at + 1)})
+
+    found = judged([*pod.lines[:1], *pod.lines[2:], pod.lines[1]])
+
+    assert not found.violations
+    assert "line 2 of its own counting is missing" in found.doubts[0]
+    assert "come too late" in found.doubts[1]
+
+
+def test_last_line_of_a_killed_process_may_be_torn() -> None:
+    """Also where the next process goes on in the same line."""
+    killed, again = Pod("w1", "b1").owns(1, source="policy", p0=0), Pod("w1", "b2").owns(2, p0=0)
+    lines = killed.lines + [b'{"generation": 2, "member": "w', *again.lines]
+
+    assert judged(lines) == judged(lines_of(killed, again))
+    assert judged([*killed.lines, b'{"generation": 2, "mem']).doubts == []
+
+
+def test_lines_of_other_programs_are_passed_over() -> None:
+    """What stands before the JSON, too."""
+    lines = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).lines
+    around = [
+        b"%4|1700|FAIL|rdkafka#consumer-1| broken pipe\n",
+        b"{}\n",
+        b"\xff\n",
+        *(b"pod-7 " + one for one in lines),
+    ]
+
+    found = judged(around)
+
+    assert (found.violations, found.doubts) == ([], [])
+
+
+def test_missing_lines_make_doubts_of_what_they_may_explain() -> None:
+    """A hole in the chain may be a commit whose line is missing; two owners of the same offsets are never."""
+    first = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).commits({P0: (10, 20)})
+    second = Pod("w2").owns(2, p0=20).commits({P0: (20, 30)})
+    without = [line for number, line in enumerate(first.lines) if number not in (5, 6, 7)]
+
+    found = judged([*without, *first.say("resumed").lines[-1:], *second.lines])
+
+    assert not found.violations
+    assert any("w1 (boot b1): line 6 to 8" in doubt for doubt in found.doubts)
+    assert any("resumed at 20" in doubt for doubt in found.doubts)
+
+
+def test_overlap_is_a_violation_whatever_is_missing() -> None:
+    """Lines that are missing cannot undo two commits."""
+    first = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).stops()
+    second = Pod("w2").owns(2, source="policy", p0=0).commits({P0: (0, 20)}).stops()
+
+    found = judged([*first.lines, *second.lines[:-2], second.lines[-1]])
+
+    assert found.counts[LogRule.COMPLETE] == 1
+    assert not found.counts[LogRule.ONE_OWNER], "its commit is the line that is missing"
+    found = judged([*first.lines[:-1], *first.say("x").lines[-1:], *second.lines])
+    assert [one.rule for one in found.violations] == [LogRule.ONE_OWNER]
+
+
+def test_nothing_is_no_pass() -> None:
+    """An empty file, or one of another program."""
+    assert judged([]).doubts == judged([b"hello\n"]).doubts == ["there is no line of a worker"]
+
+
+def test_worker_that_tells_warnings_only_is_not_judged() -> None:
+    """Its commits are not told: the hole that others see is no violation, and no pass either."""
+    quiet = Pod("w1", group=None).gives_up("b1")
+
+    found = judged(quiet.lines)
+
+    assert not found.violations
+    assert "tells warnings only" in found.doubts[0]
+
+
+def test_event_of_another_form_is_a_doubt() -> None:
+    """A version that this one does not know: it is not passed over."""
+    pod = Pod("w1").say("flush_committed", offsets=3)
+
+    assert judged(pod.lines).doubts == ["1 lines are of a form that this version does not know"]
+
+
+def test_lines_of_before_are_judged_as_far_as_they_go() -> None:
+    """Flushes that do not say what they cover, nor what was uploaded: the other rules hold."""
+    pod = Pod("w1").owns(1, source="policy", p0=0)
+    pod.say(events.FlushStarted("b1", "interval", 1)).ends("b1", {P0: (0, 10)}, member=None, member_generation=None)
+    pod.say(events.FlushStarted("b2", "interval", 1))
+
+    found = judged(lines_of(pod, Pod("w2").owns(2, p0=10)))
+    hidden = judged(lines_of(pod, Pod("w2").owns(2, p0=17)))
+
+    assert (found.violations, found.doubts) == ([], [])
+    assert "rule 6 does not judge them" in found.notes[0]
+    assert (hidden.violations, len(hidden.doubts)) == ([], 1)
+
+
+def test_groups_do_not_meet() -> None:
+    """Two deployments of one source: each commits everything."""
+    one = Pod("w1", group="one").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    two = Pod("w2", group="two").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+
+    found = judged(lines_of(one, two))
+
+    assert not found.violations
+    assert set(found.tenures) == {"one", "two"}
+
+
+def test_window_begins_in_the_middle_of_everything() -> None:
+    """What was owned and committed before is not known; what is known since is judged."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    since_ms = pod.at_ms + 1
+    pod.commits({P0: (10, 20)}).gives_back(P0)
+    window = TimeWindow(since_ms=since_ms, slack_ms=0)
+
+    fine = judged(lines_of(pod, Pod("w2", clock_ms=since_ms).owns(2, p0=20)), window=window)
+    gap = judged(lines_of(pod, Pod("w2", clock_ms=since_ms).owns(2, p0=25)), window=window)
+    near = judged(
+        lines_of(pod, Pod("w2", clock_ms=since_ms).owns(2, p0=25)), window=window._replace(slack_ms=MINUTE_MS)
+    )
+
+    assert (fine.violations, fine.doubts) == ([], [])
+    assert "the beginning is not there" in fine.notes[0]
+    assert [one.rule for one in gap.violations] == [LogRule.RESUME]
+    assert not near.violations, "another worker's line may be just before the window"
+
+
+def test_without_a_window_a_missing_beginning_is_a_doubt() -> None:
+    """Nobody has said that it is to be missing."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+
+    assert judged(pod.lines[1:]).doubts == ["w1 (boot b1): line 1 of its own counting is missing"]
+
+
+def test_renumbered_lines_are_as_written() -> None:
+    """The tests' own helper changes nothing where nothing is gone."""
+    lines = lines_of(*relay())
+
+    assert judged(renumbered(lines)) == judged(lines)
