@@ -229,6 +229,8 @@ class Boot:
             text = f"a batch of generation {event.generation} is flushed in generation {self._generation}"
             self._flaw(LogRule.OWNED, text)
         self._require_owned(spans or {}, self._flush.flawed, "a flush covers")
+        for tp, (first, _) in (spans or {}).items():
+            self._require_position(tp, first, "a flush")
 
     def _flush_committed(self, event: events.BatchCommitted) -> None:
         flush = self._flush if self._flush is not None and self._flush.batch_id == event.batch_id else None
@@ -243,6 +245,8 @@ class Boot:
             self._compare(event, flush, spans)
             self._flush = None
         for tp, (first, end) in spans.items():
+            if flush is None or flush.spans is None:
+                self._require_position(tp, first, "a commit")
             self._cover(tp, first, end)
             last = event.offsets[tp]["max_offset"]
             if (last is None or last + 1 != end) and end not in self._put_away.get(tp, ()):
@@ -267,13 +271,9 @@ class Boot:
                 self._flaw(LogRule.CONTIGUOUS, text, tp, now or was)
 
     def _cover(self, tp: str, first: int, end: int) -> None:
-        """Note a commit. Rule 3, as far as this boot knows."""
+        """Note a commit."""
         tenure = self._owned.get(tp)
-        at = self._position.get(tp)
-        is_told = at is not None and at != first
-        if is_told:
-            text = f"a commit of {tp} begins at {first}, and this process was at {at}"
-            self._flaw(LogRule.CONTIGUOUS, text, tp, (min(first, at or 0), max(first, at or 0)))
+        is_told = self._position.get(tp, first) != first
         if tenure is None:
             tenure = self._begin_tenure(tp, None, "unknown", -1)
         tenure.cover(first, end, seq=self._seq, at_ms=self._at_ms, is_told=is_told)
@@ -281,6 +281,13 @@ class Boot:
         self._committed[tp] = max(end, self._committed.get(tp, end))
         if tp in self._read:
             self._read[tp] = {offset for offset in self._read[tp] if offset >= end}
+
+    def _require_position(self, tp: str, first: int, what: str) -> None:
+        """Rule 3, as far as this boot knows: it goes on where it was."""
+        at = self._position.get(tp, first)
+        if at != first:
+            text = f"{what} of {tp} begins at {first}, and this process was at {at}"
+            self._flaw(LogRule.CONTIGUOUS, text, tp, (min(first, at), max(first, at)))
 
     def _require_member(self, event: events.BatchCommitted) -> None:
         """Rule 9: without generation or member id a broker takes a commit from anybody."""

@@ -138,7 +138,7 @@ def test_lines_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_last_line_of_a_killed_process_may_be_torn() -> None:
     """Also where the next process goes on in the same line."""
     killed, again = Pod("w1", "b1").owns(1, source="policy", p0=0), Pod("w1", "b2").owns(2, p0=0)
-    lines = killed.lines + [b'{"generation": 2, "member": "w', *again.lines]
+    lines = [*killed.lines, b'{"generation": 2, "member": "w', *again.lines]
 
     assert judged(lines) == judged(lines_of(killed, again))
     assert judged([*killed.lines, b'{"generation": 2, "mem']).doubts == []
