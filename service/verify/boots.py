@@ -55,6 +55,7 @@ class Boot:
         self._flush: _Flush | None = None
         self._discarded: set[str] = set()
         self._read: dict[str, set[int]] = {}
+        self._to_rewind: set[str] = set()
         self._put_away: dict[str, set[int]] = {}
         self._seq = self._at_ms = 0
 
@@ -106,6 +107,7 @@ class Boot:
         for tp in list(self._owned):
             self._end_tenure(tp, "lines are missing", at_ms)
         self._gone.clear()
+        self._to_rewind.clear()
         self._position.clear()
         self._is_blind = self._is_flush_blind = True
 
@@ -157,6 +159,7 @@ class Boot:
         self.tenures.append(tenure)
         self._owned[tp] = tenure
         self._gone.pop(tp, None)
+        self._to_rewind.discard(tp)
         if start is not None:
             self._position[tp] = start
         return tenure
@@ -173,10 +176,11 @@ class Boot:
                 flush.refuted.add(tp)
         known = self._committed.get(tp)
         if known is not None and offset < known:
-            text = f"{tp} is resumed at {offset}, and this process has committed up to {known}"
+            text = f"{tp} is resumed at {offset}, and this process knows of a commit up to {known}"
             self._flaw(LogRule.RESUME, text, tp, (offset, known))
         elif offset != known and (is_new or tenure is None or offset != tenure.start):
             self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
+        self._committed[tp] = max(offset, self._committed.get(tp, offset))
 
     def _given_back(self, tps: list[str], generation: int) -> None:
         self._require_no_flush("partitions_revoked")
@@ -208,6 +212,7 @@ class Boot:
             self._flaw(LogRule.TRANSITION, f"{tp} is rewound, and is not owned", tp)
         self._land(tp, offset, self._owned.get(tp), is_new=False)
         self._position[tp] = offset
+        self._to_rewind.discard(tp)
 
     def _jumped(self, tp: str, holes: list[tuple[int, int]]) -> None:
         """Rule 1: no record is jumped that is known to be there, since a batch that was discarded had it."""
@@ -231,6 +236,9 @@ class Boot:
         self._require_owned(spans or {}, self._flush.flawed, "a flush covers")
         for tp, (first, _) in (spans or {}).items():
             self._require_position(tp, first, "a flush")
+            if tp in self._to_rewind:
+                text = f"a flush covers {tp}, which was not rewound after a batch was discarded"
+                self._flaw(LogRule.TRANSITION, text, tp)
 
     def _flush_committed(self, event: events.BatchCommitted) -> None:
         flush = self._flush if self._flush is not None and self._flush.batch_id == event.batch_id else None
@@ -300,6 +308,7 @@ class Boot:
         if event.batch_id in self._discarded:
             self._flaw(LogRule.TRANSITION, f"batch {event.batch_id} is discarded twice")
         self._discarded.add(event.batch_id)
+        self._to_rewind = set(self._owned)
         if event.reason is None:
             self._require_no_flush("batch_discarded, of a batch that is not flushed")
             return

@@ -258,6 +258,13 @@ def test_without_a_window_a_missing_beginning_is_a_doubt() -> None:
     assert judged(pod.lines[1:]).doubts == ["w1 (boot b1): line 1 of its own counting is missing"]
 
 
+def test_what_the_client_library_never_handed_over_is_in_no_line() -> None:
+    """The fault that logs do not see: a jump is told, and that records were there nobody knows. The audit does."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
+
+    assert judged(pod.commits({P0: (0, 10)}).lines).violations == []
+
+
 def test_renumbered_lines_are_as_written() -> None:
     """The tests' own helper changes nothing where nothing is gone."""
     lines = lines_of(*relay())

@@ -119,6 +119,12 @@ def work_after_the_end() -> list[bytes]:
     return Pod("w1").stops().owns(1, source="policy", p0=0).lines
 
 
+def not_rewound() -> list[bytes]:
+    """An answer is lost, and the worker goes on where its batch began without asking."""
+    pod = Pod("w1").owns(1, source="policy", p0=0)
+    return pod.gives_up(pod.begins({P0: (0, 10)}), outcome="unknown").commits({P0: (0, 10)}).lines
+
+
 def generations_going_back() -> list[bytes]:
     """The worker's own counter of assignments goes back."""
     pod = Pod("w1").owns(1, source="policy", p0=0).gives_back(P0)
@@ -191,6 +197,7 @@ TRACES = {
     commit_without_flush: LogRule.TRANSITION,
     assigned_twice: LogRule.TRANSITION,
     work_after_the_end: LogRule.TRANSITION,
+    not_rewound: LogRule.TRANSITION,
     generations_going_back: LogRule.TRANSITION,
     commit_after_loss: LogRule.AFTER_END,
     commit_after_revoke: LogRule.AFTER_END,
