@@ -27,6 +27,25 @@ def test_judge_hands_on_what_the_audit_says(audit_code: int, code: ExitCode) -> 
     assert ("clean" in verdict.lines[0]) is (code is ExitCode.CLEAN)
 
 
+@pytest.mark.parametrize(
+    ("audit_code", "logs_code", "code"),
+    [
+        (0, 1, ExitCode.FINDINGS),
+        (0, 2, ExitCode.COULD_NOT_TELL),
+        (1, 2, ExitCode.FINDINGS),
+        (2, 1, ExitCode.FINDINGS),
+        (0, -9, ExitCode.COULD_NOT_TELL),
+    ],
+)
+def test_judge_logs_that_do_not_pass_are_the_headline(audit_code: int, logs_code: int, code: ExitCode) -> None:
+    """A demo whose workers break a rule has failed, however clean the audit; what the audit says is said as well."""
+    verdict = judge(audit_code, Announced(entries=10, dead_letters=5), PATHS, logs_code=logs_code)
+
+    assert verdict.code is code
+    assert verdict.lines[0].startswith("The workers' logs")
+    assert "audit" in verdict.lines[1]
+
+
 def test_judge_clean_audit_of_dead_letters_is_not_the_headline() -> None:
     """158,439 of 158,439 dead letters is what is said first, with where was looked and what the first entry has."""
     verdict = judge(0, mostly_dead(entry={"ts": 1, "id.orig_h": "10.0.0.1", "http": {"user agent": "x"}}), PATHS)
