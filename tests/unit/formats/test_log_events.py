@@ -42,6 +42,7 @@ SAMPLES: dict[Any, Any] = {
         "logs-0": {"first_offset": 1, "min_offset": 2, "max_offset": None, "next_offset": 4}
     },
     dict[str, tuple[int, CommittedOffset]]: {"logs-0": (3, CommittedOffset(5, None, "text"))},
+    dict[str, tuple[int, int]]: {"logs-0": (3, 5)},
     list[tuple[int, int]]: [(1, 3), (5, 6)],
 }
 

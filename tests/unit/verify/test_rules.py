@@ -62,6 +62,11 @@ def batch_across_generations() -> list[bytes]:
     return pod.ends(batch_id, {P0: (0, 10)}, generation=1).lines
 
 
+def committed_in_another_generation() -> list[bytes]:
+    """A batch is committed in a later generation than it was flushed in."""
+    return Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}, generation=2).lines
+
+
 def start_committed_of_what_is_not_owned() -> list[bytes]:
     """Start positions are committed of a TopicPartition of somebody else."""
     return Pod("w1").owns(1, source="policy", p0=0).say(events.StartsCommitted({P0: 0, P1: 0})).lines
@@ -112,6 +117,28 @@ def commit_without_flush() -> list[bytes]:
 def assigned_twice() -> list[bytes]:
     """What is owned is assigned again, without having been given back."""
     return Pod("w1").owns(1, source="policy", p0=0).owns(2, p0=0).lines
+
+
+def given_back_without_being_owned() -> list[bytes]:
+    """What was never assigned is given back."""
+    return Pod("w1").owns(1, source="policy", p0=0).gives_back(P1).lines
+
+
+def rewound_without_being_owned() -> list[bytes]:
+    """What was given back is rewound."""
+    return Pod("w1").owns(1, source="policy", p0=0).gives_back(P0).rewinds(0).lines
+
+
+def discarded_twice() -> list[bytes]:
+    """A batch that was flushed and discarded is discarded once more, as if it had been open."""
+    pod = Pod("w1").owns(1, source="policy", p0=0)
+    batch_id = pod.begins({P0: (0, 10)})
+    return pod.gives_up(batch_id).gives_up(batch_id, reason=None).lines
+
+
+def started_twice() -> list[bytes]:
+    """A process starts once."""
+    return Pod("w1").say(events.WorkerStarted("g", "classic", "range", ["source"], "bucket", 1, "1")).lines
 
 
 def work_after_the_end() -> list[bytes]:
@@ -187,6 +214,7 @@ TRACES = {
     known_record_jumped: LogRule.RESUME,
     rotation_without_an_assignment: LogRule.OWNED,
     batch_across_generations: LogRule.OWNED,
+    committed_in_another_generation: LogRule.OWNED,
     start_committed_of_what_is_not_owned: LogRule.OWNED,
     hole_between_commits: LogRule.CONTIGUOUS,
     hole_behind_a_policy: LogRule.CONTIGUOUS,
@@ -196,6 +224,10 @@ TRACES = {
     flush_in_a_flush: LogRule.TRANSITION,
     commit_without_flush: LogRule.TRANSITION,
     assigned_twice: LogRule.TRANSITION,
+    given_back_without_being_owned: LogRule.TRANSITION,
+    rewound_without_being_owned: LogRule.TRANSITION,
+    discarded_twice: LogRule.TRANSITION,
+    started_twice: LogRule.TRANSITION,
     work_after_the_end: LogRule.TRANSITION,
     not_rewound: LogRule.TRANSITION,
     generations_going_back: LogRule.TRANSITION,
