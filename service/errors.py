@@ -10,6 +10,8 @@
         MembershipError        the group metadata does not prove membership; nothing was sent to the broker
         CommitUnknownError     the outcome is unknown; a new producer and the committed offsets tell
       HistoryUnknownError      flush records cannot be read (runtime.start_positions refuses to start, or accepts it)
+      ReadBackError            an object cannot be read now (runtime.verification says what it has not verified)
+      UnreadableObjectError    an object is no Avro file, or not one of ours (runtime.verification counts it)
       KeyTakenError            an object key is taken by something not provably ours (runtime.uploader takes another)
       StopError                the process ends with a non-zero code (cli catches)
         StartPositionError     a committed offset is missing, out of range, or of another topic of that name
@@ -17,6 +19,7 @@
         LeavingError           asked to leave while it waited for an answer: the process ends in order (app catches)
         StoreRefusedError      the object store refuses us: no such bucket, no permission
         TooManyFailuresError   unknown outcomes or fatal errors came too often
+        VerificationError      verification mode found a difference, and the policy is to stop
 
 Three verdicts only: *retry* (inside the adapter, within a deadline), *discard and rewind*, *stop the process*.
 """
@@ -90,6 +93,14 @@ class KeyTakenError(LogPartitionerError):
     """The key is taken by something that is not provably ours: use another key."""
 
 
+class ReadBackError(LogPartitionerError):
+    """An object cannot be read now: the store does not answer, or not in time."""
+
+
+class UnreadableObjectError(LogPartitionerError):
+    """An object is no Avro file, or not one of such rows."""
+
+
 class StopError(LogPartitionerError):
     """The process cannot go on; it ends with a non-zero code and commits nothing more."""
 
@@ -112,3 +123,7 @@ class StoreRefusedError(StopError):
 
 class TooManyFailuresError(StopError):
     """Unknown outcomes or fatal errors came more often than the process tolerates (DESIGN 4.1)."""
+
+
+class VerificationError(StopError):
+    """What a committed flush holds is not what was consumed; nothing more is committed."""

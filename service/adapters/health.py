@@ -30,6 +30,7 @@ class Health:
         self._beat_at_s = clock.now_s()
         self.is_member = False
         self.is_draining = False
+        self.difference: str | None = None
 
     def beat(self) -> None:
         """Note that the loop turned."""
@@ -44,6 +45,8 @@ class Health:
         """Return whether the worker takes part, and a text."""
         if self.is_draining:
             return Answer(well=False, text="draining")
+        if self.difference is not None:
+            return Answer(well=False, text=f"verification: {self.difference}")
         trouble = self._trouble()
         text = "member of the group" if self.is_member else "not a member of the group yet"
         return Answer(self.is_member and trouble is None, text if trouble is None else f"{text}: {trouble}")

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
+from service.control.differences import Difference
 from service.control.flush_policy import FlushReason
 from service.control.machine import Phase
 from service.formats.dead_letter import Reason
@@ -82,6 +83,19 @@ METRICS: Mapping[str, Metric] = {
         "gauge", "1 while few records are taken at once, since the process has ended with the same ones in hand."
     ),
     "state": Metric("gauge", "1 for the state the worker is in.", {"state": tuple(phase.value for phase in Phase)}),
+    "verified_entries": Metric("counter", "Entries that verification mode has found again, in committed flushes."),
+    "unverified_entries": Metric(
+        "counter",
+        "Entries that verification mode was to look at and has not: no memory for them, no time or no answer of the "
+        "store, or a transaction whose outcome was not learnt.",
+        {"cause": ("memory", "time", "outcome")},
+    ),
+    "verification_differences": Metric(
+        "counter",
+        "What verification mode found in committed flushes that is not what was consumed, by kind.",
+        {"kind": tuple(Difference)},
+    ),
+    "verification_seconds": Metric("counter", "Seconds in which verification mode has compared, reading included."),
     "info": Metric("gauge", "1; its labels say which worker this is.", {"worker": ANY, "boot": ANY, "version": ANY}),
     "flush_step_seconds": Metric(
         "histogram",

@@ -37,7 +37,8 @@ from botocore.exceptions import (
 from service.boundary import StoredObject
 from service.config.settings import S3Settings
 from service.control.deadline import Deadline
-from service.errors import KeyTakenError, StoreRefusedError, UploadError
+from service.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
+from service.formats.reference import Location
 from service.privacy import veiled
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ _BACKOFF_MAX_S = 5.0
 _TRY_S = 0.2  # less is not worth another attempt
 _LEASH_S = 0.5
 _NO_CREDENTIALS = "no credentials were found; they are looked for once, when the process starts"
+_NOWHERE = "no-object-has-this-key"
 _TAKEN = 412
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _CLIENT_ERRORS = range(400, 500)
@@ -177,6 +179,59 @@ class S3Store:
             return None
         self._log.info("upload_confirmed", key=veiled(key))
         return StoredObject(key, found["ETag"], found.get("VersionId"))
+
+    def check_reading(self) -> None:
+        """Ask once for an object that is not there: whether we may read is known from how it is refused.
+
+        Raises:
+            StoreRefusedError: we may not.
+        """
+        key = f"{self._settings.prefix}/{_NOWHERE}"
+        try:
+            with self._leash.until(self._answer_s):
+                self._client.get_object(Bucket=self._settings.bucket, Key=key)
+        except ClientError as error:
+            if _status(error) == _FORBIDDEN:
+                raise StoreRefusedError(self._may_not_read(error)) from error
+            if _status(error) != _NOT_FOUND:
+                self._log.warning("reading_not_checked", status=_status(error), code=_code(error))
+        except (BotoCoreError, HTTPClientError) as error:
+            self._log.warning("reading_not_checked", message=_what(error))
+
+    def read(self, place: Location, *, deadline: Deadline) -> bytes | None:
+        """Return the bytes of an object that a reference names; None where there is none. Tries within the deadline.
+
+        Raises:
+            ReadBackError: it cannot be read now, or not before the deadline.
+            StoreRefusedError: no permission.
+        """
+        version: dict[str, Any] = {} if place.version_id is None else {"VersionId": place.version_id}
+        problem = "no time is left"
+        for attempt in range(self._settings.attempts):
+            if deadline.has_passed():
+                break
+            try:
+                self._await_credentials(deadline.remaining_s())
+                with self._leash.until(deadline.remaining_s()):
+                    return self._client.get_object(Bucket=place.bucket, Key=place.object, **version)["Body"].read()
+            except ClientError as error:
+                if _status(error) == _NOT_FOUND:
+                    return None
+                if _status(error) == _FORBIDDEN and _code(error) not in _RETRIABLE_CODES:
+                    raise StoreRefusedError(self._may_not_read(error)) from error
+                problem = _what(error)
+            except (BotoCoreError, HTTPClientError, OSError) as error:
+                problem = _what(error)
+            time.sleep(min(_backoff_s(attempt), max(0.0, deadline.remaining_s() / 2)))
+        raise ReadBackError(problem)
+
+    def _may_not_read(self, error: ClientError) -> str:
+        bucket, prefix = self._settings.bucket, self._settings.prefix
+        return (
+            f"verification mode reads objects back, and bucket {bucket} refuses it ({_what(error)}): allow s3:GetObject "
+            f"on {bucket}/{prefix}/*, and s3:ListBucket on {bucket}, without which what is not there looks forbidden, "
+            "or set verify.share to 0"
+        )
 
     def _await_credentials(self, seconds: float) -> None:
         """Wait for credentials that are valid for a while, if they have to be asked for.

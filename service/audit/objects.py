@@ -6,13 +6,9 @@ Owns the checks of one object and of the references into it; fetching is the cal
 from __future__ import annotations
 
 import re
-import struct
-import zlib
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
-
-import fastavro
 
 from service.accounting import Kind
 from service.audit.findings import Findings
@@ -20,8 +16,7 @@ from service.audit.rows import AlteredRow, RowAudit, RowTally
 from service.audit.schemas import SchemaAudit
 from service.audit.statements import check_nulls, check_statements, nulls_bytes
 from service.formats.reference import checksum_of
-from service.oracle.container import Container
-from service.oracle.decompress import ZstdError
+from service.oracle.container import UNREADABLE, Container, Span, spans_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -35,16 +30,9 @@ if TYPE_CHECKING:
     from service.oracle.json_text import Parse
     from service.oracle.object_schema import ExactSchema, HeaderSchema
 
-# What a damaged file makes fastavro and the codecs raise.
-UNREADABLE = (
-    ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, MemoryError, AssertionError,
-    struct.error, zlib.error, ZstdError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType,
-)  # fmt: skip
 ENCODED_USER_BYTES_MAX = 100  # a longer one is cut, and its key says only whose it may be
 _KEY = re.compile(r"/(?:pack|user=(?P<user>[^/]+))/(?:date=(?P<date>[^/]+)/hour=(?P<hour>[^/]+)/)?[^/]+$")
 _NULL_BYTES = len("null")
-
-Span = tuple[int, int]
 
 
 class SourceSpan(NamedTuple):
@@ -223,21 +211,6 @@ def is_pack(reference: Reference) -> bool:
     """Return whether an object is one that many PartitionKeys share."""
     named = _KEY.search(reference.location.object)
     return named is not None and named["user"] is None
-
-
-def spans_of(reference: Reference, container: Container) -> list[Span]:
-    """Return the [begin, end) of a reference's blocks.
-
-    Raises:
-        ValueError: its byte ranges do not begin with the header, or are not within the object.
-    """
-    (first, length), *further = reference.location.ranges
-    if first != 0 or length < container.header_bytes:
-        raise ValueError("its first byte range is not the header")
-    spans = [(container.header_bytes, length), *((start, start + more) for start, more in further)]
-    if any(begin < container.header_bytes or end < begin or end > container.size for begin, end in spans):
-        raise ValueError("a byte range is outside the object's blocks")
-    return [span for span in spans if span[0] < span[1]]
 
 
 def encoded_user(user: str) -> str:

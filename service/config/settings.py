@@ -280,6 +280,23 @@ class S3Settings(Section):
     )
 
 
+class VerifySettings(Section):
+    """Verification mode: after each commit what was consumed is compared with what the store gives back."""
+
+    share: float = Field(0.0, ge=0, le=1, description="Share of records that are verified; 0: none, 1: all.")
+    on_difference: Literal["report", "stop"] = Field(
+        "report",
+        description="What a difference does: a metric and a line of the log, or it ends the process, too, before the "
+        "next commit.",
+    )
+    bytes_max: PositiveInt = Field(
+        64 * 1024 * 1024,
+        description="Bytes of memory for what is remembered until it is committed (29 an entry); what finds no room is "
+        "counted, and not verified.",
+    )
+    in_readyz: bool = Field(default=False, description="Whether /readyz fails once a difference was found.")
+
+
 class HttpSettings(Section):
     """One port for /livez, /readyz and /metrics."""
 
@@ -329,6 +346,7 @@ class Settings(SourcedSettings):
     flush: FlushSettings = FlushSettings()
     spool: SpoolSettings = SpoolSettings()
     s3: S3Settings
+    verify: VerifySettings = VerifySettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
 

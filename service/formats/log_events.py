@@ -312,6 +312,32 @@ class Resumed(LogEvent, frozen=True, tag="resumed"):
     """It is read on, after a pause."""
 
 
+# Verification mode.
+
+
+class FlushVerified(LogEvent, frozen=True, tag="flush_verified"):
+    """A committed flush was compared with what was consumed.
+
+    `entries`: found again; `unverified`: remembered, and not all objects could be read in time; `objects`: read;
+    `seconds`: the comparison took; `differences`: how many of each kind.
+    """
+
+    batch_id: str
+    entries: int
+    unverified: int
+    objects: int
+    seconds: float
+    differences: dict[str, int] = {}
+
+
+class FlushDiffers(LogEvent, frozen=True, tag="flush_differs"):
+    """A committed flush is not what was consumed. `first`: kinds and topic-partition/offset/index, or objects."""
+
+    batch_id: str
+    differences: dict[str, int]
+    first: list[str]
+
+
 EVENTS: Mapping[str, type[LogEvent]] = {str(kind.__struct_config__.tag): kind for kind in LogEvent.__subclasses__()}
 PLAIN: Mapping[str, str] = {
     "abort_failed": "A transaction could not be aborted; the next producer ends it. `code`, `fatal`, `retriable`.",
@@ -322,6 +348,7 @@ PLAIN: Mapping[str, str] = {
     "commit_transaction_repeated": "A commit is asked for again, of the same producer. `code`, `fatal`, `retriable`.",
     "committed_topic_id_unknown": "Committed offsets do not say of which topic they are.",
     "consumer_error": "The client library reports an error in place of a record. `where`: its place; `code`.",
+    "entries_not_verified": "Verification mode leaves entries out. `entries`; `cause`: memory, time, outcome.",
     "history_cut": "The topic of flush records has lost its beginning, and none that is left names these.",
     "history_unknown": "Flush records cannot be read, which `kafka.accept_unknown_history` accepts.",
     "init_transactions_repeated": "A producer is not ready yet. `code`, `fatal`, `retriable`.",
@@ -331,6 +358,8 @@ PLAIN: Mapping[str, str] = {
     "not_prepared": "No producer for transactions is ready yet.",
     "not_settled": "The last transaction is not ended yet; rewinds wait.",
     "object_not_compared": "Whether an object is ours cannot be told; another key is used. `key`.",
+    "object_not_read_back": "Verification mode cannot read an object now. `key`: its user is hashed.",
+    "reading_not_checked": "Whether objects may be read is not known yet. `status`: HTTP; `code`.",
     "recording_refused": "The disk refuses a batch; records are read again after a pause.",
     "spill_refused": "The disk refuses rows; the batch is flushed.",
     "spool_not_cleared": "Files of an earlier batch cannot be deleted; they still count.",

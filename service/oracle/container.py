@@ -7,15 +7,26 @@ themselves read by fastavro, from their schemas in the Avro specification ("Obje
 from __future__ import annotations
 
 import io
+import struct
 import zlib
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 
-from service.oracle.decompress import decompress_zstandard
+from service.oracle.decompress import ZstdError, decompress_zstandard
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from service.formats.reference import Reference
+
+# What a damaged file makes fastavro and the codecs raise.
+UNREADABLE = (
+    ValueError, TypeError, KeyError, IndexError, EOFError, OverflowError, MemoryError, AssertionError,
+    struct.error, zlib.error, ZstdError, fastavro.schema.SchemaParseException, fastavro.schema.UnknownType,
+)  # fmt: skip
+
+Span = tuple[int, int]
 
 _MAGIC = b"Obj\x01"
 _SYNC = {"type": "fixed", "name": "sync", "size": 16}
@@ -50,8 +61,8 @@ class Container:
         self._sync = header["sync"]
         self._decompress = _CODECS[header["metadata"].get("avro.codec", b"null").decode()]
 
-    def rows(self, begin: int, end: int, schema: Any) -> Iterator[Any]:
-        """Yield the rows of the blocks in [begin, end), by a parsed schema.
+    def rows(self, begin: int, end: int, schema: Any, part: Any = None) -> Iterator[Any]:
+        """Yield the rows of the blocks in [begin, end), by a parsed schema; of them only a `part`, if given.
 
         Raises:
             ValueError: these bytes are not whole blocks; what is damaged raises others, too.
@@ -62,12 +73,27 @@ class Container:
             begin = self._stream.tell()
             if begin > end or block["sync"] != self._sync or block["rows"] < 1:
                 raise ValueError("a byte range does not hold whole blocks")
-            yield from _rows(self._decompress(block["data"]), block["rows"], schema)
+            yield from _rows(self._decompress(block["data"]), block["rows"], schema, part)
 
 
-def _rows(data: bytes, rows: int, schema: Any) -> Iterator[Any]:
+def spans_of(reference: Reference, container: Container) -> list[Span]:
+    """Return the [begin, end) of a reference's blocks.
+
+    Raises:
+        ValueError: its byte ranges do not begin with the header, or are not within the object.
+    """
+    (first, length), *further = reference.location.ranges
+    if first != 0 or length < container.header_bytes:
+        raise ValueError("its first byte range is not the header")
+    spans = [(container.header_bytes, length), *((start, start + more) for start, more in further)]
+    if any(begin < container.header_bytes or end < begin or end > container.size for begin, end in spans):
+        raise ValueError("a byte range is outside the object's blocks")
+    return [span for span in spans if span[0] < span[1]]
+
+
+def _rows(data: bytes, rows: int, schema: Any, part: Any) -> Iterator[Any]:
     stream = io.BytesIO(data)
     for _ in range(rows):
-        yield fastavro.schemaless_reader(stream, schema, None)
+        yield fastavro.schemaless_reader(stream, schema, part)
     if stream.read(1):
         raise ValueError("a block holds more bytes than its rows")

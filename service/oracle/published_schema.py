@@ -60,7 +60,7 @@ class PublishedSchema:
     @cached_property
     def avro(self) -> Avro:
         """The schema by which fastavro reads rows; without logical types, since not every number is a date."""
-        return fastavro.parse_schema(_without_logical_types(json.loads(self._text)))
+        return fastavro.parse_schema(without_logical_types(json.loads(self._text)))
 
     def _record(self, fields: list[Avro], path: str, *, reserved: tuple[str, ...] = ()) -> tuple[Record, Restore]:
         types: dict[str, Type] = {}
@@ -151,14 +151,15 @@ def _original_name(field: Avro) -> str:
     return name
 
 
-def _without_logical_types(avro: Avro) -> Avro:
+def without_logical_types(avro: Avro) -> Avro:
+    """Return a schema by which fastavro reads numbers as they stand there."""
     if isinstance(avro, dict):
         return {
-            key: value if key == "default" else _without_logical_types(value)
+            key: value if key == "default" else without_logical_types(value)
             for key, value in avro.items()
             if key != "logicalType"
         }
-    return [_without_logical_types(item) for item in avro] if isinstance(avro, list) else avro
+    return [without_logical_types(item) for item in avro] if isinstance(avro, list) else avro
 
 
 def _plain(avro: Avro) -> Avro:

@@ -42,6 +42,7 @@ from service.errors import LeavingError, SpoolError, StopError
 from service.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped, tell
 from service.formats.object_key import key_safe
 from service.input.json_text import JsonDecoder
+from service.oracle.identify import Identifier
 from service.partitioning.chain import root_of
 from service.partitioning.partitioner import Partitioner
 from service.patience import Patience
@@ -52,6 +53,7 @@ from service.runtime.runloop import LoopRules
 from service.runtime.start_positions import StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
+from service.runtime.verification import VerifyPorts, VerifyRules
 from service.runtime.worker import Ports, Worker, WorkerRules
 from service.version import product_version
 
@@ -158,10 +160,18 @@ class Process:
             clock=self.clock,
             metrics=self.metrics,
             stop=self._stop,
+            verify=self._verify_ports(store),
         )
         rules = _rules(settings, self._json)
         sender, new_batch_id = _sender(settings, self._boot), batch_ids(self._boot)
         return Worker(ports, rules, sender=sender, new_batch_id=new_batch_id, beat=self._beat)
+
+    def _verify_ports(self, store: S3Store) -> VerifyPorts | None:
+        """Make what verification mode asks, where it is on, and may read."""
+        if not self._settings.verify.share:
+            return None
+        self._patience.ask(store.check_reading)
+        return VerifyPorts(Identifier(self._settings), store)
 
     def _connect(self) -> KafkaCommitter:
         """Make the consumer and the committer."""
@@ -195,6 +205,9 @@ class Process:
                 self._discarded = discarded
                 gc.collect()  # a failed upload leaves its body in a cycle
         self.health.is_draining = self._stop.requested
+        verification = self.worker.verification
+        if verification is not None and verification.differences and self._settings.verify.in_readyz:
+            self.health.difference = verification.story()
         if self._json.rounded:
             self.metrics.add("inexact_numbers", self._json.rounded)
             self._json.rounded = 0
@@ -218,7 +231,7 @@ def batch_ids(boot: str) -> Callable[[], str]:
 
 
 def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
-    kafka = settings.kafka
+    kafka, verify = settings.kafka, settings.verify
     return WorkerRules(
         recorder=_recorder_rules(settings, decoder),
         flush=_flush_rules(settings),
@@ -227,6 +240,7 @@ def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
         loop=LoopRules(_flush_bounds(settings), kafka.consume_records_max),
         on_unreadable=kafka.on_unreadable,
         fatal_ends_max=settings.input.fatal_ends_max,
+        verify=VerifyRules(verify.share, verify.bytes_max, is_stopping=verify.on_difference == "stop"),
     )
 
 

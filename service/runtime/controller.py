@@ -74,6 +74,7 @@ class Controller:
         clock: Clock,
         metrics: Metrics,
         new_batch_id: Callable[[], str],
+        verify: Callable[[Deadline], None] | None = None,
     ) -> None:
         self.state = WorkerState()
         self.error: BaseException | None = None
@@ -88,6 +89,7 @@ class Controller:
         self._clock = clock
         self._metrics = metrics
         self._new_batch_id = new_batch_id
+        self._verify = verify
         self._starts: dict[TopicPartition, CommittedOffset] = {}
         self._inbox: deque[Event] = deque()
         self._is_handling = False
@@ -305,6 +307,8 @@ class Controller:
             raise
         else:
             self._committed(batch, summary, reason)
+            if self._verify is not None and reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
+                self._verify(left)
         self._is_late = left.remaining_s() < self._rules.flush_budget_s
 
     def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
@@ -381,6 +385,10 @@ class Controller:
             raise error
         if error is not None:
             raise StopError(f"a rebalance callback failed: {describe(error)}") from error
+        if self._verify is not None:  # what was flushed inside a callback, which others wait for
+            left = Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
+            self._verify(left)
+            self._is_late = left.remaining_s() < self._rules.flush_budget_s
         again, may_be_open = frozenset[TopicPartition](), False
         try:
             again = self._start_positions.prove(deadline=self._deadline)

@@ -1,6 +1,6 @@
 """What the runtime needs of the outside world, as Protocols; adapters and fakes fulfil them.
 
-Everything here is called by the loop thread only, except `ObjectStore.put`, which upload threads call.
+Everything here is called by the loop thread only, except `ObjectStore`, whose methods upload threads call, too.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import NamedTuple, Protocol
 
 from service.boundary import BatchSpool, FetchFailure, Membership, Message, Poll, RebalanceListener, StoredObject
 from service.control.deadline import Deadline
-from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.identity import ConsumedRecord, StoredRow
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from service.formats.reference import Location, Reference
 
 
 class Consumer(Protocol):
@@ -229,6 +231,35 @@ class ObjectStore(Protocol):
 
     def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
         """Return the object that has this key, if it is provably the one meant; any thread."""
+        ...
+
+
+class ObjectReader(Protocol):
+    """Gives objects back."""
+
+    def read(self, place: Location, *, deadline: Deadline) -> bytes | None:
+        """Return the bytes of an object that a reference names; None where there is none.
+
+        Raises:
+            ReadBackError: it cannot be read now, or not before the deadline.
+            StoreRefusedError: no permission.
+        """
+        ...
+
+
+class SecondOpinion(Protocol):
+    """What identifies entries, by other code than the worker's."""
+
+    def entries_of(self, record: SourceRecord) -> ConsumedRecord:
+        """Return what identifies each entry of a record; never raises on input."""
+        ...
+
+    def rows_of(self, data: bytes, references: Iterable[Reference]) -> Iterable[StoredRow]:
+        """Yield the rows of these references from the bytes of their object.
+
+        Raises:
+            UnreadableObjectError: it is no Avro file, or not one of such rows.
+        """
         ...
 
 

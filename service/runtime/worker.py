@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import structlog
@@ -27,6 +27,8 @@ from service.runtime.refetch import OnUnreadable, Refetcher
 from service.runtime.runloop import Guards, LoopRules, Runloop
 from service.runtime.start_positions import StartPositions, StartRules
 from service.runtime.stop import StopFlag
+from service.runtime.tap import TappedCommitter, TappedConsumer
+from service.runtime.verification import Verification, VerifyPorts, VerifyRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +44,12 @@ class Ports:
     clock: Clock
     metrics: Metrics
     stop: StopFlag
+    verify: VerifyPorts | None = None
 
 
 @dataclass(frozen=True)
 class WorkerRules:
-    """All rules of one worker; `fatal_ends_max` as in `runtime.crash_guard`."""
+    """All rules of one worker; `fatal_ends_max` as in `runtime.crash_guard`, `verify` where it has the ports, too."""
 
     recorder: RecorderRules
     flush: FlushRules
@@ -55,6 +58,7 @@ class WorkerRules:
     loop: LoopRules
     on_unreadable: OnUnreadable
     fatal_ends_max: int
+    verify: VerifyRules | None = None
 
 
 class Parts(NamedTuple):
@@ -80,6 +84,7 @@ class Worker:
         parts: Parts | None = None,
     ) -> None:
         parts = parts or Parts()
+        ports, self.verification = _tapped(ports, rules, sender)
         clock, metrics = ports.clock, ports.metrics
         self._ports = ports
         self._log = structlog.get_logger("worker")
@@ -114,6 +119,7 @@ class Worker:
             clock=clock,
             metrics=metrics,
             new_batch_id=new_batch_id,
+            verify=None if self.verification is None else self.verification.look,
         )
         refetcher = Refetcher(
             policy=rules.on_unreadable, recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics
@@ -157,3 +163,18 @@ class Worker:
             self._log.warning("not_discarded", message=describe(error))
         finally:
             self._ports.consumer.close()
+
+
+def _tapped(ports: Ports, rules: WorkerRules, sender: Sender) -> tuple[Ports, Verification | None]:
+    """Put verification mode between the worker and its outside world, where it is on."""
+    if ports.verify is None or rules.verify is None:
+        return ports, None
+    stop = ports.stop
+    verification = Verification(
+        rules.verify, ports.verify, clock=ports.clock, metrics=ports.metrics, is_hurried=lambda: stop.requested
+    )
+    consumer = TappedConsumer(ports.consumer, verification)
+    return (
+        replace(ports, consumer=consumer, committer=TappedCommitter(ports.committer, verification, sender)),
+        verification,
+    )

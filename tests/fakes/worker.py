@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC
+from functools import cache
 from typing import Any, NamedTuple
 
 from service import native
@@ -14,10 +15,12 @@ from service.batch.fast_lane import LaneRules
 from service.batch.messages import Sender
 from service.batch.pack_plan import Layout, LayoutRules
 from service.batch.seal import SealRules
+from service.config.settings import IdSettings, KafkaSettings, S3Settings, Settings, TimeSettings
 from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
 from service.input.decode import InputRules, RecordDecoder
 from service.input.json_text import JsonDecoder
+from service.oracle.identify import Identifier
 from service.partitioning.event_time import LATEST_US, TimeRules
 from service.partitioning.partitioner import KeyRules, Partitioner
 from service.runtime import worker
@@ -28,6 +31,7 @@ from service.runtime.refetch import OnUnreadable
 from service.runtime.runloop import LoopRules, Runloop
 from service.runtime.start_positions import StartAt, StartRules
 from service.runtime.stop import StopFlag
+from service.runtime.verification import VerifyPorts, VerifyRules
 from service.runtime.worker import Ports, Worker, WorkerRules
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
@@ -129,6 +133,19 @@ def recorder_rules(*, bounds: SchemaBounds = SCHEMA_BOUNDS, memory_bytes_max: in
     )
 
 
+@cache
+def identifier() -> Identifier:
+    """The second opinion by settings that say what `recorder_rules` says."""
+    return Identifier(
+        Settings(
+            kafka=KafkaSettings(bootstrap_servers="fake:9092", source_topics=("source",)),  # type: ignore[call-arg]
+            s3=S3Settings(bucket="bucket"),  # type: ignore[call-arg]
+            time=TimeSettings(paths=("time",), missing="dead-letter", future_max_s=10 * 365 * 86_400),  # type: ignore[call-arg]
+            id=IdSettings(paths=("id",)),
+        )
+    )
+
+
 class Parts(NamedTuple):
     """The classes a worker is made of, and those of its group: exchanged to see whether a wrong one is noticed."""
 
@@ -172,6 +189,10 @@ class Rules(WorkerRules):
         """Take the fast lane into rows and out of them, where it is installed."""
         lane = LANE_RULES if native.IS_INSTALLED else None
         return replace(self, recorder=self.recorder._replace(fast_lane=lane)).with_seal(is_fast=lane is not None)
+
+    def with_verification(self, *, share: float = 1.0, bytes_max: int = MIB, is_stopping: bool = True) -> Rules:
+        """Compare each flush with what was consumed."""
+        return replace(self, verify=VerifyRules(share, bytes_max, is_stopping=is_stopping))
 
     def with_memory(self, bytes_max: int) -> Rules:
         """Exchange how much the open batch may take in memory."""
@@ -217,6 +238,7 @@ class FakeWorker:
             clock=clock,
             metrics=self.metrics,
             stop=self.stop,
+            verify=VerifyPorts(identifier(), self.store),
         )
         self.worker = Worker(
             ports,
@@ -226,6 +248,7 @@ class FakeWorker:
             beat=lambda: None,
             parts=worker.Parts(parts.recorder, parts.flusher, parts.controller, parts.runloop),
         )
+        self.verification = self.worker.verification
         self.topics = self.worker.topics
         self.recorder = self.worker.recorder
         self.flusher = self.worker.flusher

@@ -19,6 +19,7 @@ from service.control.machine import Phase
 from service.errors import StopError
 from service.formats.model import TopicPartition
 from service.runtime.start_positions import StartAt
+from service.runtime.verification import VerifyRules
 from tests import canaries
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.check import InvariantError, check_all, check_commit
@@ -89,7 +90,13 @@ class World:
     """Runs one seed; `run` raises InvariantError where an invariant is broken."""
 
     def __init__(
-        self, seed: int, *, style: Style | None = None, swarm: Swarm | None = None, parts: Parts | None = None
+        self,
+        seed: int,
+        *,
+        style: Style | None = None,
+        swarm: Swarm | None = None,
+        parts: Parts | None = None,
+        verify: VerifyRules | None = None,
     ) -> None:
         self.random = Random(seed)
         self.style = style or self.random.choice(list(Style))
@@ -116,7 +123,7 @@ class World:
             entries_max=random.choice((30, 120, 10**6)), fixed_bytes_max=random.choice((30_000, 10**9, 10**9))
         )
         self._rules = self._rules.with_layout(random.choice(LAYOUTS)).with_memory(random.choice((1, 10_000, 10**9)))
-        self._rules = replace(self._rules.with_start_at(random.choice(STARTS_AT)), on_unreadable="hold")
+        self._rules = replace(self._rules.with_start_at(random.choice(STARTS_AT)), on_unreadable="hold", verify=verify)
         if parts is None and seed % 2:  # wrong parts are of Python
             self._rules = self._rules.with_lane()
         self._journals: defaultdict[str, FakeJournal] = defaultdict(FakeJournal)
