@@ -15,7 +15,7 @@ GROUPS = 20
 PLACES = {
     "init", "consume", "callback_served", "committed", "watermarks", "unstable", "seek", "put",
     "put_acknowledged", "begin", "produced", "offsets_sent", "ending", "ended", "close",
-    "open", "append", "read", "create", "write", "finish", "load",
+    "get", "open", "append", "read", "create", "write", "finish", "load",
 }  # fmt: skip
 FAULTS = {"kill", "zombie", "stall", "commit", "ended itself", "full disk", "slow store", "slow sealing", "damage"}
 
