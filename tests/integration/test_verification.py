@@ -1,0 +1,110 @@
+"""Verification mode on real servers: a flush is verified, and what is changed behind the worker's back stops it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.local.s3_fault_rules import Action, Rule, access_denied, internal_error
+from deploy.local.s3_faults import S3FaultProxy
+from tests.integration.flow import some_records
+from tests.integration.harness import Deployment
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+ON = {"LOGP_VERIFY__SHARE": "1", "LOGP_VERIFY__ON_DIFFERENCE": "stop", "LOGP_ID__PATHS": '["id"]'}
+ALWAYS = 1_000_000
+DATA = ".avro"
+
+
+@pytest.fixture
+def deployment(
+    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
+) -> Iterator[Deployment]:
+    """A deployment whose workers verify everything, through a store that can fail."""
+    settings = ON | {"LOGP_FLUSH__INTERVAL_S": "1"}
+    with Deployment(
+        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=settings
+    ) as deployment:
+        yield deployment
+
+
+def test_flushes_of_two_workers_are_verified_across_a_rebalance(deployment: Deployment) -> None:
+    """Every entry, dead ones too, is found again, once; the audit agrees."""
+    bad = [b"{", json.dumps([{"time": "2026-03-04T05:06:07Z"}, {"user": "u", "time": "2026-03-04T05:06:07Z"}]).encode()]
+    deployment.start("w1")
+    written = deployment.kafka.produce(deployment.source, some_records(300, partitions=6))
+    written += deployment.kafka.produce_values(deployment.source, bad)
+    deployment.require_event("flush_verified", "w1")
+    deployment.start("w2")
+    deployment.require_event("partitions_assigned", "w2")
+    written += deployment.kafka.produce(deployment.source, some_records(300, partitions=6))
+    deployment.wait_drained(written)
+    deployment.stop_all()
+
+    flushes = deployment.flush_records()
+    events = [event for event in deployment.events() if event["event"] == "flush_verified"]
+    assert {event["batch_id"] for event in events} == {flush.batch_id for flush in flushes}
+    assert sum(event["entries"] for event in events) == sum(flush.totals.entries for flush in flushes)
+    assert not any(event.get("differences") or event["unverified"] for event in events)
+    assert deployment.count("entries_not_verified") == 0
+    deployment.require_clean()
+
+
+def test_object_changed_behind_the_worker_stops_it(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
+    """What comes back is not what was sent: one line says what differs, the log where, and nothing follows."""
+    s3_faults.add(Rule(Action.CORRUPT_ANSWER, "GET", DATA, times=ALWAYS))
+    written = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
+    deployment.start("w1")
+    assert deployment.exit_code("w1") == 1
+    committed = deployment.committed()
+    assert 0 < committed <= len(written)
+    (differs,) = deployment.require_event("flush_differs", "w1")
+    assert differs["level"] == "error"
+    assert differs["differences"]["object_altered"] >= 1
+    (complaint,) = deployment.complaints("w1")
+    assert complaint.startswith("VerificationError: verification: committed flushes differ from what was consumed: ")
+    deployment.require_clean()
+
+
+def test_difference_is_reported_by_metric_and_probe(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
+    """By default the worker goes on; the probe says it where that is asked for."""
+    s3_faults.add(Rule(Action.CORRUPT_ANSWER, "GET", DATA, times=1))
+    deployment.start("w1", LOGP_VERIFY__ON_DIFFERENCE="report", LOGP_VERIFY__IN_READYZ="true")
+    written = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
+    deployment.wait_drained(written)
+    deployment.require_event("flush_differs", "w1")
+    more = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
+    deployment.wait_drained(more)
+    deployment.kafka.wait_for("a probe that fails", lambda: deployment.get("w1", "/readyz")[0] == 503, timeout_s=20)
+    assert deployment.metric("w1", "verification_differences") >= 1
+    assert deployment.metric("w1", "verified_entries") >= 60
+    assert deployment.stop_all() == {"w1": 0}
+
+
+def test_store_that_lets_nobody_read_is_refused_at_the_start(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
+    """One line says which permission is missing; nothing was consumed."""
+    s3_faults.add(access_denied(times=ALWAYS, method="GET"))
+    deployment.start("w1")
+    assert deployment.exit_code("w1") == 1
+    (complaint,) = deployment.complaints("w1")
+    assert "s3:GetObject" in complaint
+    assert deployment.count("partitions_assigned") == 0
+
+
+def test_store_that_is_slow_to_read_is_asked_again(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
+    """Answers that fail, or come in part, are no difference."""
+    s3_faults.add(
+        internal_error(times=2, method="GET", key=DATA),
+        Rule(Action.CUT_ANSWER, "GET", DATA, times=2),
+        Rule(Action.DROP_ANSWER, "GET", DATA, times=1),
+    )
+    written = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
+    deployment.start("w1", LOGP_S3__ATTEMPTS="10")
+    deployment.wait_drained(written)
+    assert deployment.stop_all() == {"w1": 0}
+    assert deployment.count("flush_differs") == 0
+    events = [event for event in deployment.events() if event["event"] == "flush_verified"]
+    assert sum(event["entries"] for event in events) == sum(one.totals.entries for one in deployment.flush_records())
