@@ -228,9 +228,9 @@ class S3Store:
     def _may_not_read(self, error: ClientError) -> str:
         bucket, prefix = self._settings.bucket, self._settings.prefix
         return (
-            f"verification mode reads objects back, and bucket {bucket} refuses it ({_what(error)}): allow s3:GetObject "
-            f"on {bucket}/{prefix}/*, and s3:ListBucket on {bucket}, without which what is not there looks forbidden, "
-            "or set verify.share to 0"
+            f"verification mode reads objects back, and bucket {bucket} refuses it ({_what(error)}): allow "
+            f"s3:GetObject on {bucket}/{prefix}/*, and s3:ListBucket on {bucket}, without which what is not "
+            "there looks forbidden, or set verify.share to 0"
         )
 
     def _await_credentials(self, seconds: float) -> None:

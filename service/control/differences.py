@@ -37,7 +37,7 @@ class Difference(StrEnum):
     OBJECT_UNREADABLE = "object_unreadable"
 
 
-class Outcome(NamedTuple):
+class FlushFindings(NamedTuple):
     """What a comparison came to; `places` are the first differences as topic-partition/offset/index."""
 
     verified: int
@@ -46,7 +46,7 @@ class Outcome(NamedTuple):
     places: list[str]
 
 
-class Comparison:
+class FlushComparison:
     """Compares one flush.
 
     `spans` are [first, next) of what it commits by TopicPartition; `whole` those of which every record of the share is
@@ -121,7 +121,7 @@ class Comparison:
         """Count an object that is not what its references say."""
         self._counts[kind] += 1
 
-    def outcome(self, *, is_all_read: bool) -> Outcome:
+    def outcome(self, *, is_all_read: bool) -> FlushFindings:
         """Return what it came to; where not all objects could be read, what was not found is not verified."""
         verified = unverified = 0
         for tp, seen in self._seen.items():
@@ -132,7 +132,7 @@ class Comparison:
                 unverified += len(seen) - found
             elif found < len(seen):
                 self._note_missing(tp, entries, seen)
-        return Outcome(verified, unverified, dict(self._counts), self._places)
+        return FlushFindings(verified, unverified, dict(self._counts), self._places)
 
     def _note_missing(self, tp: TopicPartition, entries: RememberedEntries, seen: bytearray) -> None:
         for at in _zeros(seen):

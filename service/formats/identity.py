@@ -1,6 +1,6 @@
 """What identifies an entry on both sides of the worker: as it was consumed, and as it stands in an object.
 
-Owns plain values that the second opinion fills (`service.oracle.witness`) and verification mode compares.
+Owns plain values that the second opinion fills (`service.oracle.identify`) and verification mode compares.
 """
 
 from __future__ import annotations

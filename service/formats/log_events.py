@@ -331,7 +331,10 @@ class FlushVerified(LogEvent, frozen=True, tag="flush_verified"):
 
 
 class FlushDiffers(LogEvent, frozen=True, tag="flush_differs"):
-    """A committed flush is not what was consumed. `first`: kinds and topic-partition/offset/index, or objects."""
+    """A committed flush is not what was consumed.
+
+    `differences`: how many of each kind; `first`: kinds and topic-partition/offset/index, or objects, of some.
+    """
 
     batch_id: str
     differences: dict[str, int]

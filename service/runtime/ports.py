@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from service.boundary import BatchSpool, FetchFailure, Membership, Message, Poll, RebalanceListener, StoredObject
 from service.control.deadline import Deadline
@@ -234,7 +234,8 @@ class ObjectStore(Protocol):
         ...
 
 
-class ObjectReader(Protocol):
+@runtime_checkable
+class ReadBackStore(Protocol):
     """Gives objects back."""
 
     def read(self, place: Location, *, deadline: Deadline) -> bytes | None:

@@ -20,7 +20,7 @@ import structlog
 
 from service.boundary import Clock, Poll
 from service.control.deadline import Deadline
-from service.control.differences import Comparison, Difference, Outcome
+from service.control.differences import Difference, FlushComparison, FlushFindings
 from service.control.remembered import Remembered, RememberedEntries, Share
 from service.errors import ReadBackError, UnreadableObjectError, VerificationError
 from service.formats.dead_letter import DeadLetterHeaders
@@ -28,7 +28,7 @@ from service.formats.log_events import FlushDiffers, FlushVerified, tell
 from service.formats.model import OffsetRanges, TopicPartition
 from service.formats.reference import Location, Reference, decode_references
 from service.privacy import veiled
-from service.runtime.ports import Metrics, ObjectReader, SecondOpinion
+from service.runtime.ports import Metrics, ReadBackStore, SecondOpinion
 
 HURRIED_S = 10.0  # for a comparison once the worker is asked to stop: it has a grace period
 _NO_OFFSET = -1
@@ -46,7 +46,7 @@ class VerifyPorts(NamedTuple):
     """What verification mode asks."""
 
     opinion: SecondOpinion
-    objects: ObjectReader
+    objects: ReadBackStore
 
 
 class Sent(NamedTuple):
@@ -209,7 +209,7 @@ class Verification:
 
     def _compare(self, due: _Due, deadline: Deadline) -> None:
         began_s = self._clock.now_s()
-        comparison = Comparison(due.remembered, due.spans, share=self._share, whole=due.whole)
+        comparison = FlushComparison(due.remembered, due.spans, share=self._share, whole=due.whole)
         for letter in due.sent.letters:
             comparison.add_letter(letter)
         references = [reference for message in due.sent.references for reference in decode_references(message)]
@@ -232,7 +232,9 @@ class Verification:
         self._remembered.release(sum(map(len, due.remembered.values())))
         self._tell(batch_id, outcome, wrong, objects=read, seconds=self._clock.now_s() - began_s)
 
-    def _read(self, references: list[Reference], comparison: Comparison, deadline: Deadline, wrong: list[str]) -> bool:
+    def _read(
+        self, references: list[Reference], comparison: FlushComparison, deadline: Deadline, wrong: list[str]
+    ) -> bool:
         """Read one object and compare its rows; gives False where it cannot be read now."""
         place = references[0].location
         try:
@@ -252,7 +254,7 @@ class Verification:
             wrong.append(f"{kind} {veiled(place.object)}")
         return True
 
-    def _tell(self, batch_id: str, outcome: Outcome, wrong: list[str], *, objects: int, seconds: float) -> None:
+    def _tell(self, batch_id: str, outcome: FlushFindings, wrong: list[str], *, objects: int, seconds: float) -> None:
         self._metrics.add("verified_entries", outcome.verified)
         self._metrics.add("verification_seconds", seconds)
         if outcome.unverified:

@@ -1,4 +1,4 @@
-"""A tiny S3 on loopback: PUT and HEAD with `If-None-Match`, checksums, and faults by script.
+"""A tiny S3 on loopback: PUT, GET and HEAD with `If-None-Match`, checksums, and faults by script.
 
 Only what `adapters.object_store` asks for; so that its way through boto3 is tested without a server to install.
 """
@@ -61,6 +61,22 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             body, metadata = found
             self._answer(OK, {"ETag": _etag(body), "Content-Length": str(len(body)), **metadata})
+
+    def do_GET(self) -> None:
+        """Give an object back, or do what the script says."""
+        key = self._key()
+        self.store.requests.append(("GET", key))
+        fault = self.store.faults.popleft() if self.store.faults else None
+        found = self.store.objects.get(key)
+        if isinstance(fault, tuple):
+            self._error(*fault)
+        elif fault is not None:
+            self._cut()
+        elif found is None:
+            self._error(404, "NoSuchKey")
+        else:
+            self._answer(OK, {"ETag": _etag(found[0]), "Content-Length": str(len(found[0]))})
+            self.wfile.write(found[0])
 
     def do_PUT(self) -> None:
         """Store an object, or do what the script says."""

@@ -10,8 +10,9 @@ import pytest
 
 from service.boundary import StoredObject
 from service.control.deadline import Deadline
-from service.errors import KeyTakenError, UploadError
-from service.runtime.ports import ObjectStore
+from service.errors import KeyTakenError, ReadBackError, UploadError
+from service.formats.reference import Checksum, Location
+from service.runtime.ports import ObjectStore, ReadBackStore
 from tests.fakes.clock import FakeClock
 
 
@@ -45,6 +46,11 @@ class Place(NamedTuple):
     def key(self, name: str) -> str:
         """Give a key of this test's own."""
         return f"{self.prefix}/user=a%20b%2Fc/{name}"
+
+
+def location(key: str, bucket: str = "bucket") -> Location:
+    """Name an object as a reference does."""
+    return Location(bucket, key, None, None, 4, Checksum("sha256", ""), ())
 
 
 class ObjectStoreContract:
@@ -88,6 +94,19 @@ class ObjectStoreContract:
         with pytest.raises(UploadError):
             place.put("late.avro", b"body", seconds=0.0)
         assert place.read(place.key("late.avro")) is None
+
+    def test_object_is_given_back_and_one_that_is_not_there_is_not(self, place: Place) -> None:
+        """As a reference names it."""
+        assert isinstance(place.store, ReadBackStore)
+        stored, deadline = place.put("one.avro", b"body"), Deadline.after(60.0, place.clock.now_s)
+        assert place.store.read(location(stored.key), deadline=deadline) == b"body"
+        assert place.store.read(location(place.key("other.avro")), deadline=deadline) is None
+
+    def test_object_is_not_read_after_the_deadline(self, place: Place) -> None:
+        """Time is up: that says nothing of the object."""
+        assert isinstance(place.store, ReadBackStore)
+        with pytest.raises(ReadBackError):
+            place.store.read(location(place.key("one.avro")), deadline=Deadline.after(-1.0, place.clock.now_s))
 
     def test_find_tells_ours_from_others(self, place: Place) -> None:
         """By length and checksum, not by name."""

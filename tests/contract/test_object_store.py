@@ -21,10 +21,10 @@ from service.adapters.object_store import S3Store
 from service.boundary import StoredObject
 from service.config.settings import S3Settings
 from service.control.deadline import Deadline
-from service.errors import KeyTakenError, StoreRefusedError, UploadError
+from service.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
 from service.runtime.uploader import Uploader, bytes_upload
 from tests.contract.http_s3 import CUT_AFTER, CUT_BEFORE, NO_ETAG, Fault, HttpS3, serve, trickle
-from tests.contract.store_suite import ObjectStoreContract, Place, Reader
+from tests.contract.store_suite import ObjectStoreContract, Place, Reader, location
 from tests.fakes.clock import FakeClock
 from tests.fakes.store import Bucket, FakeObjectStore
 
@@ -350,6 +350,43 @@ def test_check_at_the_start_refuses_a_bucket_that_is_not_there(server: HttpS3, s
             store.check()
     assert bool(logs) == (status in (403, 500))
     server.head_status = 200
+
+
+@pytest.mark.parametrize("fault", [(500, "InternalError"), (503, "SlowDown"), (403, "RequestTimeTooSkewed"), CUT_AFTER])
+def test_reading_is_tried_again(place: Place, server: HttpS3, fault: Fault) -> None:
+    """Whatever passes."""
+    store = S3Store(settings(server))
+    place.put("one.avro", b"body")
+    server.faults.extend([fault, fault])
+    deadline = Deadline.after(60.0, time.monotonic)
+    assert store.read(location(place.key("one.avro")), deadline=deadline) == b"body"
+    server.faults.extend([fault] * 5)
+    with pytest.raises(ReadBackError):
+        store.read(location(place.key("one.avro")), deadline=deadline)
+
+
+def test_reading_that_is_forbidden_is_said_with_the_permission(place: Place, server: HttpS3) -> None:
+    """At the start, and later."""
+    store = S3Store(settings(server))
+    store.check_reading()
+    server.faults.extend([(403, "AccessDenied")] * 2)
+    with pytest.raises(StoreRefusedError, match="s3:GetObject"):
+        store.check_reading()
+    with pytest.raises(StoreRefusedError, match=r"403 AccessDenied.* s3:GetObject on bucket/logs/\*"):
+        store.read(location(place.key("one.avro")), deadline=Deadline.after(60.0, time.monotonic))
+
+
+def test_reading_is_not_checked_where_the_store_does_not_answer(place: Place, server: HttpS3) -> None:
+    """The first flush will tell."""
+    server.faults.append((500, "InternalError"))
+    with capture_logs() as logs:
+        S3Store(settings(server)).check_reading()
+    with serve() as gone:
+        store = S3Store(settings(gone, connect_timeout_s=1))
+    with capture_logs() as more:
+        store.check_reading()
+    assert [line["event"] for line in (*logs, *more)] == ["reading_not_checked"] * 2
+    assert place.prefix
 
 
 def test_check_of_a_store_that_is_down_lets_the_worker_start() -> None:

@@ -116,7 +116,7 @@ def test_records_dropped_before_the_tap_are_for_the_audit(run_seed: Run, monkeyp
     """What the client library never handed over was not consumed: only who reads the source anew misses it."""
     monkeypatch.setattr(FakeConsumer, "_pop", _drops_before_the_tap)
     for seed in range(4):
-        with pytest.raises(InvariantError, match="^I1: "):
+        with pytest.raises(InvariantError, match=r"^I1: "):
             run_seed(seed, swarm=Swarm().healed(), verify=ALL)
 
 

@@ -11,6 +11,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from service.adapters.metrics import ANY, METRICS, PrometheusMetrics
+from service.control.differences import Difference
 from service.control.flush_policy import FlushReason
 from service.control.machine import Phase
 from service.formats.dead_letter import Reason
@@ -119,7 +120,11 @@ def test_values_of_labels_are_those_that_the_worker_uses() -> None:
         if isinstance(node, ast.Constant)
     }
     metrics = ((name, label, values) for name, one in METRICS.items() for label, values in one.labels.items())
-    sets: dict[tuple[str, str], type[Enum]] = {("flushes", "reason"): FlushReason, ("state", "state"): Phase}
+    sets: dict[tuple[str, str], type[Enum]] = {
+        ("flushes", "reason"): FlushReason,
+        ("state", "state"): Phase,
+        ("verification_differences", "kind"): Difference,
+    }
     for name, label, values in metrics:
         if (name, label) in sets:
             assert set(values) == {one.value for one in sets[name, label]}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from service.control.differences import EXAMPLES_MAX, Comparison, Difference, Outcome
+from service.control.differences import EXAMPLES_MAX, Difference, FlushComparison, FlushFindings
 from service.control.remembered import RememberedEntries, Share
 from service.formats.dead_letter import DeadLetterHeaders, Reason
 from service.formats.identity import DEAD_ENTRY, ConsumedEntry, ConsumedRecord, StoredRow
@@ -48,7 +48,7 @@ def compared(
     share: float = 1.0,
     is_whole: bool = True,
     is_all_read: bool = True,
-) -> Outcome:
+) -> FlushFindings:
     """Compare them with RECORDS."""
     share_ = Share(share)
     entries = RememberedEntries()
@@ -56,7 +56,7 @@ def compared(
         if share_.has(P0, offset):
             entries.add(offset, record)
     whole = frozenset({P0} if is_whole else ())
-    comparison = Comparison({P0: entries}, SPANS, share=share_, whole=whole)
+    comparison = FlushComparison({P0: entries}, SPANS, share=share_, whole=whole)
     for one in letters:
         comparison.add_letter(one)
     for one_row in rows:
@@ -66,7 +66,7 @@ def compared(
 
 def test_flush_that_holds_what_was_consumed_is_verified() -> None:
     """Every entry is in one row or one dead letter, and nothing else is there."""
-    assert compared(ROWS, LETTERS) == Outcome(6, 0, {}, [])
+    assert compared(ROWS, LETTERS) == FlushFindings(6, 0, {}, [])
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_flush_that_holds_what_was_consumed_is_verified() -> None:
             [*ROWS, row(11, 1)], LETTERS[1:], {"misjudged": 1}, "misjudged source-0/11/1", id="row-of-a-dead-one"
         ),
         pytest.param(
-            ROWS[:3], [*LETTERS, letter(13, (0,))], {"misjudged": 1}, "misjudged source-0/13/0", id="letter-of-a-good-one"
+            ROWS[:3], [*LETTERS, letter(13, (0,))], {"misjudged": 1}, "misjudged source-0/13/0", id="good-one-dead"
         ),
     ],
 )  # fmt: skip
@@ -131,12 +131,12 @@ def test_difference_is_named(
 )
 def test_dead_letter_of_a_good_entry_may_have_its_reason(instead: list[DeadLetterHeaders]) -> None:
     """What the worker alone can know is not doubted."""
-    assert compared(ROWS[:3], [*LETTERS, *instead]) == Outcome(6, 0, {}, [])
+    assert compared(ROWS[:3], [*LETTERS, *instead]) == FlushFindings(6, 0, {}, [])
 
 
 def test_dead_letter_fatal_stands_for_all_entries_of_its_record() -> None:
     """It is not decoded, and counts as one."""
-    assert compared(ROWS[2:], [*LETTERS, letter(10, None, Reason.FATAL)]) == Outcome(6, 0, {}, [])
+    assert compared(ROWS[2:], [*LETTERS, letter(10, None, Reason.FATAL)]) == FlushFindings(6, 0, {}, [])
 
 
 def test_letter_of_offsets_nobody_was_handed_is_none_of_ours() -> None:
@@ -147,7 +147,7 @@ def test_letter_of_offsets_nobody_was_handed_is_none_of_ours() -> None:
 def test_what_is_not_found_in_part_of_the_objects_is_not_verified() -> None:
     """It may be in one that was not read; what is wrong in those read is wrong."""
     outcome = compared([row(10, 0), row(10, 0)], LETTERS, is_all_read=False)
-    assert outcome == Outcome(3, 3, {Difference.DUPLICATED: 1}, ["duplicated source-0/10/0"])
+    assert outcome == FlushFindings(3, 3, {Difference.DUPLICATED: 1}, ["duplicated source-0/10/0"])
 
 
 def test_rows_beyond_the_share_and_beyond_memory_are_not_judged() -> None:
@@ -156,7 +156,7 @@ def test_rows_beyond_the_share_and_beyond_memory_are_not_judged() -> None:
     assert not compared([row(one) for one in range(10, 14) if one not in chosen], [], share=0.0).differences
     assert not compared([*ROWS, row(12, 5)], LETTERS, share=0.0).differences
     entries = RememberedEntries()
-    comparison = Comparison({P0: entries}, SPANS, share=Share(1.0), whole=frozenset())
+    comparison = FlushComparison({P0: entries}, SPANS, share=Share(1.0), whole=frozenset())
     comparison.add_row(row(10))
     assert not comparison.outcome(is_all_read=True).differences
 
@@ -165,12 +165,12 @@ def test_object_is_asked_for_where_it_may_hold_something_remembered() -> None:
     """With a share below 1 most objects need not be read."""
     entries = RememberedEntries()
     entries.add(12, RECORDS[12])
-    comparison = Comparison({P0: entries}, SPANS, share=Share(0.5), whole=frozenset({P0}))
+    comparison = FlushComparison({P0: entries}, SPANS, share=Share(0.5), whole=frozenset({P0}))
     assert [comparison.is_about(P0, *span) for span in ((10, 11), (11, 12), (12, 12), (13, 20))] == [
         False, True, True, False,
     ]  # fmt: skip
     assert comparison.is_about(P1, 0, 5), "of what is not committed nothing should be there"
-    assert Comparison({}, SPANS, share=Share(1.0), whole=frozenset()).is_about(P0, 10, 11)
+    assert FlushComparison({}, SPANS, share=Share(1.0), whole=frozenset()).is_about(P0, 10, 11)
 
 
 def test_places_told_are_bounded() -> None:
