@@ -7,6 +7,7 @@ that a failure prints to the file.
 
 import json
 import statistics
+import time
 from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from bench.lab import BUCKET, Lab
 from bench.stages import LANES, measure_stages
 from bench.worker import CPU, START, discard, fill, measure
-from bench.workloads import WORKLOADS, generate
+from bench.workloads import WORKLOADS, Workload, generate
 from deploy.local.topics import create_bucket
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
@@ -27,6 +28,7 @@ _RECORDS = 200_000
 _OF_STAGES = 50_000  # the rest of the time is the whole worker's
 _ROUNDS = 5
 _GROWTH_MAX = 1.5
+_TRIES = 2  # what other tests do beside it may cost one of them
 _LANE = next(iter(LANES))  # of the whole worker, as it comes: the fast one where it is installed
 
 
@@ -40,17 +42,24 @@ def test_no_part_of_the_path_costs_half_as_much_again(
     workload = replace(WORKLOADS["A"], name=names.topic("path-cost"), records=_RECORDS)
     fill(lab, workload)
     part = list(generate(replace(workload, records=_OF_STAGES)))
+    recorded = json.loads(_RECORDED.read_text())
+    for _ in range(_TRIES):
+        found = _costs(lab, workload, part)
+        grown = [name for name, times in found.items() if times > _GROWTH_MAX * recorded[name]]
+        print(f"in multiples of F: {json.dumps(found)}")
+        if not grown:
+            return
+    pytest.fail(f"in multiples of F: {json.dumps(found)}, recorded: {json.dumps(recorded)}; too much: {grown}")
+
+
+def _costs(lab: Lab, workload: Workload, part: list[bytes]) -> dict[str, float]:
+    """Return the medians."""
     costs: defaultdict[str, list[float]] = defaultdict(list)
-    for number in range(_ROUNDS):
+    for _ in range(_ROUNDS):
         least = discard(lab, workload.name)
-        figures = measure(lab, workload, {}, name=f"{workload.name}-{number}")
+        figures = measure(lab, workload, {}, name=f"{workload.name}-{time.monotonic_ns()}")
         costs[f"{_LANE}: worker"].append((figures[CPU] - figures[START] / _RECORDS * 1e6) / least)
         for lane in LANES:
             for stage, us in measure_stages(part, lane, entries=_OF_STAGES).items():
                 costs[f"{lane}: {stage}"].append(us / least)
-
-    found = {name: round(statistics.median(values), 2) for name, values in costs.items()}
-    recorded = json.loads(_RECORDED.read_text())
-    grown = [name for name, times in found.items() if times > _GROWTH_MAX * recorded[name]]
-    assert not grown, f"in multiples of F: {json.dumps(found)}, recorded: {json.dumps(recorded)}; too much: {grown}"
-    print(f"in multiples of F: {json.dumps(found)}")
+    return {name: round(statistics.median(values), 2) for name, values in costs.items()}
