@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import msgspec
 
 from deploy.docs.tables import code, table
-from service.formats.log_events import EVENTS, FIELDS, PLAIN, Head, LogEvent
+from service.formats.log_events import EVENTS, FIELDS, Head, LogEvent
+from service.formats.plain_events import PLAIN
 
 _HEAD = """\
 # Log events

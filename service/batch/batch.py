@@ -88,6 +88,10 @@ class ClosedBatch(NamedTuple):
             if progress.next_offset > progress.first_offset
         }
 
+    def named_spans(self) -> dict[str, tuple[int, int]]:
+        """Return what it covers of each TopicPartition by name, [first_offset, next_offset); for the log."""
+        return {str(tp): (first, end) for tp, (first, end) in self.spans.items() if end > first}
+
     def covered(self) -> dict[str, Covered]:
         """Return what a log line of its commit says of each TopicPartition that it commits."""
         return {

@@ -2,7 +2,7 @@
 
 A line is one JSON object: what every line has (`Head`), and the fields of its event. Names and fields are read by
 others (docs/LOG_EVENTS.md is made from this file). A field that is added later gets a default, so that lines of before
-are still read; a field that has its default is not written. Events of `PLAIN` are written by their names.
+are still read; a field that has its default is not written. Those of `plain_events` are written by their names.
 """
 
 from __future__ import annotations
@@ -342,36 +342,6 @@ class FlushDiffers(LogEvent, frozen=True, tag="flush_differs"):
 
 
 EVENTS: Mapping[str, type[LogEvent]] = {str(kind.__struct_config__.tag): kind for kind in LogEvent.__subclasses__()}
-PLAIN: Mapping[str, str] = {
-    "abort_failed": "A transaction could not be aborted; the next producer ends it. `code`, `fatal`, `retriable`.",
-    "broker_unreachable": "A broker does not answer as it should. `address`; `reason`: in our words; `cause`.",
-    "bucket_not_checked": "Whether the bucket can be used is not known. `status`: HTTP; `code`.",
-    "client_error": "The client library reports an error beside its calls. `client`; `code`, `fatal`.",
-    "client_log": "A line of the client library. `client`; `line`.",
-    "commit_transaction_repeated": "A commit is asked for again, of the same producer. `code`, `fatal`, `retriable`.",
-    "committed_topic_id_unknown": "Committed offsets do not say of which topic they are.",
-    "consumer_error": "The client library reports an error in place of a record. `where`: its place; `code`.",
-    "entries_not_verified": "Verification mode leaves entries out. `entries`; `cause`: memory, time, outcome.",
-    "history_cut": "The topic of flush records has lost its beginning, and none that is left names these.",
-    "history_unknown": "Flush records cannot be read, which `kafka.accept_unknown_history` accepts.",
-    "init_transactions_repeated": "A producer is not ready yet. `code`, `fatal`, `retriable`.",
-    "journal_refused": "Which records are in hand cannot be written down.",
-    "key_taken": "An object key is taken by something that is not ours; another is used. `key`: its user is hashed.",
-    "not_discarded": "What was open could not be discarded when the group was left.",
-    "not_prepared": "No producer for transactions is ready yet.",
-    "not_settled": "The last transaction is not ended yet; rewinds wait.",
-    "object_not_compared": "Whether an object is ours cannot be told; another key is used. `key`.",
-    "object_not_read_back": "Verification mode cannot read an object now. `key`: its user is hashed.",
-    "reading_not_checked": "Whether objects may be read is not known yet. `status`: HTTP; `code`.",
-    "recording_refused": "The disk refuses a batch; records are read again after a pause.",
-    "spill_refused": "The disk refuses rows; the batch is flushed.",
-    "spool_not_cleared": "Files of an earlier batch cannot be deleted; they still count.",
-    "start_not_proven": "Start positions could not be proven; it is tried again.",
-    "topic_id_unknown": "The id of a topic cannot be asked for. `topic`, `cause`.",
-    "upload_confirmed": "An object that seemed to be refused is there, and ours. `key`.",
-    "upload_repeated": "An upload is tried again. `key`; `attempt`: of this upload; `problem`: the last one.",
-}
-"""Events that are written by their names, for a person: what each says, beside fields of `FIELDS`."""
 
 
 class LogLine(NamedTuple):

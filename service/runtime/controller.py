@@ -285,19 +285,18 @@ class Controller:
                 if self.state.phase is Phase.FAILED:
                     raise TooManyFailuresError(f"{machine.FAILURES_MAX} failures in {machine.FAILURES_WINDOW_S:.0f} s")
 
+    def _before_settling(self) -> Deadline:
+        """Return when a flush has to be over for its outcome to be settled within the poll."""
+        return Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
+
     def _flush(self, reason: FlushReason) -> None:
         held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
         budget_s = self._rules.revoke_budget_s if held_up else self._rules.flush_budget_s
-        left = Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
+        left = self._before_settling()
         batch = self._recorder.close(without=self._start_positions.unproven)
         self._closed = batch
-        started = log_events.FlushStarted(
-            batch.batch_id,
-            reason.value,
-            generation=batch.opening.generation,
-            offsets={str(tp): (first, end) for tp, (first, end) in batch.spans.items() if end > first},
-        )
-        tell(self._log.info, started)
+        generation, offsets = batch.opening.generation, batch.named_spans()
+        tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation, offsets))
         try:
             summary = self._flusher.flush(batch, reason, deadline=left.at_most(budget_s))
         except DiscardError as error:
@@ -386,9 +385,8 @@ class Controller:
         if error is not None:
             raise StopError(f"a rebalance callback failed: {describe(error)}") from error
         if self._verify is not None:  # what was flushed inside a callback, which others wait for
-            left = Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
-            self._verify(left)
-            self._is_late = left.remaining_s() < self._rules.flush_budget_s
+            self._verify(self._before_settling())
+            self._is_late = self._before_settling().remaining_s() < self._rules.flush_budget_s
         again, may_be_open = frozenset[TopicPartition](), False
         try:
             again = self._start_positions.prove(deadline=self._deadline)

@@ -25,7 +25,7 @@ from tests.simulation.swarm import Style, Swarm
 from tests.simulation.test_mutants import EVERYTHING
 
 ALL = VerifyRules(1.0, 10**7, is_stopping=True)
-SEEDS_MAX = 20
+SEEDS_MAX = 100
 FOUND = "VerificationError: verification: committed flushes differ from what was consumed: "
 
 
