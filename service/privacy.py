@@ -40,6 +40,11 @@ def veiled(text: str) -> str:
     return _USER.sub(lambda found: f"{found[1]}~{_hash(found[2])}", text)
 
 
+def printable(text: str) -> str:
+    """Keep what came with data or logs from steering the terminal."""
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
 def describe(error: BaseException) -> str:
     """Return the class of an exception and what may be said of its text: input may stand in a foreign one."""
     name = type(error).__name__

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pipeline.audit.comparison import Comparison, Named, names_of
-from pipeline.audit.text import printable, window_text
+from pipeline.audit.text import window_text
+from service.privacy import printable
 
 
 def to_text(comparison: Comparison) -> str:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from pipeline.audit.result import Example, Finding, Result, Window, Witness
+from service.privacy import printable
 
 _SUBJECTS = {Witness.OUTPUTS: "", Witness.CSV: "against archived CSV "}
 
@@ -59,8 +60,3 @@ def _table(rows: Iterable[tuple[str, int]]) -> list[str]:
     pairs = [(name.replace("_", " "), f"{number:,}") for name, number in rows]
     names, numbers = max(len(name) for name, _ in pairs), max(len(number) for _, number in pairs)
     return [f"  {name:<{max(names, 22)}}  {number:>{max(numbers, 12)}}" for name, number in pairs]
-
-
-def printable(text: str) -> str:
-    """Keep what came with the data from steering the terminal."""
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

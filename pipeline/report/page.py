@@ -15,7 +15,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from pipeline.audit.result import Archive, Hour, Result, Witness
-from pipeline.audit.text import printable
 from pipeline.report import plots, series, words
 from pipeline.report.around import facts_of, moments_of
 from pipeline.report.beside import Range, ranges_of
@@ -23,6 +22,7 @@ from pipeline.report.events import REBALANCES, Log
 from pipeline.report.svg import Plot
 from pipeline.report.timeline import timeline
 from service.formats.log_events import EVENTS, BatchCommitted, BatchDiscarded, TopicPartitionRewound
+from service.privacy import printable
 
 RANGES_OPEN = 40
 RANGES_SHOWN = 1000

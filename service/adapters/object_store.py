@@ -15,7 +15,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -117,8 +117,7 @@ class S3Store:
             is_throttled = False
             try:
                 arguments = self._arguments(key, body, sha256=sha256, crc32=crc32, metadata=metadata)
-                self._await_credentials(deadline.remaining_s())
-                with self._leash.until(deadline.remaining_s()):
+                with self._within(deadline.remaining_s):
                     answer = self._client.put_object(**arguments)
                 if answer.get("ETag"):
                     return StoredObject(key, answer["ETag"], answer.get("VersionId"))
@@ -168,8 +167,7 @@ class S3Store:
         None where it is another, or where we may not look: that needs read permission (DESIGN 3.4).
         """
         try:
-            self._await_credentials(self._answer_s)
-            with self._leash.until(self._answer_s):
+            with self._within(lambda: self._answer_s):
                 found = self._client.head_object(Bucket=self._settings.bucket, Key=key)
         except (BotoCoreError, HTTPClientError, ClientError) as error:
             self._log.warning("object_not_compared", key=veiled(key), message=_what(error))
@@ -211,8 +209,7 @@ class S3Store:
             if deadline.has_passed():
                 break
             try:
-                self._await_credentials(deadline.remaining_s())
-                with self._leash.until(deadline.remaining_s()):
+                with self._within(deadline.remaining_s):
                     return self._client.get_object(Bucket=place.bucket, Key=place.object, **version)["Body"].read()
             except ClientError as error:
                 if _status(error) == _NOT_FOUND:
@@ -232,6 +229,13 @@ class S3Store:
             f"s3:GetObject on {bucket}/{prefix}/*, and s3:ListBucket on {bucket}, without which what is not "
             "there looks forbidden, or set verify.share to 0"
         )
+
+    @contextmanager
+    def _within(self, remaining_s: Callable[[], float]) -> Iterator[None]:
+        """Let a request take no longer than what remains, asking for credentials included."""
+        self._await_credentials(remaining_s())
+        with self._leash.until(remaining_s()):
+            yield
 
     def _await_credentials(self, seconds: float) -> None:
         """Wait for credentials that are valid for a while, if they have to be asked for.

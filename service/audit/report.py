@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from service.accounting import ExitCode, Kind
 from service.audit.findings import Findings
+from service.privacy import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -59,7 +60,7 @@ class Report(NamedTuple):
             lines += ["", title, *(f"  {text}" for text in texts)] if texts else []
         for kind, texts in self.findings.examples.items():
             lines += ["", f"{kind.value}, {len(texts)} of {self.findings.counts[kind]}"]
-            lines += [f"  {_printable(text)}" for text in texts]
+            lines += [f"  {printable(text)}" for text in texts]
         width = max(map(len, self.places))
         lines += [
             "",
@@ -75,8 +76,3 @@ def _table(rows: Iterable[tuple[str, int]]) -> list[str]:
     pairs = [(name.replace("_", " "), f"{number:,}") for name, number in rows]
     names, numbers = max(len(name) for name, _ in pairs), max(len(number) for _, number in pairs)
     return [f"  {name:<{max(names, 22)}}  {number:>{max(numbers, 12)}}" for name, number in pairs]
-
-
-def _printable(text: str) -> str:
-    """Keep what came with the data from steering the terminal."""
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from service.boundary import Poll
     from service.formats.model import TopicPartition
+    from service.input.decode import Decoded
 
 PATHS_MAX = 32  # of users, times, ids and an envelope together
 LARGE_BYTES = 64 * 1024  # a record of more is looked at by itself: it may need a batch of its own
@@ -72,18 +73,31 @@ class TakenSpan(NamedTuple):
     last: int
 
 
-class Taken(NamedTuple):
-    """Records taken at once: the rows that `Rows.extend` adds, and what they cover. `gaps` are [from, to)."""
+class TakenRun(NamedTuple):
+    """Records that either lane has taken at once, and what they cover; `gaps` are [from, to).
+
+    `rest` is what the record behind them holds, where it was decoded and is not plain: it is recorded next.
+    """
 
     records: int
     entries: int
+    weight: int
+    source_bytes: int
+    fallbacks: int
+    covered: list[TakenSpan]
+    gaps: list[tuple[TopicPartition, int, int]]
+    rest: Decoded | None = None
+
+
+class Taken(NamedTuple):
+    """What the fast lane has taken, and its rows, which `Rows.extend` adds."""
+
+    run: TakenRun
     columns: log_partitioner_native.Taken
     texts: Sequence[bytes | None]
     tps: list[TopicPartition]
     keys: list[PartitionKey]
     types: list[RecordType]
-    covered: list[TakenSpan]
-    gaps: list[tuple[TopicPartition, int, int]]
 
 
 class Known(NamedTuple):
@@ -169,19 +183,25 @@ class FastLane:
             known.keys,
             known.types,
         )
-        return Taken(
+        run = TakenRun(
             taken.records,
             taken.entries,
-            taken,
-            poll.values[first : first + taken.records] if taken.texts is None else taken.texts,
-            [tps[number] for number in taken.new_tps],
-            [PartitionKey(user, *_date_and_hour(hour)) for user, hour in taken.new_keys],
-            [self._types[number] for number in taken.new_types],
+            taken.weight,
+            taken.source_bytes,
+            taken.fallbacks,
             [
                 TakenSpan(tps[tp], records, entries, low, high, None if newest < 0 else newest, last)
                 for tp, records, entries, low, high, newest, last in taken.covered
             ],
             [(tps[tp], expected, found) for tp, expected, found in taken.gaps],
+        )
+        return Taken(
+            run,
+            taken,
+            poll.values[first : first + taken.records] if taken.texts is None else taken.texts,
+            [tps[number] for number in taken.new_tps],
+            [PartitionKey(user, *_date_and_hour(hour)) for user, hour in taken.new_keys],
+            [self._types[number] for number in taken.new_types],
         )
 
     def _columns_of(self, poll: Poll) -> log_partitioner_native.Poll:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from service.avro.entry_types import EntryTypes
 from service.avro.infer import TooDeepError, TooManyFieldsError
-from service.batch.fast_lane import LARGE_BYTES, Taken, TakenSpan
+from service.batch.fast_lane import LARGE_BYTES, TakenRun, TakenSpan
 from service.batch.rows import Rows
 from service.boundary import Poll
 from service.formats.model import RootLink, SourceRecord, TopicPartition
@@ -21,36 +21,6 @@ from service.input.json_text import FAST_REFUSALS
 from service.partitioning.partitioner import Partitioner, Rejection
 
 KIB = 1024
-
-
-class TakenRun(NamedTuple):
-    """Records that were taken at once, and what they cover; `gaps` are [from, to).
-
-    `rest` is what the record behind them holds, where it was decoded and is not plain: it is recorded next.
-    """
-
-    records: int
-    entries: int
-    weight: int
-    source_bytes: int
-    fallbacks: int
-    covered: list[TakenSpan]
-    gaps: list[tuple[TopicPartition, int, int]]
-    rest: Decoded | None = None
-
-    @classmethod
-    def of(cls, taken: Taken) -> TakenRun:
-        """Return what the compiled lane has taken."""
-        columns = taken.columns
-        return cls(
-            taken.records,
-            taken.entries,
-            columns.weight,
-            columns.source_bytes,
-            columns.fallbacks,
-            taken.covered,
-            taken.gaps,
-        )
 
 
 class TakeBounds(NamedTuple):

@@ -148,8 +148,8 @@ class Rows:
         self.text_sizes.frombytes(columns.text_sizes)
         self._texts += taken.texts  # type: ignore[arg-type]  # a record without a value is not taken
         self.text_bytes += columns.text_bytes
-        self.memory_bytes += columns.text_bytes + TEXT_BYTES * taken.entries
-        self.fixed_bytes += ROW_BYTES * taken.entries
+        self.memory_bytes += columns.text_bytes + TEXT_BYTES * taken.run.entries
+        self.fixed_bytes += ROW_BYTES * taken.run.entries
         for row, unique_id in columns.ids:
             self.note(first + row, unique_id=unique_id, root=None)
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.infer import TooDeepError, TooManyFieldsError
 from service.batch.batch import Batch, ClosedBatch, Opening
-from service.batch.fast_lane import FastLane, LaneRules
+from service.batch.fast_lane import FastLane, LaneRules, TakenRun
 from service.batch.messages import dead_letters_of
 from service.batch.progress import Progress, Tracker
-from service.batch.python_lane import PythonLane, TakeBounds, TakenRun
+from service.batch.python_lane import PythonLane, TakeBounds
 from service.batch.rows import Rows
 from service.boundary import Poll
 from service.control.flush_policy import FlushLoad
@@ -168,7 +168,7 @@ class Recorder:
                 bytes_max=bytes_max,
             )
             batch.rows.extend(taken)
-            run = TakenRun.of(taken)
+            run = taken.run
         if run.records:
             self._cover(run, poll, batch)
         if run.rest is None:

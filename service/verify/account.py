@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from service.accounting import ExitCode
 from service.formats import log_events as events
 from service.formats.log_events import LogEvent
+from service.privacy import printable
 from service.verify.history import Judgement
 from service.verify.rules import MEANINGS, BootName, ToldLine, Violation
 from service.verify.tenures import Tenure
@@ -232,11 +233,6 @@ def _shown(one: Evidence) -> str:
 def time_of(at_ms: float) -> str:
     """Return a time, UTC."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
-
-
-def printable(text: str) -> str:
-    """Keep what came with the logs from steering the terminal."""
-    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def _table(numbers: dict[str, int]) -> list[str]:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 
 from service.accounting import ExitCode
-from service.verify.account import Evidence, exit_code, printable, tell_tenure, time_of
+from service.privacy import printable
+from service.verify.account import Evidence, exit_code, tell_tenure, time_of
 from service.verify.history import Judgement
 from service.verify.rules import MEANINGS
 from service.verify.tenures import Tenure

@@ -76,7 +76,7 @@ def _record(recorder: Recorder, poll: Poll, at_once: int) -> int:
     at = plain = 0
     while at < len(poll):
         taken = recorder.take(poll, at, len(poll), weight_max=at_once, bytes_max=_EVERYTHING)
-        if taken is not None and taken.records:
+        if taken.records:
             at, plain = at + taken.records, plain + taken.records
         else:
             recorder.record(poll[at])

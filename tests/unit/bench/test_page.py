@@ -88,7 +88,6 @@ def test_equal_figures_make_equal_files(tmp_path: Path) -> None:
         assert (tmp_path / "1" / name).read_bytes() == (tmp_path / "2" / name).read_bytes()
 
 
-@pytest.mark.skipif(not (_DOCS / "PERFORMANCE.md").exists(), reason="`make bench` was not run yet")
 def test_kept_page_is_made_of_the_kept_figures() -> None:
     """Nobody has edited it by hand."""
     assert (_DOCS / "PERFORMANCE.md").read_text() == render(read_book(_DOCS / "performance" / "figures.json"))

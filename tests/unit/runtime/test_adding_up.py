@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from service.batch.python_lane import TakenRun
+from service.batch.fast_lane import TakenRun
 from service.boundary import Poll
 from service.control.flush_policy import FlushReason
 from service.control.machine import Phase
