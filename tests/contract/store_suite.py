@@ -31,6 +31,7 @@ class Place(NamedTuple):
     prefix: str
     clock: FakeClock
     read: Reader
+    bucket: str = "bucket"
 
     def put(self, name: str, body: bytes, seconds: float = 90.0) -> StoredObject:
         """Put an object with the checksums of its body."""
@@ -47,10 +48,9 @@ class Place(NamedTuple):
         """Give a key of this test's own."""
         return f"{self.prefix}/user=a%20b%2Fc/{name}"
 
-
-def location(key: str, bucket: str = "bucket") -> Location:
-    """Name an object as a reference does."""
-    return Location(bucket, key, None, None, 4, Checksum("sha256", ""), ())
+    def location(self, name: str) -> Location:
+        """Name an object of this test's own as a reference does."""
+        return Location(self.bucket, self.key(name), None, None, 4, Checksum("sha256", ""), ())
 
 
 class ObjectStoreContract:
@@ -98,15 +98,16 @@ class ObjectStoreContract:
     def test_object_is_given_back_and_one_that_is_not_there_is_not(self, place: Place) -> None:
         """As a reference names it."""
         assert isinstance(place.store, ReadBackStore)
-        stored, deadline = place.put("one.avro", b"body"), Deadline.after(60.0, place.clock.now_s)
-        assert place.store.read(location(stored.key), deadline=deadline) == b"body"
-        assert place.store.read(location(place.key("other.avro")), deadline=deadline) is None
+        deadline = Deadline.after(60.0, place.clock.now_s)
+        place.put("one.avro", b"body")
+        assert place.store.read(place.location("one.avro"), deadline=deadline) == b"body"
+        assert place.store.read(place.location("other.avro"), deadline=deadline) is None
 
     def test_object_is_not_read_after_the_deadline(self, place: Place) -> None:
         """Time is up: that says nothing of the object."""
         assert isinstance(place.store, ReadBackStore)
         with pytest.raises(ReadBackError):
-            place.store.read(location(place.key("one.avro")), deadline=Deadline.after(-1.0, place.clock.now_s))
+            place.store.read(place.location("one.avro"), deadline=Deadline.after(-1.0, place.clock.now_s))
 
     def test_find_tells_ours_from_others(self, place: Place) -> None:
         """By length and checksum, not by name."""

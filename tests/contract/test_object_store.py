@@ -24,7 +24,7 @@ from service.control.deadline import Deadline
 from service.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
 from service.runtime.uploader import Uploader, bytes_upload
 from tests.contract.http_s3 import CUT_AFTER, CUT_BEFORE, NO_ETAG, Fault, HttpS3, serve, trickle
-from tests.contract.store_suite import ObjectStoreContract, Place, Reader, location
+from tests.contract.store_suite import ObjectStoreContract, Place, Reader
 from tests.fakes.clock import FakeClock
 from tests.fakes.store import Bucket, FakeObjectStore
 
@@ -359,10 +359,10 @@ def test_reading_is_tried_again(place: Place, server: HttpS3, fault: Fault) -> N
     place.put("one.avro", b"body")
     server.faults.extend([fault, fault])
     deadline = Deadline.after(60.0, time.monotonic)
-    assert store.read(location(place.key("one.avro")), deadline=deadline) == b"body"
+    assert store.read(place.location("one.avro"), deadline=deadline) == b"body"
     server.faults.extend([fault] * 5)
     with pytest.raises(ReadBackError):
-        store.read(location(place.key("one.avro")), deadline=deadline)
+        store.read(place.location("one.avro"), deadline=deadline)
 
 
 def test_reading_that_is_forbidden_is_said_with_the_permission(place: Place, server: HttpS3) -> None:
@@ -373,7 +373,7 @@ def test_reading_that_is_forbidden_is_said_with_the_permission(place: Place, ser
     with pytest.raises(StoreRefusedError, match="s3:GetObject"):
         store.check_reading()
     with pytest.raises(StoreRefusedError, match=r"403 AccessDenied.* s3:GetObject on bucket/logs/\*"):
-        store.read(location(place.key("one.avro")), deadline=Deadline.after(60.0, time.monotonic))
+        store.read(place.location("one.avro"), deadline=Deadline.after(60.0, time.monotonic))
 
 
 def test_reading_is_not_checked_where_the_store_does_not_answer(place: Place, server: HttpS3) -> None:

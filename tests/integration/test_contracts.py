@@ -152,7 +152,7 @@ def place(s3: S3Helper, names: Names) -> Place:
         body: bytes = s3.client.get_object(Bucket=bucket, Key=key)["Body"].read()
         return body
 
-    return Place(S3Store(settings), "logs", FakeClock(), read)
+    return Place(S3Store(settings), "logs", FakeClock(), read, bucket)
 
 
 class TestS3Store(ObjectStoreContract):

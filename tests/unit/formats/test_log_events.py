@@ -16,8 +16,9 @@ import structlog
 import service
 from service.adapters import logs
 from service.formats import log_events
-from service.formats.log_events import EVENTS, FIELDS, PLAIN, LogEvent, Start, named, read_line, tell
+from service.formats.log_events import EVENTS, FIELDS, LogEvent, Start, named, read_line, tell
 from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.plain_events import PLAIN
 from tests.log_lines import line_of, read
 
 LEVELS = {"debug", "info", "warning", "error", "critical", "exception", "log"}
