@@ -74,7 +74,7 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
 
 ##@ Tests
-.PHONY: test test-unit test-python test-integration sim soak fuzz
+.PHONY: test test-unit test-python test-integration sim soak fuzz chaos matrix endurance
 # Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
 test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
@@ -98,6 +98,15 @@ sim: setup  ## SEEDS=1000 seeds of workers under faults in virtual time; SEED=n 
 soak: setup  ## twenty rounds of random faults over 500,000 visible entries in each group protocol
 	for protocol in range cooperative-sticky consumer; do \
 	  $(BIN)/python -m deploy.demo --rounds 20 --entries 520000 --protocol $$protocol $(ARGS) || exit 1; done
+
+chaos: setup  ## MINUTES=60 of random faults on three brokers, a store and workers, and a report; ARGS='--protocol consumer'
+	$(BIN)/python -m deploy.chaos --record docs/evidence/chaos.jsonl run --minutes $(or $(MINUTES),60) $(ARGS)
+
+matrix: setup  ## bounces of workers or brokers in each protocol on each store; CELLS='kill-workers stop-brokers-range'
+	$(BIN)/python -m deploy.chaos matrix $(CELLS) $(ARGS)
+
+endurance: setup  ## HOURS=6 with a fault each minute, in pieces: goes on where the last one ended
+	$(BIN)/python -m deploy.chaos --record docs/evidence/endurance.jsonl endurance --hours $(or $(HOURS),6) $(ARGS)
 
 fuzz: native  ## both lanes over random records for MINUTES=60 of CPU
 	$(BIN)/python -m tests.property.fuzz_lanes $(or $(MINUTES),60)

@@ -106,20 +106,24 @@ def audit_on_spark(environment: Environment, jobs: SparkJobs, tell: Tell) -> int
     return code
 
 
-def audit_small(environment: Environment, tell: Tell) -> int:
+def audit_small(environment: Environment, tell: Tell, *, is_told: bool = True, is_over: bool = True) -> int:
     """Audit everything without Spark, print the table, return the exit code (0 clean, 1 findings, 2 could not tell).
 
-    On a terminal the log lines are shown as they come.
+    On a terminal the log lines are shown as they come. What is clean is not printed unless `is_told`; where it is not
+    over, the workers need not have caught up.
 
     Raises:
         ProcessDiedError: Kafka or S3 has ended meanwhile.
     """
     tell("auditing: every entry of the source against everything that references name")
-    return _run(environment, environment.audit_report, "service", "audit", "--require-caught-up")
+    report = environment.audit_report
+    figures = str(report.with_suffix(".json"))
+    required = ["--require-caught-up"] if is_over else []
+    return _run(environment, report, "service", "audit", *required, "--json", figures, is_told=is_told)
 
 
-def verify_logs(environment: Environment, tell: Tell) -> int:
-    """Hold the workers' logs against the rules, print the account, return the exit code.
+def verify_logs(environment: Environment, tell: Tell, *, is_told: bool = True) -> int:
+    """Hold the workers' logs against the rules, print the account, return the exit code; a pass only if `is_told`.
 
     It is 0 for pass, 1 for a violation, 2 where it could not tell.
 
@@ -130,10 +134,10 @@ def verify_logs(environment: Environment, tell: Tell) -> int:
     logs = sorted(map(str, environment.directory.glob("workers/*/worker.log")))
     page = environment.directory / "verify-logs.html"
     report = environment.directory / "verify-logs.txt"
-    return _run(environment, report, "service", "verify-logs", "--page", str(page), *logs)
+    return _run(environment, report, "service", "verify-logs", "--page", str(page), *logs, is_told=is_told)
 
 
-def _run(environment: Environment, report: Path, module: str, *arguments: str) -> int:
+def _run(environment: Environment, report: Path, module: str, *arguments: str, is_told: bool) -> int:
     log = report.with_suffix(".log")
     with report.open("wb") as output, log.open("wb") as lines:
         process = subprocess.Popen(
@@ -150,7 +154,8 @@ def _run(environment: Environment, report: Path, module: str, *arguments: str) -
                 time.sleep(_TURN_S)
         finally:
             _kill(process)
-    _print_report(report, log, code)
+    if is_told or code != 0:
+        _print_report(report, log, code)
     return code
 
 

@@ -30,17 +30,13 @@ class Environment:
     bootstrap: str
     s3_url: str
     variables: dict[str, str]  # of workers, pipeline and audit
-    servers: tuple[ServerProcess, ...]
+    servers: tuple[ServerProcess, ...]  # those that must not end
+    objects: Path  # where S3 has the bucket's objects, as files
 
     @property
     def audit_report(self) -> Path:
         """Where the audit's output goes."""
         return self.directory / "audit.txt"
-
-    @property
-    def objects(self) -> Path:
-        """Where S3 has the bucket's objects, as files."""
-        return self.directory / "s3" / "objects" / _BUCKET
 
     def require_alive(self) -> None:
         """Check that Kafka and S3 still run.
@@ -120,8 +116,9 @@ def _start(options: DemoOptions, jars: Jars, directory: Path, running: ExitStack
         directory=directory,
         bootstrap=kafka.bootstrap_servers,
         s3_url=s3.endpoint.url,
-        variables=_own_variables() | addresses | options.worker_settings(),
+        variables=own_variables() | addresses | options.worker_settings(),
         servers=(*kafka.processes, s3.process),
+        objects=s3.root / "objects" / _BUCKET,
     )
 
 
@@ -140,7 +137,7 @@ def _make_directory(home: Path) -> Path:
     return directory
 
 
-def _own_variables() -> dict[str, str]:
+def own_variables() -> dict[str, str]:
     """Return our environment without settings of other workers and jobs and without a proxy for loopback."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOGP_", "PIPELINE_"))}
     return kept | {"NO_PROXY": "127.0.0.1,localhost", "no_proxy": "127.0.0.1,localhost"}

@@ -44,10 +44,20 @@ class Worker:
 class Fleet:
     """All workers that ever were, by name."""
 
-    def __init__(self, *, root: Path, settings: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        *,
+        root: Path,
+        settings: Mapping[str, str],
+        restarts_max: int = _RESTARTS_MAX,
+        too_early_s: float = _TOO_EARLY_S,
+    ) -> None:
+        """Unasked ends beyond `restarts_max`, or sooner than `too_early_s` after a start, are those of no use."""
         self.workers: dict[str, Worker] = {}
         self.restarts = 0
         self._root = root
+        self._restarts_max = restarts_max
+        self._too_early_s = too_early_s
         self._settings = settings  # the whole environment of a worker but for what is its own
 
     def start(self, name: str) -> None:
@@ -137,8 +147,8 @@ class Fleet:
             worker.process.kill()
 
     def _require_use(self, worker: Worker) -> None:
-        early = time.monotonic() - worker.started_at < _TOO_EARLY_S
-        if early or self.restarts >= _RESTARTS_MAX:
+        early = time.monotonic() - worker.started_at < self._too_early_s
+        if early or self.restarts >= self._restarts_max:
             when = "right after its start" if early else f"after {self.restarts} restarts of workers"
             raise ProcessDiedError(
                 f"{worker.name} ended {when} ({worker.process.log})", last_lines=worker.process.last_lines()

@@ -4,7 +4,7 @@ Counts the events that it knows; what it does not know it passes over, but for w
 """
 
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -86,6 +86,11 @@ class Tally:
     dead_letters: int = 0
     given_up: int = 0
     records_again: int = 0
+    causes: Counter[str] = field(default_factory=Counter)  # of what was given up
+    verified: int = 0  # entries, by verification mode
+    unverified: int = 0
+    differences: Counter[str] = field(default_factory=Counter)
+    lanes: set[str] = field(default_factory=set)
     news: deque[str] = field(default_factory=lambda: deque(maxlen=_NEWS_MAX))
 
     def add(self, worker_name: str, line: LogLine) -> None:
@@ -93,8 +98,9 @@ class Tally:
         worker = self.workers.setdefault(worker_name, WorkerTally())
         self.lines += 1
         match line.event:
-            case log_events.WorkerStarted():
+            case log_events.WorkerStarted(fast_lane=lane):
                 self.started += 1
+                self.lanes.add(lane)
             case log_events.PartitionsAssigned(owned=owned):
                 self.assignment_changes += 1
                 worker.owned = owned
@@ -108,8 +114,13 @@ class Tally:
                 self.dead_letters += flush.dead_letters
                 worker.flushes += 1
                 worker.entries += flush.entries
-            case log_events.BatchDiscarded(cost=cost):  # what it covered is read again
+            case log_events.FlushVerified() as verified:
+                self.verified += verified.entries
+                self.unverified += verified.unverified
+                self.differences.update(verified.differences)
+            case log_events.BatchDiscarded(cost=cost, cause=cause):  # what it covered is read again
                 self.given_up += 1
+                self.causes[cause] += 1
                 self.records_again += sum(int(last) - int(first) + 1 for first, last in _SPAN.findall(cost))
         if isinstance(line.event, _NOTABLE) or line.head.level in ("warning", "error", "critical"):
             worker.last = describe(line)

@@ -1,9 +1,9 @@
-"""The demo's source of records: generated or replayed, paced to last as long as the faults, in a thread."""
+"""A source of records in a thread; the demo's are generated or replayed, paced to last as long as the faults."""
 
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
 from deploy.demo.generate import GeneratedRecord, generate
@@ -13,34 +13,17 @@ from deploy.demo.settings import GeneratorSettings
 from deploy.demo.writer import Produced, ProduceError, ProduceSettings, TopicWriter
 
 _ENTRIES_PER_S_MAX = 4000.0  # two cores run the brokers, S3 and the workers at the same time
-_TRANSACTIONAL_SHARE = 0.05
-_ABORTED_SHARE = 0.3
+TRANSACTIONAL_SHARE = 0.05
+ABORTED_SHARE = 0.3
 
 
 class SourceThread:
-    """Writes the records of the demo; `produced` may be looked at while it does.
+    """Writes records; `produced` may be looked at while it does. `records` is called in the thread."""
 
-    Raises ProduceError where there is nothing to write.
-    """
-
-    def __init__(self, options: DemoOptions, *, bootstrap: str, span_s: float) -> None:
-        self.entries = _count_entries(options)
-        if not self.entries:
-            raise ProduceError(f"There are no log lines in {', '.join(map(str, options.input))}.")
-        self.entries_per_s = options.rate or min(_ENTRIES_PER_S_MAX, self.entries / span_s)
+    def __init__(self, settings: ProduceSettings, records: Callable[[], Iterable[GeneratedRecord]]) -> None:
         self._error: ProduceError | OSError | None = None
-        self._options = options
-        self._writer = TopicWriter(
-            ProduceSettings(
-                bootstrap=bootstrap,
-                topic=SOURCE,
-                entries_per_s=self.entries_per_s,
-                transactional_share=_TRANSACTIONAL_SHARE,
-                # Whoever replays logs wants to find all of them again.
-                aborted_share=0.0 if options.input else _ABORTED_SHARE,
-                seed=options.seed,
-            )
-        )
+        self._records = records
+        self._writer = TopicWriter(settings)
         self._thread = threading.Thread(target=self._write, name="source", daemon=True)
 
     @property
@@ -70,9 +53,32 @@ class SourceThread:
 
     def _write(self) -> None:
         try:
-            self._writer.write(_records(self._options))
+            self._writer.write(self._records())
         except (ProduceError, OSError) as error:
             self._error = error
+
+
+class DemoSource(SourceThread):
+    """Writes the records of the demo.
+
+    Raises ProduceError where there is nothing to write.
+    """
+
+    def __init__(self, options: DemoOptions, *, bootstrap: str, span_s: float) -> None:
+        self.entries = _count_entries(options)
+        if not self.entries:
+            raise ProduceError(f"There are no log lines in {', '.join(map(str, options.input))}.")
+        self.entries_per_s = options.rate or min(_ENTRIES_PER_S_MAX, self.entries / span_s)
+        settings = ProduceSettings(
+            bootstrap=bootstrap,
+            topic=SOURCE,
+            entries_per_s=self.entries_per_s,
+            transactional_share=TRANSACTIONAL_SHARE,
+            # Whoever replays logs wants to find all of them again.
+            aborted_share=0.0 if options.input else ABORTED_SHARE,
+            seed=options.seed,
+        )
+        super().__init__(settings, lambda: _records(options))
 
 
 def _records(options: DemoOptions) -> Iterator[GeneratedRecord]:

@@ -15,7 +15,7 @@ from deploy.demo.journal import LogTail, Tally, WorkerTally
 from deploy.demo.lag import GroupLag, behind
 from deploy.demo.options import GROUP, SESSION_TIMEOUT_S, SOURCE, DemoOptions
 from deploy.demo.screen import Picture, Screen, WorkerRow
-from deploy.demo.source import SourceThread
+from deploy.demo.source import DemoSource
 from deploy.demo.verdict import Verdict, explain_dead_letters, judge, judge_stuck
 from deploy.local.patience import Patience
 
@@ -39,7 +39,7 @@ class Story:
         self._rounds = _plan(options)
         self._fleet = Fleet(root=environment.directory / "workers", settings=environment.variables)
         span_s = max(_SPAN_S_MIN, sum(planned.length_s for planned in self._rounds))
-        self._source = SourceThread(options, bootstrap=environment.bootstrap, span_s=span_s)
+        self._source = DemoSource(options, bootstrap=environment.bootstrap, span_s=span_s)
         self._lag = GroupLag(bootstrap=environment.bootstrap, group=GROUP, topic=SOURCE)
         self._tails: dict[str, LogTail] = {}
         self._tally = Tally()

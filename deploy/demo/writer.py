@@ -67,13 +67,11 @@ class TopicWriter:
             "log_level": 2,
         }
         self._plain = Producer(common | {"enable.idempotence": True})
-        self._transactional = Producer(
-            common
-            | {
-                "transactional.id": f"demo-source-{uuid.uuid4()}",
-                "transaction.timeout.ms": _TRANSACTION_TIMEOUT_S * 1000,
-            }
-        )
+        self._transactional_settings = common | {
+            "transactional.id": f"demo-source-{uuid.uuid4()}",
+            "transaction.timeout.ms": _TRANSACTION_TIMEOUT_S * 1000,
+        }
+        self._transactional = Producer(self._transactional_settings)
         self._chunk_records = _CHUNK_RECORDS_MAX
         if settings.entries_per_s is not None:
             self._chunk_records = max(1, min(_CHUNK_RECORDS_MAX, int(settings.entries_per_s / 10)))
@@ -130,17 +128,29 @@ class TopicWriter:
         # What was written plainly before is acknowledged first, so that offsets can be told apart.
         self._finish(self._plain)
         before = dict(self.produced.next_offsets)
-        self._transactional.begin_transaction()
-        for record in chunk:
-            self._send(self._transactional, record)
-        self._finish(self._transactional)
-        if self._rng.random() < self._settings.aborted_share:
+        try:
+            self._transactional.begin_transaction()
+            for record in chunk:
+                self._send(self._transactional, record)
+            self._finish(self._transactional)
+            if self._rng.random() >= self._settings.aborted_share:
+                self._transactional.commit_transaction()
+                self._count(chunk)
+                return
             self._transactional.abort_transaction()
-            self._acknowledged = before
-            self.produced.aborted_records += len(chunk)
-        else:
-            self._transactional.commit_transaction()
-            self._count(chunk)
+        except (KafkaException, ProduceError):
+            self._begin_anew()
+        self._acknowledged = before
+        self.produced.aborted_records += len(chunk)
+
+    def _begin_anew(self) -> None:
+        """Go on after a transaction that failed, as while brokers are killed: the next producer ends it.
+
+        Whether its records can be seen is known to the broker alone; they count as aborted.
+        """
+        self._failed = None
+        self._transactional = Producer(self._transactional_settings)
+        self._transactional.init_transactions(_STILL_S_MAX)
 
     def _send(self, producer: Producer, record: GeneratedRecord) -> None:
         while True:

@@ -7,6 +7,7 @@ import enum
 import threading
 from collections import Counter
 from dataclasses import dataclass
+from random import Random
 
 
 class Action(enum.StrEnum):
@@ -52,6 +53,8 @@ class Rule:
     status: int = 503
     code: str = "SlowDown"
     delay_s: float = 0.0
+    share: float = 1.0
+    """How many of the requests that match, by chance; the others are as if they did not."""
 
     def matches(self, method: str, path: str) -> bool:
         """Say whether the rule is about such a request."""
@@ -90,8 +93,9 @@ class SeenRequest:
 class Rulebook:
     """The rules in force, first match first, and the list of all requests."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, seed: int = 1) -> None:
         self._lock = threading.Lock()
+        self._rng = Random(seed)
         self._rules: list[_Counted] = []
         self._seen: list[SeenRequest] = []
 
@@ -108,9 +112,12 @@ class Rulebook:
     def take(self, method: str, path: str) -> Rule | None:
         """Count the request against the rules and return the one to apply now, if any."""
         with self._lock:
-            rule = next((c.rule for c in self._rules if c.rule.matches(method, path) and c.take()), None)
+            rule = next((c.rule for c in self._rules if self._concerns(c.rule, method, path) and c.take()), None)
             self._seen.append(SeenRequest(method, path, rule.action if rule else None))
             return rule
+
+    def _concerns(self, rule: Rule, method: str, path: str) -> bool:
+        return rule.matches(method, path) and (rule.share >= 1.0 or self._rng.random() < rule.share)
 
     @property
     def seen(self) -> list[SeenRequest]:

@@ -1,0 +1,114 @@
+"""Hours of steady load with a fault each minute, in pieces: what one piece ends with, the next begins with.
+
+Topics, objects, committed offsets and spools stay in the directory; an interruption of the machine is a fault more. On
+the way everything is audited each ten minutes, and the workers' memory, threads and files are written down.
+"""
+
+import contextlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from deploy.chaos.bed import Bed, make_ground
+from deploy.chaos.faults import plan_chaos
+from deploy.chaos.figures import Figures, judged
+from deploy.chaos.run import Flow, Run, Tell
+from deploy.demo.audit import audit_small
+from deploy.demo.options import Protocol
+
+NAME = "endurance"
+SPARED = 0
+"""The worker that is paused and cut off, never killed: its memory is that of the whole piece."""
+_FAULT_EVERY_S = 60.0
+_AUDIT_EVERY_S = 600.0
+_SAMPLE_EVERY_S = 30.0
+_ENTRIES_PER_S = 100.0
+_FIRST_FAULT_S = 10.0
+
+
+class Watchman:
+    """Takes samples of the workers and audits on the way; called between the turns of a run."""
+
+    def __init__(self, run: Run, *, directory: Path, tell: Tell) -> None:
+        self.samples: list[dict[str, Any]] = []
+        self.audits: list[str] = []
+        self._run = run
+        self._directory = directory
+        self._tell = tell
+        self._began = time.monotonic()
+        self._sample_at = self._began
+        self._audit_at = self._began + _AUDIT_EVERY_S
+
+    def turn(self) -> None:
+        """Do what is due."""
+        now = time.monotonic()
+        if now >= self._sample_at:
+            self._sample_at = now + _SAMPLE_EVERY_S
+            at_s = round(now - self._began)
+            self.samples += [{"at_s": at_s, "worker": name, **_probe(pid)} for name, pid in self._run.running]
+
+    def due_audit(self) -> bool:
+        """Say whether an audit is due, and count it."""
+        if time.monotonic() < self._audit_at:
+            return False
+        self._audit_at = time.monotonic() + _AUDIT_EVERY_S
+        return True
+
+
+def play_piece(
+    bed: Bed, *, seconds: float, protocol: Protocol, seed: int, entries_per_s: float | None, tell: Tell
+) -> Figures:
+    """Play one piece."""
+    ground = make_ground(bed, NAME, protocol=protocol, settings={})
+    flow = Flow(entries_per_s=entries_per_s or _ENTRIES_PER_S, seconds=seconds, seed=seed)
+    run = Run(bed, ground, flow, tell=tell)
+    watchman = Watchman(run, directory=ground.environment.directory, tell=tell)
+
+    def on_turn() -> None:
+        watchman.turn()
+        if watchman.due_audit():
+            code = audit_small(ground.environment, tell, is_told=False, is_over=False)
+            verdict = json.loads(ground.environment.audit_report.with_suffix(".json").read_text(encoding="utf-8"))
+            watchman.audits.append(verdict["verdict"])
+            tell(f"        audit on the way: {verdict['verdict']} ({code}), {verdict['counts']}")
+
+    faults = plan_chaos(seed=seed, begin_s=_FIRST_FAULT_S, until_s=seconds, every_s=_FAULT_EVERY_S, spared=SPARED)
+    happened = run.play(faults, on_turn=on_turn)
+    wrong = [verdict for verdict in watchman.audits if verdict != "clean"]
+    happened.notes += (
+        [f"{len(wrong)} of {len(watchman.audits)} audits on the way: {', '.join(sorted(set(wrong)))}"] if wrong else []
+    )
+    return judged(
+        ground,
+        happened,
+        tell=tell,
+        kind="endurance",
+        protocol=protocol,
+        seed=seed,
+        audits_on_the_way=len(watchman.audits),
+        spared_worker=_course([one for one in watchman.samples if one["worker"] == f"worker-{SPARED + 1}"]),
+    )
+
+
+def _course(samples: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """Return each figure at the begin, at each quarter, and at the end."""
+    if not samples:
+        return {}
+    picked = [samples[round(part * (len(samples) - 1) / 4)] for part in range(5)]
+    return {name: [one[name] for one in picked] for name in samples[0] if name != "worker"}
+
+
+def _probe(pid: int) -> dict[str, int]:
+    """Return what a process holds now; zeros where it has ended meanwhile."""
+    status: dict[str, str] = {}
+    files = 0
+    with contextlib.suppress(OSError):
+        lines = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace").splitlines()
+        status = {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        files = sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+    return {
+        "rss_kib": int(status.get("VmRSS", "0 kB").split()[0]),
+        "threads": int(status.get("Threads", "0")),
+        "files": files,
+    }
