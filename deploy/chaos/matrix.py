@@ -14,7 +14,8 @@ from deploy.chaos.run import Flow, Run, Tell
 from deploy.demo.options import Protocol
 
 RECORDS = 100_000
-_ENTRIES_PER_S = 1_700.0  # 100,000 records in about a minute, which is what the bounces take
+_ENTRIES_PER_S = 1_100.0  # 100,000 records in as long as the bounces take
+_FLUSHES_BETWEEN = 3  # bounces: what is bounced has to be at work again
 _PUTS_PER_S = 50.0
 
 How = Literal["kill", "stop"]
@@ -53,7 +54,9 @@ def done_cells(record: Path) -> dict[str, Figures]:
 def play_cell(bed: Bed, cell: Cell, *, number: int, records: int, tell: Tell) -> Figures:
     """Play one cell; `number` makes its topics its own on this bed."""
     ground = make_ground(bed, f"cell-{number}", protocol=cell.protocol, settings={})
-    flow = Flow(entries_per_s=_ENTRIES_PER_S, seconds=0.0, records_min=records, seed=number)
+    flow = Flow(
+        entries_per_s=_ENTRIES_PER_S, seconds=0.0, records_min=records, flushes_between=_FLUSHES_BETWEEN, seed=number
+    )
     if cell.store == "faults":
         bed.store.add(*SOME_FAULTS)
     elif cell.store == "throttled":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from types import SimpleNamespace
 from typing import Any
@@ -48,7 +49,7 @@ def test_plan_bounces_meets_each_in_turn_and_one_at_a_time(target: Any, count: i
     """Nine bounces of three workers, three of three brokers; each is back before the next one goes."""
     faults = plan_bounces(target=target, how="kill", seed=1)
     assert Counter(fault.number for fault in faults) == dict.fromkeys(range(3), count // 3)
-    for one, other in zip(faults, faults[1:], strict=False):
+    for one, other in itertools.pairwise(faults):
         assert one.at_s + one.length_s < other.at_s
 
 
