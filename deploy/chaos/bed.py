@@ -97,7 +97,6 @@ def make_ground(bed: Bed, name: str, *, protocol: Protocol, settings: Mapping[st
         "LOGP_S3__BUCKET": bucket,
         "LOGP_S3__ACCESS_KEY": bed.s3.endpoint.access_key,
         "LOGP_S3__SECRET_KEY": bed.s3.endpoint.secret_key,
-        "LOGP_VERIFY__SHARE": "1",
         **settings,
     }
     proxied = {

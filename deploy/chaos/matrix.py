@@ -15,7 +15,7 @@ from deploy.demo.options import Protocol
 
 RECORDS = 100_000
 _ENTRIES_PER_S = 1_100.0  # 100,000 records in as long as the bounces take
-_FLUSHES_BETWEEN = 3  # bounces: what is bounced has to be at work again
+_FLUSHES_BETWEEN = 1  # bounces: the group has to be at work again
 _PUTS_PER_S = 50.0
 
 How = Literal["kill", "stop"]

@@ -110,6 +110,7 @@ class DemoOptions:
             "LOGP_S3__READ_TIMEOUT_S": "20",
             # S3, Kafka, all workers and the audience share two cores.
             "LOGP_S3__UPLOAD_THREADS": "4",
+            "LOGP_VERIFY__SHARE": "1",
         }
         if self.protocol != "consumer":
             settings["LOGP_KAFKA__ASSIGNMENT_STRATEGY"] = self.protocol

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deploy.docs.chart_schema import chart_schema
 from deploy.docs.configuration import pipeline_page, worker_page
+from deploy.docs.evidence import evidence_page
 from deploy.docs.log_events import log_events_page
 from deploy.docs.metrics import metrics_page
 
@@ -21,6 +22,7 @@ def documents() -> Mapping[str, str]:
     return {
         "docs/CONFIGURATION.md": worker_page(),
         "docs/CONFIGURATION_PIPELINE.md": pipeline_page(),
+        "docs/EVIDENCE.md": evidence_page(ROOT / "docs" / "evidence"),
         "docs/LOG_EVENTS.md": log_events_page(),
         "docs/METRICS.md": metrics_page(),
         CHART_SCHEMA: chart_schema((ROOT / CHART_SCHEMA).read_text(encoding="utf-8")),

@@ -181,5 +181,6 @@ def environment_of(stack: Stack) -> dict[str, str]:
         "LOGP_S3__ACCESS_KEY": stack.s3.access_key,
         "LOGP_S3__SECRET_KEY": stack.s3.secret_key,
         "LOGP_HTTP__HOST": "127.0.0.1",
+        "LOGP_VERIFY__SHARE": "1",  # whoever develops wants to hear of a difference at once
         "PIPELINE_CATALOG__URI": str(Path(stack.directory) / "catalog.db"),  # tables go with the data that they are of
     }

@@ -98,6 +98,14 @@ def test_chart_settings_are_accepted_by_the_service(chart: Manifests, monkeypatc
     assert settings.transactional_id.endswith(".logs-log-partitioner-2")
 
 
+def test_chart_values_for_development_verify_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every entry, and a difference ends the worker."""
+    done = render(files=[CHART / "values-development.yaml"])
+    assert done.returncode == 0, done.stderr
+    verify = _settings(parse(done.stdout, tmp_path / "parsed"), monkeypatch, pod="logs-0").verify
+    assert (verify.share, verify.on_difference, verify.in_readyz) == (1.0, "stop", True)
+
+
 def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lists, maps, large integers, fractions, booleans and awkward text survive values -> variable -> setting."""
     awkward = "a \"quote\", a 'quote', $(VAR), {{ braces }}, ü, \\ # : - "

@@ -27,9 +27,12 @@ def run(tool: str, *arguments: str | Path, text: str | None = None) -> subproces
     return subprocess.run([path, *map(str, arguments)], input=text, capture_output=True, text=True, check=False)
 
 
-def render(*, values: Sequence[str] = (), values_json: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    """Render the chart with the required values and more, as `--set` and `--set-json` take them."""
-    more = [argument for value in values for argument in ("--set", value)]
+def render(
+    *, values: Sequence[str] = (), values_json: Sequence[str] = (), files: Sequence[Path] = ()
+) -> subprocess.CompletedProcess[str]:
+    """Render the chart with the required values and more: files, and values as `--set` and `--set-json` take them."""
+    more = [argument for file in files for argument in ("--values", str(file))]
+    more += [argument for value in values for argument in ("--set", value)]
     more += [argument for value in values_json for argument in ("--set-json", value)]
     return run("helm", "template", "logs", CHART, "--values", REQUIRED_VALUES, *more)
 

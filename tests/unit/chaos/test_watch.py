@@ -22,10 +22,11 @@ class FakeLag:
         self.offsets: dict[int, int] = {0: 0}
 
     def committed(self, _partitions: Iterable[int]) -> Mapping[int, int]:
+        """Give them, for whatever is asked."""
         return dict(self.offsets)
 
     def close(self) -> None:
-        pass
+        """Nothing is open."""
 
 
 def wait_for(happens: Callable[[], object]) -> None:

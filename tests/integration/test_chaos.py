@@ -1,0 +1,63 @@
+"""Four cells of the matrix, and every kind of fault once: 0 lost, 0 duplicated, 0 torn. The rest is `make matrix`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.chaos.bed import Bed, make_ground
+from deploy.chaos.faults import KINDS, Fault
+from deploy.chaos.figures import as_text, judged
+from deploy.chaos.matrix import chosen, play_cell
+from deploy.chaos.run import Flow, Run
+from deploy.local.kafka import KafkaCluster
+from deploy.local.s3 import S3Server
+from deploy.local.s3_faults import S3FaultProxy
+from tests.stack.providers import jars
+
+RECORDS = 10_000  # that can be read; more come until the last bounce is over
+EVERY_S = 6.0
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def bed(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Bed]:
+    """The cluster of all tests, and a store of this test's own."""
+    with S3Server(jars=jars(), root=tmp_path / "s3") as s3, S3FaultProxy(s3.endpoint) as store:
+        yield Bed(tmp_path, kafka_cluster, s3, store)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "kill-workers-cooperative-sticky-faults",
+        "stop-workers-consumer-throttled",
+        "kill-brokers-consumer-clean",
+        "stop-brokers-range-faults",
+    ],
+)
+def test_cell_of_the_matrix(bed: Bed, name: str) -> None:
+    """Nine bounces of workers or three of brokers, one at a time, each once the group is at work again."""
+    [cell] = chosen([name])
+    figures = play_cell(bed, cell, number=next(_numbers), records=RECORDS, tell=print)
+    assert figures["violations"] == [], as_text(figures)
+    assert sum(figures["faults"].values()) == (9 if cell.whom == "worker" else 3)
+    assert figures["verified_entries"] > RECORDS / 2
+
+
+def test_every_kind_of_fault_once(bed: Bed) -> None:
+    """One after the other, at workers, brokers, network and store."""
+    faults = [
+        Fault(EVERY_S * number, kind, number % 3, min(one.seconds[1], EVERY_S - 1.0))
+        for number, (kind, one) in enumerate(KINDS.items())
+    ]
+    ground = make_ground(bed, f"once-{next(_numbers)}", protocol="cooperative-sticky", settings={})
+    flow = Flow(entries_per_s=200.0, seconds=0.0, flushes_between=1)
+    happened = Run(bed, ground, flow, tell=print).play(faults)
+    figures = judged(ground, happened, tell=print, kind="once")
+    assert figures["violations"] == [], as_text(figures)
+    assert figures["faults"] == dict.fromkeys(sorted(KINDS), 1)

@@ -1,0 +1,57 @@
+"""The page of recorded runs: a run that found something says so there, and is in the sum."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deploy.chaos.figures import quantiles
+from deploy.docs.evidence import evidence_page
+
+RUN: dict[str, Any] = {
+    "kind": "chaos", "date": "2026-01-02", "protocol": "range", "lane": ["on"], "seconds": 3600, "records": 1_000,
+    "entries": 1_100, "faults": {"worker-kill": 7}, "assignment_changes": 9, "flushes": 80,
+    "batches_given_up": {"Lost": 2}, "recovery_s": {"worker-kill": quantiles([2.0, 3.0])}, "verified_entries": 1_090,
+    "unverified_entries": 10, "violations": [],
+}  # fmt: skip
+CELL = RUN | {"kind": "matrix", "cell": "kill-workers-range-clean"}
+PIECE = RUN | {
+    "kind": "endurance",
+    "audits_on_the_way": 5,
+    "spared_worker": {"rss_kib": [102_400] * 5, "threads": [9] * 5, "files": [30] * 5, "at_s": [0, 1, 2, 3, 4]},
+}
+FRAME = "\n".join(f"{{{name}}}" for name in ("summary", "matrix", "faults", "runs", "course", "seeds"))
+
+
+def _page(directory: Path, **recorded: dict[str, Any]) -> str:
+    (directory / "frame.md").write_text(FRAME)
+    for name, figures in recorded.items():
+        (directory / f"{name}.jsonl").write_text(json.dumps(figures) + "\n")
+    return evidence_page(directory)
+
+
+def test_page_adds_up_what_was_recorded(tmp_path: Path) -> None:
+    """Runs and cells; a cell that was not played says so."""
+    page = _page(tmp_path, chaos=RUN, matrix=CELL, endurance=PIECE)
+    assert "| faults | 21, of them 21 kills |" in page
+    assert "| **lost, duplicated, torn; rules broken** | **0** |" in page
+    assert "0 / 0 / 0 · 1,000 records, 7 bounces · 2.5 s, 3.0 s" in page
+    assert page.count("not played") == 35
+    assert "| 100 → 100 → 100 → 100 → 100 |" in page
+
+
+def test_page_shows_what_was_found(tmp_path: Path) -> None:
+    """In the sum and beside its run."""
+    page = _page(tmp_path, chaos=RUN | {"violations": ["audit: findings: {'missing': 1}"]})
+    assert page.count("audit: findings") == 2
+    assert "**0**" not in page
+
+
+def test_place_without_a_table_is_an_error(tmp_path: Path) -> None:
+    """It would stand there as it is."""
+    (tmp_path / "frame.md").write_text("{nothing}\n")
+    with pytest.raises(KeyError, match="nothing"):
+        evidence_page(tmp_path)
