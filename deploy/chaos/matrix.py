@@ -15,7 +15,6 @@ from deploy.demo.options import Protocol
 
 RECORDS = 100_000
 _ENTRIES_PER_S = 1_100.0  # 100,000 records in as long as the bounces take
-_FLUSHES_BETWEEN = 1  # bounces: the group has to be at work again
 _PUTS_PER_S = 50.0
 
 How = Literal["kill", "stop"]
@@ -54,9 +53,7 @@ def done_cells(record: Path) -> dict[str, Figures]:
 def play_cell(bed: Bed, cell: Cell, *, number: int, records: int, tell: Tell) -> Figures:
     """Play one cell; `number` makes its topics its own on this bed."""
     ground = make_ground(bed, f"cell-{number}", protocol=cell.protocol, settings={})
-    flow = Flow(
-        entries_per_s=_ENTRIES_PER_S, seconds=0.0, records_min=records, flushes_between=_FLUSHES_BETWEEN, seed=number
-    )
+    flow = Flow(entries_per_s=_ENTRIES_PER_S, seconds=0.0, records_min=records, waits_for_recovery=True, seed=number)
     if cell.store == "faults":
         bed.store.add(*SOME_FAULTS)
     elif cell.store == "throttled":

@@ -25,7 +25,7 @@ from deploy.local.patience import Patience
 
 _TURN_S = 0.1
 _STILL_S_MAX = 180.0
-_BETWEEN_S_MAX = 60.0
+_RECOVERY_S_MAX = 60.0
 _RESTARTS_MAX = 1000  # unasked ends: a worker may end where a broker or a store is gone
 _ENTRIES_PER_SEED = 50_000
 
@@ -39,8 +39,8 @@ class Flow:
     entries_per_s: float
     seconds: float
     records_min: int = 0
-    flushes_between: int = 0
-    """How many flushes are committed between the end of a fault and the next one, within a minute."""
+    waits_for_recovery: bool = False
+    """Whether a fault comes only once everything written before the ones before is committed, or a minute is over."""
     seed: int = 1
 
 
@@ -77,8 +77,7 @@ class Run:
         self._tell = tell
         self._injector = Injector(bed, self.fleet)
         self._active: list[tuple[Fault, float, Recovery]] = []
-        self._ended_at = (float("-inf"), 0)
-        """When the last fault ended, and how many flushes were committed by then."""
+        self._ended_at_s = float("-inf")
         self._tails: dict[str, LogTail] = {}
         self._source = SourceThread(
             ProduceSettings(
@@ -147,11 +146,11 @@ class Run:
             time.sleep(_TURN_S)
 
     def _is_next(self, passed_s: float) -> bool:
-        if not self._flow.flushes_between:
+        """Say whether the next fault may come: at any time, or once everything of before the last ones is committed."""
+        if not self._flow.waits_for_recovery:
             return True
-        ended_s, flushes = self._ended_at
-        is_late = passed_s - ended_s >= _BETWEEN_S_MAX
-        return not self._active and (is_late or self.happened.tally.flushes >= flushes + self._flow.flushes_between)
+        is_late = passed_s - self._ended_at_s >= _RECOVERY_S_MAX
+        return not self._active and (is_late or self._watch.has_recovered)
 
     def _begin_fault(self, fault: Fault, passed_s: float) -> None:
         if not self._injector.may_begin(fault, [one for one, _, _ in self._active]):
@@ -168,7 +167,7 @@ class Run:
             fault, ends_s, recovery = one
             if ends_s <= passed_s and self._injector.end(fault):
                 self._watch.end(recovery)
-                self._ended_at = passed_s, self.happened.tally.flushes
+                self._ended_at_s = passed_s
                 self._active.remove(one)
 
     def _drain(self, on_turn: Callable[[], None]) -> None:

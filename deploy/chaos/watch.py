@@ -50,6 +50,11 @@ class CommitWatch:
             recovery.counts_from = time.monotonic()
 
     @property
+    def has_recovered(self) -> bool:
+        """Whether everything that was written before any fault is committed."""
+        return all(one.seconds is not None for one in self.recoveries)
+
+    @property
     def lag_records(self) -> int | None:
         """By how many offsets the group is behind what is written; None before the first answer."""
         return sum(behind(self._written(), self.committed).values()) if self.committed else None

@@ -41,7 +41,7 @@ def bed(kafka_cluster: KafkaCluster, tmp_path: Path) -> Iterator[Bed]:
     ],
 )
 def test_cell_of_the_matrix(bed: Bed, name: str) -> None:
-    """Nine bounces of workers or three of brokers, one at a time, each once the group is at work again."""
+    """Nine bounces of workers or three of brokers, one at a time, each once the last one is made good."""
     [cell] = chosen([name])
     figures = play_cell(bed, cell, number=next(_numbers), records=RECORDS, tell=print)
     assert figures["violations"] == [], as_text(figures)
@@ -56,7 +56,7 @@ def test_every_kind_of_fault_once(bed: Bed) -> None:
         for number, (kind, one) in enumerate(KINDS.items())
     ]
     ground = make_ground(bed, f"once-{next(_numbers)}", protocol="cooperative-sticky", settings={})
-    flow = Flow(entries_per_s=200.0, seconds=0.0, flushes_between=1)
+    flow = Flow(entries_per_s=200.0, seconds=0.0, waits_for_recovery=True)
     happened = Run(bed, ground, flow, tell=print).play(faults)
     figures = judged(ground, happened, tell=print, kind="once")
     assert figures["violations"] == [], as_text(figures)
