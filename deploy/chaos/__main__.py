@@ -59,7 +59,8 @@ def _chaos(options: argparse.Namespace) -> int:
 
 
 def _matrix(options: argparse.Namespace) -> int:
-    record = options.record or _RECORDS / "matrix.jsonl"
+    settings = {"LOGP_FAST_LANE": "off"} if options.python_lane else {}
+    record = options.record or _RECORDS / ("matrix-python.jsonl" if options.python_lane else "matrix.jsonl")
     cells = [cell for cell in chosen(options.cell) if options.again or cell.name not in done_cells(record)]
     _tell(f"{len(cells)} cells to play; what was played is in {record}")
     wrong = 0
@@ -67,7 +68,7 @@ def _matrix(options: argparse.Namespace) -> int:
     with make_bed(directory, home=options.home) as bed:
         for number, cell in enumerate(cells, 1):
             _tell(f"cell {number} of {len(cells)}: {cell.name}")
-            figures = play_cell(bed, cell, number=number, records=options.records, tell=_tell)
+            figures = play_cell(bed, cell, number=number, records=options.records, tell=_tell, settings=settings)
             _write(figures, record)
             print(as_text(figures), flush=True)
             wrong += bool(figures["violations"])
@@ -141,6 +142,7 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     matrix = what.add_parser("matrix", help="bounces of workers or brokers; cells that are recorded are left out")
     matrix.add_argument("cell", nargs="*", help="names of cells or parts of them; default: all")
     matrix.add_argument("--records", type=int, default=RECORDS, help="of a cell, at least; default: %(default)s")
+    matrix.add_argument("--python-lane", action="store_true", help="workers without the fast lane; a record of its own")
     matrix.add_argument("--again", action="store_true", help="also what is recorded")
     endurance = what.add_parser("endurance", help="hours with a fault each minute; goes on where it was interrupted")
     endurance.add_argument("--hours", type=float, default=6.0, help="of this piece; default: %(default)s")

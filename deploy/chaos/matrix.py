@@ -1,7 +1,7 @@
 """Cells of the matrix: who is bounced, how, in which protocol, on which store; one after the other on one bed."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Literal, NamedTuple, Self, get_args
@@ -50,9 +50,11 @@ def done_cells(record: Path) -> dict[str, Figures]:
     return {line["cell"]: line for line in lines if line.get("cell")}
 
 
-def play_cell(bed: Bed, cell: Cell, *, number: int, records: int, tell: Tell) -> Figures:
-    """Play one cell; `number` makes its topics its own on this bed."""
-    ground = make_ground(bed, f"cell-{number}", protocol=cell.protocol, settings={})
+def play_cell(
+    bed: Bed, cell: Cell, *, number: int, records: int, tell: Tell, settings: Mapping[str, str] | None = None
+) -> Figures:
+    """Play one cell; `number` makes its topics its own on this bed, `settings` are of the workers, beside ours."""
+    ground = make_ground(bed, f"cell-{number}", protocol=cell.protocol, settings=settings or {})
     flow = Flow(entries_per_s=_ENTRIES_PER_S, seconds=0.0, records_min=records, waits_for_recovery=True, seed=number)
     if cell.store == "faults":
         bed.store.add(*SOME_FAULTS)

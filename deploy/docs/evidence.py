@@ -25,10 +25,12 @@ def evidence_page(directory: Path) -> str:
     """
     runs = _lines(directory / "chaos.jsonl") + _lines(directory / "endurance.jsonl")
     cells = done_cells(directory / "matrix.jsonl")
+    python_cells = done_cells(directory / "matrix-python.jsonl")
     tables = {
-        "summary": _summary(runs, cells, _lines(directory / "simulation.jsonl")),
+        "summary": _summary(runs, [*cells.values(), *python_cells.values()], _lines(directory / "simulation.jsonl")),
         "matrix": _matrix(cells),
-        "faults": _faults([*runs, *cells.values()]),
+        "matrix_python": _matrix(python_cells),
+        "faults": _faults([*runs, *cells.values(), *python_cells.values()]),
         "runs": _runs(runs),
         "course": _course(_lines(directory / "endurance.jsonl")),
         "seeds": _seeds(_lines(directory / "simulation.jsonl")),
@@ -46,8 +48,8 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     return "\n".join(f"| {' | '.join(map(str, row))} |" for row in lines)
 
 
-def _summary(runs: Sequence[Figures], cells: Mapping[str, Figures], seeds: Sequence[Figures]) -> str:
-    real = [*runs, *cells.values()]
+def _summary(runs: Sequence[Figures], cells: Sequence[Figures], seeds: Sequence[Figures]) -> str:
+    real = [*runs, *cells]
     faults: Counter[str] = sum((Counter(run["faults"]) for run in real), Counter())
     kills = sum(number for kind, number in faults.items() if "kill" in kind)
     violations = [violation for run in real for violation in run["violations"]]
@@ -72,12 +74,13 @@ def _summary(runs: Sequence[Figures], cells: Mapping[str, Figures], seeds: Seque
 
 
 def _matrix(cells: Mapping[str, Figures]) -> str:
-    """Rows are who is bounced, how and in which protocol, columns the store."""
+    """Rows are who is bounced, how and in which protocol, columns the store; a row without any cell is left out."""
     kinds = dict.fromkeys((cell.how, cell.whom, cell.protocol) for cell in Cell.all())
     rows = []
     for how, whom, protocol in sorted(kinds):
         found = [cells.get(Cell(how, whom, protocol, store).name) for store in get_args(Store)]
-        rows.append([f"{how} {whom}s", protocol, *map(_cell, found)])
+        if any(found):
+            rows.append([f"{how} {whom}s", protocol, *map(_cell, found)])
     return _table(("bounced", "protocol", *(f"store {store}" for store in get_args(Store))), rows)
 
 
