@@ -51,7 +51,7 @@ lock: setup  ## write the lock files anew
 # make demo ARGS='--audit small'               the same without Spark
 # make demo INPUT=logs.ndjson.zst USER_PATH='id\.orig_h' TIME_PATH=time [ID_PATH=id]   one file, one path each
 # make demo ARGS='--input a.log b.log --user-path user account'                        several
-# make demo ARGS='--rounds 20 --entries 500000 --protocol consumer --layout pack'
+# make demo ARGS='--entries 500000 --protocol consumer --layout pack'
 demo: setup  ## real Kafka, real S3, three workers, faults while logs flow, then table and audit on Spark
 	$(BIN)/python -m deploy.demo $(call option,--input,INPUT) $(call option,--user-path,USER_PATH) \
 	  $(call option,--time-path,TIME_PATH) $(call option,--id-path,ID_PATH) $(ARGS)
@@ -74,7 +74,7 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
 
 ##@ Tests
-.PHONY: test test-unit test-python test-integration sim soak fuzz chaos matrix endurance
+.PHONY: test test-unit test-python test-integration sim fuzz chaos matrix endurance
 # Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
 test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
@@ -94,10 +94,6 @@ test-integration: setup  ## only the tests on real Kafka and S3
 
 sim: setup  ## SEEDS=1000 seeds of workers under faults in virtual time; SEED=n shows one again, shrunk
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000)) $(ARGS)
-
-soak: setup  ## twenty rounds of random faults over 500,000 visible entries in each group protocol
-	for protocol in range cooperative-sticky consumer; do \
-	  $(BIN)/python -m deploy.demo --rounds 20 --entries 520000 --protocol $$protocol $(ARGS) || exit 1; done
 
 chaos: setup  ## MINUTES=60 of random faults on three brokers, a store and workers, and a report; ARGS='--protocol consumer'
 	$(BIN)/python -m deploy.chaos --record docs/evidence/chaos.jsonl run --minutes $(or $(MINUTES),60) $(ARGS)

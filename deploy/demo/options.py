@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from deploy.demo.faults import FAULT_KINDS, FaultKind
 from service.config.settings import IdSettings, TimeSettings, UserSettings
 
 Protocol = Literal["range", "cooperative-sticky", "consumer"]
@@ -67,8 +66,6 @@ class DemoOptions:
     entries: int | None
     entries_per_record: int
     rate: float | None
-    rounds: int
-    faults: tuple[FaultKind, ...]
     workers: int
     partitions: int
     protocol: Protocol
@@ -136,8 +133,6 @@ def parse_options(arguments: list[str] | None = None, *, epilog: str = "") -> De
         entries=chosen.entries,
         entries_per_record=chosen.entries_per_record,
         rate=chosen.rate,
-        rounds=chosen.rounds,
-        faults=tuple(chosen.faults),
         workers=chosen.workers,
         partitions=chosen.partitions,
         protocol=chosen.protocol,
@@ -179,14 +174,6 @@ def _parser(epilog: str) -> argparse.ArgumentParser:
         help="lines of the input in one record (default %(default)s)",
     )
     add("--rate", type=float, help="entries per second (default: so that they last as long as the faults)")
-    add("--rounds", type=_positive, default=0, help="rounds of random faults instead of the demo's own two")
-    add(
-        "--faults",
-        nargs="+",
-        choices=FAULT_KINDS,
-        default=FAULT_KINDS,
-        help="kinds of faults in the rounds (default: all)",
-    )
     add("--workers", type=_positive, default=3, help="workers at the begin (default %(default)s)")
     add("--partitions", type=_positive, default=6, help="of the source topic (default %(default)s)")
     add(
@@ -201,7 +188,7 @@ def _parser(epilog: str) -> argparse.ArgumentParser:
         default="auto",
         help="how objects are laid out: packs of many users and hours, a file for each, or what fits (%(default)s)",
     )
-    add("--seed", type=int, default=1, help="of the logs and of the faults (default %(default)s)")
+    add("--seed", type=int, default=1, help="of the logs (default %(default)s)")
     add(
         "--audit",
         choices=get_args(AuditKind),

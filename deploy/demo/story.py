@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from deploy.demo.announced import Announced, read_announced
 from deploy.demo.audit import SparkJobs, audit_on_spark, audit_small, verify_logs
 from deploy.demo.environment import Environment
-from deploy.demo.faults import Round, first_workers, plan_demo, plan_rounds
+from deploy.demo.faults import first_workers, plan_demo
 from deploy.demo.fleet import Fleet, Worker, WorkerState
 from deploy.demo.journal import LogTail, Tally, WorkerTally
 from deploy.demo.lag import GroupLag, behind
@@ -36,9 +36,9 @@ class Story:
         self._options = options
         self._environment = environment
         self._screen = screen
-        self._rounds = _plan(options)
+        self._plan = plan_demo(session_timeout_s=SESSION_TIMEOUT_S, workers=options.workers)
         self._fleet = Fleet(root=environment.directory / "workers", settings=environment.variables)
-        span_s = max(_SPAN_S_MIN, sum(planned.length_s for planned in self._rounds))
+        span_s = max(_SPAN_S_MIN, self._plan.length_s)
         self._source = DemoSource(options, bootstrap=environment.bootstrap, span_s=span_s)
         self._lag = GroupLag(bootstrap=environment.bootstrap, group=GROUP, topic=SOURCE)
         self._tails: dict[str, LogTail] = {}
@@ -74,7 +74,7 @@ class Story:
                 self._jobs.kill()
 
     def _let_records_flow(self) -> None:
-        """Start workers and records, play all rounds, and wait for the last record."""
+        """Start workers and records, play the plan, and wait for the last record."""
         for name in first_workers(self._options.workers):
             self._fleet.start(name)
         self._screen.tell(
@@ -83,8 +83,7 @@ class Story:
         )
         self._source.start()
         self._await_workers()
-        for planned in self._rounds:
-            self._play(planned)
+        self._play()
         self._watch("no more faults", self._source.has_ended)
 
     def _await_workers(self) -> None:
@@ -97,15 +96,14 @@ class Story:
             ),
         )
 
-    def _play(self, planned: Round) -> None:
-        stage = f"round {planned.number} of {len(self._rounds)}" if self._options.rounds else "faults"
-        self._screen.tell(f"{stage}: {planned}")
+    def _play(self) -> None:
+        self._screen.tell(f"faults: {self._plan}")
         started = time.monotonic()
-        for step in planned.steps:
-            self._watch(stage, lambda: False, limit_s=started + step.at_s - time.monotonic())
+        for step in self._plan.steps:
+            self._watch("faults", lambda: False, limit_s=started + step.at_s - time.monotonic())
             self._fleet.perform(step)
             self._screen.tell(f">>> {step.action.value} {step.worker}")
-        self._watch(stage, lambda: False, limit_s=started + planned.length_s - time.monotonic())
+        self._watch("faults", lambda: False, limit_s=started + self._plan.length_s - time.monotonic())
 
     def _watch(self, stage: str, is_done: Callable[[], bool], *, limit_s: float = float("inf")) -> bool:
         """Show what happens until `is_done` or the time is over; return whether it is done."""
@@ -231,15 +229,3 @@ def describe_work(announced: Announced, tally: Tally, *, objects_stored: int) ->
 def _row(worker: Worker, tally: WorkerTally) -> WorkerRow:
     owned = tally.owned if worker.state is WorkerState.RUNNING else None
     return WorkerRow(worker.name, worker.state.value, owned, tally.flushes, tally.entries, tally.last)
-
-
-def _plan(options: DemoOptions) -> tuple[Round, ...]:
-    if not options.rounds:
-        return plan_demo(session_timeout_s=SESSION_TIMEOUT_S)
-    return plan_rounds(
-        seed=options.seed,
-        rounds=options.rounds,
-        kinds=options.faults,
-        workers=options.workers,
-        session_timeout_s=SESSION_TIMEOUT_S,
-    )
