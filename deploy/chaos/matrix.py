@@ -14,7 +14,7 @@ from deploy.chaos.run import Flow, Run, Tell
 from deploy.demo.options import Protocol
 
 RECORDS = 100_000
-_ENTRIES_PER_S = 1_100.0  # 100,000 records in as long as the bounces take
+_SECONDS = 90.0  # in which the records are written, at least: what nine bounces of workers take
 _PUTS_PER_S = 50.0
 
 How = Literal["kill", "stop"]
@@ -55,7 +55,9 @@ def play_cell(
 ) -> Figures:
     """Play one cell; `number` makes its topics its own on this bed, `settings` are of the workers, beside ours."""
     ground = make_ground(bed, f"cell-{number}", protocol=cell.protocol, settings=settings or {})
-    flow = Flow(entries_per_s=_ENTRIES_PER_S, seconds=0.0, records_min=records, waits_for_recovery=True, seed=number)
+    flow = Flow(
+        entries_per_s=records / _SECONDS, seconds=0.0, records_min=records, waits_for_recovery=True, seed=number
+    )
     if cell.store == "faults":
         bed.store.add(*SOME_FAULTS)
     elif cell.store == "throttled":
