@@ -25,6 +25,7 @@ _READY_LINE = "Kafka Server started"
 _READY_TIMEOUT_S = 300
 _STOP_GRACE_S = 15
 _FORMAT_TIMEOUT_S = 300
+_TOOL_TIMEOUT_S = 120
 _PORT_REMEDY = "stop what listens there or choose another port"
 
 
@@ -145,6 +146,22 @@ class KafkaCluster:
                 self._spawn(index)
         for index in ended:
             self.wait_until_ready(index)
+
+    def run_tool(self, main_class: str, *arguments: str) -> str:
+        """Run one of Kafka's own programs and return what it writes (2 s, most of them for Java to start).
+
+        Raises:
+            StackError: it failed; its words are in the message.
+        """
+        command = [*self._java(main_class, "-XX:TieredStopAtLevel=1"), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            raise StackError(f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    def segments(self, broker_index: int, topic: str, partition: int) -> list[Path]:
+        """Return a broker's files of records of a TopicPartition, in the order of their offsets."""
+        return sorted((self._node_dir(broker_index) / "data" / f"{topic}-{partition}").glob("*.log"))
 
     def __enter__(self) -> Self:
         """Start the cluster."""

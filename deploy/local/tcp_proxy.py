@@ -1,7 +1,8 @@
 """A TCP proxy in front of one Kafka broker, with the faults of a network.
 
-Latency, refusal, cut, hold; and one that knows Kafka's framing: cut at a given kind of request, before the
-broker sees it or after it has acted and before the client hears of it (an unknown commit outcome).
+Latency, refusal, cut, hold; and those that know Kafka's framing: cut at a given kind of request, before the
+broker sees it or after it has acted and before the client hears of it (an unknown commit outcome); hold a given
+request, and let it go on its way later, or come late after its connection is gone.
 """
 
 import contextlib
@@ -16,6 +17,7 @@ from deploy.local.ports import LOOPBACK
 
 # Kafka's API keys (protocol guide); those that tests most want to lose.
 API_PRODUCE = 0
+API_HEARTBEAT = 12
 API_ADD_OFFSETS_TO_TXN = 25
 API_END_TXN = 26
 API_TXN_OFFSET_COMMIT = 28
@@ -26,6 +28,8 @@ _LENGTH_BYTES = 4
 _REQUEST_HEAD = struct.Struct(">ihhi")  # length, API key, API version, correlation id
 _ANSWER_HEAD = struct.Struct(">ii")  # length, correlation id
 _CONNECT_TIMEOUT_S = 5
+_ANSWER_TIMEOUT_S = 30
+_COMES_TIMEOUT_S = 60
 
 
 class CutMoment(enum.Enum):
@@ -33,6 +37,51 @@ class CutMoment(enum.Enum):
 
     BEFORE_REQUEST = "the broker never sees the request"
     BEFORE_ANSWER = "the broker acts, the client never hears of it"
+
+
+class HeldRequest:
+    """A request that the proxy keeps from the broker, and all that follows it on its connection."""
+
+    def __init__(self, upstream_port: int) -> None:
+        self._upstream_port = upstream_port
+        self._has_come = threading.Event()
+        self._may_go = threading.Event()
+        self._frame = b""
+        self._link: _Link | None = None
+
+    def wait(self, timeout_s: float = _COMES_TIMEOUT_S) -> None:
+        """Wait until the request has come.
+
+        Raises:
+            TimeoutError: none of its kind has.
+        """
+        if not self._has_come.wait(timeout_s):
+            raise TimeoutError(f"no such request within {timeout_s:.0f} s")
+
+    def release(self) -> None:
+        """Let it go to the broker on its connection, and what follows it."""
+        self._may_go.set()
+
+    def cut(self) -> None:
+        """Wait until it has come, and reset its connection; the broker sees it no more unless it is delivered."""
+        self.wait()
+        if self._link is not None:
+            self._link.reset()
+        self._may_go.set()
+
+    def deliver(self) -> bytes:
+        """Bring it to the broker after its connection was cut, as a slow network does; return the answer's body."""
+        with socket.create_connection((LOOPBACK, self._upstream_port), timeout=_ANSWER_TIMEOUT_S) as late:
+            late.sendall(self._frame)
+            with late.makefile("rb") as answers:
+                length, _ = _ANSWER_HEAD.unpack(answers.read(_ANSWER_HEAD.size))
+                return answers.read(length + _LENGTH_BYTES - _ANSWER_HEAD.size)
+
+    def keep(self, frame: bytes, link: "_Link") -> None:
+        """Keep a request until it is released or its connection is cut; blocks until then."""
+        self._frame, self._link = frame, link
+        self._has_come.set()
+        self._may_go.wait()
 
 
 class TcpProxy:
@@ -49,6 +98,8 @@ class TcpProxy:
         self._flowing = threading.Event()
         self._flowing.set()
         self._cuts: list[tuple[int, CutMoment, bool]] = []
+        self._holds: list[tuple[int, HeldRequest]] = []
+        self._held: list[HeldRequest] = []
         self._lost: set[bytes] = set()
         self.cuts_done = 0
         """How many of the cuts asked for by cut_at() have begun."""
@@ -68,6 +119,7 @@ class TcpProxy:
         self.latency_s = 0.0
         with self._lock:
             self._cuts.clear()
+            self._holds.clear()
         self.release()
         self.accept()
 
@@ -102,6 +154,21 @@ class TcpProxy:
     def release(self) -> None:
         """Forward again, beginning with what was held."""
         self._flowing.set()
+        with self._lock:
+            held, self._held = self._held, []
+        for one in held:
+            one.release()
+
+    def hold_at(self, api_key: int) -> HeldRequest:
+        """Hold the next request of this kind, with all that follows on its connection; other connections go on.
+
+        Each call holds one. It is released by the request's own methods, by `release` and by `heal`.
+        """
+        with self._lock:
+            held = HeldRequest(self._upstream_port)
+            self._holds.append((api_key, held))
+            self._held.append(held)
+            return held
 
     def cut_at(self, api_key: int, moment: CutMoment, *, then_refuse: bool = False) -> None:
         """Cut the connection on which the next request of this kind comes; each call cuts once.
@@ -151,6 +218,8 @@ class TcpProxy:
                     # Not at the first answer that comes: it may belong to an earlier request on this
                     # connection, and a reset then would make the broker drop ours unread.
                     link.unanswered = correlation_id
+                if held := self._take_hold(api_key):
+                    held.keep(head + body, link)
                 self._pass_on()
                 link.broker.sendall(head + body)
         self._end(link)
@@ -179,6 +248,14 @@ class TcpProxy:
                     self._cuts.remove(cut)
                     self.cuts_done += 1
                     return cut[1:]
+        return None
+
+    def _take_hold(self, api_key: int) -> HeldRequest | None:
+        with self._lock:
+            for hold in self._holds:
+                if hold[0] == api_key:
+                    self._holds.remove(hold)
+                    return hold[1]
         return None
 
     def _end(self, link: "_Link") -> None:

@@ -190,14 +190,58 @@ def test_request_that_was_lost_for_good_is_lost_after_heal(
         assert later.receive() == 1
 
 
+def test_request_is_held_until_released_and_other_connections_go_on(
+    proxy: TcpProxy, client: FrameClient, broker: EchoBroker
+) -> None:
+    """What follows it on its connection waits behind it; the next of its kind passes."""
+    held = proxy.hold_at(API_END_TXN)
+    client.send(API_END_TXN, 2)
+    client.send(API_PRODUCE, 3)
+    held.wait()
+    with contextlib.closing(FrameClient(proxy.port)) as other:
+        other.send(API_END_TXN, 4)
+        assert other.receive() == 4
+    assert broker.seen == [API_PRODUCE, API_END_TXN]
+
+    held.release()
+    assert [client.receive(), client.receive()] == [2, 3]
+
+
+def test_request_that_was_held_may_come_after_its_connection_is_gone(
+    proxy: TcpProxy, client: FrameClient, broker: EchoBroker
+) -> None:
+    """The client hears nothing of it; the broker sees it once, when it is delivered, and answers."""
+    held = proxy.hold_at(API_END_TXN)
+    client.send(API_END_TXN, 2)
+    held.wait()
+    held.cut()
+    assert client.receive() is None
+    assert broker.seen == [API_PRODUCE]
+
+    assert held.deliver() == b""
+    assert broker.seen == [API_PRODUCE, API_END_TXN]
+
+
+def test_request_that_never_comes_is_not_waited_for_without_end(proxy: TcpProxy, client: FrameClient) -> None:
+    held = proxy.hold_at(API_END_TXN)
+    client.send(API_PRODUCE, 2)
+    assert client.receive() == 2
+
+    with pytest.raises(TimeoutError, match="no such request"):
+        held.wait(0.1)
+
+
 def test_heal_undoes_everything(proxy: TcpProxy, client: FrameClient) -> None:
     proxy.refuse()
     proxy.hold()
     proxy.latency_s = 60
     proxy.cut_at(API_END_TXN, CutMoment.BEFORE_REQUEST)
+    held = proxy.hold_at(API_END_TXN)
 
     proxy.heal()
 
     client.send(API_END_TXN, 2)
     assert client.receive() == 2
     FrameClient(proxy.port).close()
+    with pytest.raises(TimeoutError):
+        held.wait(0)
