@@ -1,0 +1,268 @@
+"""Workers by hand: a worker's steps on the real adapters, one by one, so that a test can stop between any two of them.
+
+A hand reads records of the source, announces each by its offset, and commits both in one transaction, as a flush does
+with references. Its fences can be taken out, which no setting of the product can do: that makes the controls.
+"""
+
+import struct
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+from deploy.local.kafka import KafkaCluster
+from deploy.local.tcp_proxy import API_HEARTBEAT, API_TXN_OFFSET_COMMIT, HeldRequest
+from service.adapters.clock import SystemClock
+from service.adapters.kafka_committer import KafkaCommitter
+from service.adapters.kafka_consumer import KafkaConsumer
+from service.adapters.kafka_options import consumer_options, producer_options
+from service.boundary import Membership, Message
+from service.config.settings import KafkaSettings
+from service.control.deadline import Deadline
+from service.errors import DiscardError
+from service.formats.model import CommittedOffset, TopicPartition
+from tests.integration.segments import coordinator
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+
+RECORDS = 3
+SESSION_S = 3.0
+WAIT_S = 60.0
+COMMITTED = "committed"
+
+
+class Stage:
+    """A source of one TopicPartition with some records, a group that reads it, and a topic for announcements."""
+
+    def __init__(self, cluster: KafkaCluster, kafka: KafkaHelper, names: Names) -> None:
+        self.cluster = cluster
+        self.kafka = kafka
+        self.group = names.group()
+        self.source = TopicPartition(kafka.create_topic(names.topic("source")), 0)
+        self.announcements = kafka.create_topic(names.topic("references"))
+        kafka.produce_values(self.source.topic, (b"%d" % number for number in range(RECORDS)))
+        self._hands: list[Hand] = []
+
+    def hand(
+        self,
+        name: str,
+        *,
+        beside: bool = False,
+        transactional_id: str | None = None,
+        committer: type[KafkaCommitter] = KafkaCommitter,
+        transaction_timeout_s: float = 60.0,
+        **consumer_properties: Any,
+    ) -> "Hand":
+        """Make a worker; it reaches the brokers through the proxies, or with `beside` past them."""
+        settings = KafkaSettings(
+            bootstrap_servers=self.kafka.bootstrap_servers if beside else self.cluster.bootstrap_servers,
+            group_id=self.group,
+            source_topics=(self.source.topic,),
+            assignment_strategy="range",
+            session_timeout_s=SESSION_S,
+            transaction_timeout_s=transaction_timeout_s,
+            consumer_properties={"fetch.wait.max.ms": "50"},
+        )
+        full_id = self.transactional_id(transactional_id or name)
+        made = Hand(
+            self,
+            KafkaConsumer(
+                consumer_options(settings, worker=name) | consumer_properties,
+                settings.source_topics,
+                incremental=False,
+            ),
+            committer(
+                producer_options(settings, worker=name, transactional_id=full_id),
+                init_budget_s=WAIT_S,
+                clock=SystemClock(),
+            ),
+        )
+        self._hands.append(made)
+        return made
+
+    def transactional_id(self, name: str) -> str:
+        """Return a transactional id of this stage."""
+        return f"{self.group}.{name}"
+
+    def hold_at(self, api_key: int, name: str = "") -> HeldRequest:
+        """Hold the next request of a kind, to the coordinator of a worker's transactions or to that of the group."""
+        of_group = api_key in (API_HEARTBEAT, API_TXN_OFFSET_COMMIT)
+        topic = "__consumer_offsets" if of_group else "__transaction_state"
+        key = self.group if of_group else self.transactional_id(name)
+        return self.cluster.proxies[coordinator(self.kafka, topic, key)].hold_at(api_key)
+
+    def stop_network(self) -> None:
+        """Let nothing pass any more: whoever is behind the proxies is as one that is stopped, to the brokers."""
+        for proxy in self.cluster.proxies:
+            proxy.hold()
+
+    def start_network(self) -> None:
+        """Let everything pass that was held, and what comes."""
+        for proxy in self.cluster.proxies:
+            proxy.heal()
+
+    def announced(self) -> list[str]:
+        """Return what a reader of committed announcements gets, sorted: the offset of each record that is announced."""
+        return sorted((one.value() or b"").decode() for one in self.kafka.read_committed(self.announcements))
+
+    def committed(self) -> int | None:
+        """Return the committed offset of the source."""
+        return self.kafka.committed_offsets(self.group, self.source.topic).get(0)
+
+    def close(self) -> None:
+        """Let all hands leave."""
+        self.start_network()
+        for hand in self._hands:
+            hand.close()
+
+
+ONCE = [str(number) for number in range(RECORDS)]
+TWICE = sorted(ONCE * 2)
+
+
+class Hand:
+    """One worker; what it does is called from one thread at a time."""
+
+    def __init__(self, stage: Stage, consumer: KafkaConsumer, committer: KafkaCommitter) -> None:
+        self.consumer = consumer
+        self.committer = committer
+        self.heard: list[str] = []
+        self.read: list[int] = []
+        self.starts: dict[TopicPartition, int] = {}
+        self.membership = Membership(-1, "", None)
+        self._stage = stage
+        self._is_closed = False
+
+    # Callbacks: starts where the group has committed, else at the beginning.
+
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+        """Ask for the committed offsets; waits while they are not stable."""
+        self.heard.append("assigned")
+        found = self.consumer.committed(tps, deadline=_soon())
+        starts = {tp: one or CommittedOffset(0) for tp, one in found.items()}
+        self.starts = {tp: one.offset for tp, one in starts.items()}
+        return starts
+
+    def on_revoked(self, _tps: frozenset[TopicPartition]) -> None:
+        """Take note."""
+        self.heard.append("revoked")
+
+    def on_lost(self, _tps: frozenset[TopicPartition]) -> None:
+        """Take note."""
+        self.heard.append("lost")
+
+    # Steps.
+
+    def join(self) -> None:
+        """Make a producer ready, which ends what an earlier one of its id left open; then join the group."""
+        self.committer.prepare()
+        self.consumer.subscribe(self)
+
+    def turn(self) -> None:
+        """Poll once."""
+        self.read += (one.offset for one in self.consumer.consume(records_max=100, timeout_s=0.1))
+
+    def until(self, what: str, condition: Callable[[], bool]) -> None:
+        """Poll until something holds."""
+
+        def holds() -> bool:
+            self.turn()
+            return condition()
+
+        self._stage.kafka.wait_for(what, holds, timeout_s=WAIT_S)
+
+    def read_all(self) -> None:
+        """Read all records there are, as the member that it is then."""
+        self.until("all records", lambda: len(self.read) == RECORDS)
+        self.membership = self.consumer.membership()
+
+    def commit(self, offsets: Collection[int] | None = None, membership: Membership | None = None) -> None:
+        """Announce what was read and commit the offset behind it, in one transaction; raises as the committer does."""
+        read = self.read if offsets is None else offsets
+        messages = [Message(self._stage.announcements, None, b"%d" % offset, ()) for offset in read]
+        behind = {self._stage.source: CommittedOffset(max(read) + 1)}
+        self.committer.commit(messages, behind, membership or self.membership, deadline=_soon())
+
+    def begin_commit(self, offsets: Collection[int] | None = None) -> "Begun":
+        """Commit beside the test, which goes on meanwhile."""
+        return Begun(lambda: self.commit(offsets))
+
+    def close(self) -> None:
+        """Leave."""
+        if not self._is_closed:
+            self._is_closed = True
+            self.committer.close()
+            self.consumer.close()
+
+
+class Begun:
+    """What goes on beside the test, in a thread."""
+
+    def __init__(self, what: Callable[[], None]) -> None:
+        self._what = what
+        self._outcome = ""
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._what()
+        except DiscardError as error:
+            self._outcome = f"{type(error).__name__}: {getattr(error, 'code', '')}"
+        except BaseException as error:  # noqa: BLE001 - raised again by the test's thread
+            self._error = error
+        else:
+            self._outcome = COMMITTED
+
+    def outcome(self) -> str:
+        """Wait for the end; return that it is committed, or the error and its code."""
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive(), "it has an end"
+        if self._error is not None:
+            raise self._error
+        return self._outcome
+
+
+# Fences taken out.
+
+
+class CommitsAsNobody(KafkaCommitter):
+    """Sends its offsets with generation -1 and an empty member id, whoever it is, and has no guard against that.
+
+    So every producer did before KIP-447, and so librdkafka does once it has lost its membership (KAFKA_FACTS F3).
+    """
+
+    def commit(
+        self,
+        messages: Iterable[Message],
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        membership: Membership,
+        *,
+        deadline: Deadline,
+    ) -> None:
+        """Commit as nobody."""
+        nobody = Membership(1, "passes the guard", _as_nobody(membership.raw))
+        super().commit(messages, offsets, nobody, deadline=deadline)
+
+
+def _as_nobody(raw: object) -> bytes:
+    """Return the library's bytes of group metadata without generation and member id."""
+    assert isinstance(raw, bytes)
+    start = len(b"CGMDv2:")
+    group, _, rest = raw[start + 4 :].partition(b"\0")
+    return raw[:start] + struct.pack("<i", -1) + group + b"\0\0" + rest.partition(b"\0")[2]
+
+
+class KeepsItsProducer(KafkaCommitter):
+    """One producer, and so one epoch, for all its transactions, as everybody does whose client has KIP-890."""
+
+    def _run(self, messages: Iterable[Message], deadline: Deadline, offsets: Iterable[Any]) -> None:
+        self.prepare()
+        kept = self._ready
+        super()._run(messages, deadline, offsets)
+        self._ready = kept
+
+
+def _soon() -> Deadline:
+    """Return a deadline that no answer takes long enough for."""
+    return Deadline.after(WAIT_S, SystemClock().now_s)

@@ -1,0 +1,166 @@
+"""The zombie, step by step: a worker that everybody thought dead comes back in the middle of its transaction.
+
+It is stopped at one of two moments: before `send_offsets`, with its announcements produced, or after it, before the
+commit. To the brokers a worker whose packets stand still is one that is stopped, so it is the network that stops here.
+What fences it depends on the moment; each fence has a control, the same sequence without it, in which records are
+announced twice. The producers' ids, epochs and markers are read from the brokers' files.
+
+The story is told in Confluent's "Transactions in Apache Kafka" (zombie fencing), KIP-98 (epochs) and KIP-447 (members).
+"""
+
+from collections.abc import Iterator
+
+import pytest
+
+from deploy.local.kafka import KafkaCluster
+from deploy.local.tcp_proxy import API_END_TXN, API_TXN_OFFSET_COMMIT
+from tests.integration.by_hand import COMMITTED, ONCE, RECORDS, TWICE, WAIT_S, Begun, CommitsAsNobody, Hand, Stage
+from tests.integration.segments import told, transactions_in
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+
+TRANSACTION_S = 10.0  # the least that goes with the producers' socket.timeout.ms
+
+
+@pytest.fixture
+def stage(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, names: Names) -> Iterator[Stage]:
+    """Three records that somebody has to announce, once."""
+    stage = Stage(kafka_cluster, cluster_helper, names)
+    yield stage
+    stage.close()
+
+
+def _stop_at(stage: Stage, zombie: Hand, api_key: int) -> Begun:
+    """Let the zombie read all records and commit, and stop it for good when it is to send a request."""
+    zombie.join()
+    zombie.read_all()
+    held = stage.hold_at(api_key, "a")
+    begun = zombie.begin_commit()
+    held.wait()
+    stage.stop_network()
+    return begun
+
+
+def _take_over(successor: Hand) -> None:
+    """Let another worker take the zombie's place, read what is not committed, and announce it."""
+    successor.join()
+    successor.read_all()
+    successor.commit()
+
+
+def _dump(stage: Stage) -> list[str]:
+    return told(transactions_in(stage.cluster, stage.kafka, stage.announcements))
+
+
+# Before send_offsets.
+
+
+def test_zombie_with_an_id_of_its_own_before_send_offsets_is_refused_as_a_member(stage: Stage) -> None:
+    """(1) A produces, and stops; (2) the group expels A, B announces the same; (3) A sends its offsets: no member.
+
+    The id of its producer is as good as ever: what refuses A is the group metadata (KIP-447). It aborts.
+    """
+    zombie = stage.hand("a")
+    begun = _stop_at(stage, zombie, API_TXN_OFFSET_COMMIT)
+    _take_over(stage.hand("b", beside=True))
+    stage.start_network()
+
+    assert begun.outcome() in {"CommitAbortedError: UNKNOWN_MEMBER_ID", "CommitAbortedError: ILLEGAL_GENERATION"}
+    assert stage.announced() == ONCE
+    assert _dump(stage) == ["P1 E0: 3 records", "P2 E0: 3 records", "P2 E0: COMMIT", "P1 E0: ABORT"]
+
+
+def test_zombie_with_a_shared_id_before_send_offsets_is_fenced_by_the_epoch(stage: Stage) -> None:
+    """(1) A produces, and stops; (2) B begins with A's id, which aborts A's transaction, and announces; (3) A goes on.
+
+    No group metadata is compared here: the epoch alone refuses A, which is what fencing was before KIP-447. The marker
+    has a higher epoch than the records that it aborts.
+    """
+    zombie = stage.hand("a", committer=CommitsAsNobody)
+    begun = _stop_at(stage, zombie, API_TXN_OFFSET_COMMIT)
+    _take_over(stage.hand("b", beside=True, transactional_id="a", committer=CommitsAsNobody))
+    stage.start_network()
+
+    assert begun.outcome() == "FencedError: _FENCED"
+    assert stage.announced() == ONCE
+    assert _dump(stage) == ["P1 E0: 3 records", "P1 E1: ABORT", "P1 E2: 3 records", "P1 E2: COMMIT"]
+
+
+def test_control_zombie_before_send_offsets_without_a_fence_doubles(stage: Stage) -> None:
+    """The same: ids of their own, so that no epoch refuses A, and no group metadata: A commits what B has committed."""
+    zombie = stage.hand("a", committer=CommitsAsNobody)
+    begun = _stop_at(stage, zombie, API_TXN_OFFSET_COMMIT)
+    _take_over(stage.hand("b", beside=True, committer=CommitsAsNobody))
+    stage.start_network()
+
+    assert begun.outcome() == COMMITTED
+    assert stage.announced() == TWICE
+    assert _dump(stage) == ["P1 E0: 3 records", "P2 E0: 3 records", "P2 E0: COMMIT", "P1 E0: COMMIT"]
+
+
+# After send_offsets.
+
+
+def test_zombie_after_send_offsets_that_comes_in_time_is_waited_for(stage: Stage) -> None:
+    """(1) A has sent its offsets, and stops; (2) B owns, and waits for stable offsets; (3) A commits, B goes on behind.
+
+    That A was expelled meanwhile is no matter: its offsets were taken while it was a member. Nothing is read twice.
+    """
+    zombie = stage.hand("a")
+    begun = _stop_at(stage, zombie, API_END_TXN)
+    successor = stage.hand("b", beside=True)
+    successor.join()
+    owning = Begun(lambda: successor.until("it starts", lambda: successor.starts == {stage.source: RECORDS}))
+    stage.kafka.wait_for("it owns", lambda: successor.heard == ["assigned"], timeout_s=WAIT_S)
+    assert successor.starts == {}, "it waits"
+    stage.start_network()
+
+    assert begun.outcome() == COMMITTED
+    assert owning.outcome() == COMMITTED
+
+    assert successor.read == []
+    assert stage.announced() == ONCE
+    assert _dump(stage) == ["P1 E0: 3 records", "P1 E0: COMMIT"]
+
+
+def test_zombie_after_send_offsets_that_comes_too_late_is_aborted(stage: Stage) -> None:
+    """(1) A has sent its offsets, and stops; (2) its transaction times out, and B, which has waited, reads all again.
+
+    The broker ends the transaction in a higher epoch of A's producer, so that (3) the commit finds itself fenced.
+    """
+    zombie = stage.hand("a", transaction_timeout_s=TRANSACTION_S)
+    begun = _stop_at(stage, zombie, API_END_TXN)
+    _take_over(stage.hand("b", beside=True))
+    stage.start_network()
+
+    assert begun.outcome().startswith("CommitUnknownError")
+    assert stage.announced() == ONCE
+    assert _dump(stage) == ["P1 E0: 3 records", "P1 E1: ABORT", "P2 E0: 3 records", "P2 E0: COMMIT"]
+
+
+def test_zombie_with_a_shared_id_after_send_offsets_is_aborted_by_its_successor(stage: Stage) -> None:
+    """(1) A has sent its offsets, and stops; (2) B begins with A's id: nobody waits for a time-out; (3) A is fenced."""
+    zombie = stage.hand("a")
+    begun = _stop_at(stage, zombie, API_END_TXN)
+    _take_over(stage.hand("b", beside=True, transactional_id="a"))
+    stage.start_network()
+
+    assert begun.outcome().startswith("CommitUnknownError")
+    assert stage.announced() == ONCE
+    assert _dump(stage) == ["P1 E0: 3 records", "P1 E1: ABORT", "P1 E2: 3 records", "P1 E2: COMMIT"]
+
+
+def test_control_zombie_after_send_offsets_whose_successor_does_not_wait_doubles(stage: Stage) -> None:
+    """The same, with a successor that asks for offsets as they are: it reads what A is about to commit.
+
+    `isolation.level` decides that (KAFKA_FACTS F7); the broker takes both commits, since both were members when they
+    sent their offsets.
+    """
+    zombie = stage.hand("a")
+    begun = _stop_at(stage, zombie, API_END_TXN)
+    _take_over(stage.hand("b", beside=True, **{"isolation.level": "read_uncommitted"}))
+    stage.start_network()
+
+    assert begun.outcome() == COMMITTED
+    assert stage.announced() == TWICE
+    assert _dump(stage) == ["P1 E0: 3 records", "P2 E0: 3 records", "P2 E0: COMMIT", "P1 E0: COMMIT"]
