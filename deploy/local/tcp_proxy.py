@@ -2,7 +2,7 @@
 
 Latency, refusal, cut, hold; and those that know Kafka's framing: cut at a given kind of request, before the
 broker sees it or after it has acted and before the client hears of it (an unknown commit outcome); hold a given
-request, and let it go on its way later, or come late after its connection is gone.
+request, and let it go on its way later, come late after its connection is gone, or be answered by somebody else.
 """
 
 import contextlib
@@ -25,6 +25,7 @@ API_TXN_OFFSET_COMMIT = 28
 # A frame begins with the length of what follows the length. Forwarding whole frames makes every cut fall
 # between two of them.
 _LENGTH_BYTES = 4
+_CORRELATION_BYTES = 4
 _REQUEST_HEAD = struct.Struct(">ihhi")  # length, API key, API version, correlation id
 _ANSWER_HEAD = struct.Struct(">ii")  # length, correlation id
 _CONNECT_TIMEOUT_S = 5
@@ -46,6 +47,7 @@ class HeldRequest:
         self._upstream_port = upstream_port
         self._has_come = threading.Event()
         self._may_go = threading.Event()
+        self._is_answered = False
         self._frame = b""
         self._link: _Link | None = None
 
@@ -69,6 +71,17 @@ class HeldRequest:
             self._link.reset()
         self._may_go.set()
 
+    def answer(self, body: bytes) -> None:
+        """Answer it in the broker's place, once it has come; the broker does not see it, and what follows it passes."""
+        self.wait()
+        correlation_id = self._frame[_REQUEST_HEAD.size - _CORRELATION_BYTES : _REQUEST_HEAD.size]
+        if self._link is not None:
+            self._link.client.sendall(
+                (len(correlation_id + body)).to_bytes(_LENGTH_BYTES, "big") + correlation_id + body
+            )
+        self._is_answered = True
+        self._may_go.set()
+
     def deliver(self) -> bytes:
         """Bring it to the broker after its connection was cut, as a slow network does; return the answer's body."""
         with socket.create_connection((LOOPBACK, self._upstream_port), timeout=_ANSWER_TIMEOUT_S) as late:
@@ -77,11 +90,12 @@ class HeldRequest:
                 length, _ = _ANSWER_HEAD.unpack(answers.read(_ANSWER_HEAD.size))
                 return answers.read(length + _LENGTH_BYTES - _ANSWER_HEAD.size)
 
-    def keep(self, frame: bytes, link: "_Link") -> None:
-        """Keep a request until it is released or its connection is cut; blocks until then."""
+    def keep(self, frame: bytes, link: "_Link") -> bool:
+        """Keep a request until it may go or its connection is cut; blocks until then. Returns whether it is to go."""
         self._frame, self._link = frame, link
         self._has_come.set()
         self._may_go.wait()
+        return not self._is_answered
 
 
 class TcpProxy:
@@ -218,8 +232,9 @@ class TcpProxy:
                     # Not at the first answer that comes: it may belong to an earlier request on this
                     # connection, and a reset then would make the broker drop ours unread.
                     link.unanswered = correlation_id
-                if held := self._take_hold(api_key):
-                    held.keep(head + body, link)
+                held = self._take_hold(api_key)
+                if held is not None and not held.keep(head + body, link):
+                    continue
                 self._pass_on()
                 link.broker.sendall(head + body)
         self._end(link)

@@ -33,12 +33,14 @@ COMMITTED = "committed"
 class Stage:
     """A source of one TopicPartition with some records, a group that reads it, and a topic for announcements."""
 
-    def __init__(self, cluster: KafkaCluster, kafka: KafkaHelper, names: Names) -> None:
+    def __init__(
+        self, cluster: KafkaCluster, kafka: KafkaHelper, names: Names, *, announcements: str | None = None
+    ) -> None:
         self.cluster = cluster
         self.kafka = kafka
         self.group = names.group()
         self.source = TopicPartition(kafka.create_topic(names.topic("source")), 0)
-        self.announcements = kafka.create_topic(names.topic("references"))
+        self.announcements = announcements or kafka.create_topic(names.topic("references"))
         kafka.produce_values(self.source.topic, (b"%d" % number for number in range(RECORDS)))
         self._hands: list[Hand] = []
 
@@ -86,9 +88,17 @@ class Stage:
     def hold_at(self, api_key: int, name: str = "") -> HeldRequest:
         """Hold the next request of a kind, to the coordinator of a worker's transactions or to that of the group."""
         of_group = api_key in (API_HEARTBEAT, API_TXN_OFFSET_COMMIT)
-        topic = "__consumer_offsets" if of_group else "__transaction_state"
-        key = self.group if of_group else self.transactional_id(name)
-        return self.cluster.proxies[coordinator(self.kafka, topic, key)].hold_at(api_key)
+        number = self.group_coordinator if of_group else self.transaction_coordinator(name)
+        return self.cluster.proxies[number].hold_at(api_key)
+
+    @property
+    def group_coordinator(self) -> int:
+        """The index of the broker that coordinates the group."""
+        return coordinator(self.kafka, "__consumer_offsets", self.group)
+
+    def transaction_coordinator(self, name: str) -> int:
+        """Return the index of the broker that coordinates a worker's transactions."""
+        return coordinator(self.kafka, "__transaction_state", self.transactional_id(name))
 
     def stop_network(self) -> None:
         """Let nothing pass any more: whoever is behind the proxies is as one that is stopped, to the brokers."""
@@ -109,9 +119,9 @@ class Stage:
         return self.kafka.committed_offsets(self.group, self.source.topic).get(0)
 
     def close(self) -> None:
-        """Let all hands leave."""
+        """Let all hands leave, those first that own: others may wait for them to join."""
         self.start_network()
-        for hand in self._hands:
+        for hand in reversed(self._hands):
             hand.close()
 
 
@@ -128,6 +138,7 @@ class Hand:
         self.heard: list[str] = []
         self.read: list[int] = []
         self.starts: dict[TopicPartition, int] = {}
+        self.at_revoke: Callable[[], None] = lambda: None
         self.membership = Membership(-1, "", None)
         self._stage = stage
         self._is_closed = False
@@ -143,8 +154,9 @@ class Hand:
         return starts
 
     def on_revoked(self, _tps: frozenset[TopicPartition]) -> None:
-        """Take note."""
+        """Do what the test wants done."""
         self.heard.append("revoked")
+        self.at_revoke()
 
     def on_lost(self, _tps: frozenset[TopicPartition]) -> None:
         """Take note."""
@@ -194,6 +206,15 @@ class Hand:
             self.consumer.close()
 
 
+def outcome_of(what: Callable[[], None]) -> str:
+    """Do something, and return that it is committed, or the error by which it is discarded, and its code."""
+    try:
+        what()
+    except DiscardError as error:
+        return f"{type(error).__name__}: {getattr(error, 'code', '')}"
+    return COMMITTED
+
+
 class Begun:
     """What goes on beside the test, in a thread."""
 
@@ -206,16 +227,17 @@ class Begun:
 
     def _run(self) -> None:
         try:
-            self._what()
-        except DiscardError as error:
-            self._outcome = f"{type(error).__name__}: {getattr(error, 'code', '')}"
+            self._outcome = outcome_of(self._what)
         except BaseException as error:  # noqa: BLE001 - raised again by the test's thread
             self._error = error
-        else:
-            self._outcome = COMMITTED
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it has not ended yet."""
+        return self._thread.is_alive()
 
     def outcome(self) -> str:
-        """Wait for the end; return that it is committed, or the error and its code."""
+        """Wait for the end; return as `outcome_of` does."""
         self._thread.join(WAIT_S)
         assert not self._thread.is_alive(), "it has an end"
         if self._error is not None:
@@ -226,11 +248,23 @@ class Begun:
 # Fences taken out.
 
 
-class CommitsAsNobody(KafkaCommitter):
-    """Sends its offsets with generation -1 and an empty member id, whoever it is, and has no guard against that.
+class HasNoGuard(KafkaCommitter):
+    """Sends whatever group metadata it is given, proof or none."""
 
-    So every producer did before KIP-447, and so librdkafka does once it has lost its membership (KAFKA_FACTS F3).
-    """
+    def commit(
+        self,
+        messages: Iterable[Message],
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        membership: Membership,
+        *,
+        deadline: Deadline,
+    ) -> None:
+        """Commit as whoever the metadata says."""
+        super().commit(messages, offsets, Membership(1, "passes", membership.raw), deadline=deadline)
+
+
+class CommitsAsNobody(HasNoGuard):
+    """Sends its offsets with generation -1 and an empty member id, whoever it is, as producers did before KIP-447."""
 
     def commit(
         self,
@@ -241,8 +275,7 @@ class CommitsAsNobody(KafkaCommitter):
         deadline: Deadline,
     ) -> None:
         """Commit as nobody."""
-        nobody = Membership(1, "passes the guard", _as_nobody(membership.raw))
-        super().commit(messages, offsets, nobody, deadline=deadline)
+        super().commit(messages, offsets, Membership(-1, "", _as_nobody(membership.raw)), deadline=deadline)
 
 
 def _as_nobody(raw: object) -> bytes:

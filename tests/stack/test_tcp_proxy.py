@@ -222,6 +222,19 @@ def test_request_that_was_held_may_come_after_its_connection_is_gone(
     assert broker.seen == [API_PRODUCE, API_END_TXN]
 
 
+def test_request_that_was_held_may_be_answered_in_the_brokers_place(
+    proxy: TcpProxy, client: FrameClient, broker: EchoBroker
+) -> None:
+    """The broker never sees it; what follows it on its connection passes."""
+    held = proxy.hold_at(API_END_TXN)
+    client.send(API_END_TXN, 2)
+    client.send(API_PRODUCE, 3)
+    held.answer(b"")
+
+    assert [client.receive(), client.receive()] == [2, 3]
+    assert broker.seen == [API_PRODUCE, API_PRODUCE]
+
+
 def test_request_that_never_comes_is_not_waited_for_without_end(proxy: TcpProxy, client: FrameClient) -> None:
     held = proxy.hold_at(API_END_TXN)
     client.send(API_PRODUCE, 2)
