@@ -116,12 +116,12 @@ def test_c13_late_end_reaches_a_worker_in_its_next_flush(
         settings=settings,
     ) as deployment:
         first = cluster_helper.produce(deployment.source, some_records(20, partitions=2))
-        transactional_id = f"log-partitioner.{deployment.group}.w1"
-        of_w1 = kafka_cluster.proxies[coordinator(cluster_helper, "__transaction_state", transactional_id)]
-        of_group = kafka_cluster.proxies[coordinator(cluster_helper, "__consumer_offsets", deployment.group)]
         deployment.start("w1")
         deployment.require_event("partitions_assigned", "w1")
         deployment.wait_drained(first)
+        transactional_id = f"log-partitioner.{deployment.group}.w1"
+        of_w1 = kafka_cluster.proxies[coordinator(cluster_helper, "__transaction_state", transactional_id)]
+        of_group = kafka_cluster.proxies[coordinator(cluster_helper, "__consumer_offsets", deployment.group)]
         late = of_w1.hold_at(API_END_TXN)
         second = cluster_helper.produce(deployment.source, some_records(20, partitions=2, first=20))
         late.cut()
