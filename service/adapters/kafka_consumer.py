@@ -336,10 +336,27 @@ class KafkaConsumer:
         """
         found = {}
         for tp, next_offset in next_offsets.items():
-            _, end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), cached=True)
+            end = self._end(tp)
             if end >= 0:
                 found[tp] = next_offset if self._reached.get(tp, -1) >= end else end
         return found
+
+    def held_up(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return those of which nothing more comes though more is there: a transaction is open, at the offset given.
+
+        The library says that the end is reached at the last stable offset; the end that it was told lies behind it.
+        """
+        reached = self._reached
+        return {
+            tp: reached[tp]
+            for tp, next_offset in next_offsets.items()
+            if tp in reached and next_offset <= reached[tp] < self._end(tp)
+        }
+
+    def _end(self, tp: TopicPartition) -> int:
+        """Return the end as last fetched, whatever is stable; -1 where none was."""
+        _, end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), cached=True)
+        return end
 
     def close(self) -> None:
         """Leave the group; runs the callbacks, in a helper thread while this one stands still.

@@ -67,6 +67,9 @@ METRICS: Mapping[str, Metric] = {
     "lag_records": Metric(
         "gauge", "Records between the committed offset and the end.", {"topic": ANY, "partition": ANY}
     ),
+    "open_transaction_seconds": Metric(
+        "gauge", "Seconds for which a transaction that a producer has not ended has held up records of a source."
+    ),
     "committed_offset": Metric("gauge", "The committed offset of what is owned.", {"topic": ANY, "partition": ANY}),
     "last_commit_timestamp_seconds": Metric("gauge", "When the last flush was committed, in seconds since the epoch."),
     "seconds_since_commit": Metric("gauge", "Seconds since the last commit, or since the start."),

@@ -26,6 +26,8 @@ PLAIN: Mapping[str, str] = {
     "object_not_read_back": "Verification mode cannot read an object now. `key`: its user is hashed.",
     "reading_not_checked": "Whether objects may be read is not known yet. `status`: HTTP; `code`.",
     "recording_refused": "The disk refuses a batch; records are read again after a pause.",
+    "source_transaction_open": "Records wait until a producer of the source ends its transaction. `held_up`: where it "
+    "begins in each TopicPartition (twenty at most); `seconds`: for how long by now.",
     "spill_refused": "The disk refuses rows; the batch is flushed.",
     "spool_not_cleared": "Files of an earlier batch cannot be deleted; they still count.",
     "start_not_proven": "Start positions could not be proven; it is tried again.",

@@ -98,6 +98,13 @@ class Consumer(Protocol):
         """
         ...
 
+    def held_up(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Return those of which nothing more comes though more is there: a transaction is open, at the offset given.
+
+        As last seen, without asking; a producer may be about to end it.
+        """
+        ...
+
     def close(self) -> None:
         """Leave the group; runs the callbacks."""
         ...

@@ -22,6 +22,7 @@ from service.formats.model import SourceRecord, TopicPartition
 from service.runtime.controller import Controller
 from service.runtime.crash_guard import CrashGuard
 from service.runtime.flusher import Flusher
+from service.runtime.open_transactions import OpenTransactions
 from service.runtime.ports import Consumer, Metrics
 from service.runtime.recorder import Recorder
 from service.runtime.refetch import Refetcher
@@ -46,10 +47,11 @@ class LoopRules(NamedTuple):
 
 
 class Guards(NamedTuple):
-    """What watches for records that cannot be read, and for those that end the process."""
+    """What watches for records that cannot be read, for those that end the process, and for those that do not come."""
 
     refetcher: Refetcher
     crash_guard: CrashGuard
+    open_transactions: OpenTransactions
 
 
 class Runloop:
@@ -74,7 +76,7 @@ class Runloop:
         self._recorder = recorder
         self._flusher = flusher
         self._consumer = consumer
-        self._refetcher, self._crash_guard = guards
+        self._refetcher, self._crash_guard, self._open_transactions = guards
         self._clock = clock
         self._metrics = metrics
         self._stop = stop
@@ -284,7 +286,9 @@ class Runloop:
     def _publish(self) -> None:
         """Publish what is owned and open."""
         positions = self._recorder.positions
-        for tp, end in self._consumer.ends({tp: one.next_offset for tp, one in positions.items()}).items():
+        next_offsets = {tp: one.next_offset for tp, one in positions.items()}
+        self._open_transactions.look(self._consumer.held_up(next_offsets))
+        for tp, end in self._consumer.ends(next_offsets).items():
             committed, labels = positions[tp].first_offset, {"topic": tp.topic, "partition": str(tp.partition)}
             self._metrics.set("lag_records", max(0, end - committed), **labels)
             self._metrics.set("committed_offset", committed, **labels)

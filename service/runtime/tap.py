@@ -35,7 +35,7 @@ class TappedConsumer:
         self.topic_ids = consumer.topic_ids
         self.pause, self.resume = consumer.pause, consumer.resume
         self.membership = consumer.membership
-        self.ends = consumer.ends
+        self.ends, self.held_up = consumer.ends, consumer.held_up
         self.close = consumer.close
 
     def subscribe(self, listener: RebalanceListener) -> None:

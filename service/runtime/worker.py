@@ -21,6 +21,7 @@ from service.privacy import describe
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.crash_guard import CrashGuard
 from service.runtime.flusher import Flusher, FlushRules
+from service.runtime.open_transactions import OpenTransactions
 from service.runtime.ports import Committer, Consumer, FlushRecords, Journal, Metrics, Spool, Uploads
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.refetch import OnUnreadable, Refetcher
@@ -131,7 +132,7 @@ class Worker:
             recorder=self.recorder,
             flusher=self.flusher,
             consumer=ports.consumer,
-            guards=Guards(refetcher, crash_guard),
+            guards=Guards(refetcher, crash_guard, OpenTransactions(clock=clock, metrics=metrics)),
             clock=clock,
             metrics=metrics,
             stop=ports.stop,

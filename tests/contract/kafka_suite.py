@@ -43,6 +43,10 @@ class Kafka(Protocol):
         """Append what no read_committed consumer gets to see: at least one offset."""
         ...
 
+    def append_open(self, tp: TopicPartition) -> Callable[[], None]:
+        """Append a record in a transaction that stays open until the returned function aborts it."""
+        ...
+
     def consumer(self) -> Consumer:
         """Make a consumer of the group."""
         ...
@@ -265,6 +269,22 @@ class ConsumerContract:
         kafka.append(first, b"c")
         one.until(lambda: len(one.records) == 4)
         one.consumer.close()
+
+    def test_transaction_that_stays_open_is_told_where_it_holds_up_what_is_behind_it(
+        self, kafka: Kafka, reading: Reading
+    ) -> None:
+        """From its first message on; a lag meanwhile; what is behind it comes once it has ended."""
+        first, second = kafka.tps
+        kafka.append(first, b"a")
+        kafka.append(second, b"b")
+        abort = kafka.append_open(first)
+        kafka.append(first, b"c")
+        reading.until(lambda: reading.consumer.held_up({first: 1, second: 1}) == {first: 1})
+        assert reading.consumer.ends({first: 1})[first] > 1
+        assert reading.offsets(first) == [0]
+        abort()
+        reading.until(lambda: reading.offsets(first) == [0, 2])
+        reading.until(lambda: reading.consumer.held_up({first: 3, second: 1}) == {})
 
     def test_topic_is_described(self, kafka: Kafka, reading: Reading) -> None:
         """Its TopicPartitions, and where each begins and ends."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from service.boundary import Message
@@ -49,6 +51,18 @@ class FakeKafka:
         """Append a record that was aborted, and the marker."""
         self._broker.logs[tp].append_hole()
         self._broker.logs[tp].append_hole()
+
+    def append_open(self, tp: TopicPartition) -> Callable[[], None]:
+        """Append what is not read, with what is behind it, until it is aborted."""
+        log = self._broker.logs[tp]
+        log.open_at = log.end
+        log.append_hole()
+
+        def abort() -> None:
+            log.open_at = None
+            log.append_hole()
+
+        return abort
 
     def elect(self, tp: TopicPartition) -> None:
         """Begin the next leader epoch."""

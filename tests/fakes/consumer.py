@@ -217,10 +217,19 @@ class FakeConsumer:
 
     def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Give the ends of what is assigned; the next offset where no record is left."""
+        logs = {tp: self._broker.logs[tp] for tp in next_offsets if tp in self.positions}
         return {
-            tp: self._broker.logs[tp].end if self._broker.logs[tp].read(self.positions[tp], 1) else next_offset
-            for tp, next_offset in next_offsets.items()
-            if tp in self.positions
+            tp: log.end if log.open_at is not None or log.read(self.positions[tp], 1) else next_offsets[tp]
+            for tp, log in logs.items()
+        }
+
+    def held_up(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """Give what waits for a transaction to end, with nothing left before it."""
+        logs = {tp: self._broker.logs[tp] for tp in next_offsets if tp in self.positions}
+        return {
+            tp: log.open_at
+            for tp, log in logs.items()
+            if log.open_at is not None and not log.read(self.positions[tp], 1)
         }
 
     def close(self) -> None:

@@ -13,6 +13,8 @@ class FakeLog:
         self.first_offset = 0
         self.leader_epoch = 0
         self.broken: list[range] = []
+        self.open_at: int | None = None
+        """Where a transaction begins that nobody has ended: nothing from there on is read."""
         self._slots: list[SourceRecord | None] = []
 
     @property
@@ -52,7 +54,7 @@ class FakeLog:
     def read(self, position: int, records_max: int) -> list[SourceRecord]:
         """Read data records from a position on."""
         found: list[SourceRecord] = []
-        for record in self._slots[position:]:
+        for record in self._slots[position : self.open_at]:
             if len(found) == records_max:
                 break
             if record is not None:

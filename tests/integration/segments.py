@@ -57,6 +57,23 @@ def coordinator(kafka: KafkaHelper, topic: str, name: str) -> int:
     return leader(kafka, topic, coordinating_partition(kafka, topic, name))
 
 
+def controller(cluster: KafkaCluster) -> int:
+    """Return the index of the active controller, as the newest of the nodes' own notes has it."""
+    notes = [
+        json.loads(file.read_text()) for file in cluster.root.glob("broker-*/data/__cluster_metadata-0/quorum-state")
+    ]
+    newest = max(notes, key=lambda note: (note["leaderEpoch"], note["leaderId"]))
+    return int(newest["leaderId"]) - 1
+
+
+def bystander(cluster: KafkaCluster, kafka: KafkaHelper, transactional_id: str) -> int:
+    """Return the index of a broker that neither controls the cluster nor coordinates a transactional id.
+
+    It can hang without anything else coming to a stop. Some transactional id must have been used before.
+    """
+    return min({0, 1, 2} - {controller(cluster), coordinator(kafka, "__transaction_state", transactional_id)})
+
+
 def transactions_in(cluster: KafkaCluster, kafka: KafkaHelper, topic: str, partition: int = 0) -> list[Batch]:
     """Dump the leader's segments of a TopicPartition; return what transactions wrote, in order, and print it."""
     found: list[Batch] = []

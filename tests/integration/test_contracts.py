@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka import Producer
@@ -61,6 +61,10 @@ class RealKafka:
 
     def append_aborted(self, tp: TopicPartition) -> None:
         """Append a record that is aborted, and the marker."""
+        self.append_open(tp)()
+
+    def append_open(self, tp: TopicPartition) -> Callable[[], None]:
+        """Append a record in a transaction that is aborted later."""
         producer = Producer(
             {"bootstrap.servers": self._helper.bootstrap_servers, "transactional.id": self._settings.group_id}
         )
@@ -68,7 +72,7 @@ class RealKafka:
         producer.begin_transaction()
         producer.produce(tp.topic, b"aborted", partition=tp.partition)
         producer.flush(30)
-        producer.abort_transaction(30)
+        return lambda: producer.abort_transaction(30)
 
     def consumer(self) -> Consumer:
         """Make a consumer."""

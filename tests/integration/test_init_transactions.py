@@ -15,23 +15,17 @@ from deploy.local.kafka import KafkaCluster
 from deploy.local.tcp_proxy import API_END_TXN, CutMoment
 from deploy.local.topics import create_missing
 from tests.integration.by_hand import ONCE, RECORDS, WAIT_S, Stage
-from tests.integration.segments import coordinating_partition, coordinator, states_of, told, transactions_in
+from tests.integration.segments import bystander, coordinating_partition, states_of, told, transactions_in
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 
 
 @pytest.fixture
 def leader(kafka_cluster: KafkaCluster, cluster_helper: KafkaHelper, names: Names) -> int:
-    """The index of the broker that leads the announcements; it coordinates nothing of this test."""
-    Producer(
-        {"bootstrap.servers": kafka_cluster.direct_bootstrap_servers, "transactional.id": names.group("any")}
-    ).init_transactions(WAIT_S)
-    cluster_helper.committed_offsets(names.group(), cluster_helper.create_topic(names.topic("any")))  # now both exist
-    coordinators = {
-        coordinator(cluster_helper, "__transaction_state", f"{names.group()}.a"),
-        coordinator(cluster_helper, "__consumer_offsets", names.group()),
-    }
-    leader = min({0, 1, 2} - coordinators)
+    """The index of the broker that leads the announcements, and may hang."""
+    options = {"bootstrap.servers": kafka_cluster.direct_bootstrap_servers, "transactional.id": names.group("used")}
+    Producer(options).init_transactions(WAIT_S)
+    leader = bystander(kafka_cluster, cluster_helper, f"{names.group()}.a")
     replicas = [leader + 1, *(number + 1 for number in range(3) if number != leader)]
     create_missing(
         cluster_helper.admin, [NewTopic(names.topic("references"), num_partitions=1, replica_assignment=[replicas])]

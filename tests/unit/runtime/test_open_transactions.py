@@ -1,0 +1,83 @@
+"""A transaction of the source that nobody ends is told by metric and log, from the worker's loop on."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.runtime.open_transactions import AGAIN_MAX_S, TELL_S, OpenTransactions
+from tests.fakes.clock import FakeClock
+from tests.fakes.metrics import RecordingMetrics
+from tests.fakes.records import P0, P1
+from tests.fakes.rig import Rig
+
+
+class Watched:
+    """The watch, its clock, and what it has said."""
+
+    def __init__(self) -> None:
+        self.clock, self.metrics = FakeClock(), RecordingMetrics()
+        self.watch = OpenTransactions(clock=self.clock, metrics=self.metrics)
+
+    @property
+    def seconds(self) -> float:
+        """What the gauge says."""
+        return self.metrics.gauges["open_transaction_seconds", ()]
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+def test_gauge_is_the_age_of_the_oldest_and_none_is_none(watched: Watched) -> None:
+    """The same place all the time; one that has moved begins anew."""
+    watched.watch.look({P0: 5})
+    watched.clock.advance(4)
+    watched.watch.look({P0: 5, P1: 0})
+    assert watched.seconds == 4
+    watched.clock.advance(1)
+    watched.watch.look({P0: 9, P1: 0})
+    assert watched.seconds == 1
+    watched.watch.look({})
+    assert watched.seconds == 0
+
+
+def test_line_names_what_is_held_up_for_a_while_at_growing_distances(watched: Watched) -> None:
+    """Not what a producer holds for a moment; at twice the age, then every five minutes; anew for the next one."""
+    with capture_logs() as lines:
+        for _ in range(1300):
+            watched.watch.look({P0: 5} if watched.clock.now_s() % 2 else {P0: 5, P1: 1})
+            watched.clock.advance(1)
+        watched.watch.look({})
+        watched.watch.look({P1: 3})
+        watched.clock.advance(TELL_S)
+        watched.watch.look({P1: 3})
+    told = [(line["event"], line["held_up"], line["seconds"]) for line in lines]
+    ages = [15, 30, 60, 120, 240, 480, 480 + AGAIN_MAX_S, 480 + 2 * AGAIN_MAX_S]
+    assert told == [
+        *(("source_transaction_open", {str(P0): 5}, age) for age in ages),
+        ("source_transaction_open", {str(P1): 3}, 15),
+    ]
+
+
+def test_worker_tells_of_it_and_goes_on_when_it_has_ended() -> None:
+    """What is before it is flushed; the other TopicPartition is read on."""
+    rig = Rig()
+    worker = rig.owning()
+    rig.fill(P0, 2)
+    log = rig.broker.logs[P0]
+    log.open_at = log.end
+    log.append_hole()
+    rig.fill(P0, 3)
+    with capture_logs() as lines:
+        rig.turn_until(lambda: rig.committed().get(P0) == 2)
+        rig.fill(P1, 1)
+        rig.turn_until(lambda: rig.committed().get(P1) == 1)
+        rig.turn_until(lambda: worker.metrics.gauges["open_transaction_seconds", ()] > TELL_S)
+    assert {str(P0): 2} in [line["held_up"] for line in lines if line["event"] == "source_transaction_open"]
+    assert rig.committed()[P0] == 2
+    log.open_at = None
+    rig.turn_until(lambda: rig.committed()[P0] == 6)
+    assert worker.metrics.gauges["open_transaction_seconds", ()] == 0
+    rig.check()
