@@ -10,9 +10,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from deploy.chaos.bed import Bed, make_ground
+from deploy.chaos.bed import Bed, Ground, make_ground
 from deploy.chaos.faults import plan_chaos
 from deploy.chaos.figures import Figures, judged
+from deploy.chaos.injector import name_of
 from deploy.chaos.run import Flow, Run, Tell
 from deploy.demo.audit import audit_small
 from deploy.demo.options import Protocol
@@ -28,32 +29,38 @@ _FIRST_FAULT_S = 10.0
 
 
 class Watchman:
-    """Takes samples of the workers and audits on the way; called between the turns of a run."""
+    """Between the turns of a run: samples of what the workers hold, and an audit of everything committed so far."""
 
-    def __init__(self, run: Run, *, directory: Path, tell: Tell) -> None:
+    def __init__(self, run: Run, ground: Ground, *, tell: Tell) -> None:
         self.samples: list[dict[str, Any]] = []
-        self.audits: list[str] = []
+        self.verdicts: list[str] = []
         self._run = run
-        self._directory = directory
+        self._ground = ground
         self._tell = tell
         self._began = time.monotonic()
         self._sample_at = self._began
         self._audit_at = self._began + _AUDIT_EVERY_S
 
     def turn(self) -> None:
-        """Do what is due."""
+        """Do what is due; blocks for as long as an audit takes."""
         now = time.monotonic()
         if now >= self._sample_at:
             self._sample_at = now + _SAMPLE_EVERY_S
             at_s = round(now - self._began)
-            self.samples += [{"at_s": at_s, "worker": name, **_probe(pid)} for name, pid in self._run.running]
+            for name, pid in self._run.running:
+                spool = self._ground.environment.directory / "workers" / name / "spool"
+                files = {"spool_files": sum(1 for _ in spool.rglob("*"))}
+                self.samples.append({"at_s": at_s, "worker": name, **_probe(pid), **files})
+        if now >= self._audit_at:
+            self._audit()
+            self._audit_at = time.monotonic() + _AUDIT_EVERY_S
 
-    def due_audit(self) -> bool:
-        """Say whether an audit is due, and count it."""
-        if time.monotonic() < self._audit_at:
-            return False
-        self._audit_at = time.monotonic() + _AUDIT_EVERY_S
-        return True
+    def _audit(self) -> None:
+        environment = self._ground.environment
+        code = audit_small(environment, self._tell, is_told=False, is_over=False)
+        report = json.loads(environment.audit_report.with_suffix(".json").read_text(encoding="utf-8"))
+        self.verdicts.append(report["verdict"])
+        self._tell(f"        audit on the way: {report['verdict']} ({code}), {report['counts']}")
 
 
 def play_piece(
@@ -63,22 +70,11 @@ def play_piece(
     ground = make_ground(bed, NAME, protocol=protocol, settings={})
     flow = Flow(entries_per_s=entries_per_s or _ENTRIES_PER_S, seconds=seconds, seed=seed)
     run = Run(bed, ground, flow, tell=tell)
-    watchman = Watchman(run, directory=ground.environment.directory, tell=tell)
-
-    def on_turn() -> None:
-        watchman.turn()
-        if watchman.due_audit():
-            code = audit_small(ground.environment, tell, is_told=False, is_over=False)
-            verdict = json.loads(ground.environment.audit_report.with_suffix(".json").read_text(encoding="utf-8"))
-            watchman.audits.append(verdict["verdict"])
-            tell(f"        audit on the way: {verdict['verdict']} ({code}), {verdict['counts']}")
-
+    watchman = Watchman(run, ground, tell=tell)
     faults = plan_chaos(seed=seed, begin_s=_FIRST_FAULT_S, until_s=seconds, every_s=_FAULT_EVERY_S, spared=SPARED)
-    happened = run.play(faults, on_turn=on_turn)
-    wrong = [verdict for verdict in watchman.audits if verdict != "clean"]
-    happened.notes += (
-        [f"{len(wrong)} of {len(watchman.audits)} audits on the way: {', '.join(sorted(set(wrong)))}"] if wrong else []
-    )
+    happened = run.play(faults, on_turn=watchman.turn)
+    if wrong := [verdict for verdict in watchman.verdicts if verdict != "clean"]:
+        happened.notes.append(f"audits on the way: {len(wrong)} of {len(watchman.verdicts)} {', '.join(set(wrong))}")
     return judged(
         ground,
         happened,
@@ -86,8 +82,8 @@ def play_piece(
         kind="endurance",
         protocol=protocol,
         seed=seed,
-        audits_on_the_way=len(watchman.audits),
-        spared_worker=_course([one for one in watchman.samples if one["worker"] == f"worker-{SPARED + 1}"]),
+        audits_on_the_way=len(watchman.verdicts),
+        spared_worker=_course([one for one in watchman.samples if one["worker"] == name_of(SPARED)]),
     )
 
 

@@ -78,7 +78,9 @@ class Run:
         self._injector = Injector(bed, self.fleet)
         self._active: list[tuple[Fault, float, Recovery]] = []
         self._ended_at_s = float("-inf")
-        self._tails: dict[str, LogTail] = {}
+        # What workers of these names have written in a run before is not of this one.
+        logs = (ground.environment.directory / "workers").glob("*/worker.log")
+        self._tails = {log.parent.name: LogTail(log, offset=log.stat().st_size) for log in logs}
         self._source = SourceThread(
             ProduceSettings(
                 bootstrap=bed.kafka.direct_bootstrap_servers,

@@ -43,11 +43,11 @@ _NEWS_MAX = 200
 
 
 class LogTail:
-    """Follows one log file; a line counts once it is complete."""
+    """Follows one log file from an offset on; a line counts once it is complete."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, offset: int = 0) -> None:
         self._path = path
-        self._offset = 0
+        self._offset = offset
 
     def read(self) -> Iterator[LogLine]:
         """Yield what was written since the last call; lines that are none of a worker are passed over."""

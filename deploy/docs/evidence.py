@@ -139,11 +139,14 @@ def _course(pieces: Sequence[Figures]) -> str:
             " → ".join(f"{kib / 1024:.0f}" for kib in course["rss_kib"]),
             " → ".join(map(str, course["threads"])),
             " → ".join(map(str, course["files"])),
+            " → ".join(map(str, course["spool_files"])),
         )
         for piece in pieces
         if (course := piece["spared_worker"])
     ]
-    return _table(("date", "hours", "audits on the way", "RSS, MiB", "threads", "open files"), rows)
+    return _table(
+        ("date", "hours", "audits on the way", "RSS, MiB", "threads", "open files", "files of the spool"), rows
+    )
 
 
 def _seeds(runs: Sequence[Figures]) -> str:

@@ -21,7 +21,13 @@ CELL = RUN | {"kind": "matrix", "cell": "kill-workers-range-clean"}
 PIECE = RUN | {
     "kind": "endurance",
     "audits_on_the_way": 5,
-    "spared_worker": {"rss_kib": [102_400] * 5, "threads": [9] * 5, "files": [30] * 5, "at_s": [0, 1, 2, 3, 4]},
+    "spared_worker": {
+        "rss_kib": [102_400] * 5,
+        "threads": [9] * 5,
+        "files": [30] * 5,
+        "spool_files": [1] * 5,
+        "at_s": [0, 1, 2, 3, 4],
+    },
 }
 FRAME = "\n".join(f"{{{name}}}" for name in ("summary", "matrix", "matrix_python", "faults", "runs", "course", "seeds"))
 
