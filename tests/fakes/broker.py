@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -18,6 +19,7 @@ from service.boundary import Clock, Message
 from service.formats.model import CommittedOffset, TopicPartition
 from tests.fakes.log import FakeLog
 
+LATE_S = 5.0  # of a request to commit whose sender has given up
 METADATA_CHARS_MAX = 4096  # offset.metadata.max.bytes
 
 
@@ -79,6 +81,7 @@ class FakeBroker:
         self.on_committed: Callable[[Committed], None] = lambda _committed: None
         self._timeout_s = transaction_timeout_s
         self._producers: dict[str, _Producer] = {}
+        self._late_ends: dict[str, tuple[int, float]] = {}
         self._offsets: dict[TopicPartition, tuple[int, CommittedOffset]] = {}
         self._appended = 0
 
@@ -176,6 +179,7 @@ class FakeBroker:
         member_id: str,
     ) -> None:
         """Add offsets to the transaction; ownership is not looked at."""
+        self._deliver_late_end(transactional_id)
         transaction = self._require_open(transactional_id, epoch)
         self._validate(generation, member_id, offsets, transactional=True)
         for tp, committed in offsets.items():
@@ -204,8 +208,27 @@ class FakeBroker:
             self.starts.setdefault(tp, offset)
         self.on_committed(done)
 
+    def delay_end(self, transactional_id: str, epoch: int) -> None:
+        """Keep a request to commit on its way, for LATE_S or until the next transaction of this id is half written."""
+        self._late_ends[transactional_id] = epoch, self.clock.now_s()
+
+    def _deliver_late_end(self, transactional_id: str) -> None:
+        """Let it arrive: it ends what is open in the epoch that it carries, and nothing else (KAFKA_FACTS F2)."""
+        epoch, _ = self._late_ends.pop(transactional_id, (None, 0.0))
+        if epoch is not None:
+            with suppress(BrokerError):
+                self.end(transactional_id, epoch, commit=True)
+
+    def _deliver_late_ends(self) -> None:
+        """Deliver those whose own transaction has been open for so long."""
+        for transactional_id, (_, sent_at_s) in list(self._late_ends.items()):
+            own = self._producers[transactional_id].open
+            if own is not None and own.began_at_s <= sent_at_s <= self.clock.now_s() - LATE_S:
+                self._deliver_late_end(transactional_id)
+
     def expire(self) -> None:
-        """Abort transactions that are open for too long; their producers are fenced."""
+        """Abort transactions that are open for too long; their producers are fenced. What is late arrives before."""
+        self._deliver_late_ends()
         for producer in self._producers.values():
             if producer.open is not None and self.clock.now_s() - producer.open.began_at_s >= self._timeout_s:
                 self._abort(producer)

@@ -24,7 +24,7 @@ class Outcome(Enum):
 
     COMMITTED = "committed"
     UNKNOWN_COMMITTED = "the answer to the commit is lost, the commit is not"
-    UNKNOWN_OPEN = "the commit itself is lost; the next init aborts"
+    UNKNOWN_OPEN = "the commit is late: the next init may abort before it arrives"
     TIMED_OUT = "the broker aborts it before the commit arrives"
     NOT_ABORTED = "it fails, and so does the abort; the next init aborts"
 
@@ -101,6 +101,7 @@ class FakeCommitter:
 
     def _end(self, epoch: int, outcome: Outcome | Aborted) -> None:
         if outcome is Outcome.UNKNOWN_OPEN:
+            self._broker.delay_end(self._id, epoch)
             raise CommitUnknownError("no answer", code="_TIMED_OUT")
         if outcome is Outcome.TIMED_OUT:
             self._clock.advance(60.1)

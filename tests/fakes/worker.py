@@ -133,17 +133,23 @@ def recorder_rules(*, bounds: SchemaBounds = SCHEMA_BOUNDS, memory_bytes_max: in
     )
 
 
+def settings_of(start_at: StartAt = "beginning") -> Settings:
+    """Return settings that say what `recorder_rules` says."""
+    return Settings(
+        kafka=KafkaSettings(
+            bootstrap_servers="fake:9092", group_id=GROUP, source_topics=("source",), references_topic=REFERENCES,
+            flushes_topic=FLUSHES, dead_letters_topic=DEAD_LETTERS, start_at=start_at,
+        ),  # type: ignore[call-arg]
+        s3=S3Settings(bucket="bucket"),  # type: ignore[call-arg]
+        time=TimeSettings(paths=("time",), missing="dead-letter", future_max_s=10 * 365 * 86_400),  # type: ignore[call-arg]
+        id=IdSettings(paths=("id",)),
+    )  # fmt: skip
+
+
 @cache
 def identifier() -> Identifier:
-    """The second opinion by settings that say what `recorder_rules` says."""
-    return Identifier(
-        Settings(
-            kafka=KafkaSettings(bootstrap_servers="fake:9092", source_topics=("source",)),  # type: ignore[call-arg]
-            s3=S3Settings(bucket="bucket"),  # type: ignore[call-arg]
-            time=TimeSettings(paths=("time",), missing="dead-letter", future_max_s=10 * 365 * 86_400),  # type: ignore[call-arg]
-            id=IdSettings(paths=("id",)),
-        )
-    )
+    """The second opinion."""
+    return Identifier(settings_of())
 
 
 class Parts(NamedTuple):
@@ -154,6 +160,7 @@ class Parts(NamedTuple):
     controller: type[Controller] = Controller
     runloop: type[Runloop] = Runloop
     committer: type[FakeCommitter] = FakeCommitter
+    consumer: type[FakeConsumer] = FakeConsumer
     member848: type[Member848] = Member848
 
 
@@ -222,7 +229,7 @@ class FakeWorker:
         self.broker = broker
         self.stop = StopFlag()
         self.metrics = RecordingMetrics()
-        self.consumer = FakeConsumer(broker, member, clock, point=point)
+        self.consumer = parts.consumer(broker, member, clock, point=point)
         self.committer = parts.committer(broker, f"logs.{name}", clock, point=point)
         self.store = FakeObjectStore(bucket, clock, point=point)
         self.spool = FakeSpool(point=point)

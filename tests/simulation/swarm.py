@@ -17,7 +17,10 @@ class Style(Enum):
 
 @dataclass(frozen=True)
 class Swarm:
-    """Probabilities: those called `at_` per place in the code where other things may happen, the others per turn."""
+    """Probabilities: those called `at_` per place in the code where other things may happen, the others per turn.
+
+    `throttle` is of a world: its store stays slow for ever, whatever heals.
+    """
 
     at_kill: float = 0.002
     at_zombie: float = 0.003
@@ -33,6 +36,7 @@ class Swarm:
     stop: float = 0.01
     store_refused: float = 0.001
     old_library: float = 1.0
+    throttle: float = 0.1
 
     def healed(self) -> Swarm:
         """Give the same world without faults."""
@@ -49,7 +53,7 @@ def choose(random: Random) -> Swarm:
     if random.random() < 0.05:
         return Swarm().healed()
     swarm = Swarm()
-    for name in names():
+    for name in names()[:-1]:  # a world draws `throttle` by itself: seeds from before it are what they were
         share = random.choice((0.0, 0.3, 1.0, 2.5))
         swarm = replace(swarm, **{name: min(1.0, getattr(swarm, name) * share)})
     return swarm

@@ -61,6 +61,8 @@ VERIFIED = {
 DISK = {"append", "read", "create", "write", "finish", "load"}
 DISK_SHARE = 0.1  # of these places are used, or they would be most of all
 PUT_S = (0.0, 0.0, 0.02, 0.3, 3.0)
+THROTTLED_PUT_S = (1.0, 2.0)  # of a store that stays slow, where each PartitionKey is an object
+BACKLOG = 60  # times that records are produced before such a world is drained
 ROW_S = (0.0, 0.0, 0.01, 0.3)
 # A worker may end itself for these reasons; a restart is the remedy, and it is given one.
 MAY_END = ("TooManyFailuresError", "StoreRefusedError", "start positions are not committed")
@@ -86,10 +88,10 @@ class Process:
     full_until_s: float = 0.0
     """Until when its disk takes nothing."""
 
-    def heal(self) -> None:
-        """End what makes it slow."""
+    def heal(self, *, put_s: float) -> None:
+        """End what makes it slow, but for a store that stays so."""
         self.stopped = False
-        self.put_s = self.row_s = self.full_until_s = 0.0
+        self.put_s, self.row_s, self.full_until_s = put_s, 0.0, 0.0
 
 
 class World:
@@ -134,6 +136,10 @@ class World:
         if verify is None and parts is None:
             verify = VERIFIED.get(seed % 8)
         self._rules = replace(self._rules, verify=verify)
+        own = Random(f"throttle {seed}")
+        self._throttled_s = own.choice(THROTTLED_PUT_S) if own.random() < self.swarm.throttle else 0.0
+        if self._throttled_s:
+            self._rules = self._rules.with_layout("file")
         if parts is None and seed % 2:  # wrong parts are of Python
             self._rules = self._rules.with_lane()
         self._journals: defaultdict[str, FakeJournal] = defaultdict(FakeJournal)
@@ -159,6 +165,11 @@ class World:
         self.note("healed")
         self.swarm = self.swarm.healed()
         self._repair(until_s=math.inf)
+        if self._throttled_s:
+            self.note(f"the store stays at {self._throttled_s} s for each PUT")
+            self.happened["throttled store"] += 1
+            for _ in range(BACKLOG):
+                self.produce()
         self._drain()
         for process in list(self.processes.values()):
             process.worker.stop.request()
@@ -191,7 +202,7 @@ class World:
 
     def _drain(self) -> None:
         for process in list(self.processes.values()):
-            process.heal()
+            process.heal(put_s=self._throttled_s)
             process.worker.consumer.pop_first = lambda _most: 0
             process.worker.committer.script.clear()
             process.worker.store.script.clear()
@@ -369,7 +380,7 @@ class World:
             boot=boot,
             journal=self._journals[name],
         )
-        process = Process(worker)
+        process = Process(worker, put_s=self._throttled_s)
         random = self.random
         worker.consumer.pop_first = lambda most: random.randint(0, min(most, 8))
         worker.consumer.callbacks_max = lambda: random.randint(1, 3)
