@@ -74,14 +74,14 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
 
 ##@ Tests
-.PHONY: test test-unit test-python test-integration sim fuzz chaos matrix endurance
+.PHONY: test test-unit test-python test-integration sim mutants chaos matrix endurance fuzz
 # Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
 test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
 
 test-unit: setup  ## only the tests that need nothing but Python
-	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation tests/test_architecture.py tests/test_pointers.py $(PYTEST_ARGS)
+	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation tests/mutants tests/test_architecture.py tests/test_pointers.py $(PYTEST_ARGS)
 
 # What depends on the lane, and one way from topic to table; the tests of both lanes side by side are not collected.
 PYTHON_LANE = tests/unit/avro tests/unit/batch tests/unit/input tests/unit/partitioning tests/unit/runtime \
@@ -94,6 +94,9 @@ test-integration: setup  ## only the tests on real Kafka and S3
 
 sim: setup  ## SEEDS=1000 seeds of workers under faults in virtual time; SEED=n shows one again, shrunk
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000)) $(ARGS)
+
+mutants: setup  ## wrong workers against every tool: docs/MUTANTS.md; ARGS='--real' on real servers, ARGS='never-rewinds --seeds 100'
+	nice -n 10 $(BIN)/python -m tests.mutants $(ARGS)
 
 chaos: setup  ## MINUTES=60 of random faults on three brokers, a store and workers, and a report; ARGS='--protocol consumer'
 	$(BIN)/python -m deploy.chaos --record docs/evidence/chaos.jsonl run --minutes $(or $(MINUTES),60) $(ARGS)

@@ -52,6 +52,9 @@ class Report:
 class Deployment:
     """Everything of one test; a context manager that leaves no process behind."""
 
+    program: Sequence[str] = ("-m", "service")
+    """What of Python the workers are."""
+
     def __init__(
         self,
         *,
@@ -121,7 +124,7 @@ class Deployment:
         """Start a worker, `inside` another command where given; a name may start again after its process has ended."""
         env = self.environment() | self._disturbed
         env |= {"LOGP_WORKER": name, "LOGP_SPOOL__DIRECTORY": str(self.root / "spool"), **settings}
-        command = [*inside, sys.executable, "-m", "service", "run"]
+        command = [*inside, sys.executable, *self.program, "run"]
         process = ServerProcess(name, command, log=self.log_of(name), env=env)
         self.workers[name] = process
         return process

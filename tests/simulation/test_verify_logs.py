@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import io
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from random import Random
 
 import pytest
 import structlog
 
-from service.verify.history import History, Judgement
-from service.verify.lines import LogFiles
-from tests.fakes.worker import Parts
-from tests.simulation import mutants
-from tests.simulation.swarm import Style, Swarm
+from tests.mutants.mutant import WILD
+from tests.mutants.registry import MUTANTS
+from tests.mutants.tools import judged
+from tests.simulation.swarm import Style
 from tests.simulation.telling import TellingWorld
 
 STEPS = 150
 SEEDS = 4
 SEEDS_MAX = 40
-WILD = Swarm(at_zombie=0.006, members=0.08, outcome=0.2, old_library=1.0, store_refused=0.0)
 Tell = Callable[[TellingWorld], list[bytes]]
 
 
@@ -42,15 +39,6 @@ def tell() -> Iterator[Tell]:
     structlog.reset_defaults()
 
 
-def judged(lines: list[bytes]) -> Judgement:
-    """Judge lines."""
-    with ExitStack() as cleanup:
-        history = History()
-        for line in LogFiles([], io.BytesIO(b"".join(lines)), cleanup).read():
-            history.add(line)
-        return history.judge()
-
-
 @pytest.mark.parametrize("style", list(Style))
 def test_workers_under_faults_tell_what_passes(style: Style, tell: Tell) -> None:
     """Kills, zombies, lost answers, clocks minutes apart, lines in any order: no false alarm."""
@@ -64,23 +52,20 @@ def test_workers_under_faults_tell_what_passes(style: Style, tell: Tell) -> None
 
 
 @pytest.mark.parametrize(
-    ("parts", "style"),
+    "name",
     [
-        pytest.param(Parts(controller=mutants.CommitsThePosition), Style.COOPERATIVE, id="commits-the-position"),
-        pytest.param(
-            Parts(controller=mutants.FlushesWhatIsLost, committer=mutants.TrustsAnyMembership),
-            Style.EAGER,
-            id="flushes-what-is-lost",
-        ),
-        pytest.param(Parts(controller=mutants.NeverRewinds), Style.COOPERATIVE, id="never-rewinds"),
-        pytest.param(Parts(recorder=mutants.RecordsWhatIsNotOwned), Style.EAGER, id="records-what-is-not-owned"),
-        pytest.param(Parts(controller=mutants.ForgetsUnknownOutcomes), Style.COOPERATIVE, id="forgets-unknown"),
+        "commits-the-position",
+        "flushes-what-is-lost",
+        "never-rewinds",
+        "records-what-is-not-owned",
+        "forgets-unknown-outcomes",
     ],
 )
-def test_wrong_worker_tells_on_itself(parts: Parts, style: Style, tell: Tell) -> None:
+def test_wrong_worker_tells_on_itself(name: str, tell: Tell) -> None:
     """Some seed's logs break a rule."""
+    mutant = MUTANTS[name]
     for seed in range(SEEDS_MAX):
-        world = TellingWorld(seed, style=style, swarm=WILD, parts=parts)
+        world = TellingWorld(seed, style=mutant.style, swarm=mutant.swarm, parts=mutant.parts)
         with suppress(Exception):  # what it breaks is for the simulation's own tests
             tell(world)
         if judged(world.lines).violations:

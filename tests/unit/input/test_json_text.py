@@ -48,6 +48,7 @@ def test_number_beyond_the_doubles_is_kept_as_text_in_any_case(text: bytes) -> N
     "text",
     [
         b"0.12345678901234567890",
+        b"9.291417776317066",  # sixteen digits: ...067 is the nearest that a double holds
         b"1e-400",
         b"9.87654321e-320",
         b"1e-99999999999999999999999",

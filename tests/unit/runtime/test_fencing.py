@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
 from tests.fakes.broker import BrokerError
 from tests.fakes.check import InvariantError
-from tests.fakes.committer import FakeCommitter
 from tests.fakes.records import P0
 from tests.fakes.rig import Rig
 from tests.fakes.worker import FakeWorker, Parts
-
-
-class KeepsItsProducer(FakeCommitter):
-    """One producer for all transactions, as everybody does whose broker has KIP-890."""
-
-    _kept: int | None = None
-
-    def prepare(self, *, deadline: Deadline | None = None) -> None:
-        """Begin an epoch once."""
-        if self._kept is None:
-            super().prepare(deadline=deadline)
-            self._kept = self._epoch
-        self._epoch = self._kept
+from tests.mutants.transactions import KeepsItsProducer
 
 
 def flush_with_a_delayed_end(parts: Parts) -> tuple[Rig, FakeWorker, list[str]]:

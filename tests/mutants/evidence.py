@@ -1,0 +1,77 @@
+"""What was found of each mutant, kept as JSON (docs/evidence/mutants.json), one seed after the other."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.tools import heard_by, said_by_others, said_by_simulation, silence
+
+EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence" / "mutants.json"
+TOOLS = ("verification mode", "verify-logs", "audit")
+NONE = "none"
+"""The name of the product itself, of which every tool has to be silent."""
+_BY = re.compile(r"\b([IW]\d+)\b")
+
+
+def load() -> dict[str, Any]:
+    """Return what is known by now."""
+    known: dict[str, Any] = json.loads(EVIDENCE.read_text()) if EVIDENCE.exists() else {}
+    return known
+
+
+def save(known: dict[str, Any]) -> None:
+    """Write it, sorted."""
+    EVIDENCE.parent.mkdir(parents=True, exist_ok=True)
+    EVIDENCE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+
+
+def broken_by(text: str) -> str:
+    """Return the invariant that a text names first, a worker's own where it has ended itself by one, or the error."""
+    found = _BY.findall(text)
+    inner = [one for one in found if one.startswith("W")]
+    return (inner or found or [text.partition(":")[0]])[0]
+
+
+def look(mutant: Mutant, known: dict[str, Any], *, seeds: int, blind_seeds: int, told: Callable[[], None]) -> None:
+    """Add what is not known yet of a mutant: fast test, so many seeds of the simulation, so many blind."""
+    entry = known.setdefault(mutant.name, {})
+    if mutant.fast is not None:
+        with heard_by(silence):
+            mutant.fast.run()
+            with mutant.planted():
+                entry["fast test"] = mutant.fast.notices()
+    simulation = entry.setdefault("simulation", {"seeds": 0, "noticed": {}})
+    for seed in range(simulation["seeds"], seeds):
+        if (said := said_by_simulation(mutant, seed)) is not None:
+            simulation["noticed"][str(seed)] = broken_by(said)
+        simulation["seeds"] = seed + 1
+        told()
+    look_blind(mutant, entry, blind_seeds, told)
+
+
+def look_blind(mutant: Mutant, entry: dict[str, Any], seeds: int, told: Callable[[], None]) -> None:
+    """Add what the three tools say in seeds in which nothing else stops a worker."""
+    blind = entry.setdefault("blind", {"seeds": 0, **{tool: {} for tool in TOOLS}})
+    for seed in range(blind["seeds"], seeds):
+        for tool, said in said_by_others(mutant, seed).items():
+            if said:
+                blind[tool][str(seed)] = said
+        blind["seeds"] = seed + 1
+        told()
+
+
+def summary(noticed: dict[str, Any], seeds: int) -> str:
+    """Return in how many seeds of how many, as what, and the first of them."""
+    if not noticed:
+        return f"0 of {seeds}"
+    kinds: Counter[str] = Counter()
+    for said in noticed.values():
+        kinds.update([said] if isinstance(said, str) else said)
+    most = ", ".join(kind for kind, _ in kinds.most_common(3))
+    return f"**{len(noticed)} of {seeds}**, first {min(map(int, noticed))}: {most}"

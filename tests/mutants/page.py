@@ -1,0 +1,104 @@
+"""docs/MUTANTS.md: which tool notices which mutant, from the registry and the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.mutants.evidence import NONE, TOOLS, summary
+from tests.mutants.mutant import Mutant
+from tests.mutants.registry import FAMILIES
+
+PAGE = Path(__file__).parents[2] / "docs" / "MUTANTS.md"
+HEAD = """# Mutants
+
+Workers that are wrong on purpose, and which tool notices each. Written by `make mutants` from
+[the registry](../tests/mutants/registry.py) and [what was found](evidence/mutants.json);
+`make mutants ARGS='never-rewinds --seeds 100'` runs one again.
+
+Sources: the *zio-kafka story* is D. Vigovszky's, of a service that this one is built after, and of six attempts to mend
+it: [ZIO Kafka with transactions](https://blog.vigoo.dev/posts/zio-kafka-debugging-story/), with zio-kafka
+[#427](https://github.com/zio/zio-kafka/pull/427), [#469](https://github.com/zio/zio-kafka/issues/469),
+[#473](https://github.com/zio/zio-kafka/pull/473), [#500](https://github.com/zio/zio-kafka/pull/500). *V01* is a list
+of thirteen wrong builds that any checker of such a worker should notice.
+
+What was run:
+
+- **simulation**: so many seeds of whole workers under faults, each up to the first invariant that breaks
+  ([INVARIANTS](INVARIANTS.md)). A seed in which the worker's own state machine refuses an event does not count.
+- **fast test**: the test named for the rule passes without the mutant and fails with it.
+- **verification mode, verify-logs, audit**: seeds in which nothing stops a worker but itself; then each tool alone
+  says what it finds (of verify-logs the numbers of its rules). The audit is the small one, over what workers have left;
+  it judges what is committed, so that work that stands still is none of its findings.
+- **real**: one run of real processes on real Kafka and S3, where made.
+
+Seeds are of a swarm that the registry gives, mostly one of many rebalances and of a client library as bad as it has
+ever been; numbers of a row are no measure of how bad a bug is, and 0 of a few seeds is no proof that a tool cannot see
+it.
+CI runs, for each mutant, the fast test and seeds up to the first that notices, and fails where one is not noticed that
+the simulation is not blind to.
+"""
+FALSE_ALARMS = "\nThe product itself, in the same worlds: {}.\n"
+
+
+def render(known: dict[str, Any]) -> str:
+    """Return the page."""
+    parts = [HEAD]
+    if NONE in known:
+        said = [f"{tool} {_cell(known[NONE], tool)}" for tool in ("simulation", *TOOLS)]
+        parts.append(FALSE_ALARMS.format("; ".join(said)))
+    for title, family in FAMILIES.items():
+        parts.append(f"\n## {title}\n\n| mutant | what it does wrong | from |\n|---|---|---|\n")
+        parts += [f"| {one.name} | {one.wrong} | {'; '.join(one.stories)} |\n" for one in family]
+        parts.append(f"\n| mutant | simulation | fast test | {' | '.join(TOOLS)} |\n|---|---|---|---|---|---|\n")
+        parts += [_row(one, known.get(one.name, {})) for one in family]
+    parts += ["\n## Real runs\n\n", *_real(known), "\n## What notices what\n\n", *_sums(known)]
+    return "".join(parts)
+
+
+def _row(mutant: Mutant, entry: dict[str, Any]) -> str:
+    simulation = _cell(entry, "simulation")
+    if mutant.blind:
+        simulation += f"; {mutant.blind}"
+    test = (
+        "none" if mutant.fast is None else f"`{mutant.fast.node}`" + ("" if entry.get("fast test") else ": **passes**")
+    )
+    cells = [simulation, test, *(_cell(entry, tool) for tool in TOOLS)]
+    return f"| {mutant.name} | {' | '.join(cells)} |\n"
+
+
+def _cell(entry: dict[str, Any], tool: str) -> str:
+    if tool == "simulation":
+        found = entry.get("simulation")
+        return "not run" if found is None else summary(found["noticed"], found["seeds"])
+    found = entry.get("blind")
+    return "not run" if found is None else summary(found[tool], found["seeds"])
+
+
+def _real(known: dict[str, Any]) -> Iterator[str]:
+    yield "| mutant | run | audit | verification mode | verify-logs | workers that ended themselves |\n"
+    yield "|---|---|---|---|---|---|\n"
+    for name, entry in sorted(known.items()):
+        for one in entry.get("real", {}).values():
+            audit = one["audit"] if isinstance(one["audit"], str) else f"**{', '.join(one['audit'])}**"
+            mode = f"**{', '.join(one['verification mode'])}**" if one["verification mode"] else "nothing"
+            logs = "**violation**" if one["verify-logs"] == "findings" else one["verify-logs"].replace("_", " ")
+            about = f"{one['scenario']}, {one['records']:,} records, {one['seconds']} s"
+            audit = audit.replace("could_not_tell", "could not tell")
+            yield f"| {name} | {about} | {audit} | {mode} | {logs} | {len(one['ended'])} |\n"
+
+
+def _sums(known: dict[str, Any]) -> Iterator[str]:
+    mutants = [one for family in FAMILIES.values() for one in family if one.name in known]
+    yield f"Of {len(mutants)} mutants:\n\n"
+    for tool in ("simulation", "fast test", *TOOLS):
+        missed = [one.name for one in mutants if not _notices(known[one.name], tool)]
+        noticed = len(mutants) - len(missed)
+        yield f"- {tool}: {noticed}" + (f"; not {', '.join(missed)}" if missed else "") + "\n"
+
+
+def _notices(entry: dict[str, Any], tool: str) -> bool:
+    if tool == "fast test":
+        return bool(entry.get(tool))
+    return bool(entry["simulation"]["noticed"] if tool == "simulation" else entry["blind"][tool])

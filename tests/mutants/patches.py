@@ -1,0 +1,142 @@
+"""Wrong methods, for mutants that are one attribute of the product or of a fake."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from service.boundary import Poll, StoredObject
+from service.control.deadline import Deadline
+from service.control.events import Revoked, Rewound
+from service.control.flush_policy import FlushCost, FlushWork, Size, StepSeconds
+from service.errors import DiscardError
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from service.input.decode import Decoded, RecordDecoder
+from service.runtime.controller import Controller
+from service.runtime.flusher import Flusher
+from service.runtime.refetch import Refetcher
+from service.runtime.runloop import Runloop
+from service.runtime.start_positions import StartPositions
+from tests.fakes.consumer import FakeConsumer
+from tests.fakes.records import P0
+from tests.fakes.store import FakeObjectStore
+from tests.fakes.worker import DEAD_LETTERS
+
+_decode = RecordDecoder.decode
+_put = FakeObjectStore.put
+_pop = FakeConsumer._pop
+_messages = Flusher._messages
+_has_room = Runloop._has_room
+_after = FlushCost.after
+EVERY, LOST = 17, 5
+
+
+def nothing(*_: Any, **__: Any) -> None:
+    """Look at nothing."""
+
+
+# Lost or changed on the way through the worker.
+
+
+def leaves_one_out(own: RecordDecoder, value: bytes | None) -> Decoded:
+    """Forget the last entry of a record that has several."""
+    decoded = _decode(own, value)
+    return decoded._replace(entries=decoded.entries[:-1]) if len(decoded.entries) > 1 else decoded
+
+
+def writes_one_twice(own: RecordDecoder, value: bytes | None) -> Decoded:
+    """Take the last entry of a record that has several twice."""
+    decoded = _decode(own, value)
+    return decoded._replace(entries=[*decoded.entries, *decoded.entries[-1:]]) if len(decoded.entries) > 1 else decoded
+
+
+def overwrites(own: FakeObjectStore, key: str, body: bytes, **more: Any) -> StoredObject:
+    """Write other bytes over an object once it is stored."""
+    stored = _put(own, key, body, **more)
+    if key.endswith(".avro"):
+        own._bucket.objects[key] = bytes(len(body))
+    return stored
+
+
+def sends_no_letters(own: Flusher, *arguments: Any) -> Any:
+    """Leave dead letters out of the transaction."""
+    return (one for one in _messages(own, *arguments) if one.topic != DEAD_LETTERS)
+
+
+def drops_before_the_tap(own: FakeConsumer, records_max: int) -> list[SourceRecord]:
+    """Lose records as a client library might: never the last one, or the lag would tell."""
+    ends = {tp: log.records[-1].offset for tp, log in own._broker.logs.items() if log.records}
+    return [one for one in _pop(own, records_max) if one.offset % EVERY != LOST or one.offset == ends[one.tp]]
+
+
+def drops_in_the_library(consume: Callable[..., Poll]) -> Callable[..., Poll]:
+    """Return the same for the adapter over the real client library."""
+
+    def consume_less(own: Any, **how: Any) -> Poll:
+        poll = consume(own, **how)
+        return Poll.of([poll[place] for place, offset in enumerate(poll.offsets) if offset % EVERY != LOST])
+
+    return consume_less
+
+
+# Liveness.
+
+
+def shrinks_nothing(size_max: Size | None, _discarded: Size) -> Size | None:
+    """Leave the limit where it was."""
+    return size_max
+
+
+def learns_from_commits_alone(cost: FlushCost, work: FlushWork, seconds: StepSeconds, done: StepSeconds) -> FlushCost:
+    """Learn nothing where a step was cut short."""
+    return cost if min(done) < 1 else _after(cost, work, seconds, done)
+
+
+def goes_on_behind_damage(own: Refetcher, failures: Any) -> SourceRecord | None:
+    """Go on at the next offset that can be read, and say nothing of those before it."""
+    for tp in failures:
+        positions = own._recorder.positions
+        end = own._consumer.readable_from(tp, positions[tp].next_offset, deadline=Deadline.after(20, own._clock.now_s))
+        starts = {one: CommittedOffset(progress.next_offset) for one, progress in positions.items()}
+        if end is not None:
+            own._consumer.fetch_again(tp, starts | {tp: CommittedOffset(end)})
+    return None
+
+
+def takes_error_events_for_nothing(_own: Any, _error: Any, _message: Any) -> None:
+    """Judge no error event of the client library."""
+
+
+# Order of effects and start positions.
+
+
+def flush_on_lost(controller: Controller, tps: frozenset[TopicPartition]) -> None:
+    """Treat lost like revoked."""
+    controller._callback(Revoked(tps, controller._recorder.has_progress, controller._clock.now_s()))
+
+
+def commit_starts_of_everything(own: StartPositions, deadline: Deadline) -> frozenset[TopicPartition]:
+    """Commit start positions of the whole topic, whatever others have committed."""
+    everything = own._consumer.partitions_of(P0.topic, deadline=deadline)
+    starts = {tp: CommittedOffset(own._consumer.watermarks(tp, deadline=deadline)[0]) for tp in everything}
+    try:
+        own._committer.commit([], starts, own._consumer.membership(), deadline=deadline)
+    except DiscardError:
+        return frozenset(own._uncommitted)
+    own._uncommitted = {}
+    return frozenset()
+
+
+def record_past_a_failed_flush(loop: Runloop, record: SourceRecord) -> bool:
+    """Take the record that did not fit for the first of the next batch, whatever became of the flush before it."""
+    _has_room(loop, record)
+    return True
+
+
+def settle_before_init(controller: Controller) -> None:
+    """Ask for the committed offsets before the last transaction is ended."""
+    tps = controller.state.rewinds
+    for tp, start in controller._consumer.committed(tps, deadline=controller._deadline).items():
+        controller._recorder.rewind(tp, start or CommittedOffset(0))
+        controller._consumer.seek(tp, start or CommittedOffset(0), deadline=controller._deadline)
+    controller.handle(Rewound(tps, 0.0))

@@ -1,0 +1,231 @@
+"""Small rules taken out one at a time: start positions, conservation, liveness, and bugs that tests once let pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import confluent_kafka
+import pytest
+
+from service.control import machine
+from service.control.flush_policy import FlushCost
+from service.input import json_text
+from service.input.decode import RecordDecoder
+from service.runtime.controller import Controller
+from service.runtime.flusher import Flusher
+from service.runtime.refetch import Refetcher
+from service.runtime.runloop import Runloop
+from service.runtime.start_positions import StartPositions
+from tests.fakes.committer import Outcome
+from tests.fakes.consumer import FakeConsumer
+from tests.fakes.member import HastyMember848
+from tests.fakes.store import FakeObjectStore
+from tests.fakes.worker import Parts
+from tests.mutants import adapters, patches, workers
+from tests.mutants.mutant import QUIET, FastTest, Mutant, Patch, RealRun
+from tests.mutants.transactions import GoesPastDamage, TakesZeroForNone
+from tests.simulation.swarm import Style, Swarm
+from tests.unit.adapters import test_kafka_consumer
+from tests.unit.adapters.scripted_kafka import fresh_consumer_class
+
+_RUNTIME, _ADAPTERS = "tests/unit/runtime", "tests/unit/adapters"
+THROTTLED = Swarm(throttle=1.0)
+DAMAGED = Swarm(damage=0.05)
+STOPPED = replace(QUIET, at_zombie=0.02, members=0.08, outcome=0.6, at_interleave=0.06)
+LIVENESS = "found in the first slice: the same files were uploaded and discarded for ever at 50 PUT/s"
+SURVIVOR = "survived all fast tests once"
+FAULT = "faults that nobody injected: an error event in the place of a record"
+
+
+def _consumer_bench(monkeypatch: pytest.MonkeyPatch) -> tuple[test_kafka_consumer.Bench]:
+    consumers = fresh_consumer_class()
+    monkeypatch.setattr(confluent_kafka, "Consumer", consumers)
+    return (test_kafka_consumer.Bench(consumers, incremental=True),)
+
+
+SURVIVORS = (
+    Mutant(
+        "takes-zero-for-none",
+        "takes a committed offset of 0 for none",
+        (SURVIVOR,),
+        Parts(consumer=TakesZeroForNone),
+        adapters.TAKES_ZERO_FOR_NONE,
+        fast=FastTest(
+            f"{_ADAPTERS}/test_kafka_consumer.py::test_committed_offsets_are_numbers_or_none", _consumer_bench
+        ),
+    ),
+    Mutant(
+        "repeats-as-another-member",
+        "repeats a commit that met a new generation as whichever member it is by now",
+        (SURVIVOR,),
+        Parts(flusher=workers.RepeatsAsAnotherMember, member848=HastyMember848),
+        style=Style.KIP848,
+        swarm=STOPPED,
+        fast=FastTest(f"{_RUNTIME}/test_flusher.py::test_illegal_generation_of_another_member_is_a_discard"),
+    ),
+    Mutant(
+        "one-digit-too-many",
+        "takes a decimal of sixteen digits and a point for one that a double holds",
+        (SURVIVOR,),
+        patches=(Patch(json_text, "_EXACT_CHARS", 17),),
+        fast=FastTest(
+            "tests/unit/input/test_json_text.py::test_number_that_a_double_does_not_hold_is_rounded_and_counted_or_kept",
+            lambda _: (b"9.291417776317066",),
+        ),
+        blind="it has no such numbers: which literal a double holds is for the tests of values",
+    ),
+)
+
+BEFORE_THE_TAP = (
+    Mutant(
+        "drops-before-the-tap",
+        "the client library loses records before anybody of ours has seen them",
+        ("what the verification step of the zio-kafka story could not see",),
+        patches=(Patch(FakeConsumer, "_pop", patches.drops_before_the_tap),),
+        swarm=QUIET,
+        real=RealRun("rebalances", lambda: adapters.DROPS_BEFORE_THE_TAP),
+    ),
+)
+
+LIVE = (
+    Mutant(
+        "never-smaller",
+        "follows a batch that was discarded for lack of time by one as large, and learns nothing from it",
+        (LIVENESS,),
+        patches=(
+            Patch(machine, "shrunk", patches.shrinks_nothing),
+            Patch(FlushCost, "after", patches.learns_from_commits_alone),
+        ),
+        swarm=THROTTLED,
+        fast=FastTest(
+            f"{_RUNTIME}/test_liveness.py::"
+            "test_store_in_proportion_to_objects_makes_flushes_smaller_and_one_is_discarded_at_most",
+            lambda _: (300, 2.0),
+        ),
+    ),
+    Mutant(
+        "goes-on-behind-damage",
+        "goes on at the next offset that can be read, without a dead letter for those before it",
+        (FAULT,),
+        patches=(Patch(Refetcher, "_try_again", patches.goes_on_behind_damage),),
+        swarm=DAMAGED,
+        fast=FastTest(f"{_RUNTIME}/test_refetch.py::test_nothing_behind_an_unreadable_record_is_committed"),
+        real=RealRun("damage"),
+    ),
+    Mutant(
+        "takes-error-events-for-nothing",
+        "takes an error event of the client library for nothing, and what follows it for the next record",
+        (FAULT,),
+        Parts(consumer=GoesPastDamage),
+        adapters.GOES_PAST_DAMAGE,
+        swarm=DAMAGED,
+        fast=FastTest(
+            f"{_ADAPTERS}/test_kafka_consumer.py::"
+            "test_nothing_behind_what_cannot_be_read_is_handed_over_until_it_is_sought",
+            _consumer_bench,
+        ),
+        real=RealRun("damage"),
+    ),
+)
+
+CONSERVATION = (
+    Mutant(
+        "leaves-an-entry-out",
+        "forgets the last entry of a record that has several",
+        ("a record holds several entries, and one is missing",),
+        patches=(Patch(RecordDecoder, "decode", patches.leaves_one_out),),
+        fast=FastTest(f"{_RUNTIME}/test_recorder.py::test_one_bad_entry_costs_its_neighbours_nothing"),
+    ),
+    Mutant(
+        "writes-an-entry-twice",
+        "takes the last entry of a record that has several twice",
+        ("the opposite of the one above",),
+        patches=(Patch(RecordDecoder, "decode", patches.writes_one_twice),),
+        fast=FastTest(f"{_RUNTIME}/test_recorder.py::test_one_bad_entry_costs_its_neighbours_nothing"),
+    ),
+    Mutant(
+        "overwrites-objects",
+        "writes other bytes over an object once it is stored",
+        ("objects are immutable",),
+        patches=(Patch(FakeObjectStore, "put", patches.overwrites),),
+    ),
+    Mutant(
+        "sends-no-dead-letters",
+        "leaves dead letters out of the transaction",
+        ("one bad entry in a record",),
+        patches=(Patch(Flusher, "_messages", patches.sends_no_letters),),
+        fast=FastTest(f"{_RUNTIME}/test_verification.py::test_dead_letters_and_ids_are_verified"),
+    ),
+    Mutant(
+        "records-past-a-failed-flush",
+        "takes a record that did not fit for the first of the next batch, whatever became of the flush before it",
+        ("a large record beside a batch that was discarded",),
+        patches=(Patch(Runloop, "_has_room", patches.record_past_a_failed_flush),),
+        fast=FastTest(
+            f"{_RUNTIME}/test_liveness.py::test_large_record_is_read_again_where_the_flush_before_it_fails",
+            lambda _: (Outcome.UNKNOWN_OPEN,),
+        ),
+    ),
+    Mutant(
+        "settles-before-init",
+        "asks for the committed offsets before the last transaction is ended",
+        ("a transaction whose outcome is unknown is ended by the next producer's init",),
+        patches=(Patch(Controller, "rewind_to_committed", patches.settle_before_init),),
+        fast=FastTest(
+            f"{_RUNTIME}/test_controller.py::test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready"
+        ),
+    ),
+)
+
+_STARTS = f"{_RUNTIME}/test_start_positions.py"
+_ONE_TOPIC = "its topics are never made anew, and lose no offsets"
+
+STARTS = (
+    Mutant(
+        "commits-starts-of-everything",
+        "commits start positions of the whole topic, whatever others have committed",
+        ("the broker takes a commit for what another member owns",),
+        patches=(Patch(StartPositions, "_commit", patches.commit_starts_of_everything),),
+        fast=FastTest(
+            f"{_STARTS}::test_first_start_of_two_workers_never_sets_a_commit_back",
+            lambda _: ("eager", "beginning", "begin"),
+        ),
+    ),
+    Mutant(
+        "records-what-is-not-proven",
+        "records before its start positions are committed",
+        ("a start position is committed before any record behind it",),
+        patches=(Patch(StartPositions, "unproven", frozenset()),),
+        fast=FastTest(
+            f"{_STARTS}::test_worker_records_nothing_before_its_start_position_is_committed", lambda _: ("cooperative",)
+        ),
+    ),
+    Mutant(
+        "asks-no-flush-records",
+        "starts by the policy where the group has lost its offset",
+        ("offsets expire",),
+        patches=(Patch(StartPositions, "_require_no_history", patches.nothing),),
+        fast=FastTest(
+            f"{_STARTS}::test_lost_offset_is_refused_with_the_offset_to_go_on_from", lambda _: ("kip848", "beginning")
+        ),
+        blind=_ONE_TOPIC,
+    ),
+    Mutant(
+        "compares-no-ids",
+        "takes an offset of a topic that was deleted for one of the topic that has its name",
+        ("a committed offset is a number, not a place",),
+        patches=(Patch(StartPositions, "_compare_ids", patches.nothing),),
+        fast=FastTest(
+            f"{_STARTS}::test_committed_offset_of_a_topic_that_was_made_anew_is_refused", lambda _: ("eager",)
+        ),
+        blind=_ONE_TOPIC,
+    ),
+    Mutant(
+        "does-not-watch",
+        "goes on where a topic is made anew while it runs",
+        ("a committed offset is a number, not a place",),
+        patches=(Patch(StartPositions, "watch", patches.nothing),),
+        fast=FastTest(f"{_STARTS}::test_topic_made_anew_while_a_worker_runs_stops_it", lambda _: ("cooperative",)),
+        blind=_ONE_TOPIC,
+    ),
+)

@@ -1,0 +1,192 @@
+"""What each tool says of a mutant in one seed: invariants, verification mode, verify-logs, the small audit.
+
+A seed is run twice. First with all invariants, up to the first that breaks. Then blind: whatever is broken goes on, so
+that each of the three tools says for itself what it finds in what the workers have left.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from typing import Any
+
+import structlog
+
+from service.audit.auditor import Audit, Options
+from service.audit.fetch import FetchedObject, ObjectMissingError
+from service.control import machine
+from service.errors import StopError
+from service.formats.model import SourceRecord, TopicPartition
+from service.runtime.verification import VerifyRules
+from service.verify.history import History, Judgement
+from service.verify.lines import LogFiles
+from tests.fakes.broker import FakeBroker
+from tests.fakes.store import Bucket, PutFault
+from tests.fakes.worker import settings_of
+from tests.mutants.mutant import Mutant
+from tests.simulation.seeds import STEPS
+from tests.simulation.telling import TellingWorld
+from tests.simulation.world import Process, World
+
+REPORTING = VerifyRules(1.0, 10**7, is_stopping=False)
+
+
+@contextmanager
+def heard_by(hear: Callable[..., Any]) -> Iterator[None]:
+    """Give every line of a log to a processor."""
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        processors=[hear],
+        logger_factory=structlog.ReturnLoggerFactory(),
+    )
+    try:
+        yield
+    finally:
+        structlog.reset_defaults()
+
+
+def silence(*_: Any) -> str:
+    """Hear nothing: a processor of structlog."""
+    raise structlog.DropEvent
+
+
+def said_by_simulation(mutant: Mutant, seed: int) -> str | None:
+    """Run a seed with a planted mutant; return what breaks, None where nothing does.
+
+    A transition that the worker's own machine refuses is no finding: it says nothing of what becomes of the data.
+    """
+    with mutant.planted(), heard_by(silence):
+        try:
+            World(seed, style=mutant.style, swarm=mutant.swarm, parts=mutant.parts).run(STEPS)
+        except machine.InvalidTransitionError:
+            return None
+        except Exception as error:  # noqa: BLE001 - a worker that ends in any error is noticed
+            return f"{type(error).__name__}: {error}" if not isinstance(error, AssertionError) else str(error)
+    return None
+
+
+class BlindWorld(TellingWorld):
+    """A world that nobody checks: a worker that fails is gone, whatever the reason, and the others go on.
+
+    Nobody else writes into its bucket, which the audit would rightly say.
+    """
+
+    def turn(self, process: Process) -> None:
+        """Let one process turn its loop once."""
+        try:
+            super().turn(process)
+        except Exception as error:  # noqa: BLE001 - the end of that process
+            self.note(f"{process.worker.name} ended: {error}")
+            process.busy = True
+            with suppress(BaseException):
+                process.worker.close()
+            process.dead = True
+            self._forget(process)
+
+    def _script_faults(self, process: Process) -> None:
+        super()._script_faults(process)
+        script = process.worker.store.script
+        while PutFault.TAKEN in script:
+            script[script.index(PutFault.TAKEN)] = PutFault.ANSWER_LOST
+
+    def _end(self, process: Process, error: StopError) -> None:
+        with suppress(AssertionError):
+            super()._end(process, error)
+        self._forget(process)
+
+    def _raise_broken(self) -> None:
+        """Look away."""
+
+
+def judged(lines: Iterable[bytes]) -> Judgement:
+    """Judge the lines of all workers by verify-logs."""
+    with ExitStack() as cleanup:
+        history = History()
+        for line in LogFiles([], io.BytesIO(b"".join(lines)), cleanup).read():
+            history.add(line)
+        return history.judge()
+
+
+def said_by_others(mutant: Mutant | None, seed: int) -> dict[str, list[str]]:
+    """Run a seed blind; return what verification mode, verify-logs and the audit say, in a few words each."""
+    mutant = mutant or Mutant("none", "nothing", ())
+    with mutant.planted():
+        world = BlindWorld(seed, style=mutant.style, swarm=mutant.swarm, parts=mutant.parts, verify=REPORTING)
+        with heard_by(world.hear), suppress(AssertionError):
+            world.run(STEPS)
+    differences: dict[str, int] = {}
+    for line in world.lines:
+        if b'"flush_differs"' in line:
+            for kind, count in json.loads(line)["differences"].items():
+                differences[kind] = differences.get(kind, 0) + count
+    violations = judged(world.lines).violations
+    return {
+        "verification mode": sorted(differences),
+        "verify-logs": sorted({str(one.rule) for one in violations}),
+        "audit": audited(world),
+    }
+
+
+# The audit over what fakes have left.
+
+
+class BrokerTopics:
+    """Fulfils `service.audit.auditor.Topics` over a fake broker."""
+
+    def __init__(self, broker: FakeBroker) -> None:
+        self._broker = broker
+
+    def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
+        """List the TopicPartitions of a topic; nobody has made backfills."""
+        found = sorted(tp for tp in self._broker.logs if tp.topic == topic)
+        return found or ([] if may_be_absent else [TopicPartition(topic, 0)])
+
+    def ends(self, tp: TopicPartition) -> tuple[int, int]:
+        """Return the first offset and the end."""
+        log = self._broker.logs.get(tp)
+        return (0, len(self._broker.messages(tp.topic))) if log is None else (log.first_offset, log.end)
+
+    def settled(self, tps: Iterable[TopicPartition]) -> tuple[Mapping[TopicPartition, tuple[int, int]], list[str]]:
+        """Return the same: all workers are gone."""
+        return {tp: self.ends(tp) for tp in tps}, []
+
+    def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Return the group's committed offsets."""
+        return {tp: self._broker.committed_offset(tp) for tp in tps}
+
+    def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
+        """Return whether any offset is whole."""
+        return any(self._broker.logs[tp].broken_at(one, one + 1) is None for one in range(first, end))
+
+    def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
+        """Yield messages."""
+        for tp, (first, end) in ranges.items():
+            if tp in self._broker.logs:
+                yield from (one for one in self._broker.logs[tp].records if first <= one.offset < end)
+                continue
+            for offset, one in enumerate(self._broker.messages(tp.topic)[first:end], first):
+                yield SourceRecord(tp, offset, 0, one.key, one.value, tuple(one.headers))
+
+
+class BucketStore:
+    """Fulfils `service.audit.fetch.Store` over a fake bucket."""
+
+    def __init__(self, bucket: Bucket) -> None:
+        self._objects = bucket.objects
+
+    def get(self, bucket: str, key: str, version_id: str | None) -> FetchedObject:
+        """Read an object."""
+        del bucket, version_id
+        if key not in self._objects:
+            raise ObjectMissingError(key)
+        return FetchedObject(self._objects[key], None)
+
+
+def audited(world: World) -> list[str]:
+    """Return the kinds of what the audit finds of a world that has ended."""
+    settings = settings_of(world._rules.start.start_at)
+    report = Audit(settings, Options(threads=1), BrokerTopics(world.broker), BucketStore(world.bucket)).run()
+    return sorted(kind.value for kind, count in report.findings.counts.items() if count)

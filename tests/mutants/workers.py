@@ -1,0 +1,276 @@
+"""Wrong classes of the worker itself: recorder, flusher, controller, loop. A real worker can be made of them, too."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from dataclasses import replace
+from typing import Any
+
+import confluent_kafka
+
+from service.batch.batch import ClosedBatch, Opening
+from service.batch.progress import Progress
+from service.batch.rows import Rows
+from service.boundary import Membership, Message, StoredObject
+from service.control import machine
+from service.control.deadline import Deadline
+from service.control.events import Assigned, Event, FlushDiscarded, Rewound
+from service.control.flush_policy import FlushReason
+from service.errors import CommitAbortedError, CommitUnknownError
+from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from service.runtime.controller import Controller
+from service.runtime.flusher import Flusher, FlushSummary
+from service.runtime.ports import Upload, Uploads
+from service.runtime.recorder import Recorder
+from service.runtime.runloop import Runloop
+
+
+class DropsBufferedRecords(Runloop):
+    """Drops what one consume handed over when a rebalance came in the middle of it, and reads on."""
+
+    _generation = 0
+
+    def _record_all(self, records: list[SourceRecord]) -> None:
+        generation = self._controller.state.generation
+        if generation == self._generation:
+            super()._record_all(records)
+        self._generation = generation
+
+
+class NeverRewinds(Controller):
+    """Forgets to seek back after a flush that failed."""
+
+    def _advance(self, event: Event) -> None:
+        super()._advance(event)
+        if isinstance(event, FlushDiscarded):
+            self.state = replace(self.state, rewinds=machine.NOTHING)
+
+
+class RewindsNothingKept(Controller):
+    """After a failure on revoke, rewinds what is given back only - which nobody may seek - and not what is kept."""
+
+    def _callback(self, event: Event) -> None:
+        before = self.state.rewinds
+        super()._callback(event)
+        self.state = replace(self.state, rewinds=before & self.state.owned)
+
+
+def position_of(consumer: Any, tp: TopicPartition) -> int:
+    """Return the position of a fake consumer, or of the client library's, behind a tap or not."""
+    consumer = getattr(consumer, "_consumer", consumer) if hasattr(consumer, "_verification") else consumer
+    if hasattr(consumer, "positions"):
+        return int(consumer.positions.get(tp, 0))
+    (place,) = consumer._consumer.position([confluent_kafka.TopicPartition(*tp)])
+    return int(place.offset)
+
+
+class CommitsThePosition(Controller):
+    """Takes the client's position for what is recorded."""
+
+    def _flush(self, reason: FlushReason) -> None:
+        for tp, progress in self._recorder.positions.items():
+            progress.next_offset = max(progress.next_offset, position_of(self._consumer, tp))
+        super()._flush(reason)
+
+
+class AnyMember(str):
+    """A member id that equals every other."""
+
+    __slots__ = ()
+    __hash__ = str.__hash__
+
+    def __eq__(self, _other: object) -> bool:
+        return True
+
+    def __ne__(self, _other: object) -> bool:
+        return False
+
+
+class IgnoresMemberIds(Controller):
+    """Takes whatever metadata there is for that of the batch."""
+
+    def open_batch(self) -> bool:
+        """Open a batch that every member id fits."""
+        is_open = super().open_batch()
+        batch = self._recorder._batch
+        if batch is not None:
+            membership = batch.opening.membership
+            any_member = membership._replace(member_id=AnyMember(membership.member_id))
+            batch.opening = batch.opening._replace(membership=any_member)
+        return is_open
+
+
+class FlushesWhatIsLost(IgnoresMemberIds):
+    """Treats lost like revoked."""
+
+    def on_lost(self, tps: frozenset[TopicPartition]) -> None:
+        """Flush."""
+        self.on_revoked(tps)
+
+
+class RecordsWhatIsNotOwned(Recorder):
+    """Writes every record that it is handed."""
+
+    def accepts(self, record: SourceRecord) -> bool:
+        """Begin a progress where there is none."""
+        self._tracker.by_tp.setdefault(record.tp, Progress(record.offset, record.offset))
+        return super().accepts(record)
+
+
+class AcceptsStaleRecords(Controller):
+    """Takes records from before a TopicPartition was given back for those after it came again."""
+
+    def _advance(self, event: Event) -> None:
+        self.state = replace(self.state, given_back=machine.NOTHING)
+        super()._advance(event)
+
+
+class ForgetsUnknownOutcomes(Controller):
+    """Takes an unknown outcome for an abort: goes on where the batch began."""
+
+    def rewind_to_committed(self) -> None:
+        """Seek to where the batch began, without asking."""
+        for tp in self.state.rewinds:
+            start = CommittedOffset(self._recorder.positions[tp].first_offset)
+            self._recorder.rewind(tp, start)
+            self._consumer.seek(tp, start, deadline=self._deadline)
+        self.handle(Rewound(self.state.rewinds, self._clock.now_s()))
+
+
+class SharesItsProgress(Recorder):
+    """Closes a batch without copying its progress, and goes on with them before the flush has ended."""
+
+    def close(self, **without: Any) -> ClosedBatch:
+        """Begin the next batch at once."""
+        batch = super().close(**without)
+        self._tracker.committed(now_ms=0)
+        return batch._replace(progress=self._tracker.by_tp)
+
+
+class SpansGenerations(Controller):
+    """Goes on with the open batch over an assignment, and commits it as the membership that it was opened in."""
+
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._flusher._membership = lambda: self._opened or self._consumer.membership()
+
+    @property
+    def _opened(self) -> Membership | None:
+        batch = self._closed
+        return None if batch is None else batch.opening.membership
+
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+        """Own what is new, and flush nothing."""
+        self._starts = {}
+        self._callback(Assigned(tps, False, self._clock.now_s()))  # noqa: FBT003 - no progress, it says
+        return self._starts
+
+
+class CommitsOneTooFar(Flusher):
+    """Commits the offset behind the next one."""
+
+    def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
+        found = super()._offsets(batch)
+        return {tp: one._replace(offset=one.offset + 1) for tp, one in found.items()}
+
+
+class PostponedUploads:
+    """Acknowledges uploads that it has not begun."""
+
+    def __init__(self, uploads: Uploads) -> None:
+        self.waiting: list[tuple[Upload, Deadline]] = []
+        self._uploads = uploads
+        self.await_all = uploads.await_all
+
+    def submit(self, upload: Upload, deadline: Deadline) -> Future[StoredObject]:
+        """Keep it for later."""
+        self.waiting.append((upload, deadline))
+        future: Future[StoredObject] = Future()
+        etag = hashlib.md5(upload.body(), usedforsecurity=False).hexdigest()
+        future.set_result(StoredObject(upload.key_of(0), etag, None))
+        return future
+
+
+class CommitsBeforeItUploads(Flusher):
+    """Commits first, and uploads what it has announced afterwards."""
+
+    def flush(self, batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> FlushSummary:
+        """Flush in the wrong order."""
+        uploads = self._uploader
+        postponed = PostponedUploads(uploads)
+        self._uploader = postponed  # type: ignore[assignment]
+        try:
+            return super().flush(batch, reason, deadline=deadline)
+        finally:
+            self._uploader = uploads
+            if self._committer_has_ended:
+                for upload, until in postponed.waiting:
+                    uploads.submit(upload, until)
+
+    _committer_has_ended = False
+
+    def _commit(self, *arguments: Any) -> Membership:
+        self._committer_has_ended = False
+        membership = super()._commit(*arguments)
+        self._committer_has_ended = True
+        return membership
+
+
+class RepeatsUnknownCommits(Flusher):
+    """Commits once more where nobody knows whether the first time was."""
+
+    def _commit(
+        self,
+        messages: Callable[[], Iterable[Message]],
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        membership: Membership,
+        batch: ClosedBatch,
+        deadline: Deadline,
+    ) -> Membership:
+        try:
+            return super()._commit(messages, offsets, membership, batch, deadline)
+        except CommitUnknownError:
+            return super()._commit(messages, offsets, membership, batch, deadline)
+
+
+class RepeatsAsAnotherMember(Flusher):
+    """Repeats a commit that met a new generation as whoever it is by now."""
+
+    def _commit(
+        self,
+        messages: Callable[[], Iterable[Message]],
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        membership: Membership,
+        batch: ClosedBatch,
+        deadline: Deadline,
+    ) -> Membership:
+        del batch
+        try:
+            self._committer.commit(messages(), offsets, membership, deadline=deadline)
+        except CommitAbortedError as error:
+            if error.code != "ILLEGAL_GENERATION" or deadline.has_passed():
+                raise
+            membership = self._membership()
+            self._committer.commit(messages(), offsets, membership, deadline=deadline)
+        return membership
+
+
+class UsesItsSpoolAgain(Recorder):
+    """Begins a batch with what the spool still has of the one that was given up."""
+
+    _left: Rows | None = None
+
+    def open(self, opening: Opening) -> None:
+        """Open it over the rows that are there."""
+        super().open(opening)
+        if self._left is not None and self._batch is not None:
+            self._batch.rows, self._left = self._left, None
+
+    def discard(self, batch: ClosedBatch | None) -> dict[TopicPartition, tuple[int, int]]:
+        """Leave the rows where they are."""
+        given = batch or self._batch
+        if given is not None:
+            self._left = given.rows
+        return super().discard(batch)
