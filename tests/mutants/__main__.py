@@ -29,38 +29,39 @@ def main() -> int:
     options = parser.parse_args()
     wanted = {NONE: PRODUCT, **MUTANTS}
     chosen = [wanted[name] for name in options.names or wanted]
-    known = {name: found for name, found in evidence.load().items() if name in wanted}
     if options.real:
-        _run_real(chosen, known)
+        _run_real(chosen)
     else:
-        _run_seeds(chosen, known, options)
-    page.PAGE.write_text(page.render(known))
+        _run_seeds(chosen, options)
+    known = evidence.load()
+    page.write()
     return _verdict(known)
 
 
-def _run_seeds(chosen: list[Mutant], known: dict[str, dict[str, object]], options: argparse.Namespace) -> None:
+def _run_seeds(chosen: list[Mutant], options: argparse.Namespace) -> None:
+    known = {name: found for name, found in evidence.load().items() if name in MUTANTS or name == NONE}
     for number, mutant in enumerate(chosen, 1):
         begun_s = time.process_time()
         if not options.resume:
-            known[mutant.name] = {key: kept for key, kept in known.get(mutant.name, {}).items() if key == "real"}
+            known[mutant.name] = {}
         evidence.look(
             mutant, known, seeds=options.seeds, blind_seeds=options.blind_seeds, told=lambda: evidence.save(known)
         )
         evidence.save(known)
-        page.PAGE.write_text(page.render(known))
+        page.write()
         seconds = time.process_time() - begun_s
         sys.stderr.write(f"mutants: {number} of {len(chosen)}: {mutant.name}, {seconds:.0f} s of CPU\n")
 
 
-def _run_real(chosen: list[Mutant], known: dict[str, dict[str, object]]) -> None:
+def _run_real(chosen: list[Mutant]) -> None:
+    known = evidence.load(evidence.REAL)
     with real.servers() as servers:
         for mutant in chosen:
             scenarios = SCENARIOS if mutant is PRODUCT else () if mutant.real is None else (mutant.real.scenario,)
             for scenario in scenarios:
                 found = real.run(None if mutant is PRODUCT else mutant, scenario, servers)
-                runs = known.setdefault(mutant.name, {}).setdefault("real", {})
-                runs[scenario] = found  # type: ignore[index]
-                evidence.save(known)
+                known.setdefault(mutant.name, {})[scenario] = found
+                evidence.save(known, evidence.REAL)
                 sys.stderr.write(f"mutants: {mutant.name}: {found}\n")
 
 

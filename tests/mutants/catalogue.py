@@ -25,7 +25,7 @@ from tests.unit.adapters.scripted_kafka import fresh_producer_class
 
 # Of two rebalances in one consume, with a flush that fails in the first; of commits that are held up half-way.
 BACK_AT_ONCE = replace(QUIET, members=0.15, outcome=0.8, stop=0.1, old_library=1.0)
-HELD_UP = replace(QUIET, at_zombie=0.03, members=0.05, at_interleave=0.06)
+HELD_UP = replace(QUIET, at_zombie=0.008, members=0.03)
 
 _RUNTIME, _ADAPTERS = "tests/unit/runtime", "tests/unit/adapters"
 

@@ -1,4 +1,4 @@
-"""What was found of each mutant, kept as JSON (docs/evidence/mutants.json), one seed after the other."""
+"""What was found of each mutant, kept as JSON: docs/evidence/mutants.json by seed, mutants_real.json by real run."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.tools import heard_by, said_by_others, said_by_simulation, silence
 
 EVIDENCE = Path(__file__).parents[2] / "docs" / "evidence" / "mutants.json"
+REAL = EVIDENCE.with_name("mutants_real.json")
 TOOLS = ("verification mode", "verify-logs", "audit")
 NONE = "none"
 """The name of the product itself, of which every tool has to be silent."""
 _BY = re.compile(r"\b([IW]\d+)\b")
 
 
-def load() -> dict[str, Any]:
+def load(path: Path = EVIDENCE) -> dict[str, Any]:
     """Return what is known by now."""
-    known: dict[str, Any] = json.loads(EVIDENCE.read_text()) if EVIDENCE.exists() else {}
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     return known
 
 
-def save(known: dict[str, Any]) -> None:
+def save(known: dict[str, Any], path: Path = EVIDENCE) -> None:
     """Write it, sorted."""
-    EVIDENCE.parent.mkdir(parents=True, exist_ok=True)
-    EVIDENCE.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
 
 
 def broken_by(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.mutants import evidence
 from tests.mutants.evidence import NONE, TOOLS, summary
 from tests.mutants.mutant import Mutant
 from tests.mutants.registry import FAMILIES
@@ -14,7 +15,8 @@ PAGE = Path(__file__).parents[2] / "docs" / "MUTANTS.md"
 HEAD = """# Mutants
 
 Workers that are wrong on purpose, and which tool notices each. Written by `make mutants` from
-[the registry](../tests/mutants/registry.py) and [what was found](evidence/mutants.json);
+[the registry](../tests/mutants/registry.py) and what was found ([by seeds](evidence/mutants.json),
+[in real runs](evidence/mutants_real.json));
 `make mutants ARGS='never-rewinds --seeds 100'` runs one again.
 
 Sources: the *zio-kafka story* is D. Vigovszky's, of a service that this one is built after, and of six attempts to mend
@@ -42,8 +44,13 @@ the simulation is not blind to.
 FALSE_ALARMS = "\nThe product itself, in the same worlds: {}.\n"
 
 
-def render(known: dict[str, Any]) -> str:
-    """Return the page."""
+def write() -> None:
+    """Write the page anew."""
+    PAGE.write_text(render(evidence.load(), evidence.load(evidence.REAL)))
+
+
+def render(known: dict[str, Any], runs: dict[str, Any]) -> str:
+    """Return the page, from what was found by seeds and in real runs."""
     parts = [HEAD]
     if NONE in known:
         said = [f"{tool} {_cell(known[NONE], tool)}" for tool in ("simulation", *TOOLS)]
@@ -53,7 +60,7 @@ def render(known: dict[str, Any]) -> str:
         parts += [f"| {one.name} | {one.wrong} | {'; '.join(one.stories)} |\n" for one in family]
         parts.append(f"\n| mutant | simulation | fast test | {' | '.join(TOOLS)} |\n|---|---|---|---|---|---|\n")
         parts += [_row(one, known.get(one.name, {})) for one in family]
-    parts += ["\n## Real runs\n\n", *_real(known), "\n## What notices what\n\n", *_sums(known)]
+    parts += ["\n## Real runs\n\n", *_real(runs), "\n## What notices what\n\n", *_sums(known)]
     return "".join(parts)
 
 
@@ -68,6 +75,13 @@ def _row(mutant: Mutant, entry: dict[str, Any]) -> str:
     return f"| {mutant.name} | {' | '.join(cells)} |\n"
 
 
+def _test(mutant: Mutant, entry: dict[str, Any]) -> str:
+    if mutant.fast is None:
+        return "none"
+    path, _, name = mutant.fast.node.partition("::")
+    return f"[{name}](../{path})" + ("" if entry.get("fast test") else ": **passes**")
+
+
 def _cell(entry: dict[str, Any], tool: str) -> str:
     if tool == "simulation":
         found = entry.get("simulation")
@@ -76,11 +90,11 @@ def _cell(entry: dict[str, Any], tool: str) -> str:
     return "not run" if found is None else summary(found[tool], found["seeds"])
 
 
-def _real(known: dict[str, Any]) -> Iterator[str]:
+def _real(runs: dict[str, Any]) -> Iterator[str]:
     yield "| mutant | run | audit | verification mode | verify-logs | workers that ended themselves |\n"
     yield "|---|---|---|---|---|---|\n"
-    for name, entry in sorted(known.items()):
-        for one in entry.get("real", {}).values():
+    for name, entry in sorted(runs.items()):
+        for one in entry.values():
             audit = one["audit"] if isinstance(one["audit"], str) else f"**{', '.join(one['audit'])}**"
             mode = f"**{', '.join(one['verification mode'])}**" if one["verification mode"] else "nothing"
             logs = "**violation**" if one["verify-logs"] == "findings" else one["verify-logs"].replace("_", " ")

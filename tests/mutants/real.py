@@ -124,7 +124,7 @@ def _end(deployment: Deployment, written: list[tuple[int, int]]) -> int:
 
 def _judge(deployment: Deployment) -> dict[str, Any]:
     """Ask the product's tools, and what the workers have told."""
-    audit = deployment.audit()
+    audit = deployment.audit("--require-caught-up")
     logs = [str(deployment.log_of(name)) for name in deployment.workers]
     code, _ = deployment.run("verify-logs", *logs)
     differences: dict[str, int] = {}

@@ -32,6 +32,8 @@ _RUNTIME, _ADAPTERS = "tests/unit/runtime", "tests/unit/adapters"
 THROTTLED = Swarm(throttle=1.0)
 DAMAGED = Swarm(damage=0.05)
 STOPPED = replace(QUIET, at_zombie=0.02, members=0.08, outcome=0.6, at_interleave=0.06)
+FAILING = replace(QUIET, outcome=0.5, members=0.05)
+STARTING = replace(QUIET, outcome=0.3, members=0.08, at_interleave=0.2)
 LIVENESS = "found in the first slice: the same files were uploaded and discarded for ever at 50 PUT/s"
 SURVIVOR = "survived all fast tests once"
 FAULT = "faults that nobody injected: an error event in the place of a record"
@@ -161,6 +163,7 @@ CONSERVATION = (
         "takes a record that did not fit for the first of the next batch, whatever became of the flush before it",
         ("a large record beside a batch that was discarded",),
         patches=(Patch(Runloop, "_has_room", patches.record_past_a_failed_flush),),
+        swarm=FAILING,
         fast=FastTest(
             f"{_RUNTIME}/test_liveness.py::test_large_record_is_read_again_where_the_flush_before_it_fails",
             lambda _: (Outcome.UNKNOWN_OPEN,),
@@ -171,6 +174,7 @@ CONSERVATION = (
         "asks for the committed offsets before the last transaction is ended",
         ("a transaction whose outcome is unknown is ended by the next producer's init",),
         patches=(Patch(Controller, "rewind_to_committed", patches.settle_before_init),),
+        swarm=FAILING,
         fast=FastTest(
             f"{_RUNTIME}/test_controller.py::test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready"
         ),
@@ -186,6 +190,7 @@ STARTS = (
         "commits start positions of the whole topic, whatever others have committed",
         ("the broker takes a commit for what another member owns",),
         patches=(Patch(StartPositions, "_commit", patches.commit_starts_of_everything),),
+        swarm=STARTING,
         fast=FastTest(
             f"{_STARTS}::test_first_start_of_two_workers_never_sets_a_commit_back",
             lambda _: ("eager", "beginning", "begin"),
@@ -196,6 +201,7 @@ STARTS = (
         "records before its start positions are committed",
         ("a start position is committed before any record behind it",),
         patches=(Patch(StartPositions, "unproven", frozenset()),),
+        swarm=FAILING,
         fast=FastTest(
             f"{_STARTS}::test_worker_records_nothing_before_its_start_position_is_committed", lambda _: ("cooperative",)
         ),

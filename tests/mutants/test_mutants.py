@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.fakes.worker import Parts
-from tests.mutants import evidence
+from tests.mutants import evidence, page
 from tests.mutants.mutant import WILD, Mutant
 from tests.mutants.published import over_fakes
 from tests.mutants.read_ahead import ReadAhead
@@ -79,3 +79,10 @@ def test_names_are_unique_and_faults_of_the_store_heal_unless_asked_for() -> Non
     """Each has one entry, and a swarm of its own where it needs one."""
     assert len(MUTANTS) == sum(map(len, FAMILIES.values()))
     assert WILD.throttle == 0.0
+
+
+def test_page_says_what_was_found() -> None:
+    """docs/MUTANTS.md is written from the registry and docs/evidence, and every mutant was run."""
+    known = evidence.load()
+    assert page.PAGE.read_text() == page.render(known, evidence.load(evidence.REAL))
+    assert set(MUTANTS) <= known.keys()
