@@ -110,6 +110,11 @@ class Stage:
         for proxy in self.cluster.proxies:
             proxy.heal()
 
+    def settle(self) -> None:
+        """Wait until the markers of all hands' transactions are written: a commit returns when it is decided."""
+        for hand in self._hands:
+            hand.settle()
+
     def announced(self) -> list[str]:
         """Return what a reader of committed announcements gets, sorted: the offset of each record that is announced."""
         return sorted((one.value() or b"").decode() for one in self.kafka.read_committed(self.announcements))
@@ -193,6 +198,10 @@ class Hand:
         messages = [Message(self._stage.announcements, None, b"%d" % offset, ()) for offset in read]
         behind = {self._stage.source: CommittedOffset(max(read) + 1)}
         self.committer.commit(messages, behind, membership or self.membership, deadline=_soon())
+
+    def settle(self) -> None:
+        """Wait until the marker of its last transaction is written: the next producer of its id cannot begin before."""
+        self.committer.prepare()
 
     def begin_commit(self, offsets: Collection[int] | None = None) -> "Begun":
         """Commit beside the test, which goes on meanwhile."""

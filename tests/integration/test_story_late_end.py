@@ -50,7 +50,7 @@ def _first_commit_whose_end_is_lost(stage: Stage, hand: Hand) -> HeldRequest:
     begun = hand.begin_commit([0])
     late.cut()
     assert begun.outcome() == COMMITTED
-    assert stage.announced() == ["0"]
+    stage.kafka.wait_for("its marker", lambda: stage.announced() == ["0"])
     return late
 
 
@@ -71,6 +71,7 @@ def _then_it_dies_and_another_goes_on(stage: Stage, hand: Hand, late: HeldReques
     successor.commit()
     stage.start_network()
     assert begun.outcome() != COMMITTED
+    stage.settle()
     return code
 
 

@@ -56,6 +56,7 @@ def _announce_by_another(stage: Stage) -> Hand:
     other.join()
     other.read_all()
     other.commit()
+    other.settle()
     return other
 
 
@@ -85,6 +86,7 @@ def test_c23_loss_that_is_told_as_a_revoke(stage: Stage, committer: type[KafkaCo
 
     busy.at_revoke = flush
     busy.until("it is told", lambda: bool(told_of))
+    stage.settle()
 
     assert busy.heard == ["assigned", "revoked"]
     assert told_of == [outcome]
@@ -120,5 +122,6 @@ def test_c24_bypass_by_a_member_of_generation_minus_one(
     _announce_by_another(stage)
 
     assert outcome_of(lambda: busy.commit(membership=busy.consumer.membership())) == outcome
+    stage.settle()
     assert stage.announced() == (TWICE if outcome == COMMITTED else ONCE)
     assert _dump(stage) == (OF_BOTH if outcome == COMMITTED else OF_SUCCESSOR)

@@ -50,6 +50,7 @@ def _take_over(successor: Hand) -> None:
     successor.join()
     successor.read_all()
     successor.commit()
+    successor.settle()
 
 
 def _dump(stage: Stage) -> list[str]:
@@ -70,6 +71,7 @@ def test_zombie_with_an_id_of_its_own_before_send_offsets_is_refused_as_a_member
     stage.start_network()
 
     assert begun.outcome() in {"CommitAbortedError: UNKNOWN_MEMBER_ID", "CommitAbortedError: ILLEGAL_GENERATION"}
+    stage.settle()
     assert stage.announced() == ONCE
     assert _dump(stage) == ["P1 E0: 3 records", "P2 E0: 3 records", "P2 E0: COMMIT", "P1 E0: ABORT"]
 
@@ -86,6 +88,7 @@ def test_zombie_with_a_shared_id_before_send_offsets_is_fenced_by_the_epoch(stag
     stage.start_network()
 
     assert begun.outcome() == "FencedError: _FENCED"
+    stage.settle()
     assert stage.announced() == ONCE
     assert _dump(stage) == ["P1 E0: 3 records", "P1 E1: ABORT", "P1 E2: 3 records", "P1 E2: COMMIT"]
 
@@ -98,6 +101,7 @@ def test_control_zombie_before_send_offsets_without_a_fence_doubles(stage: Stage
     stage.start_network()
 
     assert begun.outcome() == COMMITTED
+    stage.settle()
     assert stage.announced() == TWICE
     assert _dump(stage) == ["P1 E0: 3 records", "P2 E0: 3 records", "P2 E0: COMMIT", "P1 E0: COMMIT"]
 
@@ -121,6 +125,7 @@ def test_zombie_after_send_offsets_that_comes_in_time_is_waited_for(stage: Stage
 
     assert begun.outcome() == COMMITTED
     assert owning.outcome() == COMMITTED
+    stage.settle()
 
     assert successor.read == []
     assert stage.announced() == ONCE
@@ -138,6 +143,7 @@ def test_zombie_after_send_offsets_that_comes_too_late_is_aborted(stage: Stage) 
     stage.start_network()
 
     assert begun.outcome().startswith("CommitUnknownError")
+    stage.settle()
     assert stage.announced() == ONCE
     assert _dump(stage) == ["P1 E0: 3 records", "P1 E1: ABORT", "P2 E0: 3 records", "P2 E0: COMMIT"]
 
@@ -150,6 +156,7 @@ def test_zombie_with_a_shared_id_after_send_offsets_is_aborted_by_its_successor(
     stage.start_network()
 
     assert begun.outcome().startswith("CommitUnknownError")
+    stage.settle()
     assert stage.announced() == ONCE
     assert _dump(stage) == ["P1 E0: 3 records", "P1 E1: ABORT", "P1 E2: 3 records", "P1 E2: COMMIT"]
 
@@ -166,6 +173,7 @@ def test_control_zombie_after_send_offsets_whose_successor_does_not_wait_doubles
     stage.start_network()
 
     assert begun.outcome() == COMMITTED
+    stage.settle()
     assert stage.announced() == TWICE
     assert _dump(stage) == ["P1 E0: 3 records", "P2 E0: 3 records", "P2 E0: COMMIT", "P1 E0: COMMIT"]
 
