@@ -41,6 +41,7 @@ it.
 CI runs, for each mutant, the fast test and seeds up to the first that notices, and fails where one is not noticed that
 the simulation is not blind to.
 """
+EVERY = ("simulation", "fast test", *TOOLS)
 FALSE_ALARMS = "\nThe product itself, in the same worlds: {}.\n"
 
 
@@ -106,10 +107,14 @@ def _real(runs: dict[str, Any]) -> Iterator[str]:
 def _sums(known: dict[str, Any]) -> Iterator[str]:
     mutants = [one for family in FAMILIES.values() for one in family if one.name in known]
     yield f"Of {len(mutants)} mutants:\n\n"
-    for tool in ("simulation", "fast test", *TOOLS):
+    for tool in ("simulation", "fast test"):
         missed = [one.name for one in mutants if not _notices(known[one.name], tool)]
-        noticed = len(mutants) - len(missed)
-        yield f"- {tool}: {noticed}" + (f"; not {', '.join(missed)}" if missed else "") + "\n"
+        yield f"- {tool}: {len(mutants) - len(missed)}; not {', '.join(missed) or 'none'}\n"
+    for tool in TOOLS:
+        noticed = [one.name for one in mutants if _notices(known[one.name], tool)]
+        yield f"- {tool}: {len(noticed)}: {', '.join(noticed) or 'none'}\n"
+    alone = [one.name for one in mutants if sum(_notices(known[one.name], tool) for tool in EVERY) == 1]
+    yield f"\nBy one of these alone: {', '.join(alone) or 'none'}.\n"
 
 
 def _notices(entry: dict[str, Any], tool: str) -> bool:
