@@ -1,4 +1,4 @@
-"""docs/EVIDENCE.md: the recorded runs as tables, set into the page's frame (docs/evidence/frame.md)."""
+"""docs/EVIDENCE.md: the recorded runs as tables, set into the page's frame (docs/evidence/frame.md.in)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def evidence_page(directory: Path) -> str:
         "course": _course(_lines(directory / "endurance.jsonl")),
         "seeds": _seeds(_lines(directory / "simulation.jsonl")),
     }
-    frame = (directory / "frame.md").read_text(encoding="utf-8")
+    frame = (directory / "frame.md.in").read_text(encoding="utf-8")
     return _PLACE.sub(lambda place: tables[place.group(1)], frame)
 
 

@@ -33,7 +33,7 @@ FRAME = "\n".join(f"{{{name}}}" for name in ("summary", "matrix", "matrix_python
 
 
 def _page(directory: Path, **recorded: dict[str, Any]) -> str:
-    (directory / "frame.md").write_text(FRAME)
+    (directory / "frame.md.in").write_text(FRAME)
     for name, figures in recorded.items():
         (directory / f"{name}.jsonl").write_text(json.dumps(figures) + "\n")
     return evidence_page(directory)
@@ -58,6 +58,6 @@ def test_page_shows_what_was_found(tmp_path: Path) -> None:
 
 def test_place_without_a_table_is_an_error(tmp_path: Path) -> None:
     """It would stand there as it is."""
-    (tmp_path / "frame.md").write_text("{nothing}\n")
+    (tmp_path / "frame.md.in").write_text("{nothing}\n")
     with pytest.raises(KeyError, match="nothing"):
         evidence_page(tmp_path)
