@@ -96,7 +96,7 @@ def _cell(figures: Figures | None) -> str:
 def _faults(runs: Sequence[Figures]) -> str:
     """Each kind over all runs; percentiles are the median run's and the worst run's."""
     rows = []
-    for kind in KINDS:
+    for kind, about in KINDS.items():
         times = sum(run["faults"].get(kind, 0) for run in runs)
         found = [run["recovery_s"][kind] for run in runs if kind in run["recovery_s"]]
         if found:
@@ -105,8 +105,10 @@ def _faults(runs: Sequence[Figures]) -> str:
                 (kind, f"{times:,}", middle, max(one["p99"] for one in found), max(one["max"] for one in found))
             )
         else:
-            rows.append((kind, f"{times:,}", "", "", ""))
-    return _table(("fault", "times", "recovery p50 of the median run, s", "p99 of the worst run", "longest"), rows)
+            rows.append((kind, f"{times:,}", about.goal_s, "", "", ""))
+    return _table(
+        ("fault", "times", "goal, s", "recovery p50 of the median run, s", "p99 of the worst run", "longest"), rows
+    )
 
 
 def _runs(runs: Sequence[Figures]) -> str:
