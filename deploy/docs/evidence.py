@@ -99,13 +99,11 @@ def _faults(runs: Sequence[Figures]) -> str:
     for kind, about in KINDS.items():
         times = sum(run["faults"].get(kind, 0) for run in runs)
         found = [run["recovery_s"][kind] for run in runs if kind in run["recovery_s"]]
+        recovery: tuple[object, ...] = ("", "", "")
         if found:
             middle = sorted(one["p50"] for one in found)[len(found) // 2]
-            rows.append(
-                (kind, f"{times:,}", middle, max(one["p99"] for one in found), max(one["max"] for one in found))
-            )
-        else:
-            rows.append((kind, f"{times:,}", about.goal_s, "", "", ""))
+            recovery = (middle, max(one["p99"] for one in found), max(one["max"] for one in found))
+        rows.append((kind, f"{times:,}", about.goal_s, *recovery))
     return _table(
         ("fault", "times", "goal, s", "recovery p50 of the median run, s", "p99 of the worst run", "longest"), rows
     )

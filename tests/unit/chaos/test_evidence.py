@@ -46,6 +46,7 @@ def test_page_adds_up_what_was_recorded(tmp_path: Path) -> None:
     assert "| **lost, duplicated, torn; rules broken** | **0** |" in page
     assert "0 / 0 / 0 · 1,000 records, 7 bounces · 2.5 s, 3.0 s" in page
     assert page.count("not played") == 2, "a row without any cell is left out"
+    assert "| worker-kill | 21 | 31.0 | 2.5 | 3.0 | 3.0 |" in page
     assert "| 100 → 100 → 100 → 100 → 100 |" in page
 
 
