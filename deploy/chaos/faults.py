@@ -45,6 +45,7 @@ KINDS: dict[str, Kind] = {
     "broker-stop": Kind("broker", (0.5, 8.0), is_over_at_begin=True, goal_s=_BROKER_GOAL_S),
     "broker-pause": Kind("broker", (1.0, 12.0)),
     "two-brokers-killed": Kind("broker", (0.5, 5.0)),
+    "brokers-all-killed": Kind("broker", (0.5, 5.0)),
     "connections-cut": Kind("network", (0.0, 0.0), is_over_at_begin=True),
     "network-silent": Kind("network", (1.0, 12.0)),
     "network-slow": Kind("network", (5.0, 15.0)),
