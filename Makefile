@@ -78,7 +78,7 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 # Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
 test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder $(PYTEST_ARGS)
+	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder --durations 10 $(PYTEST_ARGS)
 
 test-unit: setup  ## only the tests that need nothing but Python
 	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation tests/mutants tests/test_architecture.py tests/test_pointers.py $(PYTEST_ARGS)
