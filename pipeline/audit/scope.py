@@ -78,7 +78,8 @@ class Asked(NamedTuple):
 def ask_all(topics: KafkaTopics, kafka: KafkaSettings, window: Window) -> Asked:
     """Ask for the committed offsets first, then for what was announced: so nothing committed is not announced yet.
 
-    And once more after that: so nothing announced is not committed, unless something is wrong.
+    And once more after that: so nothing announced is not committed, unless something is wrong. Flush records come last
+    of what is announced: of a batch that is committed meanwhile they say that it was, whatever else is seen of it.
 
     Blocks for seconds, where a transaction stays open for as long as brokers let it.
 
@@ -96,9 +97,9 @@ def ask_all(topics: KafkaTopics, kafka: KafkaSettings, window: Window) -> Asked:
 
     of_backfills = topics.topic_partitions(kafka.backfills_topic, may_be_absent=True)
     backfills = settled(of_backfills)
-    references, flushes, dead_letters = (
+    references, dead_letters, flushes = (
         settled(topics.topic_partitions(topic))
-        for topic in (kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic)
+        for topic in (kafka.references_topic, kafka.dead_letters_topic, kafka.flushes_topic)
     )
     # What a backfill announces is not covered by the offsets that the group has committed: it may come in between.
     if settled(of_backfills) != backfills:

@@ -154,13 +154,16 @@ class Audit:
         return ranges
 
     def _read_announced(self) -> bool:
-        """Read the three output topics; tell whether they still have their beginning."""
+        """Read the three output topics; tell whether they still have their beginning.
+
+        Flush records last: of a batch that is committed meanwhile they say that it was, whatever else is seen of it.
+        """
         kafka = self._settings.kafka
         are_whole = True
         for topic, take in (
             (kafka.references_topic, self._announced.add_references),
-            (kafka.flushes_topic, self._announced.add_flush),
             (kafka.dead_letters_topic, self._announced.add_dead_letter),
+            (kafka.flushes_topic, self._announced.add_flush),
         ):
             ranges = self._settled(self._topics.topic_partitions(topic))
             if any(low > 0 for low, _ in ranges.values()):

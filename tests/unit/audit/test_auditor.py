@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -574,6 +575,49 @@ def test_batch_committed_while_reading_is_left_out() -> None:
     assert "1 batches were committed while the audit was reading; left out" in report.findings.notes
 
 
+class CommittingTopics(MemoryTopics):
+    """Topics whose committed offsets move on from one look to the next."""
+
+    def __init__(self, world: World, answers: list[dict[TopicPartition, int | None]]) -> None:
+        super().__init__(world)
+        self._answers = answers
+
+    def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
+        """Give the next answer."""
+        return {tp: offset for tp, offset in self._answers.pop(0).items() if tp in tps}
+
+
+OF_LATER_BATCH = {"references": 2, "flushes": 1, "dead-letters": 2}
+
+
+class PublishingTopics(CommittingTopics):
+    """Topics in which the messages of the last batch appear, all at once, after so many looks at the output topics."""
+
+    def __init__(self, world: World, answers: list[dict[TopicPartition, int | None]], *, looks: int) -> None:
+        super().__init__(world, answers)
+        self._looks_left = looks
+
+    def settled(self, tps: Iterable[TopicPartition]) -> tuple[dict[TopicPartition, tuple[int, int]], list[str]]:
+        """Give the ends as they are at this look."""
+        ends, doubts = super().settled(tps)
+        self._looks_left -= bool(ends)
+        if self._looks_left >= 0:
+            ends = {tp: (first, end - OF_LATER_BATCH.get(tp.topic, 0)) for tp, (first, end) in ends.items()}
+        return ends, doubts
+
+
+@pytest.mark.parametrize("looks", range(5))
+def test_batch_committed_between_two_looks_at_the_output_is_left_out(looks: int) -> None:
+    """Whichever of its messages are seen, its flush record is, too, so that it is known to be one of those."""
+    world = clean_world().build()
+    later = dict(world.committed)
+    world.committed = {APP_0: 2, APP_1: 1}
+    topics = PublishingTopics(world, [world.committed, later], looks=looks)
+    report = Audit(settings(), Options(), topics, MemoryStore(world.objects)).run()
+    assert report.findings.examples == {}
+    assert report.exit_code is ExitCode.CLEAN
+
+
 @pytest.mark.parametrize("values", [{"n": 5}, {"n": 5.0}])
 def test_values_that_are_equal_by_value_are_not_altered(values: dict[str, Any]) -> None:
     world = clean_world()
@@ -590,18 +634,6 @@ def audit_while_committing(world: World, committed_later: dict[TopicPartition, i
     """Run the audit while a worker commits more between its two looks at the committed offsets."""
     topics = CommittingTopics(world, [world.committed, committed_later])
     return Audit(settings(), Options(), topics, MemoryStore(world.objects)).run()
-
-
-class CommittingTopics(MemoryTopics):
-    """Topics whose committed offsets move on from one look to the next."""
-
-    def __init__(self, world: World, answers: list[dict[TopicPartition, int | None]]) -> None:
-        super().__init__(world)
-        self._answers = answers
-
-    def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Give the next answer."""
-        return {tp: offset for tp, offset in self._answers.pop(0).items() if tp in tps}
 
 
 def test_transaction_that_stays_open_is_a_doubt() -> None:
