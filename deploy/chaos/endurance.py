@@ -6,7 +6,9 @@ the way everything is audited each ten minutes, and the workers' memory, threads
 
 import contextlib
 import json
+import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +17,8 @@ from deploy.chaos.faults import plan_chaos
 from deploy.chaos.figures import Figures, judged
 from deploy.chaos.injector import name_of
 from deploy.chaos.run import Flow, Run, Tell
-from deploy.demo.audit import audit_small
 from deploy.demo.options import Protocol
+from deploy.local.processes import ServerProcess
 
 NAME = "endurance"
 SPARED = 0
@@ -25,11 +27,12 @@ _FAULT_EVERY_S = 60.0
 _AUDIT_EVERY_S = 600.0
 _SAMPLE_EVERY_S = 30.0
 _ENTRIES_PER_S = 100.0
+_USERS = 50  # an audit of everything looks at each reference, and there are some for each user in each flush
 _FIRST_FAULT_S = 10.0
 
 
 class Watchman:
-    """Between the turns of a run: samples of what the workers hold, and an audit of everything committed so far."""
+    """Between the turns of a run: samples of what the workers hold, and audits of everything committed so far."""
 
     def __init__(self, run: Run, ground: Ground, *, tell: Tell) -> None:
         self.samples: list[dict[str, Any]] = []
@@ -40,27 +43,45 @@ class Watchman:
         self._began = time.monotonic()
         self._sample_at = self._began
         self._audit_at = self._began + _AUDIT_EVERY_S
+        self._audit: ServerProcess | None = None
 
     def turn(self) -> None:
-        """Do what is due; blocks for as long as an audit takes."""
+        """Do what is due; an audit goes on beside the run."""
         now = time.monotonic()
         if now >= self._sample_at:
             self._sample_at = now + _SAMPLE_EVERY_S
-            at_s = round(now - self._began)
-            for name, pid in self._run.running:
-                spool = self._ground.environment.directory / "workers" / name / "spool"
-                files = {"spool_files": sum(1 for _ in spool.rglob("*"))}
-                self.samples.append({"at_s": at_s, "worker": name, **_probe(pid), **files})
-        if now >= self._audit_at:
-            self._audit()
-            self._audit_at = time.monotonic() + _AUDIT_EVERY_S
+            self.samples += self._sample(round(now - self._began))
+        if self._audit is None and now >= self._audit_at:
+            self._audit = self._start_audit()
+        elif self._audit is not None and not self._audit.is_alive():
+            self._take_verdict(self._audit)
+            self._audit, self._audit_at = None, now + _AUDIT_EVERY_S
 
-    def _audit(self) -> None:
-        environment = self._ground.environment
-        code = audit_small(environment, self._tell, is_told=False, is_over=False)
-        report = json.loads(environment.audit_report.with_suffix(".json").read_text(encoding="utf-8"))
+    def end(self) -> None:
+        """End an audit that is under way."""
+        if self._audit is not None:
+            self._audit.kill()
+
+    def _sample(self, at_s: int) -> Iterator[dict[str, Any]]:
+        for name, pid in self._run.running:
+            spool = self._ground.environment.directory / "workers" / name / "spool"
+            files = sum(1 for _ in spool.rglob("*"))
+            yield {"at_s": at_s, "worker": name, **_probe(pid), "spool_files": files}
+
+    @property
+    def _figures(self) -> Path:
+        return self._ground.environment.directory / f"audit-{len(self.verdicts)}.json"
+
+    def _start_audit(self) -> ServerProcess:
+        command = [sys.executable, "-m", "service", "audit", "--json", str(self._figures)]
+        log = self._figures.with_suffix(".txt")
+        return ServerProcess("audit", command, log=log, env=self._ground.environment.variables)
+
+    def _take_verdict(self, audit: ServerProcess) -> None:
+        figures = self._figures
+        report = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {"verdict": "no report"}
         self.verdicts.append(report["verdict"])
-        self._tell(f"        audit on the way: {report['verdict']} ({code}), {report['counts']}")
+        self._tell(f"        audit on the way: {report['verdict']} ({audit.exit_code}), {report.get('counts')}")
 
 
 def play_piece(
@@ -68,11 +89,14 @@ def play_piece(
 ) -> Figures:
     """Play one piece."""
     ground = make_ground(bed, NAME, protocol=protocol, settings={})
-    flow = Flow(entries_per_s=entries_per_s or _ENTRIES_PER_S, seconds=seconds, seed=seed)
+    flow = Flow(entries_per_s=entries_per_s or _ENTRIES_PER_S, users=_USERS, seconds=seconds, seed=seed)
     run = Run(bed, ground, flow, tell=tell)
     watchman = Watchman(run, ground, tell=tell)
     faults = plan_chaos(seed=seed, begin_s=_FIRST_FAULT_S, until_s=seconds, every_s=_FAULT_EVERY_S, spared=SPARED)
-    happened = run.play(faults, on_turn=watchman.turn)
+    try:
+        happened = run.play(faults, on_turn=watchman.turn)
+    finally:
+        watchman.end()
     if wrong := [verdict for verdict in watchman.verdicts if verdict != "clean"]:
         happened.notes.append(f"audits on the way: {len(wrong)} of {len(watchman.verdicts)} {', '.join(set(wrong))}")
     return judged(

@@ -42,6 +42,7 @@ class Flow:
     waits_for_recovery: bool = False
     """Whether a fault comes only once everything written before the ones before is committed, or a minute is over."""
     seed: int = 1
+    users: int = 500
 
 
 @dataclass(slots=True, kw_only=True)
@@ -90,7 +91,7 @@ class Run:
                 aborted_share=ABORTED_SHARE,
                 seed=flow.seed,
             ),
-            lambda: _endless(flow.seed),
+            lambda: _endless(flow),
         )
         lag = GroupLag(bootstrap=ground.environment.bootstrap, group=ground.name, topic=ground.source)
         self._watch = CommitWatch(lag, lambda: self._source.produced.next_offsets)
@@ -205,10 +206,14 @@ class Run:
                 yield name, worker.process.pid
 
 
-def _endless(seed: int) -> Iterator[GeneratedRecord]:
+def _endless(flow: Flow) -> Iterator[GeneratedRecord]:
     """Yield generated records for ever, mostly of one entry."""
-    for number in count(seed * 1_000_003):
+    for number in count(flow.seed * 1_000_003):
         settings = GeneratorSettings(
-            seed=number, entries=_ENTRIES_PER_SEED, record_sizes=(1, 3), record_size_weights=(0.95, 0.05)
+            seed=number,
+            users=flow.users,
+            entries=_ENTRIES_PER_SEED,
+            record_sizes=(1, 3),
+            record_size_weights=(0.95, 0.05),
         )
         yield from generate(settings.ending_at(time.time_ns() // 1_000_000))

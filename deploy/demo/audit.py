@@ -106,11 +106,10 @@ def audit_on_spark(environment: Environment, jobs: SparkJobs, tell: Tell) -> int
     return code
 
 
-def audit_small(environment: Environment, tell: Tell, *, is_told: bool = True, is_over: bool = True) -> int:
+def audit_small(environment: Environment, tell: Tell, *, is_told: bool = True) -> int:
     """Audit everything without Spark, print the table, return the exit code (0 clean, 1 findings, 2 could not tell).
 
-    On a terminal the log lines are shown as they come. What is clean is not printed unless `is_told`; where it is not
-    over, the workers need not have caught up.
+    On a terminal the log lines are shown as they come. What is clean is not printed unless `is_told`.
 
     Raises:
         ProcessDiedError: Kafka or S3 has ended meanwhile.
@@ -118,8 +117,7 @@ def audit_small(environment: Environment, tell: Tell, *, is_told: bool = True, i
     tell("auditing: every entry of the source against everything that references name")
     report = environment.audit_report
     figures = str(report.with_suffix(".json"))
-    required = ["--require-caught-up"] if is_over else []
-    return _run(environment, report, "service", "audit", *required, "--json", figures, is_told=is_told)
+    return _run(environment, report, "service", "audit", "--require-caught-up", "--json", figures, is_told=is_told)
 
 
 def verify_logs(environment: Environment, tell: Tell, *, is_told: bool = True) -> int:
