@@ -61,7 +61,8 @@ def _chaos(options: argparse.Namespace) -> int:
 def _matrix(options: argparse.Namespace) -> int:
     settings = {"LOGP_FAST_LANE": "off"} if options.python_lane else {}
     record = options.record or _RECORDS / ("matrix-python.jsonl" if options.python_lane else "matrix.jsonl")
-    cells = [cell for cell in chosen(options.cell) if options.again or cell.name not in done_cells(record)]
+    done = {} if options.again else done_cells(record)
+    cells = [cell for cell in chosen(options.cell) if cell.name not in done]
     _tell(f"{len(cells)} cells to play; what was played is in {record}")
     wrong = 0
     directory = _directory(options.home)

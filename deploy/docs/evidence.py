@@ -23,17 +23,18 @@ def evidence_page(directory: Path) -> str:
     Raises:
         KeyError: the frame has a place for which there is no table.
     """
-    runs = _lines(directory / "chaos.jsonl") + _lines(directory / "endurance.jsonl")
+    pieces, seeds = _lines(directory / "endurance.jsonl"), _lines(directory / "simulation.jsonl")
+    runs = _lines(directory / "chaos.jsonl") + pieces
     cells = done_cells(directory / "matrix.jsonl")
     python_cells = done_cells(directory / "matrix-python.jsonl")
     tables = {
-        "summary": _summary(runs, [*cells.values(), *python_cells.values()], _lines(directory / "simulation.jsonl")),
+        "summary": _summary(runs, [*cells.values(), *python_cells.values()], seeds),
         "matrix": _matrix(cells),
         "matrix_python": _matrix(python_cells),
         "faults": _faults([*runs, *cells.values(), *python_cells.values()]),
         "runs": _runs(runs),
-        "course": _course(_lines(directory / "endurance.jsonl")),
-        "seeds": _seeds(_lines(directory / "simulation.jsonl")),
+        "course": _course(pieces),
+        "seeds": _seeds(seeds),
     }
     frame = (directory / "frame.md.in").read_text(encoding="utf-8")
     return _PLACE.sub(lambda place: tables[place.group(1)], frame)

@@ -93,9 +93,9 @@ class SeenRequest:
 class Rulebook:
     """The rules in force, first match first, and the list of all requests."""
 
-    def __init__(self, *, seed: int = 1) -> None:
+    def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._rng = Random(seed)
+        self._rng = Random(1)
         self._rules: list[_Counted] = []
         self._seen: list[SeenRequest] = []
 
