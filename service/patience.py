@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import faulthandler
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from threading import Thread
 from typing import TypeVar
@@ -15,6 +16,7 @@ T = TypeVar("T")
 
 GRACE_S = 1.0  # a healthy broker or store answers within it, and the worker leaves with its work done
 _LEAVE_S, _LEAVE_UNANSWERED_S, _CLOSE_S = 1.5, 0.5, 10.0
+LEAVE_S_MAX = _CLOSE_S + 2.0  # longer than any patience for leaving
 _LOOK_S = 0.1
 _ALONE_S = 1.0
 
@@ -70,7 +72,10 @@ class Patience:
                 self.require()
                 continue
             if error is not None:
-                raise error
+                try:
+                    raise error
+                finally:
+                    del error  # its traceback holds this frame: a cycle would keep what the call works on, as a client
             return value  # type: ignore[return-value]  # there is no error, so it is what the call has returned
 
 
@@ -81,3 +86,17 @@ def close_or_leave(close: Callable[[], None]) -> None:
     """
     with suppress(LeavingError):
         Patience(lambda: True, grace_s=_ALONE_S).ask(close)
+
+
+@contextmanager
+def end_process_after(seconds: float) -> Iterator[None]:
+    """End the process, with exit code 1 and all stacks on standard error, where the block takes longer than that.
+
+    For calls into C that never return and hold the interpreter's lock meanwhile: no thread of ours runs then, and no
+    signal is seen (KAFKA_FACTS L9). The thread that ends the process needs no such lock.
+    """
+    faulthandler.dump_traceback_later(seconds, exit=True)
+    try:
+        yield
+    finally:
+        faulthandler.cancel_dump_traceback_later()

@@ -45,7 +45,7 @@ from service.input.json_text import JsonDecoder
 from service.oracle.identify import Identifier
 from service.partitioning.chain import root_of
 from service.partitioning.partitioner import Partitioner
-from service.patience import Patience
+from service.patience import LEAVE_S_MAX, Patience, end_process_after
 from service.runtime.controller import ControlRules
 from service.runtime.flusher import FlushRules
 from service.runtime.recorder import RecorderRules
@@ -126,7 +126,8 @@ class Process:
             self.worker.run()
         finally:
             self.health.is_draining = True
-            self.worker.leave()
+            with end_process_after(LEAVE_S_MAX):
+                self.worker.leave()
         tell(self._log.info, WorkerStopped(phase=self.worker.controller.state.phase.value))
 
     def _assemble(self, cleanup: ExitStack) -> Worker:

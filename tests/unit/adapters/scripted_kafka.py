@@ -46,8 +46,11 @@ class ScriptedProducer:
         self.calls.append(name)
         waiting = type(self).fails.get(name)
         error = waiting.popleft() if waiting else None
-        if error is not None:
-            raise error
+        try:
+            if error is not None:
+                raise error
+        finally:
+            del error  # the library leaves no cycle behind either
 
     def init_transactions(self, _timeout: float) -> None:
         """Init."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
+import weakref
 from collections import deque
 from functools import partial
 from typing import Any
@@ -390,3 +392,23 @@ def test_flush_that_is_abandoned_waits_for_no_answer(bench: Bench, call: str) ->
     assert caught.value.code == "ABANDONED"
     assert "abort" not in bench.made[0].calls
     assert time.monotonic() - begun_s < 10
+
+
+@pytest.mark.parametrize("call", ["init", "flush", "offsets", "commit"])
+def test_producer_that_failed_is_gone_with_its_error(bench: Bench, call: str) -> None:
+    """It has threads and connections: seen alive for a quarter of an hour, kept by a cycle through a traceback."""
+    bench.fail(call, kafka_error(KafkaError.REBALANCE_IN_PROGRESS, abortable=True))
+    gc.collect()
+    gc.disable()
+    try:
+        failed = False
+        try:
+            bench.commit(seconds=0.0 if call == "init" else 30.0)
+        except (CommitAbortedError, CommitUnknownError):
+            failed = True
+        (producer,) = map(weakref.ref, bench.made)
+        bench.made.clear()
+        assert failed
+        assert producer() is None
+    finally:
+        gc.enable()
