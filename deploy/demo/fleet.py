@@ -4,6 +4,7 @@ Each worker is `python -m service run`, leashed to this process, in a session of
 spool and port, and writes JSON lines to its own log file. Main thread only (the leash hangs on it).
 """
 
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -39,6 +40,14 @@ class Worker:
     process: ServerProcess
     started_at: float
     state: WorkerState = WorkerState.RUNNING
+    kill_at: float = math.inf
+    """When it has not ended by then, though it was asked to."""
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.process.terminate()
+        self.state = WorkerState.STOPPING
+        self.kill_at = time.monotonic() + _STOP_GRACE_S
 
 
 class Fleet:
@@ -55,6 +64,7 @@ class Fleet:
         """Unasked ends beyond `restarts_max`, or sooner than `too_early_s` after a start, are those of no use."""
         self.workers: dict[str, Worker] = {}
         self.restarts = 0
+        self._late: list[str] = []
         self._root = root
         self._restarts_max = restarts_max
         self._too_early_s = too_early_s
@@ -100,8 +110,7 @@ class Fleet:
                 worker.process.resume()
                 worker.state = WorkerState.RUNNING
             case Action.TERMINATE:
-                worker.process.terminate()
-                worker.state = WorkerState.STOPPING
+                worker.terminate()
 
     def mend(self) -> list[str]:
         """Start workers that ended unasked again, as a cluster would; return a sentence for each.
@@ -112,6 +121,8 @@ class Fleet:
         sentences = []
         for worker in list(self.workers.values()):
             if worker.process.is_alive():
+                if worker.state is WorkerState.STOPPING and time.monotonic() >= worker.kill_at:
+                    sentences.append(self._kill_late(worker))
                 continue
             if worker.state is WorkerState.STOPPING:
                 worker.state = WorkerState.STOPPED
@@ -124,22 +135,24 @@ class Fleet:
         return sentences
 
     def stop(self) -> list[str]:
-        """End all workers by SIGTERM; return a sentence for each that had to be killed."""
+        """End all workers by SIGTERM; return a sentence for each that ever had to be killed."""
         running = [worker for worker in self.workers.values() if worker.process.is_alive()]
         for worker in running:
-            worker.process.terminate()
-        deadline = time.monotonic() + _STOP_GRACE_S
-        late = []
+            worker.terminate()
         for worker in running:
-            while worker.process.is_alive() and time.monotonic() < deadline:
+            while worker.process.is_alive() and time.monotonic() < worker.kill_at:
                 time.sleep(0.05)
             if worker.process.is_alive():
-                worker.process.kill()
-                worker.state = WorkerState.KILLED
-                late.append(f"{worker.name} did not stop within {_STOP_GRACE_S:.0f} s and was killed")
+                self._kill_late(worker)
             else:
                 worker.state = WorkerState.STOPPED
-        return late
+        return self._late
+
+    def _kill_late(self, worker: Worker) -> str:
+        worker.process.kill()
+        worker.state = WorkerState.KILLED
+        self._late.append(f"{worker.name} did not stop within {_STOP_GRACE_S:.0f} s and was killed")
+        return self._late[-1]
 
     def kill(self) -> None:
         """End all workers by SIGKILL; on return they are gone."""
