@@ -120,7 +120,7 @@ def open_lab(home: Path) -> Iterator[Lab]:
     Raises:
         StackError: a program is missing, a server did not start.
     """
-    jars = ensure_jars(home / "jars")
+    jars = ensure_jars(home / "jars", compiles_fully=True)
     directory = home / "bench" / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     with (
         KafkaCluster(jars=jars, root=directory / "kafka") as kafka,

@@ -153,7 +153,7 @@ class KafkaCluster:
         Raises:
             StackError: it failed; its words are in the message.
         """
-        command = [*self._java(main_class, "-XX:TieredStopAtLevel=1"), *arguments]
+        command = [*self._java(main_class), *arguments]
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_TIMEOUT_S, check=False)
         if done.returncode != 0:
             raise StackError(f"{main_class} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -189,7 +189,7 @@ class KafkaCluster:
             config.write_text(server_properties(index + 1, self._nodes, data_dir=data_dir), encoding="utf-8")
             (home / "log4j2.properties").write_text(LOG4J2_PROPERTIES, encoding="utf-8")
             if not (data_dir / "meta.properties").exists():
-                command = self._java("kafka.tools.StorageTool", "-XX:TieredStopAtLevel=1")
+                command = self._java("kafka.tools.StorageTool")
                 formatter = subprocess.Popen(
                     [*command, "format", "--ignore-formatted", "-t", cluster_id, "-c", str(config)],
                     stdout=subprocess.PIPE,
@@ -219,7 +219,7 @@ class KafkaCluster:
         )
 
     def _java(self, main_class: str, *options: str) -> list[str]:
-        return [self._jars.java, "-XX:+UseSerialGC", *options, "-cp", f"{self._jars.kafka_dir}/*", main_class]
+        return [*self._jars.server, *options, "-cp", f"{self._jars.kafka_dir}/*", main_class]
 
     def _stop_proxies(self) -> None:
         for proxy in self.proxies:

@@ -112,8 +112,7 @@ class S3Server:
         if self._port_is_chosen:
             require_free(self.port, wanted_by="S3", remedy="stop what listens there or choose another port")
         command = [
-            self._jars.java,
-            "-XX:+UseSerialGC",
+            *self._jars.server,
             _HEAP_MAX,
             "-jar",
             str(self._jars.s3proxy_jar),
