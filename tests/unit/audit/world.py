@@ -168,8 +168,9 @@ def write_blocks(schema: dict[str, Any], files: list[File]) -> tuple[str, bytes,
 def nulls_of(file: File, names: list[str]) -> tuple[int, ...]:
     """Count entries without a value by the number of the field in the object's schema."""
     numbers: list[int] = []
+    columns = {one["name"] for one in file.columns}
     for number, name in enumerate(names):
-        if name in {one["name"] for one in file.columns}:
+        if name in columns:
             nulls = sum(1 for row in file.rows if row.values.get(name) is None)
             numbers += (number, nulls) if nulls else ()
     return tuple(numbers)
