@@ -8,14 +8,14 @@ any more until it is sought.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from service.adapters.kafka_errors import require_in_range, require_that_it_mends
+from service.adapters.kafka_errors import is_passing, require_in_range, require_that_it_mends
 from service.adapters.kafka_log import Brokers, make_client
 from service.adapters.kafka_poll import TopicPartitions, poll_of
 from service.adapters.kafka_search import Search
@@ -32,6 +32,8 @@ from service.control.deadline import Deadline
 from service.errors import SourceError
 from service.formats.model import CommittedOffset, TopicPartition
 from service.patience import Patience
+
+T = TypeVar("T")
 
 _ASK_AGAIN_S = 0.1
 
@@ -224,11 +226,8 @@ class KafkaConsumer:
         asked = [confluent_kafka.TopicPartition(*tp) for tp in tps]
         if not asked:  # the library would wait for an answer that does not come while it is being closed
             return {}
-        try:
-            ask = (self._metadata_client or self._consumer).committed
-            answers = self._patience.ask(lambda: ask(asked, timeout=deadline.timeout_s()))
-        except KafkaException as error:
-            raise SourceError(f"no committed offsets: {error.args[0].str()}") from error
+        ask = (self._metadata_client or self._consumer).committed
+        answers = self._ask("committed offsets", lambda: ask(asked, timeout=deadline.timeout_s()), deadline)
         for answer in answers:
             if answer.error is not None:
                 raise SourceError(f"no committed offset of {answer.topic}-{answer.partition}: {answer.error.str()}")
@@ -241,10 +240,7 @@ class KafkaConsumer:
             SourceError: no answer in time, or no such topic.
         """
         ask = self._metadata_client_now().list_topics
-        try:
-            answer = self._patience.ask(lambda: ask(topic, timeout=deadline.timeout_s()))
-        except KafkaException as error:
-            raise SourceError(f"no metadata of topic {topic}: {error.args[0].str()}") from error
+        answer = self._ask(f"metadata of topic {topic}", lambda: ask(topic, timeout=deadline.timeout_s()), deadline)
         found = answer.topics[topic]
         if found.error is not None:
             raise SourceError(f"topic {topic}: {found.error.str()}")
@@ -256,14 +252,12 @@ class KafkaConsumer:
         Raises:
             SourceError: no answer in time.
         """
-        ask, asked = (
-            (self._metadata_client or self._consumer).get_watermark_offsets,
-            confluent_kafka.TopicPartition(*tp),
-        )
-        try:
-            first, end = self._patience.ask(lambda: ask(asked, timeout=deadline.timeout_s()))
-        except (KafkaException, TypeError) as error:
-            raise SourceError(f"no watermarks of {tp}: {error}") from error
+        ask = (self._metadata_client or self._consumer).get_watermark_offsets
+        asked = confluent_kafka.TopicPartition(*tp)
+        found = self._ask(f"watermarks of {tp}", lambda: ask(asked, timeout=deadline.timeout_s()), deadline)
+        if found is None:
+            raise SourceError(f"no watermarks of {tp} in time")
+        first, end = found
         return first, end
 
     def offset_at(self, tp: TopicPartition, at_ms: int, *, deadline: Deadline) -> int | None:
@@ -273,14 +267,22 @@ class KafkaConsumer:
             SourceError: no answer in time.
         """
         ask = (self._metadata_client or self._consumer).offsets_for_times
-        try:
-            asked = [confluent_kafka.TopicPartition(*tp, at_ms)]
-            (found,) = self._patience.ask(lambda: ask(asked, timeout=deadline.timeout_s()))
-        except KafkaException as error:
-            raise SourceError(f"no offset of {tp} by time: {error.args[0].str()}") from error
+        asked = [confluent_kafka.TopicPartition(*tp, at_ms)]
+        (found,) = self._ask(f"offset of {tp} by time", lambda: ask(asked, timeout=deadline.timeout_s()), deadline)
         if found.error is not None:
             raise SourceError(f"no offset of {tp} by time: {found.error.str()}")
         return found.offset if found.offset >= 0 else None
+
+    def _ask(self, what: str, call: Callable[[], T], deadline: Deadline) -> T:
+        """Ask until the deadline where brokers are about to come or to go: the library does not ask again by itself."""
+        while True:
+            try:
+                return self._patience.ask(call)
+            except KafkaException as error:
+                problem = error.args[0]
+                if not is_passing(problem) or deadline.has_passed():
+                    raise SourceError(f"no {what}: {problem.str()}") from error
+            time.sleep(_ASK_AGAIN_S)
 
     def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
         """Return Kafka's ids of topics, outside callbacks only; blocks for up to 10 s: nothing depends on them."""

@@ -20,6 +20,23 @@ _HOPELESS = {
     KafkaError._AUTHENTICATION,  # noqa: SLF001
 }  # _MAX_POLL_EXCEEDED is not among them: on_lost follows, and the loop goes on
 
+_PASSING = {
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.NETWORK_EXCEPTION,
+    KafkaError._TRANSPORT,  # noqa: SLF001
+    KafkaError._WAIT_COORD,  # noqa: SLF001
+}
+
+
+def is_passing(error: KafkaError) -> bool:
+    """Say whether what was asked may be answered a moment later: a broker or its role is about to come or to go."""
+    return error.code() in _PASSING
+
 
 def require_that_it_mends(error: KafkaError, where: str) -> None:
     """Raise SourceError for an error that no waiting mends; the rest librdkafka retries by itself."""

@@ -151,6 +151,7 @@ class ScriptedConsumer:
         self.seeks: list[tuple[int, int | None, str | None]] = []
         self.seek_errors: deque[Exception] = deque()
         self.answers: list[confluent_kafka.TopicPartition] | Exception = []
+        self.refusals: list[Exception] = []  # of committed offsets, before the answers
         self.waited_s: list[float] = []
         self.metadata: bytes | None = None
         self.marks: tuple[int, int] | Exception | None = (0, 0)
@@ -213,6 +214,8 @@ class ScriptedConsumer:
         """Give what the script says."""
         del asked
         self.waited_s.append(timeout)
+        if self.refusals:
+            raise self.refusals.pop()
         if isinstance(self.answers, Exception):
             raise self.answers
         return self.answers

@@ -319,6 +319,25 @@ def test_committed_offsets_without_an_answer_stop_the_worker(bench: Bench) -> No
         bench.adapter.committed([P0], deadline=soon())
 
 
+@pytest.mark.parametrize("code", [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS])
+def test_committed_offsets_are_asked_for_again_while_the_coordinator_moves(bench: Bench, code: int) -> None:
+    """The library does not: where all brokers were killed and came back, workers ended that had asked too soon."""
+    bench.library.answers = [confluent_kafka.TopicPartition("source", 0, 7)]
+    bench.library.refusals = [kafka_error(code)] * 2
+    assert bench.adapter.committed([P0], deadline=soon()) == {P0: CommittedOffset(7)}
+    assert bench.library.refusals == []
+
+
+def test_committed_offsets_of_a_coordinator_that_never_comes_stop_the_worker(bench: Bench) -> None:
+    """By the deadline."""
+    clock = FakeClock()
+    bench.library.answers = kafka_error(KafkaError.NOT_COORDINATOR)
+    deadline = Deadline.after(0.0, clock.now_s)
+    clock.advance(1.0)
+    with pytest.raises(SourceError):
+        bench.adapter.committed([P0], deadline=deadline)
+
+
 def test_committed_offsets_of_nothing_are_not_asked_for(bench: Bench) -> None:
     """An empty assignment while the consumer is being closed would wait for its whole time-out."""
     bench.library.answers = kafka_error(KafkaError._TIMED_OUT)
