@@ -103,12 +103,8 @@ class Run:
             "LOGP_KAFKA__REFERENCES_TOPIC": self.topic("references"),
             "LOGP_KAFKA__FLUSHES_TOPIC": self.topic("flushes"),
             "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.topic("dead-letters"),
-            "LOGP_S3__ENDPOINT_URL": self.s3.url,
-            "LOGP_S3__REGION": self.s3.region,
-            "LOGP_S3__BUCKET": BUCKET,
             "LOGP_S3__PREFIX": self.name,
-            "LOGP_S3__ACCESS_KEY": self.s3.access_key,
-            "LOGP_S3__SECRET_KEY": self.s3.secret_key,
+            **self.s3.variables(BUCKET),
             **self.variables,
         }
 

@@ -92,11 +92,7 @@ def make_ground(bed: Bed, name: str, *, protocol: Protocol, settings: Mapping[st
         "LOGP_KAFKA__REFERENCES_TOPIC": topics["references"],
         "LOGP_KAFKA__FLUSHES_TOPIC": topics["flushes"],
         "LOGP_KAFKA__DEAD_LETTERS_TOPIC": topics["dead-letters"],
-        "LOGP_S3__ENDPOINT_URL": bed.s3.endpoint.url,
-        "LOGP_S3__REGION": bed.s3.endpoint.region,
-        "LOGP_S3__BUCKET": bucket,
-        "LOGP_S3__ACCESS_KEY": bed.s3.endpoint.access_key,
-        "LOGP_S3__SECRET_KEY": bed.s3.endpoint.secret_key,
+        **bed.s3.endpoint.variables(bucket),
         **settings,
     }
     proxied = {

@@ -15,8 +15,8 @@ from typing import Any
 from deploy.chaos.bed import Bed, Ground, make_ground
 from deploy.chaos.faults import plan_chaos
 from deploy.chaos.figures import Figures, judged
-from deploy.chaos.injector import name_of
 from deploy.chaos.run import Flow, Run, Tell
+from deploy.demo.faults import name_of
 from deploy.demo.options import Protocol
 from deploy.local.processes import ServerProcess
 

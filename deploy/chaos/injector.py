@@ -5,7 +5,7 @@ from collections.abc import Callable
 from deploy.chaos.bed import Bed
 from deploy.chaos.faults import BROKERS, WORKERS, Fault
 from deploy.demo.faults import Action as ToWorker
-from deploy.demo.faults import Step
+from deploy.demo.faults import Step, name_of
 from deploy.demo.fleet import Fleet, WorkerState
 from deploy.local.s3_fault_rules import Action, Rule, internal_error
 from deploy.local.tcp_proxy import API_END_TXN, CutMoment
@@ -23,11 +23,6 @@ SOME_FAULTS = (
     Rule(Action.DELAY, method="PUT", times=_ALWAYS, share=0.01, delay_s=1.0),
 )
 """Of ten requests one: refused, lost on the way there or back, damaged, late."""
-
-
-def name_of(number: int) -> str:
-    """Return the name of the so-manieth worker, from 0."""
-    return f"worker-{number + 1}"
 
 
 class Injector:

@@ -11,8 +11,9 @@ from itertools import count
 
 from deploy.chaos.bed import Bed, Ground
 from deploy.chaos.faults import KINDS, WORKERS, Fault
-from deploy.chaos.injector import Injector, name_of
+from deploy.chaos.injector import Injector
 from deploy.chaos.watch import CommitWatch, Recovery
+from deploy.demo.faults import name_of
 from deploy.demo.fleet import Fleet, WorkerState
 from deploy.demo.generate import GeneratedRecord, generate
 from deploy.demo.journal import LogTail, Tally

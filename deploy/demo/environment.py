@@ -104,11 +104,7 @@ def _start(options: DemoOptions, jars: Jars, directory: Path, running: ExitStack
     addresses = {
         "LOGP_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "LOGP_KAFKA__SOURCE_TOPICS": f'["{SOURCE}"]',
-        "LOGP_S3__ENDPOINT_URL": s3.endpoint.url,
-        "LOGP_S3__REGION": s3.endpoint.region,
-        "LOGP_S3__BUCKET": _BUCKET,
-        "LOGP_S3__ACCESS_KEY": s3.endpoint.access_key,
-        "LOGP_S3__SECRET_KEY": s3.endpoint.secret_key,
+        **s3.endpoint.variables(_BUCKET),
         "PIPELINE_CATALOG__URI": str(directory / "catalog.db"),
         "PIPELINE_SPARK__JARS_DIRECTORY": str(_spark_home(options.home) / pipeline_jars.version()),
     }

@@ -41,19 +41,20 @@ class Plan:
 
 def first_workers(count: int) -> list[str]:
     """Return the names of the workers that are there at the begin."""
-    return [_name(number) for number in range(1, count + 1)]
+    return [name_of(number) for number in range(count)]
 
 
 def plan_demo(*, session_timeout_s: float, workers: int) -> Plan:
     """Plan a kill and its replacement, then a pause past the session."""
     steps = (
-        Step(5.0, Action.KILL, _name(1)),
-        Step(7.0, Action.START, _name(workers + 1)),
-        Step(11.0, Action.PAUSE, _name(min(2, workers + 1))),
-        Step(11.0 + session_timeout_s + 4.0, Action.RESUME, _name(min(2, workers + 1))),
+        Step(5.0, Action.KILL, name_of(0)),
+        Step(7.0, Action.START, name_of(workers)),
+        Step(11.0, Action.PAUSE, name_of(min(1, workers))),
+        Step(11.0 + session_timeout_s + 4.0, Action.RESUME, name_of(min(1, workers))),
     )
     return Plan(steps, steps[-1].at_s + _SETTLE_S)
 
 
-def _name(number: int) -> str:
-    return f"worker-{number}"
+def name_of(number: int) -> str:
+    """Return the name of the so-manieth worker, from 0."""
+    return f"worker-{number + 1}"

@@ -48,6 +48,15 @@ class S3Endpoint:
     secret_key: str = field(repr=False)
     region: str = "us-east-1"
 
+    def variables(self, bucket: str | None = None) -> dict[str, str]:
+        """Return the settings by which a worker finds it; those of a bucket with them where there is one."""
+        return {
+            "LOGP_S3__ENDPOINT_URL": self.url,
+            "LOGP_S3__REGION": self.region,
+            "LOGP_S3__ACCESS_KEY": self.access_key,
+            "LOGP_S3__SECRET_KEY": self.secret_key,
+        } | ({} if bucket is None else {"LOGP_S3__BUCKET": bucket})
+
     def client(self, config: Config | None = None) -> "S3Client":
         """Return a boto3 client; without retries, so that a test sees what the server said."""
         plain = Config(

@@ -175,11 +175,7 @@ def environment_of(stack: Stack) -> dict[str, str]:
     return {
         "LOGP_KAFKA__BOOTSTRAP_SERVERS": stack.bootstrap_servers,
         "LOGP_KAFKA__SOURCE_TOPICS": json.dumps([stack.source]),
-        "LOGP_S3__ENDPOINT_URL": stack.s3.url,
-        "LOGP_S3__REGION": stack.s3.region,
-        "LOGP_S3__BUCKET": stack.bucket,
-        "LOGP_S3__ACCESS_KEY": stack.s3.access_key,
-        "LOGP_S3__SECRET_KEY": stack.s3.secret_key,
+        **stack.s3.variables(stack.bucket),
         "LOGP_HTTP__HOST": "127.0.0.1",
         "LOGP_VERIFY__SHARE": "1",  # whoever develops wants to hear of a difference at once
         "PIPELINE_CATALOG__URI": str(Path(stack.directory) / "catalog.db"),  # tables go with the data that they are of

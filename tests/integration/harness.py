@@ -301,12 +301,7 @@ class Deployment:
 
 
 def _client_settings(bootstrap_servers: str, endpoint: S3Endpoint) -> dict[str, str]:
-    return {
-        "LOGP_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers,
-        "LOGP_S3__ENDPOINT_URL": endpoint.url,
-        "LOGP_S3__ACCESS_KEY": endpoint.access_key,
-        "LOGP_S3__SECRET_KEY": endpoint.secret_key,
-    }
+    return {"LOGP_KAFKA__BOOTSTRAP_SERVERS": bootstrap_servers, **endpoint.variables()}
 
 
 def _value(message: Message) -> bytes:

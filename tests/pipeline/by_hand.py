@@ -57,7 +57,6 @@ class ByHand:
     def environment(self) -> dict[str, str]:
         """Give the environment of a job."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("LOGP_")}
-        endpoint = self.s3.endpoint
         return inherited | {
             "LOGP_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
             "LOGP_KAFKA__GROUP_ID": self.group,
@@ -65,10 +64,7 @@ class ByHand:
             "LOGP_KAFKA__REFERENCES_TOPIC": self.references_topic,
             "LOGP_KAFKA__FLUSHES_TOPIC": self.flushes_topic,
             "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.dead_letters_topic,
-            "LOGP_S3__ENDPOINT_URL": endpoint.url,
-            "LOGP_S3__ACCESS_KEY": endpoint.access_key,
-            "LOGP_S3__SECRET_KEY": endpoint.secret_key,
-            "LOGP_S3__BUCKET": self.bucket,
+            **self.s3.endpoint.variables(self.bucket),
             "LOGP_S3__PREFIX": PREFIX,
             "LOGP_TIME__PATHS": '["time"]',
             "LOGP_ID__PATHS": '["id"]',

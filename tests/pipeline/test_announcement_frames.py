@@ -195,10 +195,7 @@ def worker_variables(s3: S3Helper, bucket: str) -> dict[str, str]:
     return {
         "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",
         "LOGP_KAFKA__SOURCE_TOPICS": '["none"]',
-        "LOGP_S3__ENDPOINT_URL": s3.endpoint.url,
-        "LOGP_S3__ACCESS_KEY": s3.endpoint.access_key,
-        "LOGP_S3__SECRET_KEY": s3.endpoint.secret_key,
-        "LOGP_S3__BUCKET": bucket,
+        **s3.endpoint.variables(bucket),
     }
 
 
