@@ -29,6 +29,7 @@ _SAMPLE_EVERY_S = 30.0
 _ENTRIES_PER_S = 100.0
 _USERS = 50  # an audit of everything looks at each reference, and there are some for each user in each flush
 _FIRST_FAULT_S = 10.0
+_CLEAN, _FINDINGS = 0, 1  # exit codes of an audit
 
 
 class Watchman:
@@ -36,7 +37,7 @@ class Watchman:
 
     def __init__(self, run: Run, ground: Ground, *, tell: Tell) -> None:
         self.samples: list[dict[str, Any]] = []
-        self.verdicts: list[str] = []
+        self.verdicts: list[int] = []  # exit codes
         self._run = run
         self._ground = ground
         self._tell = tell
@@ -79,9 +80,10 @@ class Watchman:
 
     def _take_verdict(self, audit: ServerProcess) -> None:
         figures = self._figures
-        report = json.loads(figures.read_text(encoding="utf-8")) if figures.exists() else {"verdict": "no report"}
-        self.verdicts.append(report["verdict"])
-        self._tell(f"        audit on the way: {report['verdict']} ({audit.exit_code}), {report.get('counts')}")
+        told = json.loads(figures.read_text(encoding="utf-8"))["counts"] if figures.exists() else "no report"
+        code = audit.exit_code or _CLEAN
+        self.verdicts.append(code)
+        self._tell(f"        audit on the way: {code}, {told}")
 
 
 def play_piece(
@@ -97,8 +99,8 @@ def play_piece(
         happened = run.play(faults, on_turn=watchman.turn)
     finally:
         watchman.end()
-    if wrong := [verdict for verdict in watchman.verdicts if verdict != "clean"]:
-        happened.notes.append(f"audits on the way: {len(wrong)} of {len(watchman.verdicts)} {', '.join(set(wrong))}")
+    if wrong := sum(code == _FINDINGS for code in watchman.verdicts):
+        happened.notes.append(f"audits on the way: {wrong} of {len(watchman.verdicts)} have findings")
     return judged(
         ground,
         happened,
@@ -107,6 +109,8 @@ def play_piece(
         protocol=protocol,
         seed=seed,
         audits_on_the_way=len(watchman.verdicts),
+        # Brokers were killed under them, as under the workers.
+        audits_that_could_not_tell=sum(code not in (_CLEAN, _FINDINGS) for code in watchman.verdicts),
         spared_worker=_course([one for one in watchman.samples if one["worker"] == name_of(SPARED)]),
     )
 

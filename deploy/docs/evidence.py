@@ -136,7 +136,8 @@ def _course(pieces: Sequence[Figures]) -> str:
         (
             piece["date"],
             f"{piece['seconds'] / 3600:.1f}",
-            f"{piece['audits_on_the_way']}",
+            f"{piece['audits_on_the_way']}"
+            + (f" ({without} could not tell)" if (without := piece.get("audits_that_could_not_tell")) else ""),
             " → ".join(f"{kib / 1024:.0f}" for kib in course["rss_kib"]),
             " → ".join(map(str, course["threads"])),
             " → ".join(map(str, course["files"])),

@@ -7,6 +7,7 @@ from operator import methodcaller
 from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 import confluent_kafka
+from confluent_kafka import KafkaError, KafkaException
 
 from service.audit.findings import CouldNotTellError
 from service.formats.model import HEADERS_UNREADABLE, Headers, SourceRecord, TopicPartition, readable
@@ -24,6 +25,13 @@ SETTLE_MARGIN_S = 20.0
 _ASK_AGAIN_S = 0.1
 _MESSAGES_AT_ONCE = 5000
 _LOOKS = 32
+_MOVING = {  # a leader or a coordinator: the library does not ask its successor by itself
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+}
 
 T = TypeVar("T")
 
@@ -38,8 +46,8 @@ class Ends(NamedTuple):
 class KafkaTopics:
     """Asks where topics and the group are, and reads topics by offset; a context manager, for one thread.
 
-    All methods block until brokers answer, for 30 s at most if not said otherwise, and raise CouldNotTellError where
-    they do not, or where there is no such topic.
+    All methods block until brokers answer, for 30 s at most if not said otherwise, for a minute where leaders move, and
+    raise CouldNotTellError where they do not, or where there is no such topic.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -82,7 +90,7 @@ class KafkaTopics:
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
         """List the TopicPartitions of a topic; none where it is absent and may be."""
         found = self._ask(lambda: self._consumer.list_topics(topic, timeout=ANSWER_S)).topics[topic]
-        is_absent = found.error is not None and found.error.code() == confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART
+        is_absent = found.error is not None and found.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
         if is_absent and may_be_absent:
             return []
         if found.error is not None:
@@ -182,13 +190,19 @@ class KafkaTopics:
         return Ends(*self._ask(lambda: consumer.get_watermark_offsets(_kafka(tp), timeout=ANSWER_S)))
 
     def _ask(self, question: Callable[[], T | None]) -> T:
-        try:
-            answer = question()
-        except confluent_kafka.KafkaException as error:
-            raise CouldNotTellError(f"{self._servers} does not answer: {error.args[0].str()}") from error
-        if answer is None:
-            raise CouldNotTellError(f"{self._servers} does not answer")
-        return answer
+        deadline_s = time.monotonic() + ANSWER_S
+        while True:
+            try:
+                answer = question()
+            except KafkaException as error:
+                problem = error.args[0]
+                if problem.code() not in _MOVING or time.monotonic() > deadline_s:
+                    raise CouldNotTellError(f"{self._servers} does not answer: {problem.str()}") from error
+                time.sleep(_ASK_AGAIN_S)
+                continue
+            if answer is None:
+                raise CouldNotTellError(f"{self._servers} does not answer")
+            return answer
 
 
 def _kafka(tp: TopicPartition, offset: int | None = None) -> confluent_kafka.TopicPartition:
@@ -208,7 +222,7 @@ def _record(message: confluent_kafka.Message) -> SourceRecord | None:
     """Return what a message holds; None at the end of a TopicPartition."""
     error = message.error()
     if error is not None:
-        if error.code() == confluent_kafka.KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
+        if error.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001 - its public name
             return None
         raise CouldNotTellError(f"{message.topic()}-{message.partition()}: {error}")
     kind, timestamp = message.timestamp()
