@@ -7,7 +7,7 @@ SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PROCESSES ?= 3
+PROCESSES ?= 2
 
 .PHONY: help
 help:  ## list the targets
@@ -75,7 +75,7 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 
 ##@ Tests
 .PHONY: test test-unit test-python test-integration sim mutants chaos matrix endurance fuzz
-# Most of the time goes to waiting for time-outs of brokers: three processes take a third as long, each with servers of its own.
+# Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
 test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder --durations 10 $(PYTEST_ARGS)

@@ -7,12 +7,16 @@ ended each transaction.
 import json
 import re
 from itertools import groupby
+from pathlib import Path
 from typing import NamedTuple
 
 from deploy.local.kafka import KafkaCluster
 from tests.stack.kafka_helper import KafkaHelper
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
+_TOOL = "org.apache.kafka.tools.TransactionsCommand"
+_RUNBOOK = Path(__file__).parents[2] / "docs" / "RUNBOOK.md"
+_COMMAND = re.compile(r"^kafka-transactions\.sh (.+)$", re.MULTILINE)
 _BATCH = re.compile(
     r"^baseOffset: (?P<offset>\d+) .*? count: (?P<count>\d+) .*?producerId: (?P<producer>-?\d+) "
     r"producerEpoch: (?P<epoch>-?\d+) .*?isTransactional: (?P<transactional>\w+) isControl: (?P<control>\w+)"
@@ -123,3 +127,10 @@ def states_of(cluster: KafkaCluster, kafka: KafkaHelper, transactional_id: str) 
 def _dump(cluster: KafkaCluster, kafka: KafkaHelper, topic: str, partition: int, *options: str) -> str:
     files = cluster.segments(leader(kafka, topic, partition), topic, partition)
     return cluster.run_tool(DUMP, *options, "--files", ",".join(map(str, files)))
+
+
+def runbook(cluster: KafkaCluster, command: str, **values: object) -> str:
+    """Run a command of the runbook on transactions, with values for the words in capitals; return what it says."""
+    (found,) = (line for line in _COMMAND.findall(_RUNBOOK.read_text()) if command in line.split())
+    words = [str(values.get(word, word)) for word in found.split()]
+    return cluster.run_tool(_TOOL, *words)

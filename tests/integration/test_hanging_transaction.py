@@ -16,15 +16,12 @@ from deploy.local.kafka import KafkaCluster
 from deploy.local.topics import create_missing
 from service.runtime.open_transactions import TELL_S
 from tests.integration.flow import some_records
-from tests.integration.harness import REPOSITORY, Deployment
-from tests.integration.segments import bystander, leader, states_of, told, transactions_in
+from tests.integration.harness import Deployment
+from tests.integration.segments import bystander, leader, runbook, states_of, told, transactions_in
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
-TOOL = "org.apache.kafka.tools.TransactionsCommand"
-RUNBOOK = REPOSITORY / "docs" / "RUNBOOK.md"
-COMMAND = re.compile(r"^kafka-transactions\.sh (.+)$", re.MULTILINE)
 WRITTEN = 20
 
 
@@ -81,13 +78,6 @@ def _hang(cluster: KafkaCluster, deployment: Deployment, transactional_id: str, 
     return min(places)
 
 
-def _tool(cluster: KafkaCluster, command: str, **values: object) -> str:
-    """Run a command of the runbook, with values for the words in capitals."""
-    (found,) = (line for line in COMMAND.findall(RUNBOOK.read_text()) if command in line.split())
-    words = [str(values.get(word, word)) for word in found.split()]
-    return cluster.run_tool(TOOL, *words)
-
-
 def test_o08_hanging_transaction_in_the_source_is_told_and_ends_by_the_runbook(
     kafka_cluster: KafkaCluster, deployment: Deployment, names: Names, keeper: int
 ) -> None:
@@ -112,9 +102,9 @@ def test_o08_hanging_transaction_in_the_source_is_told_and_ends_by_the_runbook(
     assert told(transactions_in(kafka_cluster, kafka, deployment.source)) == ["P1 E0: 5 records"], "no marker"
 
     values = {"BROKER": kafka.bootstrap_servers, "TOPIC": deployment.source, "PARTITION": 0, "OFFSET": start_offset}
-    found = _tool(kafka_cluster, "find-hanging", **values, MINUTES=0)
+    found = runbook(kafka_cluster, "find-hanging", **values, MINUTES=0)
     assert re.search(rf"^{deployment.source}\s+0\s", found, re.MULTILINE), found
-    _tool(kafka_cluster, "abort", **values)
+    runbook(kafka_cluster, "abort", **values)
     deployment.wait_drained(behind)
     deployment.wait_metric("w1", "open_transaction_seconds", 0)
 
