@@ -282,6 +282,7 @@ class KafkaConsumer:
                 problem = error.args[0]
                 if not is_passing(problem) or deadline.has_passed():
                     raise SourceError(f"no {what}: {problem.str()}") from error
+            self._patience.require()
             time.sleep(_ASK_AGAIN_S)
 
     def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:

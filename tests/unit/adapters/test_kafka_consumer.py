@@ -14,8 +14,9 @@ from service.adapters import kafka_consumer
 from service.adapters.kafka_consumer import KafkaConsumer
 from service.boundary import FetchFailure
 from service.control.deadline import Deadline
-from service.errors import SourceError, StartPositionError
+from service.errors import LeavingError, SourceError, StartPositionError
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from service.patience import Patience
 from tests.fakes.clock import FakeClock
 from tests.fakes.records import P0, P1
 from tests.unit.adapters.scripted_kafka import (
@@ -324,7 +325,7 @@ def test_committed_offsets_are_asked_for_again_while_the_coordinator_moves(bench
     """The library does not: where all brokers were killed and came back, workers ended that had asked too soon."""
     bench.library.answers = [confluent_kafka.TopicPartition("source", 0, 7)]
     bench.library.refusals = [kafka_error(code)] * 2
-    assert bench.adapter.committed([P0], deadline=soon()) == {P0: CommittedOffset(7)}
+    assert bench.adapter.committed([P0], deadline=Deadline.after(30.0, time.monotonic)) == {P0: CommittedOffset(7)}
     assert bench.library.refusals == []
 
 
@@ -336,6 +337,14 @@ def test_committed_offsets_of_a_coordinator_that_never_comes_stop_the_worker(ben
     clock.advance(1.0)
     with pytest.raises(SourceError):
         bench.adapter.committed([P0], deadline=deadline)
+
+
+def test_stop_is_not_held_up_by_a_coordinator_that_refuses_at_once(bench: Bench) -> None:
+    """Each answer comes, and none of them is one."""
+    bench.library.answers = kafka_error(KafkaError.NOT_COORDINATOR)
+    bench.adapter._patience = Patience(lambda: True, grace_s=0.2)
+    with pytest.raises(LeavingError):
+        bench.adapter.committed([P0], deadline=Deadline.after(30.0, time.monotonic))
 
 
 def test_committed_offsets_of_nothing_are_not_asked_for(bench: Bench) -> None:
