@@ -68,7 +68,7 @@ def pipeline_variables(root: Path) -> dict[str, str]:
     return {
         "PIPELINE_CATALOG__URI": str(root / "catalog.db"),
         "PIPELINE_SPARK__MASTER": "local[2]",
-        "PIPELINE_SPARK__DRIVER_MEMORY": "1g",
+        "PIPELINE_SPARK__DRIVER_MEMORY": "2g",
         "PIPELINE_SPARK__JARS_DIRECTORY": str(ensure_pipeline_jars()),
     } | small_spark(is_compiled=True)
 
