@@ -17,6 +17,7 @@ pytest_plugins = ("tests.stack.fixtures",)
 
 _HERE = Path(__file__).parent
 _LONG = ("pipeline", "integration", "stack")
+_LONGEST = "test_chaos.py"  # one process has it for a quarter of an hour
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +53,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for path in dict.fromkeys(item.path for item in items):
         modules.setdefault(path.relative_to(_HERE).parts[0], []).append(path)
     order = {
-        path: (name not in _LONG, number / len(paths))
+        path: (path.name != _LONGEST, name not in _LONG, number / len(paths))
         for name, paths in modules.items()
         for number, path in enumerate(paths)
     }
