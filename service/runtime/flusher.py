@@ -322,10 +322,12 @@ class Flusher:
             tell(
                 self._log.warning, CommitRepeated(batch.batch_id, member_generation=again.generation, cause=str(error))
             )
-            self._metrics.add("commits_repeated")
-            self._committer.commit(messages(), offsets, again, deadline=deadline)
-            return again
-        return membership
+        else:
+            return membership
+        # Not while the first error is handled: the library keeps what is (KAFKA_FACTS L10), with its producer.
+        self._metrics.add("commits_repeated")
+        self._committer.commit(messages(), offsets, again, deadline=deadline)
+        return again
 
     def _summarise(
         self,

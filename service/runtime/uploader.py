@@ -52,6 +52,7 @@ class _Pool:
                 future.set_exception(error)
             else:
                 future.set_result(stored)
+            del entry, future, task  # an error of it holds the body, and this frame
 
 
 class _Bodies:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -466,6 +467,23 @@ def test_illegal_generation_of_the_same_member_is_repeated_once_over_the_same_ob
     assert worker.committer.calls == 2
     assert len(rig.bucket.puts) - before == 2  # one object, one schema
     rig.check()
+
+
+def test_commit_is_repeated_outside_of_the_handler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client library never lets go of what is handled while it raises (KAFKA_FACTS L10): a producer each time."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.committer.script.append("ILLEGAL_GENERATION")
+    handled: list[object] = []
+    commit = worker.committer.commit
+
+    def noted(*args: Any, **kwargs: Any) -> None:
+        handled.append(sys.exc_info()[1])
+        commit(*args, **kwargs)
+
+    monkeypatch.setattr(worker.committer, "commit", noted)
+    flush(worker)
+    assert handled == [None, None]
 
 
 def test_illegal_generation_twice_is_a_discard() -> None:
