@@ -202,8 +202,8 @@ class Controller:
     def rewind_to_committed(self) -> None:
         """Ask the broker for the committed offsets of what is to be rewound, and seek there.
 
-        Whatever the last transaction became is settled before: `prepare` ends it, and committed offsets are stable.
-        Where that is not done in time the rewinds stay noted, and their records refused, until the next turn.
+        What the last transaction became is settled before. Where that is not done in time, or the answer is of before
+        what we know to be committed (KAFKA_FACTS O10), rewinds stay noted, their records refused, until the next turn.
 
         Raises:
             StopError: the broker does not answer.
@@ -218,19 +218,19 @@ class Controller:
         if self._deadline.remaining_s() < self._rules.settle_s / 2:  # the process was stopped: it may be out by now
             self._log.warning("not_settled", message="too little time before the next poll")
             return
-        tps, owned = self.state.rewinds, self._recorder.positions
-        committed = self._consumer.committed(tps, deadline=self._deadline)
+        committed = self._consumer.committed(tps := self.state.rewinds, deadline=self._deadline)
+        if any((one := committed[tp]) and one.offset < self._recorder.positions[tp].first_offset for tp in tps):  # O10
+            self._log.warning("not_settled", message="a committed offset is of before what we know to be committed")
+            return
         for tp in sorted(tps):
-            first_offset = owned[tp].first_offset
-            # None: nothing was ever committed here but the start, and that has been lost.
+            first_offset = self._recorder.positions[tp].first_offset
+            # None: only the start was, and is lost. Ahead: what had an unknown outcome was committed after all.
             start = committed[tp] or CommittedOffset(first_offset)
-            # Ahead of first_offset: the transaction whose outcome was unknown had been committed after all.
             tell(self._log.info, log_events.TopicPartitionRewound(*tp, offset=start.offset, first_offset=first_offset))
             self._recorder.rewind(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
         self._metrics.add("rewinds", len(tps))
-        # What is not proven is refused, and rewound, until it is.
-        self.handle(events.Rewound(tps - self._start_positions.unproven, self._clock.now_s()))
+        self.handle(events.Rewound(tps - self._start_positions.unproven, self._clock.now_s()))  # these until proven
 
     def _end_transaction(self) -> None:
         """End what the last transaction may have left open, by the next producer's init."""

@@ -386,6 +386,21 @@ def test_rewind_is_logged_with_where_from_and_where_to() -> None:
     assert discarded["cost"] == again
 
 
+def test_rewind_below_what_is_known_to_be_committed_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A coordinator that has just loaded answers at times with offsets of long ago: the next turn asks again."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.committer.script.append(Outcome.UNKNOWN_COMMITTED)
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    positions = dict(worker.consumer.positions)
+    with monkeypatch.context() as patch:
+        patch.setattr(worker.consumer, "committed", lambda tps, **_: dict.fromkeys(tps, CommittedOffset(-1)))
+        worker.controller.rewind_to_committed()
+    assert (worker.consumer.positions, worker.controller.state.rewinds) == (positions, {P0, P1})
+    worker.controller.rewind_to_committed()
+    assert worker.consumer.positions == {P0: 3, P1: 3}
+
+
 def test_seek_comes_never_from_inside_a_callback() -> None:
     """What consume had popped before the callback is refused only after it: a seek inside would come too early."""
     rig = Rig(KIP848)
