@@ -37,7 +37,7 @@ class Watchman:
 
     def __init__(self, run: Run, ground: Ground, *, tell: Tell) -> None:
         self.samples: list[dict[str, Any]] = []
-        self.verdicts: list[int] = []  # exit codes
+        self.verdicts: list[int | None] = []  # exit codes
         self._run = run
         self._ground = ground
         self._tell = tell
@@ -81,9 +81,8 @@ class Watchman:
     def _take_verdict(self, audit: ServerProcess) -> None:
         figures = self._figures
         told = json.loads(figures.read_text(encoding="utf-8"))["counts"] if figures.exists() else "no report"
-        code = audit.exit_code or _CLEAN
-        self.verdicts.append(code)
-        self._tell(f"        audit on the way: {code}, {told}")
+        self.verdicts.append(audit.exit_code)
+        self._tell(f"        audit on the way: {audit.exit_code}, {told}")
 
 
 def play_piece(
