@@ -9,7 +9,8 @@
         FencedError            the producer is dead for good: another one has our id, or its transaction timed out
         MembershipError        the group metadata does not prove membership; nothing was sent to the broker
         CommitUnknownError     the outcome is unknown; a new producer and the committed offsets tell
-      HistoryUnknownError      flush records cannot be read (runtime.start_positions refuses to start, or accepts it)
+        CommittedOffsetError   a committed offset is not what it has to be, or that is not known; asked again
+      HistoryUnknownError      flush records cannot be read (runtime.commit_history asks again, or accepts it)
       ReadBackError            an object cannot be read now (runtime.verification says what it has not verified)
       UnreadableObjectError    an object is no Avro file, or not one of ours (runtime.verification counts it)
       KeyTakenError            an object key is taken by something not provably ours (runtime.uploader takes another)
@@ -83,6 +84,10 @@ class CommitUnknownError(DiscardError):
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class CommittedOffsetError(DiscardError):
+    """A committed offset is of before what is known to be committed, or nobody can tell: ask again."""
 
 
 class HistoryUnknownError(LogPartitionerError):

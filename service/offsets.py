@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection
 from typing import NamedTuple
 
+from service.boundary import Clock
 from service.config.settings import Settings
 from service.control.deadline import Deadline
 from service.errors import SettingsError
 from service.formats import offset_metadata
 from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.offset_metadata import SourceTopicIds
 from service.runtime.ports import Consumer, FlushRecords
 
 ANSWER_S = 120.0  # also for a transaction that a dead worker has left open over committed offsets
@@ -43,19 +44,17 @@ class Change(NamedTuple):
 class Offsets:
     """Plans changes of one topic's committed offsets; changes nothing itself."""
 
-    def __init__(
-        self, consumer: Consumer, flush_records: FlushRecords, topic: str, *, now_s: Callable[[], float]
-    ) -> None:
+    def __init__(self, consumer: Consumer, flush_records: FlushRecords, topic: str, *, clock: Clock) -> None:
         self._consumer = consumer
         self._flush_records = flush_records
-        self._now_s = now_s
+        self._clock = clock
         deadline = self._deadline()
         self._tps = consumer.partitions_of(topic, deadline=deadline)
-        self._topic_ids = consumer.topic_ids([topic], deadline=deadline)
-        self._topic_id = self._topic_ids.get(topic)
+        self._topics = SourceTopicIds(consumer.topic_ids([topic], deadline=deadline))
+        self._topic_id = self._topics.ids.get(topic)
 
     def _deadline(self) -> Deadline:
-        return Deadline.after(ANSWER_S, self._now_s)
+        return Deadline.after(ANSWER_S, self._clock.now_s)
 
     def go_on(self, partitions: Collection[int] = ()) -> list[Change]:
         """Take the committed offsets for offsets of the topic that has this name now.
@@ -74,7 +73,7 @@ class Offsets:
         if metadata.topic_id == self._topic_id and not (is_named and before.leader_epoch is not None):
             return Change(tp, before, before, "it is of this topic")
         # The leader epoch is that of the other log.
-        text = offset_metadata.encode(self._topic_id, metadata.roots, began=metadata.began).text
+        text = offset_metadata.encode(self._topic_id, metadata.roots, began=metadata.began, set_ms=metadata.set_ms).text
         return Change(tp, before, CommittedOffset(before.offset, None, text))
 
     def begin_anew(self, partitions: Collection[int] = ()) -> list[Change]:
@@ -106,25 +105,23 @@ class Offsets:
         return Change(tp, before, self._with_id(first))
 
     def recover(self, partitions: Collection[int] = ()) -> list[Change]:
-        """Go on where the newest flush records end, where nothing is committed.
+        """Go on where the newest flush records end, where nothing, or less, is committed.
 
         Raises:
             HistoryUnknownError: the flush records cannot be read.
         """
         committed = self._committed(partitions)
-        missing = [tp for tp, before in committed.items() if before is None]
-        found: Mapping[TopicPartition, int] = {}
-        if missing:
-            deadline = Deadline.after(FLUSH_RECORDS_S, self._now_s)
-            found = self._flush_records.next_offsets(missing, self._topic_ids, deadline=deadline)
-        return [
-            Change(tp, None, self._with_id(found[tp]))
-            if tp in found
-            else Change(
-                tp, before, before, "no flush record of this group names it" if before is None else "it is there"
-            )
-            for tp, before in committed.items()
-        ]
+        for tp, before in committed.items():
+            if before is not None:
+                self._topics.keep(tp.topic, offset_metadata.decode(before.metadata))
+        deadline = Deadline.after(FLUSH_RECORDS_S, self._clock.now_s)
+        found = self._flush_records.next_offsets(committed, self._topics, deadline=deadline)
+        return [self._recovered(tp, before, found.get(tp)) for tp, before in committed.items()]
+
+    def _recovered(self, tp: TopicPartition, before: CommittedOffset | None, flushed: int | None) -> Change:
+        if flushed is not None and (before is None or before.offset < flushed):
+            return Change(tp, before, self._with_id(flushed, is_by_hand=False))
+        return Change(tp, before, before, "no flush record of this group names it" if before is None else "it is there")
 
     def _committed(self, partitions: Collection[int]) -> dict[TopicPartition, CommittedOffset | None]:
         if unknown := sorted(set(partitions) - {tp.partition for tp in self._tps}):
@@ -133,8 +130,9 @@ class Offsets:
         found = self._consumer.committed(asked, deadline=self._deadline())
         return {tp: found[tp] for tp in asked}
 
-    def _with_id(self, offset: int) -> CommittedOffset:
-        return CommittedOffset(offset, None, offset_metadata.encode(self._topic_id).text)
+    def _with_id(self, offset: int, *, is_by_hand: bool = True) -> CommittedOffset:
+        text = offset_metadata.encode(self._topic_id, set_ms=self._clock.wall_ms() if is_by_hand else None).text
+        return CommittedOffset(offset, None, text)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -143,7 +141,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     texts = {
         "go-on": "take committed offsets of another topic of this name for those of this one",
         "begin-anew": "begin at the topic's beginning where nothing is committed of this very topic",
-        "recover": "go on where the flush records of this group end, where nothing is committed",
+        "recover": "go on where the flush records of this group end, where nothing, or less, is committed",
     }
     for name, text in texts.items():
         action = actions.add_parser(name, help=text, description=text)
@@ -159,6 +157,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     Raises:
         LogPartitionerError: refused, or not known.
     """
+    from service.adapters.clock import SystemClock  # noqa: PLC0415
     from service.adapters.kafka_consumer import KafkaConsumer  # noqa: PLC0415 - the other commands need no Kafka client
     from service.adapters.kafka_flush_records import KafkaFlushRecords  # noqa: PLC0415
     from service.adapters.kafka_offsets import commit_offsets  # noqa: PLC0415
@@ -171,7 +170,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     consumer = KafkaConsumer(reading, [options.topic], incremental=True)
     flush_records = KafkaFlushRecords(reading, kafka.flushes_topic, group_id=kafka.group_id)
     try:
-        offsets = Offsets(consumer, flush_records, options.topic, now_s=time.monotonic)
+        offsets = Offsets(consumer, flush_records, options.topic, clock=SystemClock())
         changes = _plan(offsets, options)
     finally:
         consumer.close()

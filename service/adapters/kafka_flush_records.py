@@ -1,6 +1,6 @@
 """Flush records as the group has written them, newest first. Fulfils `runtime.ports.FlushRecords`.
 
-Read where a committed offset is missing, and nowhere else; by a client of its own, outside callbacks.
+Read where TopicPartitions are assigned, by a client of its own, outside callbacks.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from service.control.flush_history import FlushHistory
 from service.errors import HistoryUnknownError
 from service.formats.flush_record import decode_flush_record
 from service.formats.model import TopicPartition
+from service.formats.offset_metadata import SourceTopicIds
 from service.patience import Patience
 
 _MESSAGES_AT_ONCE = 1000
 _POLL_S = 0.2
 _FIRST_CHUNK, _GROWTH = 500, 4  # offsets of each partition of the topic; each chunk further back is larger
+_NEWEST_CHUNKS = 3  # 10,500 offsets of each partition: of one, and 100 workers, the last 25 minutes
 _NEVER_MS = 2**63  # of a partition in which nothing was read yet but what was aborted
 
 
@@ -41,22 +43,27 @@ class KafkaFlushRecords:
         self._log = structlog.get_logger("flush_records")
 
     def next_offsets(
-        self, tps: Iterable[TopicPartition], topic_ids: Mapping[str, str], *, deadline: Deadline
+        self,
+        tps: Iterable[TopicPartition],
+        topics: SourceTopicIds,
+        *,
+        newest_of: Iterable[TopicPartition] = (),
+        deadline: Deadline,
     ) -> dict[TopicPartition, int]:
-        """Return where to go on with each that a flush record names; blocks until that is known of all of them.
+        """Return up to where each was flushed that a flush record names; blocks until that is known of all of `tps`.
 
-        Where retention has cut the topic it warns of those that are found nowhere: they need not be new.
+        `newest_of` is looked for in 10,500 offsets of each of the topic's partitions, and warned of nothing. Where retention has cut the topic it warns of those that are found nowhere: they need not be new.
 
         Raises:
             HistoryUnknownError: the topic cannot be read, or not by the deadline.
             LeavingError: asked to leave meanwhile.
         """
         wanted = sorted(tps)
-        history = FlushHistory(wanted, group_id=self._group_id, topic_ids=topic_ids)
+        history = FlushHistory(wanted, newest_of=newest_of, group_id=self._group_id, topics=topics)
         try:
             with _Backwards(self._options, self._topic, deadline, self._patience) as reading:
                 oldest_ms = reading.read_chunk(history)
-                while oldest_ms is not None and not history.is_enough(oldest_ms):
+                while oldest_ms is not None and not history.is_enough(oldest_ms, is_long=reading.is_long):
                     oldest_ms = reading.read_chunk(history)
         except KafkaException as error:
             raise HistoryUnknownError(f"topic {self._topic}: {_text_of(error.args[0])}") from error
@@ -89,6 +96,11 @@ class _Backwards:
     def __exit__(self, *_: object) -> None:
         """Let go of the brokers."""
         self._consumer.close()
+
+    @property
+    def is_long(self) -> bool:
+        """Whether what was read is long enough for all that is flushed from time to time."""
+        return self._size >= _FIRST_CHUNK * _GROWTH**_NEWEST_CHUNKS
 
     def cut(self) -> str:
         """Say where partitions begin that have lost their beginning; empty where none has."""

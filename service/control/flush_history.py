@@ -1,4 +1,4 @@
-"""What the flush records of a group say of TopicPartitions that have no committed offset: where to go on.
+"""What the flush records of a group say of its TopicPartitions: up to where each was flushed, so where to go on.
 
 Owns the choice; the records come from `adapters.kafka_flush_records`, newest first. A part of a flush record says as
 much of its own TopicPartitions as a whole one: its transaction is committed, or nobody reads it.
@@ -6,10 +6,11 @@ much of its own TopicPartitions as a whole one: its transaction is committed, or
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from service.formats.flush_record import FlushRecord
 from service.formats.model import TopicPartition
+from service.formats.offset_metadata import SourceTopicIds
 
 SKEW_MS = 600_000
 """How far the clocks of two workers may be apart: of flush records nearer to each other the furthest one counts."""
@@ -18,13 +19,23 @@ SKEW_MS = 600_000
 class FlushHistory:
     """Collects the next offset of each TopicPartition wanted, from flush records of one group and these topics.
 
-    A topic is the same where the ids are equal, or one of them is not known.
+    A topic is the same where the ids are equal, or one of them is not known. What was flushed before a person has set an
+    offset of the topic is passed over, for SKEW_MS too much rather than too little. Of `newest_of` only the newest
+    flush records matter.
     """
 
-    def __init__(self, wanted: Iterable[TopicPartition], *, group_id: str, topic_ids: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        wanted: Iterable[TopicPartition],
+        *,
+        newest_of: Iterable[TopicPartition] = (),
+        group_id: str,
+        topics: SourceTopicIds,
+    ) -> None:
         self._wanted = frozenset(wanted)
+        self._newest_of = frozenset(newest_of)
         self._group_id = group_id
-        self._topic_ids = topic_ids
+        self._topics = topics
         self._newest: dict[TopicPartition, tuple[int, int]] = {}
 
     def add(self, record: FlushRecord) -> None:
@@ -33,11 +44,14 @@ class FlushHistory:
             return
         for line in record.topic_partitions:
             tp = TopicPartition(line.topic, line.partition)
-            if tp in self._wanted and self._is_same(line.topic, record.topic_ids.get(line.topic)):
+            if (tp in self._wanted or tp in self._newest_of) and self._counts(record, line.topic):
                 self._take(tp, record.ended_at_ms, line.next_offset)
 
-    def _is_same(self, topic: str, topic_id: str | None) -> bool:
-        return topic_id is None or self._topic_ids.get(topic, topic_id) == topic_id
+    def _counts(self, record: FlushRecord, topic: str) -> bool:
+        topic_id = record.topic_ids.get(topic)
+        is_same = topic_id is None or self._topics.ids.get(topic, topic_id) == topic_id
+        set_ms = self._topics.set_ms.get(topic)
+        return is_same and (set_ms is None or record.ended_at_ms > set_ms + SKEW_MS)
 
     def _take(self, tp: TopicPartition, ended_at_ms: int, next_offset: int) -> None:
         known_ms, known_offset = self._newest.get(tp, (ended_at_ms, next_offset))
@@ -46,14 +60,13 @@ class FlushHistory:
         elif ended_at_ms > known_ms:
             self._newest[tp] = ended_at_ms, next_offset
 
-    def is_enough(self, oldest_ms: int) -> bool:
+    def is_enough(self, oldest_ms: int, *, is_long: bool = False) -> bool:
         """Return whether the next offset of all wanted is known, and nothing older than `oldest_ms` can change it.
 
-        Times are by the workers' clocks.
+        Of `newest_of` it need not be known where what was read `is_long`. Times are by the workers' clocks.
         """
-        return self._newest.keys() == self._wanted and all(
-            ended_at_ms - SKEW_MS > oldest_ms for ended_at_ms, _ in self._newest.values()
-        )
+        needed = self._wanted if is_long else self._wanted | self._newest_of
+        return all((one := self._newest.get(tp)) is not None and one[0] - SKEW_MS > oldest_ms for tp in needed)
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:

@@ -4,7 +4,8 @@ Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17
 Kafka's id of the topic as its tools print it, or null where it is not known. `roots` has the highest root offset of
 each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last. `began` is
 written where a group has begun under `kafka.start_at = end`, and by all its commits from then on:
-`[1772600767000, 4]`, when, and with how many partitions.
+`[1772600767000, 4]`, when, and with how many partitions. `set_ms` is written where a person has set an offset of the
+topic, and by all its commits from then on: what was flushed before says no more where to go on.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class _Form(msgspec.Struct):
     v: int
     topic_id: str | None = None
     began: Began | None = None
+    set_ms: _Number | None = None
     roots: dict[str, Annotated[list[_Number], msgspec.Meta(min_length=1, max_length=2)]] = {}
 
 
@@ -54,13 +56,22 @@ class OffsetMetadata(NamedTuple):
     topic_id: str | None = None
     roots: tuple[RootLink, ...] = ()
     began: Began | None = None
+    set_ms: int | None = None
 
 
-def encode(topic_id: str | None, roots: Sequence[RootLink] = (), *, began: Began | None = None) -> Encoded:
+def encode(
+    topic_id: str | None,
+    roots: Sequence[RootLink] = (),
+    *,
+    began: Began | None = None,
+    set_ms: int | None = None,
+) -> Encoded:
     """Write metadata; `roots` begin with the least recently used one, which is the first to be dropped."""
     head = b'{"v":%d,"topic_id":%s,' % (VERSION, msgspec.json.encode(topic_id))
     if began is not None:
         head += b'"began":%s,' % msgspec.json.encode(began)
+    if set_ms is not None:
+        head += b'"set_ms":%d,' % set_ms
     head += b'"roots":{'
     room = BYTES_MAX - len(head) - len(b"}}") + len(b",")  # the last root needs no comma
     kept: list[bytes] = []
@@ -82,7 +93,7 @@ def decode(text: str) -> OffsetMetadata:
         roots = tuple(_root(name, place) for name, place in form.roots.items())
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return OffsetMetadata()
-    return OffsetMetadata(form.topic_id, roots, form.began) if form.v == VERSION else OffsetMetadata()
+    return OffsetMetadata(form.topic_id, roots, form.began, form.set_ms) if form.v == VERSION else OffsetMetadata()
 
 
 def _root(name: str, place: list[int]) -> RootLink:
@@ -92,11 +103,27 @@ def _root(name: str, place: list[int]) -> RootLink:
 
 @dataclass(slots=True)
 class SourceTopicIds:
-    """What is known of the source topics, by name: Kafka's ids, and when the group began at their ends."""
+    """What is known of the source topics, by name, and written with every commit, or the last one would lose it.
+
+    Kafka's ids, when the group began at their ends, and when a person has set an offset, in wall-clock milliseconds.
+    """
 
     ids: dict[str, str] = field(default_factory=dict)
     began: dict[str, Began] = field(default_factory=dict)
+    set_ms: dict[str, int] = field(default_factory=dict)
+
+    def keep(self, topic: str, told: OffsetMetadata) -> None:
+        """Note what a committed offset says: of several the group's first beginning, and what was set last."""
+        if told.began is not None:
+            self.keep_began(topic, told.began)
+        if told.set_ms is not None:
+            self.set_ms[topic] = max(told.set_ms, self.set_ms.get(topic, 0))
+
+    def keep_began(self, topic: str, began: Began) -> Began:
+        """Note when the group began; gives the first that is known."""
+        self.began[topic] = min(began, self.began.get(topic, began))
+        return self.began[topic]
 
     def metadata_of(self, topic: str) -> str:
         """Return the metadata of an offset of this topic that is committed now."""
-        return encode(self.ids.get(topic), began=self.began.get(topic)).text
+        return encode(self.ids.get(topic), began=self.began.get(topic), set_ms=self.set_ms.get(topic)).text

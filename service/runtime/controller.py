@@ -203,34 +203,34 @@ class Controller:
         """Ask the broker for the committed offsets of what is to be rewound, and seek there.
 
         What the last transaction became is settled before. Where that is not done in time, or the answer is of before
-        what we know to be committed (KAFKA_FACTS O10), rewinds stay noted, their records refused, until the next turn.
+        what is known to be committed (KAFKA_FACTS O10), rewinds stay noted, their records refused, until the next turn.
 
         Raises:
-            StopError: the broker does not answer.
+            StopError: the broker does not answer, or only what is of before.
         """
         if not self.state.rewinds:
             return
+        known = {tp: self._recorder.positions[tp].first_offset for tp in sorted(self.state.rewinds)}
         try:
             self._end_transaction()
+            if self._deadline.remaining_s() < self._rules.settle_s / 2:  # the process was stopped: it may be out by now
+                self._log.warning("not_settled", message="too little time before the next poll")
+                return
+            committed = self._consumer.committed(known, deadline=self._deadline)
+            self._start_positions.require_known(committed, known, deadline=self._deadline)
         except DiscardError as error:
             self._log.warning("not_settled", message=str(error))
             return
-        if self._deadline.remaining_s() < self._rules.settle_s / 2:  # the process was stopped: it may be out by now
-            self._log.warning("not_settled", message="too little time before the next poll")
-            return
-        committed = self._consumer.committed(tps := self.state.rewinds, deadline=self._deadline)
-        if any((one := committed[tp]) and one.offset < self._recorder.positions[tp].first_offset for tp in tps):  # O10
-            self._log.warning("not_settled", message="a committed offset is of before what we know to be committed")
-            return
-        for tp in sorted(tps):
-            first_offset = self._recorder.positions[tp].first_offset
+        for tp, first_offset in known.items():
             # None: only the start was, and is lost. Ahead: what had an unknown outcome was committed after all.
             start = committed[tp] or CommittedOffset(first_offset)
             tell(self._log.info, log_events.TopicPartitionRewound(*tp, offset=start.offset, first_offset=first_offset))
             self._recorder.rewind(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
-        self._metrics.add("rewinds", len(tps))
-        self.handle(events.Rewound(tps - self._start_positions.unproven, self._clock.now_s()))  # these until proven
+        self._metrics.add("rewinds", len(known))
+        self.handle(
+            events.Rewound(known.keys() - self._start_positions.unproven, self._clock.now_s())
+        )  # these until proven
 
     def _end_transaction(self) -> None:
         """End what the last transaction may have left open, by the next producer's init."""
@@ -321,6 +321,8 @@ class Controller:
     def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
         self._told.discarded(batch, error, reason, generation=self.state.generation)
         counts = isinstance(error, CommitUnknownError | FencedError)
+        if isinstance(error, CommitUnknownError):
+            self._start_positions.doubt(batch.progress)
         self.handle(events.FlushDiscarded(counts_as_failure=counts, size=batch.size, at_s=self._clock.now_s()))
 
     def _discard(self, event: Event) -> None:

@@ -13,6 +13,7 @@ from service.boundary import BatchSpool, FetchFailure, Membership, Message, Poll
 from service.control.deadline import Deadline
 from service.formats.identity import ConsumedRecord, StoredRow
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from service.formats.offset_metadata import SourceTopicIds
 from service.formats.reference import Location, Reference
 
 
@@ -114,11 +115,17 @@ class FlushRecords(Protocol):
     """What this group has flushed before, in the topic of flush records."""
 
     def next_offsets(
-        self, tps: Iterable[TopicPartition], topic_ids: Mapping[str, str], *, deadline: Deadline
+        self,
+        tps: Iterable[TopicPartition],
+        topics: SourceTopicIds,
+        *,
+        newest_of: Iterable[TopicPartition] = (),
+        deadline: Deadline,
     ) -> dict[TopicPartition, int]:
-        """Return where to go on with each that a flush record of this group names; outside callbacks.
+        """Return up to where each was flushed that a flush record of this group names; outside callbacks.
 
-        Of a topic whose id is another one than in `topic_ids` nothing is said.
+        Of a topic whose id is another one than in `topics` nothing is said, nor what was flushed before a person has set
+        an offset of it. What is `newest_of` is looked for among the newest flush records only.
 
         Raises:
             HistoryUnknownError: it cannot be read, or not by the deadline.

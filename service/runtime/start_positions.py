@@ -5,8 +5,8 @@ In two steps, since the client library can be asked less inside a callback than 
 1. `find`, inside the assignment's callback: the committed offset; where there is none, where the policy says. Nothing
    is written.
 2. `prove`, when `consume` has returned and before any record of these TopicPartitions is recorded. Is the topic the
-   one that the committed offset was of? Has a TopicPartition without committed offset never been flushed by this group,
-   as the flush records say? Then its start position is committed, in a transaction of its own.
+   one that the committed offset was of? Has this group flushed nothing behind it, or nothing at all where none is
+   committed, as the flush records say? What the policy says is committed then, in a transaction of its own.
 
 Only our own start positions are committed, and only where none is: the broker takes a commit for a TopicPartition of
 another member, too. A TopicPartition that has no committed offset while others of its topic have was added later, and
@@ -24,8 +24,8 @@ import structlog
 from service.boundary import Clock
 from service.control.deadline import Deadline
 from service.errors import (
+    CommittedOffsetError,
     DiscardError,
-    HistoryUnknownError,
     MembershipError,
     SourceError,
     StartPositionError,
@@ -34,13 +34,12 @@ from service.formats import offset_metadata
 from service.formats.log_events import StartsCommitted, tell
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.offset_metadata import Began, SourceTopicIds
+from service.runtime.commit_history import CommitHistory, command, listed
 from service.runtime.ports import Committer, Consumer, FlushRecords
 
 TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have
-HISTORY_S = 60.0  # for flush records
 COMMIT_S = 30.0  # for one try to commit start positions
 UNCOMMITTED_MAX_S = 120.0  # for all of them
-LISTED_MAX = 50  # TopicPartitions in one message
 
 StartAt = Literal["beginning", "end", "fail"]
 
@@ -76,7 +75,7 @@ class StartPositions:
         self._rules = rules
         self._consumer = consumer
         self._committer = committer
-        self._flush_records = flush_records
+        self._history = CommitHistory(flush_records, topics, clock, accept_unknown=rules.accept_unknown_history)
         self._topics = topics
         self._clock = clock
         self._found: dict[TopicPartition, StartPosition] = {}
@@ -99,12 +98,13 @@ class StartPositions:
         committed = self._consumer.committed(wanted, deadline=deadline)
         found = {tp: StartPosition(offset, "committed") for tp, offset in committed.items() if offset is not None}
         for tp, start in found.items():
-            self._keep_began(tp.topic, offset_metadata.decode(start.committed.metadata).began)
+            self._topics.keep(tp.topic, offset_metadata.decode(start.committed.metadata))
         missing = [tp for tp in wanted if tp not in found]
         for topic in sorted({tp.topic for tp in missing}):
             found |= self._by_policy(topic, [tp for tp in missing if tp.topic == topic], deadline)
         self._member_id = self._consumer.membership().member_id
         self._found |= found
+        self._history.forget(wanted)
         return {tp: found[tp] for tp in wanted}
 
     def _by_policy(
@@ -120,19 +120,20 @@ class StartPositions:
                 "beginning or end for the first start, or commit offsets for this group "
                 f"(`{command('recover', topic)}` takes them from flush records)"
             )
+        is_first = not committed and topic not in self._topics.began
         began = None
         if start_at == "end" and not committed:
-            began = Began(self._clock.wall_ms(), len(everything))
+            began = self._topics.keep_began(topic, Began(self._clock.wall_ms(), len(everything)))
         elif start_at == "end":
-            told = (offset_metadata.decode(one.metadata).began for one in committed.values())
-            began = min((one for one in told if one is not None), default=None)
-        self._keep_began(topic, began)
+            for one in committed.values():
+                self._topics.keep(topic, offset_metadata.decode(one.metadata))
+            began = self._topics.began.get(topic)
         is_added = bool(committed) and began is None
         # Asked again: while this process was stopped another member may have owned these, committed and left.
         return {
             tp: StartPosition(committed[tp], "committed")
             if tp in committed
-            else self._start_of(tp, began, deadline, is_first=not committed, is_added=is_added)
+            else self._start_of(tp, began, deadline, is_first=is_first, is_added=is_added)
             for tp in ours
         }
 
@@ -149,11 +150,6 @@ class StartPositions:
             end = end if since is None else since
         return StartPosition(CommittedOffset(end), "policy")
 
-    def _keep_began(self, topic: str, began: Began | None) -> None:
-        """Note it for every later commit: else it is lost with the last start position that is committed over."""
-        if began is not None:
-            self._topics.began[topic] = min(began, self._topics.began.get(topic, began))
-
     # Step 2, outside callbacks.
 
     @property
@@ -166,6 +162,7 @@ class StartPositions:
         for tp in tps:
             self._found.pop(tp, None)
             self._uncommitted.pop(tp, None)
+        self._history.forget(tps)
 
     def prove(self, *, deadline: Deadline) -> frozenset[TopicPartition]:
         """Prove and commit what `find` has found since; asks nobody where nothing was assigned.
@@ -173,16 +170,17 @@ class StartPositions:
         Returns what others have committed meanwhile: it goes on there.
 
         Raises:
-            DiscardError: not yet, or not any more a member: poll, and ask again. Nothing unproven may be recorded.
+            DiscardError: not yet, not any more a member, or others have committed meanwhile: rewind what is unproven, poll,
+                and ask again. Nothing unproven may be recorded.
             StartPositionError: a committed offset is of another topic, or has been lost.
             StopError: the broker refuses or does not answer.
         """
         if self._found:
             self._ask_ids(sorted({tp.topic for tp in self._found}), deadline)
             self._compare_ids()
+            self._compare_history(deadline)
             missing = {tp: start for tp, start in self._found.items() if start.source != "committed"}
             if missing:
-                self._require_no_history(missing, deadline)
                 self._uncommitted_until = Deadline.after(UNCOMMITTED_MAX_S, self._clock.now_s)
             self._uncommitted |= missing
             self._found = {}
@@ -209,34 +207,48 @@ class StartPositions:
     def _describe(self, topic: str, offsets: list[str]) -> str:
         return (
             f"topic {topic} was made anew under its name: its id is {self._topics.ids[topic]}, but the committed "
-            f"offsets of {_list(offsets)} are of another topic. Stop all workers of the group, then go on at these "
+            f"offsets of {listed(offsets)} are of another topic. Stop all workers of the group, then go on at these "
             f"offsets, where they name the same records (`{command('go-on', topic)}`), or begin anew at the topic's "
             f"beginning (`{command('begin-anew', topic)}`)."
         )
 
-    def _require_no_history(self, missing: Mapping[TopicPartition, StartPosition], deadline: Deadline) -> None:
-        """Require that no flush record names these, but where it ends exactly where we start."""
-        try:
-            flushed = self._flush_records.next_offsets(missing, self._topics.ids, deadline=deadline.at_most(HISTORY_S))
-        except HistoryUnknownError as error:
-            if self._rules.accept_unknown_history:
-                self._log.warning("history_unknown", topic_partitions=[str(tp) for tp in missing], message=str(error))
-                return
-            raise StartPositionError(
-                f"{_list(map(str, missing))} have no committed offset, and whether this group has flushed them before "
-                f"is not known: {error}. Where it has not, or may do so again, set kafka.accept_unknown_history to "
-                "true for this start"
-            ) from error
-        differ = {tp: offset for tp, offset in flushed.items() if offset != missing[tp].committed.offset}
-        committed = self._consumer.committed(differ, deadline=deadline) if differ else {}
-        lost = {tp: offset for tp, offset in differ.items() if committed[tp] is None}  # not by others, while we slept
-        if lost:
-            places = _list(f"{tp} at {offset}" for tp, offset in lost.items())
-            commands = _list(f"`{command('recover', topic)}`" for topic in sorted({tp.topic for tp in lost}))
-            raise StartPositionError(
-                f"the group has lost committed offsets: its flush records say to go on with {places}. Stop all workers "
-                f"of the group, then set them: {commands}"
-            )
+    def _compare_history(self, deadline: Deadline) -> None:
+        """Compare start positions with where the flush records end: what lies before that would be published twice."""
+        starts, known = self._found, self._history.next_offset
+        missing = [tp for tp, start in starts.items() if start.source != "committed"]
+        self._history.read(missing, starts.keys() - set(missing), deadline=deadline)
+        differ = {tp: end for tp, start in starts.items() if (end := known(tp)) not in (None, start.committed.offset)}
+        wrong = {tp: end for tp, end in differ.items() if tp in missing or end > starts[tp].committed.offset}
+        answers = self._consumer.committed(wrong, deadline=deadline) if wrong else {}
+        self._found |= {tp: StartPosition(one, "committed") for tp, one in answers.items() if one is not None}
+        self._history.require(answers, wrong)
+        if wrong:  # by others, while we slept
+            raise CommittedOffsetError(f"{listed(map(str, wrong))}: what is committed is further now")
+
+    # Rewinds.
+
+    def doubt(self, tps: Iterable[TopicPartition]) -> None:
+        """Note that a flush of these may be committed after all: its flush record will tell."""
+        self._history.forget(tps)
+
+    def require_known(
+        self,
+        answers: Mapping[TopicPartition, CommittedOffset | None],
+        known: Mapping[TopicPartition, int],
+        *,
+        deadline: Deadline,
+    ) -> None:
+        """Require that no committed offset is of before what we, or flush records, know to be committed.
+
+        Blocks where flush records have to be read, which is when no transaction of ours is open any more.
+
+        Raises:
+            CommittedOffsetError: one is: ask again.
+            StartPositionError: one has been for too long.
+        """
+        self._history.read([], known, deadline=deadline)
+        ends = {tp: max(offset, self._history.next_offset(tp) or 0) for tp, offset in known.items() if answers[tp]}
+        self._history.require(answers, ends)
 
     def _commit(self, deadline: Deadline) -> frozenset[TopicPartition]:
         """Commit start positions where none is committed, in a transaction: aborted or committed, it is never late.
@@ -289,15 +301,3 @@ class StartPositions:
                     f"topic {topic} was made anew while this worker ran: its id was {known}, now it is {topic_id}. "
                     "Nothing is committed any more; after a restart the committed offsets are compared"
                 )
-
-
-def command(name: str, topic: str) -> str:
-    """Write the command line that sets offsets of a topic."""
-    return f"log-partitioner offsets {name} --topic {topic}"
-
-
-def _list(names: Iterable[str]) -> str:
-    """Join names; a thousand of them is for the command to tell."""
-    listed = list(names)
-    more = f" and {len(listed) - LISTED_MAX} more" if len(listed) > LISTED_MAX else ""
-    return ", ".join(listed[:LISTED_MAX]) + more

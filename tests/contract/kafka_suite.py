@@ -24,7 +24,7 @@ from service.errors import (
 )
 from service.formats.flush_record import encode_flush_record
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.formats.offset_metadata import BYTES_MAX
+from service.formats.offset_metadata import BYTES_MAX, SourceTopicIds
 from service.runtime.ports import Committer, Consumer, FlushRecords
 from tests.golden.example import FLUSH_RECORD
 
@@ -325,24 +325,28 @@ class FlushRecordsContract:
 
     def test_next_offsets_are_those_of_the_group_and_of_the_topic_asked_for(self, kafka: Kafka) -> None:
         """The newest; nothing of a TopicPartition that no flush record names, nor of another topic of its name."""
-        ours, group_id, topic_ids = FLUSH_RECORD.topic_partitions, FLUSH_RECORD.group_id, FLUSH_RECORD.topic_ids
+        ours, group_id = FLUSH_RECORD.topic_partitions, FLUSH_RECORD.group_id
+        topics, made_anew = SourceTopicIds(FLUSH_RECORD.topic_ids), SourceTopicIds({"app": "made anew"})
         first, second, absent = (TopicPartition("app", number) for number in (0, 3, 9))
         deadline = soon(kafka)
-        assert kafka.flush_records(group_id).next_offsets([first], topic_ids, deadline=deadline) == {}
+        assert kafka.flush_records(group_id).next_offsets([first], topics, deadline=deadline) == {}
         older = replace(FLUSH_RECORD, ended_at_ms=0, topic_partitions=(replace(ours[0], next_offset=500),))
         foreign = replace(FLUSH_RECORD, group_id="another", topic_partitions=(replace(ours[0], next_offset=900),))
         kafka.announce(*map(encode_flush_record, (older, FLUSH_RECORD, foreign)))
         asked = [first, second, absent]
-        found = kafka.flush_records(group_id).next_offsets(asked, topic_ids, deadline=deadline)
+        found = kafka.flush_records(group_id).next_offsets(asked, topics, deadline=deadline)
         assert found == {first: ours[0].next_offset, second: ours[1].next_offset}
-        assert kafka.flush_records("another").next_offsets(asked, topic_ids, deadline=deadline) == {first: 900}
-        assert kafka.flush_records(group_id).next_offsets(asked, {"app": "made anew"}, deadline=deadline) == {}
+        assert kafka.flush_records(group_id).next_offsets([], topics, newest_of=asked, deadline=deadline) == found
+        assert kafka.flush_records("another").next_offsets(asked, topics, deadline=deadline) == {first: 900}
+        assert kafka.flush_records(group_id).next_offsets(asked, made_anew, deadline=deadline) == {}
 
     def test_what_is_no_flush_record_is_not_passed_over(self, kafka: Kafka) -> None:
         """It may be one of a later version."""
         kafka.announce(b"{}")
         with pytest.raises(HistoryUnknownError):
-            kafka.flush_records("group").next_offsets([TopicPartition("app", 0)], {}, deadline=soon(kafka))
+            kafka.flush_records("group").next_offsets(
+                [TopicPartition("app", 0)], SourceTopicIds(), deadline=soon(kafka)
+            )
 
 
 class CommitterContract:

@@ -83,6 +83,9 @@ class FakeBroker:
         self._producers: dict[str, _Producer] = {}
         self._late_ends: dict[str, tuple[int, float]] = {}
         self._offsets: dict[TopicPartition, tuple[int, CommittedOffset]] = {}
+        self._history: list[tuple[TopicPartition, CommittedOffset | None]] = []
+        self._loaded: dict[TopicPartition, CommittedOffset | None] = {}
+        self._loaded_until_s = 0.0
         self._appended = 0
 
     # Reading.
@@ -99,6 +102,21 @@ class FakeBroker:
         """Give the number of it."""
         return self._offsets[tp][1].offset if tp in self._offsets else None
 
+    def told(self, tp: TopicPartition) -> CommittedOffset | None:
+        """Give what the coordinator answers, which may have loaded a part only."""
+        if tp in self._loaded and self.clock.now_s() < self._loaded_until_s:
+            return self._loaded[tp]
+        return self.committed(tp)
+
+    def load_part(self, share: float, *, seconds: float) -> None:
+        """Let the coordinator know the first share of what was ever committed only, for a while (KAFKA_FACTS O10).
+
+        Of each TopicPartition the first, at least, that was not removed.
+        """
+        part = dict(self._history[: int(len(self._history) * share)])
+        self._loaded = {tp: one for tp, one in (dict(reversed(self._history)) | part).items() if one is not None}
+        self._loaded_until_s = self.clock.now_s() + seconds
+
     def is_stable(self, tp: TopicPartition) -> bool:
         """Whether no open transaction has an offset for it (require-stable)."""
         return not any(one.open is not None and tp in one.open.offsets for one in self._producers.values())
@@ -111,26 +129,29 @@ class FakeBroker:
         for tp, committed in offsets.items():
             if committed.offset < (self.committed_offset(tp) or 0):
                 self.set_back.append(f"{tp} from {self.committed_offset(tp)} to {committed.offset}")
-            self._appended += 1
-            self._offsets[tp] = (self._appended, committed)
+            self._store(tp, committed)
             self.starts.setdefault(tp, committed.offset)
 
     def reset(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Set or remove committed offsets as a tool for administrators does."""
         for tp, offset in offsets.items():
-            self._appended += 1
-            if offset is None:
-                self._offsets.pop(tp, None)
-            else:
-                self._offsets[tp] = (self._appended, CommittedOffset(offset))
+            self._store(tp, None if offset is None else CommittedOffset(offset))
+            if offset is not None:
                 self.starts[tp] = offset
 
     def alter(self, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Commit offsets as an administrator: into a group without members, metadata too."""
         self._validate(-1, "", offsets, transactional=False)
         for tp, committed in offsets.items():
-            self._appended += 1
-            self._offsets[tp] = (self._appended, committed)
+            self._store(tp, committed)
+
+    def _store(self, tp: TopicPartition, committed: CommittedOffset | None, number: int | None = None) -> None:
+        self._appended += number is None
+        self._history.append((tp, committed))
+        if committed is None:
+            self._offsets.pop(tp, None)
+        else:
+            self._offsets[tp] = (self._appended if number is None else number, committed)
 
     # Topics.
 
@@ -199,7 +220,7 @@ class FakeBroker:
         before = {tp: self.committed_offset(tp) for tp in transaction.offsets}
         for tp, (number, committed) in transaction.offsets.items():
             if tp not in self._offsets or number > self._offsets[tp][0]:
-                self._offsets[tp] = (number, committed)
+                self._store(tp, committed, number)
         offsets = {tp: committed.offset for tp, (_, committed) in transaction.offsets.items()}
         done = Committed(transactional_id, transaction.messages, offsets, before)
         if transaction.messages:

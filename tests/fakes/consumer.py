@@ -144,7 +144,7 @@ class FakeConsumer:
             self.member.background()
             self._broker.expire()
             self._point("unstable")
-        return {tp: self._broker.committed(tp) for tp in tps}
+        return {tp: self._broker.told(tp) for tp in tps}
 
     def watermarks(self, tp: TopicPartition, *, deadline: Deadline) -> tuple[int, int]:
         """Ask for the first offset and the end."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
@@ -11,6 +11,7 @@ from service.control.flush_history import FlushHistory
 from service.errors import HistoryUnknownError
 from service.formats.flush_record import decode_flush_record
 from service.formats.model import TopicPartition
+from service.formats.offset_metadata import SourceTopicIds
 from tests.fakes.broker import FakeBroker
 
 
@@ -30,13 +31,18 @@ class FakeFlushRecords:
         return len(self.budgets_s)
 
     def next_offsets(
-        self, tps: Iterable[TopicPartition], topic_ids: Mapping[str, str], *, deadline: Deadline
+        self,
+        tps: Iterable[TopicPartition],
+        topics: SourceTopicIds,
+        *,
+        newest_of: Iterable[TopicPartition] = (),
+        deadline: Deadline,
     ) -> dict[TopicPartition, int]:
         """Read all of them."""
         self.budgets_s.append(deadline.remaining_s())
         if self.error is not None:
             raise self.error
-        history = FlushHistory(tps, group_id=self._group_id, topic_ids=topic_ids)
+        history = FlushHistory(tps, newest_of=newest_of, group_id=self._group_id, topics=topics)
         for message in self._broker.messages(self._topic):
             try:
                 history.add(decode_flush_record(message.value or b""))

@@ -19,7 +19,8 @@ class Style(Enum):
 class Swarm:
     """Probabilities: those called `at_` per place in the code where other things may happen, the others per turn.
 
-    `throttle` is of a world: its store stays slow for ever, whatever heals.
+    `throttle` is of a world: its store stays slow for ever, whatever heals. `coordinator`: per turn, it answers
+    from a part of its log for a while.
     """
 
     at_kill: float = 0.002
@@ -37,6 +38,7 @@ class Swarm:
     store_refused: float = 0.001
     old_library: float = 1.0
     throttle: float = 0.1
+    coordinator: float = 0.01
 
     def healed(self) -> Swarm:
         """Give the same world without faults."""
@@ -53,7 +55,7 @@ def choose(random: Random) -> Swarm:
     if random.random() < 0.05:
         return Swarm().healed()
     swarm = Swarm()
-    for name in names()[:-1]:  # a world draws `throttle` by itself: seeds from before it are what they were
+    for name in names()[:-2]:  # a world draws these two by itself: seeds from before it are what they were
         share = random.choice((0.0, 0.3, 1.0, 2.5))
         swarm = replace(swarm, **{name: min(1.0, getattr(swarm, name) * share)})
     return swarm

@@ -137,6 +137,7 @@ class World:
             verify = VERIFIED.get(seed % 8)
         self._rules = replace(self._rules, verify=verify)
         own = Random(f"throttle {seed}")
+        self._coordinator = Random(f"coordinator {seed}")
         self._throttled_s = own.choice(THROTTLED_PUT_S) if own.random() < self.swarm.throttle else 0.0
         if self._throttled_s:
             self._rules = self._rules.with_layout("file")
@@ -278,6 +279,9 @@ class World:
 
         if random.random() < swarm.damage:
             self._damage()
+        if self._coordinator.random() < swarm.coordinator:
+            self.broker.load_part(self._coordinator.random(), seconds=self._coordinator.choice((1.0, 10.0, 60.0)))
+            self.happened["coordinator"] += 1
 
     def _damage(self) -> None:
         """Make a record batch unreadable for a while: the disk of a leader, or what lies between."""

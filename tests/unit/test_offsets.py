@@ -19,7 +19,7 @@ def offsets_of(rig: Rig) -> Offsets:
     """Give the commands of the topic `source`, by a client that joins no group."""
     nobody = rig.worker("nobody", start=False)
     rig.workers.remove(nobody)
-    return Offsets(nobody.consumer, nobody.flush_records, "source", now_s=rig.clock.now_s)
+    return Offsets(nobody.consumer, nobody.flush_records, "source", clock=rig.clock)
 
 
 def carry_out(rig: Rig, changes: list[Change]) -> dict[TopicPartition, int | None]:
@@ -122,6 +122,38 @@ def test_recover_goes_on_where_flush_records_end() -> None:
         "source-2: none, left: no flush record of this group names it",
     ]
     assert carry_out(rig, changes) == {P0: 4, P1: 4, TopicPartition("source", 2): None}
+
+
+def test_recover_goes_forward_to_where_flush_records_end() -> None:
+    """What was lost is the newest part: an older offset is committed, and a worker refuses it."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.alter({P0: CommittedOffset(1)})
+    (change, left) = offsets_of(rig).recover()
+    assert (change.after or CommittedOffset(0)).offset == 4
+    assert left.left == "it is there"
+    assert carry_out(rig, [change]) == {P0: 4, P1: 4}
+    rig.worker("b")
+    rig.fill(P0, 2)
+    rig.drain()
+
+
+def test_offset_that_is_set_back_by_hand_is_gone_on_at_for_ever() -> None:
+    """Also by who owns it after the first commit behind it; flush records of before say no more where to go on."""
+    rig = Rig()
+    flushed(rig)
+    assert carry_out(rig, offsets_of(rig).begin_at(0, 2)) == {P0: 2, P1: 4}
+    rig.broker.starts[P0] = 2
+    for name in "bc":
+        worker = rig.worker(name)
+        rig.turn_until(lambda: bool(worker.controller.state.owned))  # noqa: B023
+        rig.fill(P0, 1)
+        rig.turn_until(lambda: (rig.broker.committed_offset(P0) or 0) == rig.broker.logs[P0].end)
+        worker.stop.request()
+        rig.turn_until(lambda: worker.controller.state.phase.value == "stopped")  # noqa: B023
+        worker.close()
+        rig.workers.remove(worker)
+    assert [one.left for one in offsets_of(rig).recover()] == ["it is there"] * 2
 
 
 def test_go_on_where_nothing_is_committed_is_left() -> None:

@@ -16,6 +16,7 @@ from service.control.deadline import Deadline
 from service.errors import HistoryUnknownError, LeavingError
 from service.formats.flush_record import encode_flush_record
 from service.formats.model import TopicPartition
+from service.formats.offset_metadata import SourceTopicIds
 from service.patience import Patience
 from tests.fakes.clock import FakeClock
 from tests.golden.example import FLUSH_RECORD
@@ -113,7 +114,7 @@ def reader(topic: Topic, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Kaf
 def ask(one: KafkaFlushRecords, *tps: TopicPartition, seconds: float = 10.0) -> dict[TopicPartition, int]:
     """Ask for next offsets."""
     deadline = Deadline.after(seconds, CLOCK.now_s)
-    return one.next_offsets(tps, FLUSH_RECORD.topic_ids, deadline=deadline)
+    return one.next_offsets(tps, SourceTopicIds(FLUSH_RECORD.topic_ids), deadline=deadline)
 
 
 def test_newest_chunk_is_enough_where_it_names_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,6 +131,15 @@ def test_topic_partition_without_flush_record_is_looked_for_to_the_beginning(mon
     topic = Topic(ours, [], [value(3, "another")])
     assert ask(reader(topic, monkeypatch), APP_0, NEW) == {APP_0: 110}
     assert topic.read == [(0, 3_511), (2, 0), (0, 1_511), (0, 0)]
+
+
+def test_newest_flush_records_are_read_so_far_and_no_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What has a committed offset and was not flushed for long is not looked for to the beginning."""
+    topic = Topic([value(0), *[value(60, "another")] * 20_000])
+    deadline = Deadline.after(10.0, CLOCK.now_s)
+    topics = SourceTopicIds(FLUSH_RECORD.topic_ids)
+    assert reader(topic, monkeypatch).next_offsets([], topics, newest_of=[APP_0], deadline=deadline) == {}
+    assert topic.read == [(0, 19_501), (0, 17_501), (0, 9_501)]
 
 
 def test_history_that_retention_has_cut_is_told_where_it_may_have_named_somebody(

@@ -9,6 +9,7 @@ import msgspec
 from service.control.flush_history import SKEW_MS, FlushHistory
 from service.formats.flush_record import FlushRecord
 from service.formats.model import TopicPartition
+from service.formats.offset_metadata import SourceTopicIds
 from tests.golden.example import FLUSH_RECORD
 
 APP_0, APP_3, APP_9 = TopicPartition("app", 0), TopicPartition("app", 3), TopicPartition("app", 9)
@@ -27,7 +28,7 @@ def record(minute: int, next_offset: int, **fields: object) -> FlushRecord:
 
 def of(*records: FlushRecord, topic_ids: dict[str, str] = IDS) -> dict[TopicPartition, int]:
     """Give what these say of two TopicPartitions, one of which they do not name."""
-    history = FlushHistory([APP_0, APP_9], group_id=GROUP, topic_ids=topic_ids)
+    history = FlushHistory([APP_0, APP_9], group_id=GROUP, topics=SourceTopicIds(topic_ids))
     for one in records:
         history.add(one)
     return history.next_offsets
@@ -65,11 +66,11 @@ def test_part_of_a_flush_record_says_as_much_of_its_own() -> None:
 
 def test_older_records_are_needed_until_all_are_named_and_the_clocks_cannot_explain_it() -> None:
     """Then reading ends."""
-    history = FlushHistory([APP_0, APP_3], group_id=GROUP, topic_ids=IDS)
+    history = FlushHistory([APP_0, APP_3], group_id=GROUP, topics=SourceTopicIds(IDS))
     assert not history.is_enough(0)
     history.add(record(60, 100))
     assert not history.is_enough(60 * MINUTE_MS - SKEW_MS)
     assert history.is_enough(60 * MINUTE_MS - SKEW_MS - 1)
-    lacking = FlushHistory([APP_0, APP_9], group_id=GROUP, topic_ids=IDS)
+    lacking = FlushHistory([APP_0, APP_9], group_id=GROUP, topics=SourceTopicIds(IDS))
     lacking.add(record(60, 100))
     assert not lacking.is_enough(0)

@@ -20,6 +20,7 @@ from service.errors import (
 )
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.offset_metadata import Began, SourceTopicIds, decode, encode
+from service.runtime.commit_history import WRONG_MAX_S
 from service.runtime.start_positions import StartAt, StartPosition, StartPositions
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
@@ -494,13 +495,22 @@ def flushed(rig: Rig, *, is_gone: bool = True) -> FakeWorker:
 
 
 def refusal(rig: Rig, *, rules: Rules | None = None) -> str:
-    """Start a worker that refuses; gives what it says."""
+    """Start a worker that refuses, after a while where asking again might help; gives what it says."""
     worker = rig.worker("b", rules=rules)
     with pytest.raises(StartPositionError) as caught:
-        rig.turn_until(lambda: bool(worker.controller.state.owned))
+        turn_for(rig, WRONG_MAX_S + 30.0)
     worker.close()
     rig.workers.remove(worker)
     return str(caught.value)
+
+
+def turn_for(rig: Rig, seconds: float) -> None:
+    """Let workers turn while time passes."""
+    end_s = rig.clock.now_s() + seconds
+    while rig.clock.now_s() < end_s:
+        rig.pass_time(5.0)
+        for worker in rig.workers:
+            worker.step()
 
 
 @pytest.mark.parametrize("policy", ["beginning", "end"])
@@ -513,10 +523,12 @@ def test_lost_offset_is_refused_with_the_offset_to_go_on_from(style: str, policy
     rig.fill(P1, 5)
     rig.broker.reset({P1: None})
     error = refusal(rig, rules=Rules().with_start_at(policy))
-    assert "go on with source-1 at 4." in error
+    assert "go on with source-1 at 4 (committed: nothing)." in error
     assert "`log-partitioner offsets recover --topic source`" in error
     rig.broker.reset({P0: None})
-    assert "go on with source-0 at 4, source-1 at 4." in refusal(rig, rules=Rules().with_start_at(policy))
+    assert "go on with source-0 at 4 (committed: nothing), source-1 at 4 (committed: nothing)." in refusal(
+        rig, rules=Rules().with_start_at(policy)
+    )
     assert rig.committed() == {P0: None, P1: None}
     rig.broker.alter({P0: CommittedOffset(4), P1: CommittedOffset(4)})
     rig.worker("c", rules=Rules().with_start_at(policy))
@@ -530,7 +542,7 @@ def test_lost_offset_is_refused_while_a_worker_runs() -> None:
     rig.broker.reset({P0: None, P1: None})
     other = rig.worker("b")
     with pytest.raises(StartPositionError, match="go on with source-"):
-        rig.turn_until(lambda: bool(other.controller.state.owned), turns=50)
+        turn_for(rig, 2 * WRONG_MAX_S)
     assert worker.flush_records.reads == 1
 
 
@@ -586,19 +598,61 @@ def test_flush_records_of_another_group_or_another_topic_are_no_history() -> Non
     worker = rig.worker("b")
     rig.turn_until(lambda: rig.committed()[P0] == 3)
     worker.flush_records._group_id = "another"
-    found = worker.flush_records.next_offsets([P0], {}, deadline=Deadline.after(1.0, rig.clock.now_s))
+    found = worker.flush_records.next_offsets([P0], SourceTopicIds(), deadline=Deadline.after(1.0, rig.clock.now_s))
     assert found == {}
 
 
-def test_flush_records_are_read_where_an_offset_is_missing_only() -> None:
-    """A start with all offsets there reads none; a new group reads them once for each assignment."""
-    rig = Rig()
-    first = flushed(rig)
-    assert first.flush_records.reads == 1
+@pytest.mark.parametrize("style", STYLES)
+def test_new_owner_waits_while_the_coordinator_answers_with_offsets_of_long_ago(style: str) -> None:
+    """It has loaded a part of its log (KAFKA_FACTS O10): going on there would publish everything since then twice."""
+    rig = Rig(style)
+    flushed(rig)
+    rig.fill(P0, 3)
+    rig.broker.load_part(0.5, seconds=WRONG_MAX_S - 20.0)
     second = rig.worker("b")
+    turn_for(rig, WRONG_MAX_S - 30.0)
+    assert rig.committed() == {P0: 4, P1: 4}
+    assert second.controller.state.owned == {P0, P1}
+    rig.drain()
+    assert second.flush_records.reads == 1
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_committed_offset_that_stays_before_the_flush_records_is_refused(style: str) -> None:
+    """Set back by a tool, or lost by an unclean election of the group's own log."""
+    rig = Rig(style)
+    flushed(rig)
+    rig.broker.reset({P0: 1})
+    assert "go on with source-0 at 4 (committed: 1)." in refusal(rig)
+    assert rig.committed() == {P0: 1, P1: 4}
+
+
+def test_rewind_that_stays_before_what_is_known_to_be_committed_is_refused() -> None:
+    """A worker that asks for ever stands still without a word."""
+    rig = Rig()
+    worker = flushed(rig, is_gone=False)
+    rig.broker.reset({P0: 1})
+    rig.fill(P0, 3)
+    worker.committer.script.append("TRANSACTION_ABORTABLE")
+    with pytest.raises(StartPositionError, match=r"source-0 at 4 \(committed: 1\)"):
+        turn_for(rig, WRONG_MAX_S + 60.0)
+    assert rig.committed() == {P0: 1, P1: 4}
+
+
+def test_flush_records_are_read_once_for_each_assignment() -> None:
+    """And not again while it lasts, however often it is rewound."""
+    rig = Rig()
+    first = flushed(rig, is_gone=False)
+    first.committer.script.append("TRANSACTION_ABORTABLE")
     rig.fill(P0, 3)
     rig.drain()
-    assert second.flush_records.reads == 0
+    assert first.flush_records.reads == 1
+    second = rig.worker("b")
+    rig.turn_until(lambda: bool(second.controller.state.owned))
+    rig.fill(P0, 3)
+    rig.fill(P1, 3)
+    rig.drain()
+    assert second.flush_records.reads == 1
 
 
 @pytest.mark.parametrize(("seconds", "budget_s"), [(80.0, 60.0), (20.0, 20.0)])
@@ -621,7 +675,7 @@ def test_history_that_cannot_be_read_is_refused_unless_it_is_accepted() -> None:
             rig.drain()
             continue
         with pytest.raises(StartPositionError, match=r"AUTHORIZATION.*kafka\.accept_unknown_history"):
-            rig.turn_until(lambda: False, turns=10)
+            turn_for(rig, WRONG_MAX_S + 30.0)
         worker.close()
         rig.workers.remove(worker)
         assert rig.committed() == {P0: None, P1: None}
