@@ -161,6 +161,15 @@ class StartsCommitted(LogEvent, frozen=True, tag="starts_committed"):
     offsets: dict[str, int]
 
 
+class StartsDoubted(LogEvent, frozen=True, tag="starts_doubted"):
+    """Committed offsets are of before what the group has flushed; nothing is read from there, it is asked again.
+
+    `offsets`: by TopicPartition up to where flush records say it was flushed.
+    """
+
+    offsets: dict[str, int]
+
+
 class CommittedByOthers(LogEvent, frozen=True, tag="committed_by_others"):
     """Committed offsets are not those from which a batch would begin; it is not opened, all is read again.
 

@@ -31,7 +31,7 @@ from service.errors import (
     StartPositionError,
 )
 from service.formats import offset_metadata
-from service.formats.log_events import StartsCommitted, tell
+from service.formats.log_events import StartsCommitted, StartsDoubted, tell
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.offset_metadata import Began, SourceTopicIds
 from service.runtime.commit_history import CommitHistory, command, listed
@@ -82,6 +82,7 @@ class StartPositions:
         self._uncommitted: dict[TopicPartition, StartPosition] = {}
         self._uncommitted_until = Deadline.after(0.0, clock.now_s)
         self._told: set[TopicPartition] = set()
+        self._doubted: set[TopicPartition] = set()
         self._member_id = ""
         self._log = structlog.get_logger("start_positions")
 
@@ -105,6 +106,7 @@ class StartPositions:
         self._member_id = self._consumer.membership().member_id
         self._found |= found
         self._history.forget(wanted)
+        self._doubted -= set(wanted)
         return {tp: found[tp] for tp in wanted}
 
     def _by_policy(
@@ -219,11 +221,15 @@ class StartPositions:
         self._history.read(missing, starts.keys() - set(missing), deadline=deadline)
         differ = {tp: end for tp, start in starts.items() if (end := known(tp)) not in (None, start.committed.offset)}
         wrong = {tp: end for tp, end in differ.items() if tp in missing or end > starts[tp].committed.offset}
-        answers = self._consumer.committed(wrong, deadline=deadline) if wrong else {}
+        if not wrong:
+            return
+        if doubted := sorted(wrong.keys() - self._doubted):
+            tell(self._log.warning, StartsDoubted({str(tp): wrong[tp] for tp in doubted}))
+            self._doubted |= wrong.keys()
+        answers = self._consumer.committed(wrong, deadline=deadline)
         self._found |= {tp: StartPosition(one, "committed") for tp, one in answers.items() if one is not None}
         self._history.require(answers, wrong)
-        if wrong:  # by others, while we slept
-            raise CommittedOffsetError(f"{listed(map(str, wrong))}: what is committed is further now")
+        raise CommittedOffsetError(f"{listed(map(str, wrong))}: what is committed is further now")
 
     # Rewinds.
 

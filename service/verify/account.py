@@ -91,7 +91,7 @@ def _spans(event: LogEvent) -> dict[str, tuple[int, int] | None] | None:
             return {tp: (start.offset, start.offset) for tp, start in starts.items()}
         case events.PartitionsRevoked(topic_partitions=tps) | events.PartitionsLost(topic_partitions=tps):
             return dict.fromkeys(tps)
-        case events.StartsCommitted(offsets=offsets):
+        case events.StartsCommitted(offsets=offsets) | events.StartsDoubted(offsets=offsets):
             return {tp: (offset, offset) for tp, offset in offsets.items()}
         case events.FlushStarted(offsets=spans) if spans is not None:
             return dict(spans)

@@ -56,6 +56,7 @@ class Boot:
         self._discarded: set[str] = set()
         self._read: dict[str, set[int]] = {}
         self._to_rewind: set[str] = set()
+        self._unjudged: set[str] = set()
         self._put_away: dict[str, set[int]] = {}
         self._seq = self._at_ms = 0
 
@@ -76,6 +77,10 @@ class Boot:
                 self._require_owned(offsets, set(), "start positions are committed of")
                 for tp, offset in offsets.items():
                     self.bases.setdefault(tp, set()).add(offset)
+            case events.StartsDoubted(offsets=offsets):
+                for tp in offsets.keys() & self._owned.keys():
+                    self._owned[tp].start = None
+                    self._unjudged.discard(tp)
             case events.TopicPartitionRewound(topic=topic, partition=partition, offset=offset):
                 self._rewound(f"{topic}-{partition}", offset)
             case events.OffsetGaps(topic=topic, partition=partition, first=holes):
@@ -149,8 +154,12 @@ class Boot:
                 self._flaw(LogRule.TRANSITION, f"{tp} is assigned, and is owned already", tp)
                 self._end_tenure(tp, "assigned again", self._at_ms)
             tenure = self._begin_tenure(tp, offset, source, event.member_generation)
+            known = self._committed.get(tp)
             if source == COMMITTED:
-                self._land(tp, offset, tenure, is_new=True)
+                self._unjudged.add(tp)  # it may be doubted
+                if known is None or offset > known:
+                    self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
+                    self._committed[tp] = offset
             else:
                 self.bases.setdefault(tp, set()).add(offset)
 
@@ -165,12 +174,18 @@ class Boot:
         return tenure
 
     def _end_tenure(self, tp: str, how: str, at_ms: int) -> None:
+        self._judge_start(tp)
         tenure = self._owned.pop(tp)
         tenure.ended, tenure.ended_ms = how, at_ms
         self._position.pop(tp, None)
 
-    def _land(self, tp: str, offset: int, tenure: Tenure | None, *, is_new: bool) -> None:
-        """Note where is gone on. Rule 1, as far as this boot knows."""
+    def _judge_start(self, tp: str) -> None:
+        if tp in self._unjudged:
+            self._unjudged.discard(tp)
+            self._resume(tp, self._owned[tp].start or 0)
+
+    def _resume(self, tp: str, offset: int) -> bool:
+        """Go on at what is committed. Rule 1, as far as this boot knows; gives whether it is not before that."""
         for flush in self.unsettled:
             if flush.spans is not None and tp in flush.spans and offset < flush.spans[tp][1]:
                 flush.refuted.add(tp)
@@ -178,9 +193,7 @@ class Boot:
         if known is not None and offset < known:
             text = f"{tp} is resumed at {offset}, and this process knows of a commit up to {known}"
             self._flaw(LogRule.RESUME, text, tp, (offset, known))
-        elif offset != known and (is_new or tenure is None or offset != tenure.start):
-            self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
-        self._committed[tp] = max(offset, self._committed.get(tp, offset))
+        return known is None or offset >= known
 
     def _given_back(self, tps: list[str], generation: int) -> None:
         self._require_no_flush("partitions_revoked")
@@ -210,7 +223,12 @@ class Boot:
         self._require_no_flush("rewound")
         if tp not in self._owned and (not self._is_blind or tp in self._gone):
             self._flaw(LogRule.TRANSITION, f"{tp} is rewound, and is not owned", tp)
-        self._land(tp, offset, self._owned.get(tp), is_new=False)
+        tenure, known = self._owned.get(tp), self._committed.get(tp)
+        if self._resume(tp, offset) and offset != known and (tenure is None or offset != tenure.start):
+            self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
+        self._committed[tp] = max(offset, known or 0)
+        if tenure is not None and tenure.start is None:
+            tenure.start = offset
         self._position[tp] = offset
         self._to_rewind.discard(tp)
 
@@ -234,6 +252,8 @@ class Boot:
             text = f"a batch of generation {event.generation} is flushed in generation {self._generation}"
             self._flaw(LogRule.OWNED, text)
         self._require_owned(spans or {}, self._flush.flawed, "a flush covers")
+        for tp in begins.keys() & self._owned.keys():
+            self._judge_start(tp)
         for tp, (first, _) in (spans or {}).items():
             self._require_position(tp, first, "a flush")
             if tp in self._to_rewind:

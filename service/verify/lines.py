@@ -31,6 +31,7 @@ RULED: tuple[type[LogEvent], ...] = (
     log_events.PartitionsRevoked,
     log_events.PartitionsLost,
     log_events.StartsCommitted,
+    log_events.StartsDoubted,
     log_events.FlushStarted,
     log_events.ObjectsUploaded,
     log_events.BatchCommitted,

@@ -34,6 +34,7 @@ DAMAGED = Swarm(damage=0.05)
 STOPPED = replace(QUIET, at_zombie=0.02, members=0.08, outcome=0.6, at_interleave=0.06)
 FAILING = replace(QUIET, outcome=0.5, members=0.05)
 STARTING = replace(QUIET, outcome=0.3, members=0.08, at_interleave=0.2)
+LOADING = replace(QUIET, coordinator=0.08, outcome=0.3, members=0.08, at_interleave=0.06)
 LIVENESS = "found in the first slice: the same files were uploaded and discarded for ever at 50 PUT/s"
 SURVIVOR = "survived all fast tests once"
 FAULT = "faults that nobody injected: an error event in the place of a record"
@@ -208,13 +209,29 @@ STARTS = (
     ),
     Mutant(
         "asks-no-flush-records",
-        "starts by the policy where the group has lost its offset",
-        ("offsets expire",),
-        patches=(Patch(StartPositions, "_require_no_history", patches.nothing),),
+        "starts where the policy or the coordinator says, whatever the group has flushed",
+        ("offsets expire", "a coordinator that has just loaded answers with offsets of long ago"),
+        patches=(Patch(StartPositions, "_compare_history", patches.nothing),),
+        swarm=LOADING,
         fast=FastTest(
             f"{_STARTS}::test_lost_offset_is_refused_with_the_offset_to_go_on_from", lambda _: ("kip848", "beginning")
         ),
-        blind=_ONE_TOPIC,
+    ),
+    Mutant(
+        "rewinds-to-long-ago",
+        "rewinds to before what it has committed itself",
+        ("a coordinator that has just loaded answers with offsets of long ago",),
+        patches=(Patch(StartPositions, "require_known", patches.nothing),),
+        swarm=LOADING,
+        fast=FastTest(f"{_STARTS}::test_rewind_that_stays_before_what_is_known_to_be_committed_is_refused"),
+    ),
+    Mutant(
+        "takes-unknown-for-aborted",
+        "does not ask the flush records whether a commit without an answer was made",
+        ("a coordinator that has just loaded answers with offsets of long ago",),
+        patches=(Patch(StartPositions, "doubt", patches.nothing),),
+        swarm=LOADING,
+        fast=FastTest(f"{_STARTS}::test_commit_without_an_answer_is_looked_for_in_the_flush_records"),
     ),
     Mutant(
         "compares-no-ids",

@@ -540,7 +540,7 @@ def test_lost_offset_is_refused_while_a_worker_runs() -> None:
     rig = Rig()
     worker = flushed(rig, is_gone=False)
     rig.broker.reset({P0: None, P1: None})
-    other = rig.worker("b")
+    rig.worker("b")
     with pytest.raises(StartPositionError, match="go on with source-"):
         turn_for(rig, 2 * WRONG_MAX_S)
     assert worker.flush_records.reads == 1
@@ -637,6 +637,21 @@ def test_rewind_that_stays_before_what_is_known_to_be_committed_is_refused() -> 
     with pytest.raises(StartPositionError, match=r"source-0 at 4 \(committed: 1\)"):
         turn_for(rig, WRONG_MAX_S + 60.0)
     assert rig.committed() == {P0: 1, P1: 4}
+
+
+def test_commit_without_an_answer_is_looked_for_in_the_flush_records() -> None:
+    """It was made, and the coordinator, just loaded, answers with what was committed before: that is no abort."""
+    rig = Rig()
+    worker = flushed(rig, is_gone=False)
+    rig.fill(P0, 3)
+    worker.committer.script.append(Outcome.UNKNOWN_COMMITTED)
+    rig.turn_until(lambda: rig.committed()[P0] == 7)
+    rig.broker.load_part(0.8, seconds=30.0)
+    assert rig.broker.told(P0) == CommittedOffset(4, 0, stored(rig, P0).metadata)
+    turn_for(rig, 60.0)
+    assert worker.flush_records.reads == 2
+    rig.fill(P0, 3)
+    rig.drain()
 
 
 def test_flush_records_are_read_once_for_each_assignment() -> None:

@@ -95,6 +95,10 @@ class Pod:
         """Go on at a committed offset."""
         return self.say(events.TopicPartitionRewound("source", partition, offset=offset, first_offset=first_offset))
 
+    def says_doubted(self, flushed: int) -> Pod:
+        """Not believe where P0 starts."""
+        return self.say(events.StartsDoubted({P0: flushed}), level="warning")
+
     def stops(self) -> Pod:
         """End in order."""
         return self.say(events.WorkerStopped("stopped"))

@@ -258,6 +258,18 @@ def test_trace_breaks_its_rule_and_passes_without_it(trace: object) -> None:
     assert not without.doubts
 
 
+def test_answer_of_long_ago_that_is_doubted_is_no_violation() -> None:
+    """A coordinator that has just loaded gave it (KAFKA_FACTS O10): nothing was read from there."""
+    first = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 5)}).commits({P0: (5, 10)}).stops()
+    again = Pod("w2").owns(2, p0=5).says_doubted(10).rewinds(10).commits({P0: (10, 12)}).gives_back(P0)
+    own = again.owns(3, p0=10).says_doubted(12).gives_back(P0)
+    killed = Pod("w3").owns(4, p0=0).says_doubted(12)
+
+    found = judged(lines_of(first, own, killed))
+
+    assert (found.violations, found.doubts) == ([], [])
+
+
 def test_every_rule_has_a_trace() -> None:
     """A rule without a trace could be taken out unnoticed."""
     assert set(TRACES.values()) == set(LogRule)
