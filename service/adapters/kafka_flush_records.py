@@ -52,7 +52,8 @@ class KafkaFlushRecords:
     ) -> dict[TopicPartition, int]:
         """Return up to where each was flushed that a flush record names; blocks until that is known of all of `tps`.
 
-        `newest_of` is looked for in 10,500 offsets of each of the topic's partitions, and warned of nothing. Where retention has cut the topic it warns of those that are found nowhere: they need not be new.
+        `newest_of` is looked for in 10,500 offsets of each of the topic's partitions. Where retention has cut the topic
+        it warns of those of `tps` that are found nowhere: they need not be new.
 
         Raises:
             HistoryUnknownError: the topic cannot be read, or not by the deadline.

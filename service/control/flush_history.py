@@ -19,7 +19,7 @@ SKEW_MS = 600_000
 class FlushHistory:
     """Collects the next offset of each TopicPartition wanted, from flush records of one group and these topics.
 
-    A topic is the same where the ids are equal, or one of them is not known. What was flushed before a person has set an
+    A topic is the same where the ids are equal, or one of them is not known. What was flushed before a person set an
     offset of the topic is passed over, for SKEW_MS too much rather than too little. Of `newest_of` only the newest
     flush records matter.
     """

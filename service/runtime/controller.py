@@ -216,15 +216,12 @@ class Controller:
             if self._deadline.remaining_s() < self._rules.settle_s / 2:  # the process was stopped: it may be out by now
                 self._log.warning("not_settled", message="too little time before the next poll")
                 return
-            committed = self._consumer.committed(known, deadline=self._deadline)
-            self._start_positions.require_known(committed, known, deadline=self._deadline)
+            starts = self._start_positions.again(known, deadline=self._deadline)
         except DiscardError as error:
             self._log.warning("not_settled", message=str(error))
             return
-        for tp, first_offset in known.items():
-            # None: only the start was, and is lost. Ahead: what had an unknown outcome was committed after all.
-            start = committed[tp] or CommittedOffset(first_offset)
-            tell(self._log.info, log_events.TopicPartitionRewound(*tp, offset=start.offset, first_offset=first_offset))
+        for tp, start in starts.items():
+            tell(self._log.info, log_events.TopicPartitionRewound(*tp, offset=start.offset, first_offset=known[tp]))
             self._recorder.rewind(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
         self._metrics.add("rewinds", len(known))

@@ -124,7 +124,7 @@ class FlushRecords(Protocol):
     ) -> dict[TopicPartition, int]:
         """Return up to where each was flushed that a flush record of this group names; outside callbacks.
 
-        Of a topic whose id is another one than in `topics` nothing is said, nor what was flushed before a person has set
+        Of a topic whose id is another one than in `topics` nothing is said, nor what was flushed before a person set
         an offset of it. What is `newest_of` is looked for among the newest flush records only.
 
         Raises:

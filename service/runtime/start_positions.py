@@ -172,8 +172,8 @@ class StartPositions:
         Returns what others have committed meanwhile: it goes on there.
 
         Raises:
-            DiscardError: not yet, not any more a member, or others have committed meanwhile: rewind what is unproven, poll,
-                and ask again. Nothing unproven may be recorded.
+            DiscardError: not yet, no member any more, or others have committed meanwhile: rewind what is unproven,
+                poll, and ask again. Nothing unproven may be recorded.
             StartPositionError: a committed offset is of another topic, or has been lost.
             StopError: the broker refuses or does not answer.
         """
@@ -237,24 +237,24 @@ class StartPositions:
         """Note that a flush of these may be committed after all: its flush record will tell."""
         self._history.forget(tps)
 
-    def require_known(
-        self,
-        answers: Mapping[TopicPartition, CommittedOffset | None],
-        known: Mapping[TopicPartition, int],
-        *,
-        deadline: Deadline,
-    ) -> None:
-        """Require that no committed offset is of before what we, or flush records, know to be committed.
+    def again(
+        self, known: Mapping[TopicPartition, int], *, deadline: Deadline
+    ) -> dict[TopicPartition, CommittedOffset]:
+        """Return where to read again: the committed offset, ahead of what is `known` where a commit had no answer.
 
-        Blocks where flush records have to be read, which is when no transaction of ours is open any more.
+        Where nothing is committed, only the start was, and is lost. Blocks for the broker's answers, and for flush
+        records where they have to be read, which is when no transaction of ours is open any more.
 
         Raises:
-            CommittedOffsetError: one is: ask again.
+            CommittedOffsetError: one is of before what we, or flush records, know to be committed: ask again.
             StartPositionError: one has been for too long.
+            StopError: the broker does not answer in time.
         """
+        answers = self._consumer.committed(known, deadline=deadline)
         self._history.read([], known, deadline=deadline)
         ends = {tp: max(offset, self._history.next_offset(tp) or 0) for tp, offset in known.items() if answers[tp]}
         self._history.require(answers, ends)
+        return {tp: answers[tp] or CommittedOffset(offset) for tp, offset in known.items()}
 
     def _commit(self, deadline: Deadline) -> frozenset[TopicPartition]:
         """Commit start positions where none is committed, in a transaction: aborted or committed, it is never late.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from service.boundary import Poll, StoredObject
@@ -33,6 +33,17 @@ EVERY, LOST = 17, 5
 
 def nothing(*_: Any, **__: Any) -> None:
     """Look at nothing."""
+
+
+# Where to read on.
+
+
+def where_it_is_told(
+    own: StartPositions, known: Mapping[TopicPartition, int], *, deadline: Deadline
+) -> dict[TopicPartition, CommittedOffset]:
+    """Believe the broker."""
+    answers = own._consumer.committed(known, deadline=deadline)
+    return {tp: answers[tp] or CommittedOffset(offset) for tp, offset in known.items()}
 
 
 # Lost or changed on the way through the worker.

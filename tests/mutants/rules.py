@@ -221,7 +221,7 @@ STARTS = (
         "rewinds-to-long-ago",
         "rewinds to before what it has committed itself",
         ("a coordinator that has just loaded answers with offsets of long ago",),
-        patches=(Patch(StartPositions, "require_known", patches.nothing),),
+        patches=(Patch(StartPositions, "again", patches.where_it_is_told),),
         swarm=LOADING,
         fast=FastTest(f"{_STARTS}::test_rewind_that_stays_before_what_is_known_to_be_committed_is_refused"),
     ),
