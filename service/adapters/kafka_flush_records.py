@@ -84,6 +84,7 @@ class _Backwards:
         self._deadline = deadline
         self._patience = patience
         self._size = _FIRST_CHUNK
+        self._chunks = 0
         self._firsts: dict[int, int] = {}
         self._uppers: dict[int, int] = {}
         self._oldest_ms: dict[int, int] = {}
@@ -101,7 +102,7 @@ class _Backwards:
     @property
     def is_long(self) -> bool:
         """Whether what was read is long enough for all that is flushed from time to time."""
-        return self._size >= _FIRST_CHUNK * _GROWTH**_NEWEST_CHUNKS
+        return self._chunks >= _NEWEST_CHUNKS
 
     def cut(self) -> str:
         """Say where partitions begin that have lost their beginning; empty where none has."""
@@ -144,6 +145,7 @@ class _Backwards:
         for partition, (lower, _) in ranges.items():
             self._uppers[partition] = lower
         self._size *= _GROWTH
+        self._chunks += 1
         unread = [partition for partition, upper in self._uppers.items() if upper > self._firsts[partition]]
         return max((self._oldest_ms.get(partition, _NEVER_MS) for partition in unread), default=None)
 

@@ -66,8 +66,8 @@ class KafkaSettings(Section):
     )
     accept_unknown_history: bool = Field(
         default=False,
-        description="Start where kafka.start_at says also where the flush records cannot be read, which tell whether a "
-        "TopicPartition without a committed offset is new or has lost it: what was flushed before is published twice.",
+        description="Start at the committed offset, or where kafka.start_at says, also where the flush records cannot be "
+        "read, which tell whether the group has flushed more than that: it would be published twice.",
     )
     on_unreadable: Literal["stop", "hold", "dead-letter"] = Field(
         "stop",

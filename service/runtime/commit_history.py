@@ -19,7 +19,7 @@ from service.formats.offset_metadata import SourceTopicIds
 from service.runtime.ports import FlushRecords
 
 READ_S = 60.0  # for flush records
-WRONG_MAX_S = 120.0  # while answers are wrong, or flush records cannot be read
+WRONG_MAX_S = 30.0  # while answers are wrong, or flush records cannot be read: longer than a broker takes to settle
 LISTED_MAX = 50  # TopicPartitions in one message
 
 

@@ -226,7 +226,7 @@ class Controller:
             self._consumer.seek(tp, start, deadline=self._deadline)
         self._metrics.add("rewinds", len(known))
         self.handle(
-            events.Rewound(known.keys() - self._start_positions.unproven, self._clock.now_s())
+            events.Rewound(frozenset(known) - self._start_positions.unproven, self._clock.now_s())
         )  # these until proven
 
     def _end_transaction(self) -> None:

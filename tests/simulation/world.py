@@ -65,7 +65,9 @@ THROTTLED_PUT_S = (1.0, 2.0)  # of a store that stays slow, where each Partition
 BACKLOG = 60  # times that records are produced before such a world is drained
 ROW_S = (0.0, 0.0, 0.01, 0.3)
 # A worker may end itself for these reasons; a restart is the remedy, and it is given one.
-MAY_END = ("TooManyFailuresError", "StoreRefusedError", "start positions are not committed")
+MAY_END = (
+    "TooManyFailuresError", "StoreRefusedError", "start positions are not committed", "has lost committed offsets",
+)  # fmt: skip
 
 
 class KilledError(BaseException):

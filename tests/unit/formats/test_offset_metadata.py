@@ -80,9 +80,10 @@ def test_no_text_raises(text: str) -> None:
 
 
 def test_when_a_group_began_is_kept_beside_the_topic_id() -> None:
-    """In start positions under the policy `end`; other workers read past what they do not know."""
+    """Under the policy `end`, and when a person has set an offset; other workers read past what they do not know."""
     text = encode(TOPIC_ID, began=Began(1772600767000, 4)).text
     assert text == f'{{"v":1,"topic_id":"{TOPIC_ID}","began":[1772600767000,4],"roots":{{}}}}'
     assert decode(text) == OffsetMetadata(TOPIC_ID, began=Began(1772600767000, 4))
+    assert decode(encode(None, set_ms=7).text) == OffsetMetadata(set_ms=7)
     assert decode('{"v":1,"topic_id":"x","of-later":[1],"roots":{}}') == OffsetMetadata("x")
     assert decode('{"v":1,"topic_id":"x","began":[1]}') == OffsetMetadata()
