@@ -173,23 +173,22 @@ def test_topic_made_anew_while_a_worker_runs_stops_it(
 def test_lost_offsets_are_refused_until_a_command_takes_them_from_flush_records(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str, kept: int
 ) -> None:
-    """An expired group, a deleted offset: with the command nothing is missing and nothing is doubled."""
+    """An expired group, an offset of long ago: with the command nothing is missing and nothing is doubled."""
     with _deployment(kafka, s3, names, tmp_path, protocol) as deployment:
         _drained(deployment)
         _drop_group(deployment)
         if kept:
-            _restore(deployment, [TopicPartition(deployment.source, 0, 20)])
+            _restore(deployment, [TopicPartition(deployment.source, 0, 7)])
         written = kafka.produce(deployment.source, some_records(40, partitions=TWO, first=40))
         line = _complaint(deployment, "w2")
         assert line.startswith("StartPositionError: the group has lost committed offsets")
-        lost = range(kept, TWO)
-        assert all(f"{deployment.source}-{number} at 20" in line for number in lost), line
+        assert all(f"{deployment.source}-{number} at 20" in line for number in range(TWO)), line
         assert f"`log-partitioner offsets recover --topic {deployment.source}`" in line
-        assert deployment.committed_offsets() == ({0: 20} if kept else {})
+        assert deployment.committed_offsets() == ({0: 7} if kept else {})
 
         code, text = deployment.run("offsets", "recover", "--topic", deployment.source)
         assert code == 0, text
-        assert [f"{deployment.source}-{number}: none -> 20" in text for number in lost] == [True] * len(lost), text
+        assert text.count(" -> 20 (of ") == TWO, text
         deployment.start("w3")
         deployment.wait_drained(written)
         code, text = deployment.run("offsets", "recover", "--topic", deployment.source)
@@ -224,7 +223,7 @@ def test_expired_group_whose_flush_records_are_gone_is_refused_unless_that_is_ac
         kafka.admin.delete_topics([deployment.flushes_topic])[deployment.flushes_topic].result(20)
         line = _complaint(deployment, "w2")
         assert line.startswith("StartPositionError: ")
-        assert "whether this group has flushed them before is not known" in line
+        assert "is not known" in line
         assert "kafka.accept_unknown_history" in line
         assert deployment.committed_offsets() == {}
         code, text = deployment.run("offsets", "recover", "--topic", deployment.source)
