@@ -252,8 +252,8 @@ class StartPositions:
         """
         answers = self._consumer.committed(known, deadline=deadline)
         self._history.read([], known, deadline=deadline)
-        ends = {tp: max(offset, self._history.next_offset(tp) or 0) for tp, offset in known.items() if answers[tp]}
-        self._history.require(answers, ends)
+        ends = {tp: max(offset, self._history.next_offset(tp) or 0) for tp, offset in known.items()}
+        self._history.require(answers, {tp: end for tp, end in ends.items() if answers[tp] or end > known[tp]})
         return {tp: answers[tp] or CommittedOffset(offset) for tp, offset in known.items()}
 
     def _commit(self, deadline: Deadline) -> frozenset[TopicPartition]:

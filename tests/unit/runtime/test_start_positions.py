@@ -654,6 +654,17 @@ def test_commit_without_an_answer_is_looked_for_in_the_flush_records() -> None:
     rig.drain()
 
 
+def test_commit_without_an_answer_is_not_made_again_where_the_offset_is_lost() -> None:
+    """Nothing is committed any more: where the worker stood before is not where to go on."""
+    rig = Rig()
+    worker = flushed(rig, is_gone=False)
+    rig.fill(P0, 3)
+    worker.committer.script.append(Outcome.UNKNOWN_COMMITTED)
+    rig.broker.on_committed = lambda _: rig.broker.reset({P0: None})
+    with pytest.raises(StartPositionError, match=r"source-0 at 7 \(committed: nothing\)"):
+        turn_for(rig, WRONG_MAX_S + 90.0)
+
+
 def test_flush_records_are_read_once_for_each_assignment() -> None:
     """And not again while it lasts, however often it is rewound."""
     rig = Rig()
