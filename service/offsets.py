@@ -18,7 +18,7 @@ from service.control.deadline import Deadline
 from service.errors import SettingsError
 from service.formats import offset_metadata
 from service.formats.model import CommittedOffset, TopicPartition
-from service.formats.offset_metadata import SourceTopicIds
+from service.formats.offset_metadata import SourceTopics
 from service.runtime.ports import Consumer, FlushRecords
 
 ANSWER_S = 120.0  # also for a transaction that a dead worker has left open over committed offsets
@@ -50,7 +50,7 @@ class Offsets:
         self._clock = clock
         deadline = self._deadline()
         self._tps = consumer.partitions_of(topic, deadline=deadline)
-        self._topics = SourceTopicIds(consumer.topic_ids([topic], deadline=deadline))
+        self._topics = SourceTopics(consumer.topic_ids([topic], deadline=deadline))
         self._topic_id = self._topics.ids.get(topic)
 
     def _deadline(self) -> Deadline:
@@ -98,6 +98,9 @@ class Offsets:
         known = offset_metadata.decode(committed.metadata).topic_id
         return known is not None and known == self._topic_id
 
+    def _may_be_of_this_topic(self, committed: CommittedOffset) -> bool:
+        return self._is_of_this_topic(committed) or offset_metadata.decode(committed.metadata).topic_id is None
+
     def _beginning(self, tp: TopicPartition, before: CommittedOffset | None) -> Change:
         if before is not None and self._is_of_this_topic(before):
             return Change(tp, before, before, "it is of this topic, all before it would be published twice")
@@ -113,14 +116,16 @@ class Offsets:
         committed = self._committed(partitions)
         for tp, before in committed.items():
             if before is not None:
-                self._topics.keep(tp.topic, offset_metadata.decode(before.metadata))
+                self._topics.keep(tp, before.metadata)
         deadline = Deadline.after(FLUSH_RECORDS_S, self._clock.now_s)
         found = self._flush_records.next_offsets(committed, self._topics, deadline=deadline)
         return [self._recovered(tp, before, found.get(tp)) for tp, before in committed.items()]
 
     def _recovered(self, tp: TopicPartition, before: CommittedOffset | None, flushed: int | None) -> Change:
         if flushed is not None and (before is None or before.offset < flushed):
-            return Change(tp, before, self._with_id(flushed, is_by_hand=False))
+            if before is not None and not self._may_be_of_this_topic(before):
+                return Change(tp, before, before, "it is of another topic of this name")
+            return Change(tp, before, CommittedOffset(flushed, None, self._topics.metadata_of(tp)))
         return Change(tp, before, before, "no flush record of this group names it" if before is None else "it is there")
 
     def _committed(self, partitions: Collection[int]) -> dict[TopicPartition, CommittedOffset | None]:
@@ -130,8 +135,8 @@ class Offsets:
         found = self._consumer.committed(asked, deadline=self._deadline())
         return {tp: found[tp] for tp in asked}
 
-    def _with_id(self, offset: int, *, is_by_hand: bool = True) -> CommittedOffset:
-        text = offset_metadata.encode(self._topic_id, set_ms=self._clock.wall_ms() if is_by_hand else None).text
+    def _with_id(self, offset: int) -> CommittedOffset:
+        text = offset_metadata.encode(self._topic_id, set_ms=self._clock.wall_ms()).text
         return CommittedOffset(offset, None, text)
 
 

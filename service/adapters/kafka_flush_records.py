@@ -20,7 +20,7 @@ from service.control.flush_history import FlushHistory
 from service.errors import HistoryUnknownError
 from service.formats.flush_record import decode_flush_record
 from service.formats.model import TopicPartition
-from service.formats.offset_metadata import SourceTopicIds
+from service.formats.offset_metadata import SourceTopics
 from service.patience import Patience
 
 _MESSAGES_AT_ONCE = 1000
@@ -45,15 +45,16 @@ class KafkaFlushRecords:
     def next_offsets(
         self,
         tps: Iterable[TopicPartition],
-        topics: SourceTopicIds,
+        topics: SourceTopics,
         *,
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,
     ) -> dict[TopicPartition, int]:
         """Return up to where each was flushed that a flush record names; blocks until that is known of all of `tps`.
 
-        `newest_of` is looked for in 10,500 offsets of each of the topic's partitions. Where retention has cut the topic
-        it warns of those of `tps` that are found nowhere: they need not be new.
+        `newest_of` is looked for in 10,500 offsets of each of the topic's partitions, or as many as are read by the
+        deadline; where that alone is asked for, what this version cannot read is passed over with a warning. Where
+        retention has cut the topic it warns of those of `tps` that are found nowhere: they need not be new.
 
         Raises:
             HistoryUnknownError: the topic cannot be read, or not by the deadline.
@@ -68,12 +69,23 @@ class KafkaFlushRecords:
                     oldest_ms = reading.read_chunk(history)
         except KafkaException as error:
             raise HistoryUnknownError(f"topic {self._topic}: {_text_of(error.args[0])}") from error
+        except _LateError as error:
+            if wanted or not reading.chunks:
+                raise HistoryUnknownError(f"topic {self._topic} is not read in time") from error
+        if reading.passed_over and wanted:
+            raise HistoryUnknownError(reading.passed_over)
+        if reading.passed_over:
+            self._log.warning("flush_record_unknown", message=reading.passed_over)
         found = history.next_offsets
         nowhere = [str(tp) for tp in wanted if tp not in found]
         if nowhere and (cut := reading.cut()):
             message = f"{cut}: what was before is gone, and nothing that is left names these: they begin as if new"
             self._log.warning("history_cut", topic_partitions=nowhere, message=message)
         return found
+
+
+class _LateError(Exception):
+    """The deadline has passed."""
 
 
 class _Backwards:
@@ -84,7 +96,8 @@ class _Backwards:
         self._deadline = deadline
         self._patience = patience
         self._size = _FIRST_CHUNK
-        self._chunks = 0
+        self.chunks = 0
+        self.passed_over = ""
         self._firsts: dict[int, int] = {}
         self._uppers: dict[int, int] = {}
         self._oldest_ms: dict[int, int] = {}
@@ -102,7 +115,7 @@ class _Backwards:
     @property
     def is_long(self) -> bool:
         """Whether what was read is long enough for all that is flushed from time to time."""
-        return self._chunks >= _NEWEST_CHUNKS
+        return self.chunks >= _NEWEST_CHUNKS
 
     def cut(self) -> str:
         """Say where partitions begin that have lost their beginning; empty where none has."""
@@ -145,7 +158,7 @@ class _Backwards:
         for partition, (lower, _) in ranges.items():
             self._uppers[partition] = lower
         self._size *= _GROWTH
-        self._chunks += 1
+        self.chunks += 1
         unread = [partition for partition, upper in self._uppers.items() if upper > self._firsts[partition]]
         return max((self._oldest_ms.get(partition, _NEVER_MS) for partition in unread), default=None)
 
@@ -157,7 +170,7 @@ class _Backwards:
         while waiting:
             self._patience.require()
             if self._deadline.has_passed():
-                raise HistoryUnknownError(f"topic {self._topic} is not read in time")
+                raise _LateError
             for message in self._consumer.consume(_MESSAGES_AT_ONCE, _POLL_S):
                 self._take(message, waiting, history)
         self._consumer.unassign()
@@ -176,9 +189,10 @@ class _Backwards:
                 record = decode_flush_record(message.value() or b"")
             except msgspec.DecodeError as problem:
                 text = f"{self._topic}-{partition} has no flush record that this version reads at offset {offset}"
-                raise HistoryUnknownError(f"{text}: {problem}") from problem
-            history.add(record)
-            self._oldest_ms[partition] = min(record.ended_at_ms, self._oldest_ms.get(partition, record.ended_at_ms))
+                self.passed_over = f"{text}: {problem}"
+            else:
+                history.add(record)
+                self._oldest_ms[partition] = min(record.ended_at_ms, self._oldest_ms.get(partition, record.ended_at_ms))
         if offset + (error is None) >= upper:
             del waiting[partition]
 

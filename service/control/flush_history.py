@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from service.formats.flush_record import FlushRecord
 from service.formats.model import TopicPartition
-from service.formats.offset_metadata import SourceTopicIds
+from service.formats.offset_metadata import SourceTopics
 
 SKEW_MS = 600_000
 """How far the clocks of two workers may be apart: of flush records nearer to each other the furthest one counts."""
@@ -19,8 +19,8 @@ SKEW_MS = 600_000
 class FlushHistory:
     """Collects the next offset of each TopicPartition wanted, from flush records of one group and these topics.
 
-    A topic is the same where the ids are equal, or one of them is not known. What was flushed before a person set an
-    offset of the topic is passed over, for SKEW_MS too much rather than too little. Of `newest_of` only the newest
+    A topic is the same where the ids are equal, or one of them is not known. What was flushed before a person set its
+    offset is passed over, for SKEW_MS too much rather than too little. Of `newest_of` only the newest
     flush records matter.
     """
 
@@ -30,13 +30,13 @@ class FlushHistory:
         *,
         newest_of: Iterable[TopicPartition] = (),
         group_id: str,
-        topics: SourceTopicIds,
+        topics: SourceTopics,
     ) -> None:
         self._wanted = frozenset(wanted)
         self._newest_of = frozenset(newest_of)
         self._group_id = group_id
         self._topics = topics
-        self._newest: dict[TopicPartition, tuple[int, int]] = {}
+        self._newest: dict[TopicPartition, list[tuple[int, int]]] = {}
 
     def add(self, record: FlushRecord) -> None:
         """Take one in; the order is no matter."""
@@ -44,21 +44,19 @@ class FlushHistory:
             return
         for line in record.topic_partitions:
             tp = TopicPartition(line.topic, line.partition)
-            if (tp in self._wanted or tp in self._newest_of) and self._counts(record, line.topic):
+            if (tp in self._wanted or tp in self._newest_of) and self._counts(record, tp):
                 self._take(tp, record.ended_at_ms, line.next_offset)
 
-    def _counts(self, record: FlushRecord, topic: str) -> bool:
-        topic_id = record.topic_ids.get(topic)
-        is_same = topic_id is None or self._topics.ids.get(topic, topic_id) == topic_id
-        set_ms = self._topics.set_ms.get(topic)
+    def _counts(self, record: FlushRecord, tp: TopicPartition) -> bool:
+        topic_id = record.topic_ids.get(tp.topic)
+        is_same = topic_id is None or self._topics.ids.get(tp.topic, topic_id) == topic_id
+        set_ms = self._topics.set_ms.get(tp)
         return is_same and (set_ms is None or record.ended_at_ms > set_ms + SKEW_MS)
 
     def _take(self, tp: TopicPartition, ended_at_ms: int, next_offset: int) -> None:
-        known_ms, known_offset = self._newest.get(tp, (ended_at_ms, next_offset))
-        if abs(ended_at_ms - known_ms) <= SKEW_MS:
-            self._newest[tp] = max(ended_at_ms, known_ms), max(next_offset, known_offset)
-        elif ended_at_ms > known_ms:
-            self._newest[tp] = ended_at_ms, next_offset
+        known = [*self._newest.get(tp, ()), (ended_at_ms, next_offset)]
+        newest_ms, _ = max(known)
+        self._newest[tp] = [one for one in known if one[0] >= newest_ms - SKEW_MS]
 
     def is_enough(self, oldest_ms: int, *, is_long: bool = False) -> bool:
         """Return whether the next offset of all wanted is known, and nothing older than `oldest_ms` can change it.
@@ -66,9 +64,9 @@ class FlushHistory:
         Of `newest_of` it need not be known where what was read `is_long`. Times are by the workers' clocks.
         """
         needed = self._wanted if is_long else self._wanted | self._newest_of
-        return all((one := self._newest.get(tp)) is not None and one[0] - SKEW_MS > oldest_ms for tp in needed)
+        return all(tp in self._newest and max(self._newest[tp])[0] - SKEW_MS > oldest_ms for tp in needed)
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
         """The next offset of each that a flush record names."""
-        return {tp: next_offset for tp, (_, next_offset) in sorted(self._newest.items())}
+        return {tp: max(next_offset for _, next_offset in some) for tp, some in sorted(self._newest.items())}

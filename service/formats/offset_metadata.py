@@ -4,8 +4,8 @@ Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17
 Kafka's id of the topic as its tools print it, or null where it is not known. `roots` has the highest root offset of
 each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last. `began` is
 written where a group has begun under `kafka.start_at = end`, and by all its commits from then on:
-`[1772600767000, 4]`, when, and with how many partitions. `set_ms` is written where a person has set an offset of the
-topic, and by all its commits from then on: what was flushed before says no more where to go on.
+`[1772600767000, 4]`, when, and with how many partitions. `set_ms` is written where a person has set the offset, and by
+all commits of this TopicPartition from then on: what was flushed before says no more where to go on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from service.formats.model import RootLink
+from service.formats.model import RootLink, TopicPartition
 
 VERSION = 1
 BYTES_MAX = 4095
@@ -102,28 +102,30 @@ def _root(name: str, place: list[int]) -> RootLink:
 
 
 @dataclass(slots=True)
-class SourceTopicIds:
+class SourceTopics:
     """What is known of the source topics, by name, and written with every commit, or the last one would lose it.
 
-    Kafka's ids, when the group began at their ends, and when a person has set an offset, in wall-clock milliseconds.
+    Kafka's ids, when the group began at their ends, and, by TopicPartition, when a person has set an offset, in
+    wall-clock milliseconds.
     """
 
     ids: dict[str, str] = field(default_factory=dict)
     began: dict[str, Began] = field(default_factory=dict)
-    set_ms: dict[str, int] = field(default_factory=dict)
+    set_ms: dict[TopicPartition, int] = field(default_factory=dict)
 
-    def keep(self, topic: str, told: OffsetMetadata) -> None:
+    def keep(self, tp: TopicPartition, metadata: str) -> None:
         """Note what a committed offset says: of several the group's first beginning, and what was set last."""
+        told = decode(metadata)
         if told.began is not None:
-            self.keep_began(topic, told.began)
+            self.keep_began(tp.topic, told.began)
         if told.set_ms is not None:
-            self.set_ms[topic] = max(told.set_ms, self.set_ms.get(topic, 0))
+            self.set_ms[tp] = max(told.set_ms, self.set_ms.get(tp, 0))
 
     def keep_began(self, topic: str, began: Began) -> Began:
         """Note when the group began; gives the first that is known."""
         self.began[topic] = min(began, self.began.get(topic, began))
         return self.began[topic]
 
-    def metadata_of(self, topic: str) -> str:
-        """Return the metadata of an offset of this topic that is committed now."""
-        return encode(self.ids.get(topic), began=self.began.get(topic), set_ms=self.set_ms.get(topic)).text
+    def metadata_of(self, tp: TopicPartition) -> str:
+        """Return the metadata of an offset that is committed now."""
+        return encode(self.ids.get(tp.topic), began=self.began.get(tp.topic), set_ms=self.set_ms.get(tp)).text

@@ -15,7 +15,7 @@ from service.boundary import Clock
 from service.control.deadline import Deadline
 from service.errors import CommittedOffsetError, HistoryUnknownError, StartPositionError
 from service.formats.model import CommittedOffset, TopicPartition
-from service.formats.offset_metadata import SourceTopicIds
+from service.formats.offset_metadata import SourceTopics
 from service.runtime.ports import FlushRecords
 
 READ_S = 60.0  # for flush records
@@ -24,23 +24,25 @@ LISTED_MAX = 50  # TopicPartitions in one message
 
 
 class CommitHistory:
-    """What the flush records say of what is assigned; used by the loop thread only, outside callbacks."""
+    """What the flush records say of what is assigned; used by the loop thread only, `read` outside callbacks."""
 
     def __init__(
-        self, flush_records: FlushRecords, topics: SourceTopicIds, clock: Clock, *, accept_unknown: bool
+        self, flush_records: FlushRecords, topics: SourceTopics, clock: Clock, *, accept_unknown: bool
     ) -> None:
         self._flush_records = flush_records
         self._topics = topics
         self._clock = clock
         self._accept_unknown = accept_unknown
         self._known: dict[TopicPartition, int | None] = {}
+        self._read_whole: set[TopicPartition] = set()
         self._wrong_until: dict[TopicPartition, Deadline] = {}
         self._log = structlog.get_logger("commit_history")
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
-        """Drop what was given back, or is assigned anew: others may have flushed it meanwhile."""
+        """Drop what is known of these: others may flush them, or a flush of ours may have been committed after all."""
         for tp in tps:
             self._known.pop(tp, None)
+            self._read_whole.discard(tp)
             self._wrong_until.pop(tp, None)
 
     def read(
@@ -54,7 +56,7 @@ class CommitHistory:
             CommittedOffsetError: they cannot be read: ask again.
             StartPositionError: nor since WRONG_MAX_S.
         """
-        lost = [tp for tp in missing if tp not in self._known]
+        lost = [tp for tp in missing if tp not in self._read_whole]
         there = [tp for tp in committed if tp not in self._known]
         if not lost and not there:
             return
@@ -65,11 +67,12 @@ class CommitHistory:
             names = listed(map(str, lost + there))
             if not self._accept_unknown:
                 text = f"whether the group has flushed {names} beyond its committed offsets is not known: {error}"
-                way = "Where it has not, or may do so again, set kafka.accept_unknown_history to true for this start"
+                way = "Where it has not, or may do so again, set kafka.accept_unknown_history to true until it is"
                 raise self._wrong([*lost, *there], f"{text}. {way}") from error
             self._log.warning("history_unknown", topic_partitions=[str(tp) for tp in lost + there], message=str(error))
             found = {}
         self._known |= {tp: found.get(tp) for tp in [*lost, *there]}
+        self._read_whole.update(lost)
         self._right([*lost, *there])
 
     def next_offset(self, tp: TopicPartition) -> int | None:

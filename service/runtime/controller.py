@@ -210,7 +210,8 @@ class Controller:
         """
         if not self.state.rewinds:
             return
-        known = {tp: self._recorder.positions[tp].first_offset for tp in sorted(self.state.rewinds)}
+        proven = self.state.rewinds - self._start_positions.unproven  # the others are noted until they are
+        known = {tp: self._recorder.positions[tp].first_offset for tp in sorted(proven)}
         try:
             self._end_transaction()
             if self._deadline.remaining_s() < self._rules.settle_s / 2:  # the process was stopped: it may be out by now
@@ -225,9 +226,7 @@ class Controller:
             self._recorder.rewind(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
         self._metrics.add("rewinds", len(known))
-        self.handle(
-            events.Rewound(frozenset(known) - self._start_positions.unproven, self._clock.now_s())
-        )  # these until proven
+        self.handle(events.Rewound(proven, self._clock.now_s()))
 
     def _end_transaction(self) -> None:
         """End what the last transaction may have left open, by the next producer's init."""

@@ -39,7 +39,7 @@ from service.formats.flush_record import FlushRecord
 from service.formats.log_events import CommitRepeated, ObjectsUploaded, tell
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.object_key import schema_key
-from service.formats.offset_metadata import SourceTopicIds
+from service.formats.offset_metadata import SourceTopics
 from service.runtime.flush_steps import FlushSteps
 from service.runtime.ports import Committer, Metrics, Upload, Uploads
 from service.runtime.uploader import bytes_upload, file_upload
@@ -96,7 +96,7 @@ class Flusher:
         uploader: Uploads,
         committer: Committer,
         membership: Callable[[], Membership],
-        topics: SourceTopicIds,
+        topics: SourceTopics,
         clock: Clock,
         metrics: Metrics,
         abandoned: Callable[[], bool],
@@ -294,8 +294,8 @@ class Flusher:
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
         """Return what is committed, each with what is known of its topic as metadata."""
-        texts = {topic: self._topics.metadata_of(topic) for topic, _ in batch.progress}
-        return {tp: offset._replace(metadata=texts[tp.topic]) for tp, offset in batch.next_offsets().items()}
+        metadata_of = self._topics.metadata_of
+        return {tp: offset._replace(metadata=metadata_of(tp)) for tp, offset in batch.next_offsets().items()}
 
     def _commit(
         self,

@@ -13,7 +13,7 @@ from service.boundary import BatchSpool, FetchFailure, Membership, Message, Poll
 from service.control.deadline import Deadline
 from service.formats.identity import ConsumedRecord, StoredRow
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.formats.offset_metadata import SourceTopicIds
+from service.formats.offset_metadata import SourceTopics
 from service.formats.reference import Location, Reference
 
 
@@ -117,7 +117,7 @@ class FlushRecords(Protocol):
     def next_offsets(
         self,
         tps: Iterable[TopicPartition],
-        topics: SourceTopicIds,
+        topics: SourceTopics,
         *,
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,

@@ -33,7 +33,7 @@ from service.errors import (
 from service.formats import offset_metadata
 from service.formats.log_events import StartsCommitted, StartsDoubted, tell
 from service.formats.model import CommittedOffset, TopicPartition
-from service.formats.offset_metadata import Began, SourceTopicIds
+from service.formats.offset_metadata import Began, SourceTopics
 from service.runtime.commit_history import CommitHistory, command, listed
 from service.runtime.ports import Committer, Consumer, FlushRecords
 
@@ -69,7 +69,7 @@ class StartPositions:
         consumer: Consumer,
         committer: Committer,
         flush_records: FlushRecords,
-        topics: SourceTopicIds,
+        topics: SourceTopics,
         clock: Clock,
     ) -> None:
         self._rules = rules
@@ -99,14 +99,12 @@ class StartPositions:
         committed = self._consumer.committed(wanted, deadline=deadline)
         found = {tp: StartPosition(offset, "committed") for tp, offset in committed.items() if offset is not None}
         for tp, start in found.items():
-            self._topics.keep(tp.topic, offset_metadata.decode(start.committed.metadata))
+            self._topics.keep(tp, start.committed.metadata)
         missing = [tp for tp in wanted if tp not in found]
         for topic in sorted({tp.topic for tp in missing}):
             found |= self._by_policy(topic, [tp for tp in missing if tp.topic == topic], deadline)
         self._member_id = self._consumer.membership().member_id
         self._found |= found
-        self._history.forget(wanted)
-        self._doubted -= set(wanted)
         return {tp: found[tp] for tp in wanted}
 
     def _by_policy(
@@ -127,8 +125,8 @@ class StartPositions:
         if start_at == "end" and not committed:
             began = self._topics.keep_began(topic, Began(self._clock.wall_ms(), len(everything)))
         elif start_at == "end":
-            for one in committed.values():
-                self._topics.keep(topic, offset_metadata.decode(one.metadata))
+            for tp, one in committed.items():
+                self._topics.keep(tp, one.metadata)
             began = self._topics.began.get(topic)
         is_added = bool(committed) and began is None
         # Asked again: while this process was stopped another member may have owned these, committed and left.
@@ -165,6 +163,7 @@ class StartPositions:
             self._found.pop(tp, None)
             self._uncommitted.pop(tp, None)
         self._history.forget(tps)
+        self._doubted.difference_update(tps)
 
     def prove(self, *, deadline: Deadline) -> frozenset[TopicPartition]:
         """Prove and commit what `find` has found since; asks nobody where nothing was assigned.
@@ -217,8 +216,8 @@ class StartPositions:
     def _compare_history(self, deadline: Deadline) -> None:
         """Compare start positions with where the flush records end: what lies before that would be published twice."""
         starts, known = self._found, self._history.next_offset
-        missing = [tp for tp, start in starts.items() if start.source != "committed"]
-        self._history.read(missing, starts.keys() - set(missing), deadline=deadline)
+        missing = {tp for tp, start in starts.items() if start.source != "committed"}
+        self._history.read(missing, starts.keys() - missing, deadline=deadline)
         differ = {tp: end for tp, start in starts.items() if (end := known(tp)) not in (None, start.committed.offset)}
         wrong = {tp: end for tp, end in differ.items() if tp in missing or end > starts[tp].committed.offset}
         if not wrong:
@@ -227,7 +226,10 @@ class StartPositions:
             tell(self._log.warning, StartsDoubted({str(tp): wrong[tp] for tp in doubted}))
             self._doubted |= wrong.keys()
         answers = self._consumer.committed(wrong, deadline=deadline)
-        self._found |= {tp: StartPosition(one, "committed") for tp, one in answers.items() if one is not None}
+        there = {tp: one for tp, one in answers.items() if one is not None}
+        for tp, one in there.items():
+            self._topics.keep(tp, one.metadata)
+        self._found |= {tp: StartPosition(one, "committed") for tp, one in there.items()}
         self._history.require(answers, wrong)
         raise CommittedOffsetError(f"{listed(map(str, wrong))}: what is committed is further now")
 
@@ -242,8 +244,8 @@ class StartPositions:
     ) -> dict[TopicPartition, CommittedOffset]:
         """Return where to read again: the committed offset, ahead of what is `known` where a commit had no answer.
 
-        Where nothing is committed, only the start was, and is lost. Blocks for the broker's answers, and for flush
-        records where they have to be read, which is when no transaction of ours is open any more.
+        Where nothing is committed, and nothing was flushed, only the start was, and is lost. Blocks for the broker's
+        answers, and for flush records where they have to be read: no transaction of ours is open any more.
 
         Raises:
             CommittedOffsetError: one is of before what we, or flush records, know to be committed: ask again.
@@ -251,9 +253,11 @@ class StartPositions:
             StopError: the broker does not answer in time.
         """
         answers = self._consumer.committed(known, deadline=deadline)
-        self._history.read([], known, deadline=deadline)
+        missing = {tp for tp, one in answers.items() if one is None}
+        self._history.read(missing, known.keys() - missing, deadline=deadline)
         ends = {tp: max(offset, self._history.next_offset(tp) or 0) for tp, offset in known.items()}
-        self._history.require(answers, {tp: end for tp, end in ends.items() if answers[tp] or end > known[tp]})
+        required = {tp: end for tp, end in ends.items() if tp not in missing or end > known[tp]}
+        self._history.require(answers, required)
         return {tp: answers[tp] or CommittedOffset(offset) for tp, offset in known.items()}
 
     def _commit(self, deadline: Deadline) -> frozenset[TopicPartition]:
@@ -266,7 +270,7 @@ class StartPositions:
             self._committer.prepare(deadline=deadline)  # ends what an earlier try has left open
             committed = self._consumer.committed(waiting, deadline=deadline)
             starts = {
-                tp: start.committed._replace(metadata=self._topics.metadata_of(tp.topic))
+                tp: start.committed._replace(metadata=self._topics.metadata_of(tp))
                 for tp, start in waiting.items()
                 if committed[tp] is None
             }

@@ -16,7 +16,7 @@ from service.boundary import Clock
 from service.control.machine import Phase
 from service.errors import LeavingError, LogPartitionerError, StopError
 from service.formats.log_events import WorkerFailed, tell
-from service.formats.offset_metadata import SourceTopicIds
+from service.formats.offset_metadata import SourceTopics
 from service.privacy import describe
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.crash_guard import CrashGuard
@@ -89,7 +89,7 @@ class Worker:
         clock, metrics = ports.clock, ports.metrics
         self._ports = ports
         self._log = structlog.get_logger("worker")
-        self.topics = SourceTopicIds()
+        self.topics = SourceTopics()
         self.recorder = parts.recorder(rules.recorder, ports.spool)
         self.flusher = parts.flusher(
             rules=rules.flush,

@@ -56,7 +56,7 @@ class Boot:
         self._discarded: set[str] = set()
         self._read: dict[str, set[int]] = {}
         self._to_rewind: set[str] = set()
-        self._unjudged: set[str] = set()
+        self._unjudged: dict[str, int] = {}
         self._put_away: dict[str, set[int]] = {}
         self._seq = self._at_ms = 0
 
@@ -79,8 +79,7 @@ class Boot:
                     self.bases.setdefault(tp, set()).add(offset)
             case events.StartsDoubted(offsets=offsets):
                 for tp in offsets.keys() & self._owned.keys():
-                    self._owned[tp].start = None
-                    self._unjudged.discard(tp)
+                    self._disbelieve(tp)
             case events.TopicPartitionRewound(topic=topic, partition=partition, offset=offset):
                 self._rewound(f"{topic}-{partition}", offset)
             case events.OffsetGaps(topic=topic, partition=partition, first=holes):
@@ -154,10 +153,9 @@ class Boot:
                 self._flaw(LogRule.TRANSITION, f"{tp} is assigned, and is owned already", tp)
                 self._end_tenure(tp, "assigned again", self._at_ms)
             tenure = self._begin_tenure(tp, offset, source, event.member_generation)
-            known = self._committed.get(tp)
             if source == COMMITTED:
-                self._unjudged.add(tp)  # it may be doubted
-                if known is None or offset > known:
+                self._unjudged[tp] = offset  # it may be doubted
+                if offset > self._committed.get(tp, -1):
                     self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
                     self._committed[tp] = offset
             else:
@@ -179,10 +177,17 @@ class Boot:
         tenure.ended, tenure.ended_ms = how, at_ms
         self._position.pop(tp, None)
 
+    def _disbelieve(self, tp: str) -> None:
+        """Nothing is read where it was said to start: it is rewound first."""
+        tenure = self._owned[tp]
+        self.landings = [one for one in self.landings if one.tenure is not tenure]
+        tenure.start = None
+        self._unjudged.pop(tp, None)
+        self._to_rewind.add(tp)
+
     def _judge_start(self, tp: str) -> None:
-        if tp in self._unjudged:
-            self._unjudged.discard(tp)
-            self._resume(tp, self._owned[tp].start or 0)
+        if (start := self._unjudged.pop(tp, None)) is not None:
+            self._resume(tp, start)
 
     def _resume(self, tp: str, offset: int) -> bool:
         """Go on at what is committed. Rule 1, as far as this boot knows; gives whether it is not before that."""
@@ -227,8 +232,6 @@ class Boot:
         if self._resume(tp, offset) and offset != known and (tenure is None or offset != tenure.start):
             self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
         self._committed[tp] = max(offset, known or 0)
-        if tenure is not None and tenure.start is None:
-            tenure.start = offset
         self._position[tp] = offset
         self._to_rewind.discard(tp)
 
@@ -252,7 +255,7 @@ class Boot:
             text = f"a batch of generation {event.generation} is flushed in generation {self._generation}"
             self._flaw(LogRule.OWNED, text)
         self._require_owned(spans or {}, self._flush.flawed, "a flush covers")
-        for tp in begins.keys() & self._owned.keys():
+        for tp in begins:
             self._judge_start(tp)
         for tp, (first, _) in (spans or {}).items():
             self._require_position(tp, first, "a flush")

@@ -24,7 +24,7 @@ from service.errors import (
 )
 from service.formats.flush_record import encode_flush_record
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.formats.offset_metadata import BYTES_MAX, SourceTopicIds
+from service.formats.offset_metadata import BYTES_MAX, SourceTopics
 from service.runtime.ports import Committer, Consumer, FlushRecords
 from tests.golden.example import FLUSH_RECORD
 
@@ -326,7 +326,7 @@ class FlushRecordsContract:
     def test_next_offsets_are_those_of_the_group_and_of_the_topic_asked_for(self, kafka: Kafka) -> None:
         """The newest; nothing of a TopicPartition that no flush record names, nor of another topic of its name."""
         ours, group_id = FLUSH_RECORD.topic_partitions, FLUSH_RECORD.group_id
-        topics, made_anew = SourceTopicIds(FLUSH_RECORD.topic_ids), SourceTopicIds({"app": "made anew"})
+        topics, made_anew = SourceTopics(FLUSH_RECORD.topic_ids), SourceTopics({"app": "made anew"})
         first, second, absent = (TopicPartition("app", number) for number in (0, 3, 9))
         deadline = soon(kafka)
         assert kafka.flush_records(group_id).next_offsets([first], topics, deadline=deadline) == {}
@@ -344,9 +344,7 @@ class FlushRecordsContract:
         """It may be one of a later version."""
         kafka.announce(b"{}")
         with pytest.raises(HistoryUnknownError):
-            kafka.flush_records("group").next_offsets(
-                [TopicPartition("app", 0)], SourceTopicIds(), deadline=soon(kafka)
-            )
+            kafka.flush_records("group").next_offsets([TopicPartition("app", 0)], SourceTopics(), deadline=soon(kafka))
 
 
 class CommitterContract:

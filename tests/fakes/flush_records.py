@@ -11,7 +11,7 @@ from service.control.flush_history import FlushHistory
 from service.errors import HistoryUnknownError
 from service.formats.flush_record import decode_flush_record
 from service.formats.model import TopicPartition
-from service.formats.offset_metadata import SourceTopicIds
+from service.formats.offset_metadata import SourceTopics
 from tests.fakes.broker import FakeBroker
 
 
@@ -33,7 +33,7 @@ class FakeFlushRecords:
     def next_offsets(
         self,
         tps: Iterable[TopicPartition],
-        topics: SourceTopicIds,
+        topics: SourceTopics,
         *,
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,

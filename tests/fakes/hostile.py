@@ -18,7 +18,7 @@ from service.config.settings import KafkaSettings, S3Settings, Settings
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
 from service.formats.model import CommittedOffset, Headers, SourceRecord, TopicPartition
-from service.formats.offset_metadata import Began, SourceTopicIds
+from service.formats.offset_metadata import Began, SourceTopics
 from service.partitioning.chain import root_of
 from service.partitioning.partitioner import USER_CHARS_MAX, Partitioner
 from service.runtime.flusher import Flusher, FlushRules
@@ -148,7 +148,7 @@ class Deployment:
             uploader=InlineUploader(FakeObjectStore(self.bucket, self.clock)),
             committer=self.committed,
             membership=lambda: MEMBER,
-            topics=SourceTopicIds(dict.fromkeys(topics, "i" * 22), dict.fromkeys(topics, Began(2**62, 2**31 - 1))),
+            topics=SourceTopics(dict.fromkeys(topics, "i" * 22), dict.fromkeys(topics, Began(2**62, 2**31 - 1))),
             clock=self.clock,
             metrics=RecordingMetrics(),
             abandoned=lambda: False,

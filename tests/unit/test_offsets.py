@@ -144,6 +144,10 @@ def test_offset_that_is_set_back_by_hand_is_gone_on_at_for_ever() -> None:
     flushed(rig)
     assert carry_out(rig, offsets_of(rig).begin_at(0, 2)) == {P0: 2, P1: 4}
     rig.broker.starts[P0] = 2
+    assert [one.left for one in offsets_of(rig).recover()] == ["it is there"] * 2
+    rig.broker.reset({P1: None})
+    assert [str(one.after and one.after.offset) for one in offsets_of(rig).recover()] == ["2", "4"]
+    rig.broker.alter({P1: CommittedOffset(4)})
     for name in "bc":
         worker = rig.worker(name)
         rig.turn_until(lambda: bool(worker.controller.state.owned))  # noqa: B023
@@ -154,6 +158,14 @@ def test_offset_that_is_set_back_by_hand_is_gone_on_at_for_ever() -> None:
         worker.close()
         rig.workers.remove(worker)
     assert [one.left for one in offsets_of(rig).recover()] == ["it is there"] * 2
+
+
+def test_recover_leaves_offsets_of_another_topic() -> None:
+    """What flush records name are offsets of that one, too, where brokers tell no ids."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.alter({P0: CommittedOffset(1, None, encode("of another").text)})
+    assert [one.left for one in offsets_of(rig).recover()] == ["it is of another topic of this name", "it is there"]
 
 
 def test_go_on_where_nothing_is_committed_is_left() -> None:

@@ -16,7 +16,7 @@ from service.control.deadline import Deadline
 from service.errors import HistoryUnknownError, LeavingError
 from service.formats.flush_record import encode_flush_record
 from service.formats.model import TopicPartition
-from service.formats.offset_metadata import SourceTopicIds
+from service.formats.offset_metadata import SourceTopics
 from service.patience import Patience
 from tests.fakes.clock import FakeClock
 from tests.golden.example import FLUSH_RECORD
@@ -114,7 +114,7 @@ def reader(topic: Topic, monkeypatch: pytest.MonkeyPatch, **options: Any) -> Kaf
 def ask(one: KafkaFlushRecords, *tps: TopicPartition, seconds: float = 10.0) -> dict[TopicPartition, int]:
     """Ask for next offsets."""
     deadline = Deadline.after(seconds, CLOCK.now_s)
-    return one.next_offsets(tps, SourceTopicIds(FLUSH_RECORD.topic_ids), deadline=deadline)
+    return one.next_offsets(tps, SourceTopics(FLUSH_RECORD.topic_ids), deadline=deadline)
 
 
 def test_newest_chunk_is_enough_where_it_names_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,9 +137,43 @@ def test_newest_flush_records_are_read_so_far_and_no_further(monkeypatch: pytest
     """What has a committed offset and was not flushed for long is not looked for to the beginning."""
     topic = Topic([value(0), *[value(60, "another")] * 20_000])
     deadline = Deadline.after(10.0, CLOCK.now_s)
-    topics = SourceTopicIds(FLUSH_RECORD.topic_ids)
+    topics = SourceTopics(FLUSH_RECORD.topic_ids)
     assert reader(topic, monkeypatch).next_offsets([], topics, newest_of=[APP_0], deadline=deadline) == {}
     assert topic.read == [(0, 19_501), (0, 17_501), (0, 9_501)]
+
+
+def test_what_cannot_be_read_is_passed_over_where_only_the_newest_are_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A later version has written it, before a rollback: a committed offset is there, and is held against the rest."""
+    topic = Topic([value(0), b'{"format": 2}'])
+    one = reader(topic, monkeypatch)
+    topics = SourceTopics(FLUSH_RECORD.topic_ids)
+    with capture_logs() as logs:
+        found = one.next_offsets([], topics, newest_of=[APP_0], deadline=Deadline.after(10.0, CLOCK.now_s))
+    assert found == {APP_0: 110}
+    assert [line["event"] for line in logs] == ["flush_record_unknown"]
+    with pytest.raises(HistoryUnknownError, match="flushes-0 has no flush record"):
+        ask(one, APP_0)
+
+
+def test_newest_flush_records_that_were_read_by_the_deadline_are_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look tells of most; of one that is to be looked for in all of them it does not."""
+    topic = Topic([value(0), *[value(60, "another")] * 3_000])
+    one = reader(topic, monkeypatch)
+    clock = FakeClock()
+    consume = topic.consume
+
+    def slowly(most: int, timeout: float) -> list[Any]:
+        clock.advance(4.0)
+        return consume(most, timeout)
+
+    topic.consume = slowly  # type: ignore[method-assign]
+    topics = SourceTopics(FLUSH_RECORD.topic_ids)
+    assert one.next_offsets([], topics, newest_of=[APP_0], deadline=Deadline.after(5.0, clock.now_s)) == {}
+    with pytest.raises(HistoryUnknownError, match="not read in time"):
+        one.next_offsets([APP_0], topics, deadline=Deadline.after(5.0, clock.now_s))
+    assert topic.open == 0
 
 
 def test_history_that_retention_has_cut_is_told_where_it_may_have_named_somebody(

@@ -9,7 +9,7 @@ import msgspec
 from service.control.flush_history import SKEW_MS, FlushHistory
 from service.formats.flush_record import FlushRecord
 from service.formats.model import TopicPartition
-from service.formats.offset_metadata import SourceTopicIds
+from service.formats.offset_metadata import SourceTopics
 from tests.golden.example import FLUSH_RECORD
 
 APP_0, APP_3, APP_9 = TopicPartition("app", 0), TopicPartition("app", 3), TopicPartition("app", 9)
@@ -28,7 +28,7 @@ def record(minute: int, next_offset: int, **fields: object) -> FlushRecord:
 
 def of(*records: FlushRecord, topic_ids: dict[str, str] = IDS) -> dict[TopicPartition, int]:
     """Give what these say of two TopicPartitions, one of which they do not name."""
-    history = FlushHistory([APP_0, APP_9], group_id=GROUP, topics=SourceTopicIds(topic_ids))
+    history = FlushHistory([APP_0, APP_9], group_id=GROUP, topics=SourceTopics(topic_ids))
     for one in records:
         history.add(one)
     return history.next_offsets
@@ -45,6 +45,23 @@ def test_furthest_of_flush_records_at_about_the_same_time_counts() -> None:
     """Clocks of two workers differ: what is handed over within a minute may seem to be older."""
     for some in permutations([record(10, 100), record(8, 120)]):
         assert of(*some) == {APP_0: 120}
+
+
+def test_flush_records_near_to_each_other_do_not_hand_an_old_offset_on() -> None:
+    """Set back half an hour ago, and flushed each few minutes since: what counts is near to the newest."""
+    records = [record(0, 1000), *(record(minute, 10 + minute) for minute in range(9, 40, 9))]
+    assert of(*records) == of(*reversed(records)) == {APP_0: 46}
+
+
+def test_what_was_flushed_before_an_offset_was_set_is_passed_over_of_that_one_only() -> None:
+    """And for as long after it as clocks may differ."""
+    topics = SourceTopics(IDS, set_ms={APP_0: 20 * MINUTE_MS})
+    history = FlushHistory([APP_0, APP_3], group_id=GROUP, topics=topics)
+    for minute in (10, 29):
+        history.add(record(minute, 900))
+    assert history.next_offsets == {APP_3: 9}
+    history.add(record(31, 100))
+    assert history.next_offsets == {APP_0: 100, APP_3: 9}
 
 
 def test_flush_records_of_others_are_passed_over() -> None:
@@ -66,11 +83,11 @@ def test_part_of_a_flush_record_says_as_much_of_its_own() -> None:
 
 def test_older_records_are_needed_until_all_are_named_and_the_clocks_cannot_explain_it() -> None:
     """Then reading ends."""
-    history = FlushHistory([APP_0, APP_3], group_id=GROUP, topics=SourceTopicIds(IDS))
+    history = FlushHistory([APP_0, APP_3], group_id=GROUP, topics=SourceTopics(IDS))
     assert not history.is_enough(0)
     history.add(record(60, 100))
     assert not history.is_enough(60 * MINUTE_MS - SKEW_MS)
     assert history.is_enough(60 * MINUTE_MS - SKEW_MS - 1)
-    lacking = FlushHistory([APP_0, APP_9], group_id=GROUP, topics=SourceTopicIds(IDS))
+    lacking = FlushHistory([APP_0, APP_9], group_id=GROUP, topics=SourceTopics(IDS))
     lacking.add(record(60, 100))
     assert not lacking.is_enough(0)

@@ -72,9 +72,14 @@ def widen_a_commit(logs: Logs, random: Random) -> None:
 
 
 def swap_an_owner(logs: Logs, random: Random) -> None:
-    """A flush is another boot's."""
+    """A flush is another boot's, which has never owned what it covers: of its own it would be an earlier flush."""
     lines, at = random.choice(list(commits_in(logs)))
-    other = random.choice([one for one in logs[:-1] if one is not lines])
+    covered = lines[at]["offsets"].keys()
+    strangers = [
+        one for one in logs[:-1] if not any(covered & fields.get("start_offsets", {}).keys() for fields in one)
+    ]
+    assume(strangers)
+    other = random.choice(strangers)
     moved = [fields | {name: other[0][name] for name in ("worker", "boot")} for fields in lines[at : at + 3]]
     del lines[at : at + 3]
     into = random.randint(1, len(other))

@@ -152,6 +152,11 @@ def not_rewound() -> list[bytes]:
     return pod.gives_up(pod.begins({P0: (0, 10)}), outcome="unknown").commits({P0: (0, 10)}).lines
 
 
+def doubted_and_read_all_the_same() -> list[bytes]:
+    """A worker says that it does not believe a committed offset, and flushes from there."""
+    return Pod("w1").owns(1, p0=5).says_doubted(10).commits({P0: (5, 10)}).lines
+
+
 def generations_going_back() -> list[bytes]:
     """The worker's own counter of assignments goes back."""
     pod = Pod("w1").owns(1, source="policy", p0=0).gives_back(P0)
@@ -230,6 +235,7 @@ TRACES = {
     started_twice: LogRule.TRANSITION,
     work_after_the_end: LogRule.TRANSITION,
     not_rewound: LogRule.TRANSITION,
+    doubted_and_read_all_the_same: LogRule.TRANSITION,
     generations_going_back: LogRule.TRANSITION,
     commit_after_loss: LogRule.AFTER_END,
     commit_after_revoke: LogRule.AFTER_END,
@@ -266,6 +272,16 @@ def test_answer_of_long_ago_that_is_doubted_is_no_violation() -> None:
     killed = Pod("w3").owns(4, p0=0).says_doubted(12)
 
     found = judged(lines_of(first, own, killed))
+
+    assert (found.violations, found.doubts) == ([], [])
+
+
+def test_answer_of_before_the_logs_begin_that_is_doubted_is_no_violation() -> None:
+    """Logs are kept for a while only: nobody here has committed it."""
+    first = Pod("w1").owns(1, p0=5).commits({P0: (5, 10)}).stops()
+    second = Pod("w2").owns(2, p0=3).says_doubted(10).rewinds(10).commits({P0: (10, 12)})
+
+    found = judged(lines_of(first, second))
 
     assert (found.violations, found.doubts) == ([], [])
 
