@@ -161,6 +161,12 @@ class StartsCommitted(LogEvent, frozen=True, tag="starts_committed"):
     offsets: dict[str, int]
 
 
+class StartsProven(LogEvent, frozen=True, tag="starts_proven"):
+    """Committed offsets agree with topics and flush records: these are read from their starts, or rewound first."""
+
+    topic_partitions: list[str]
+
+
 class StartsDoubted(LogEvent, frozen=True, tag="starts_doubted"):
     """Committed offsets are of before what the group has flushed; nothing is read from there, it is asked again.
 

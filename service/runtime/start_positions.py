@@ -31,7 +31,7 @@ from service.errors import (
     StartPositionError,
 )
 from service.formats import offset_metadata
-from service.formats.log_events import StartsCommitted, StartsDoubted, tell
+from service.formats.log_events import StartsCommitted, StartsDoubted, StartsProven, tell
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.offset_metadata import Began, SourceTopics
 from service.runtime.commit_history import CommitHistory, command, listed
@@ -183,6 +183,8 @@ class StartPositions:
             missing = {tp: start for tp, start in self._found.items() if start.source != "committed"}
             if missing:
                 self._uncommitted_until = Deadline.after(UNCOMMITTED_MAX_S, self._clock.now_s)
+            if proven := sorted(self._found.keys() - missing.keys()):
+                tell(self._log.info, StartsProven([str(tp) for tp in proven]))
             self._uncommitted |= missing
             self._found = {}
         return self._commit(deadline) if self._uncommitted else frozenset()

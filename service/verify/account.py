@@ -89,7 +89,11 @@ def _spans(event: LogEvent) -> dict[str, tuple[int, int] | None] | None:
     match event:
         case events.PartitionsAssigned(start_offsets=starts):
             return {tp: (start.offset, start.offset) for tp, start in starts.items()}
-        case events.PartitionsRevoked(topic_partitions=tps) | events.PartitionsLost(topic_partitions=tps):
+        case (
+            events.PartitionsRevoked(topic_partitions=tps)
+            | events.PartitionsLost(topic_partitions=tps)
+            | events.StartsProven(topic_partitions=tps)
+        ):
             return dict.fromkeys(tps)
         case events.StartsCommitted(offsets=offsets) | events.StartsDoubted(offsets=offsets):
             return {tp: (offset, offset) for tp, offset in offsets.items()}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from service.formats import log_events as events
 from service.formats.log_events import LogEvent
 from service.verify.rules import BootName, LogRule, Violation
-from service.verify.tenures import Landing, Spans, Tenure, Unsettled
+from service.verify.tenures import Landing, Spans, Tenure, Unsettled, text_of
 
 COMMITTED = "committed"
 FLAWS_MAX = 1000  # violations of one boot that are kept; all are counted
@@ -80,6 +80,10 @@ class Boot:
             case events.StartsDoubted(offsets=offsets):
                 for tp in offsets.keys() & self._owned.keys():
                     self._disbelieve(tp)
+                    self._to_rewind.add(tp)
+            case events.StartsProven(topic_partitions=tps):
+                for tp in tps:
+                    self._judge_start(tp)
             case events.TopicPartitionRewound(topic=topic, partition=partition, offset=offset):
                 self._rewound(f"{topic}-{partition}", offset)
             case events.OffsetGaps(topic=topic, partition=partition, first=holes):
@@ -154,7 +158,7 @@ class Boot:
                 self._end_tenure(tp, "assigned again", self._at_ms)
             tenure = self._begin_tenure(tp, offset, source, event.member_generation)
             if source == COMMITTED:
-                self._unjudged[tp] = offset  # it may be doubted
+                self._unjudged[tp] = offset  # until it is proven, or used
                 if offset > self._committed.get(tp, -1):
                     self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
                     self._committed[tp] = offset
@@ -172,18 +176,18 @@ class Boot:
         return tenure
 
     def _end_tenure(self, tp: str, how: str, at_ms: int) -> None:
-        self._judge_start(tp)
+        if tp in self._unjudged:
+            self._disbelieve(tp)
         tenure = self._owned.pop(tp)
         tenure.ended, tenure.ended_ms = how, at_ms
         self._position.pop(tp, None)
 
     def _disbelieve(self, tp: str) -> None:
-        """Nothing is read where it was said to start: it is rewound first."""
+        """Nothing was read where it was said to start."""
         tenure = self._owned[tp]
         self.landings = [one for one in self.landings if one.tenure is not tenure]
         tenure.start = None
         self._unjudged.pop(tp, None)
-        self._to_rewind.add(tp)
 
     def _judge_start(self, tp: str) -> None:
         if (start := self._unjudged.pop(tp, None)) is not None:
@@ -298,7 +302,7 @@ class Boot:
             self._flaw(LogRule.UPLOADED, text)
         for tp in sorted(spans.keys() | flush.spans.keys()):
             if (was := flush.spans.get(tp)) != (now := spans.get(tp)):
-                text = f"of {tp} {_range(was)} is flushed and {_range(now)} committed, in batch {event.batch_id}"
+                text = f"of {tp} {text_of(was)} is flushed and {text_of(now)} committed, in batch {event.batch_id}"
                 self._flaw(LogRule.CONTIGUOUS, text, tp, now or was)
 
     def _cover(self, tp: str, first: int, end: int) -> None:
@@ -394,7 +398,3 @@ class Boot:
 
 def _tag(event: LogEvent) -> str:
     return str(event.__struct_config__.tag)
-
-
-def _range(span: tuple[int, int] | None) -> str:
-    return "nothing" if span is None else f"[{span[0]}, {span[1]})"

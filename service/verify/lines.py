@@ -32,6 +32,7 @@ RULED: tuple[type[LogEvent], ...] = (
     log_events.PartitionsLost,
     log_events.StartsCommitted,
     log_events.StartsDoubted,
+    log_events.StartsProven,
     log_events.FlushStarted,
     log_events.ObjectsUploaded,
     log_events.BatchCommitted,

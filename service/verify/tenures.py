@@ -12,6 +12,11 @@ Spans = dict[str, tuple[int, int]]
 """[first_offset, next_offset) by TopicPartition."""
 
 
+def text_of(span: tuple[int, int] | None) -> str:
+    """Write a span."""
+    return "nothing" if span is None else f"[{span[0]}, {span[1]})"
+
+
 @dataclass(slots=True)
 class Stretch:
     """Commits of one tenure that join each other, and where each ended: eight bytes a commit.

@@ -39,12 +39,13 @@ class Pod:
         self.lines.append(line + b"\n")
         return self
 
-    def owns(self, group_generation: int, *, source: str = "committed", **starts: int) -> Pod:
-        """Be assigned TopicPartitions: `p0=5` is read from offset 5."""
+    def owns(self, group_generation: int, *, source: str = "committed", is_proven: bool = True, **starts: int) -> Pod:
+        """Be assigned TopicPartitions: `p0=5` is read from offset 5, which is proven where it is committed."""
         self.generation += 1
         offsets = {f"source-{name[1:]}": events.Start(offset, source) for name, offset in starts.items()}
         member = f"{self.worker}-{self.boot}"
-        return self.say(events.PartitionsAssigned(self.generation, member, group_generation, len(offsets), offsets))
+        self.say(events.PartitionsAssigned(self.generation, member, group_generation, len(offsets), offsets))
+        return self.say(events.StartsProven(list(offsets))) if source == "committed" and is_proven else self
 
     def gives_back(self, *tps: str) -> Pod:
         """Be asked to give TopicPartitions back."""

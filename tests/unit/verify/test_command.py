@@ -76,8 +76,8 @@ def test_first_violation_is_told_with_the_lines_that_led_to_it(
     """Those of others about the same offsets, then those of the worker; numbered, with their places in the files."""
     one, two = tmp_path / "one.log", tmp_path / "two.log"
     lines = gap_at_a_reset()
-    stored(one, lines[:-2])
-    stored(two, lines[-2:])
+    stored(one, lines[:-3])
+    stored(two, lines[-3:])
 
     main(["verify-logs", str(two), str(one)])
     shown = capsys.readouterr().out.splitlines()

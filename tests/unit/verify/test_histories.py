@@ -43,7 +43,7 @@ def assignments_in(logs: Logs) -> Iterator[tuple[list[Fields], int]]:
         for at, fields in enumerate(lines):
             if fields["event"] == "partitions_assigned":
                 ((tp, (_, source)),) = fields["start_offsets"].items()
-                later = (one for one in lines[at + 1 :] if tp in json.dumps(one))
+                later = (one for one in lines[at + 2 :] if tp in json.dumps(one))
                 if source == "committed" and next((one["event"] for one in later), None) == "flush_started":
                     yield lines, at
 

@@ -154,7 +154,7 @@ def not_rewound() -> list[bytes]:
 
 def doubted_and_read_all_the_same() -> list[bytes]:
     """A worker says that it does not believe a committed offset, and flushes from there."""
-    return Pod("w1").owns(1, p0=5).says_doubted(10).commits({P0: (5, 10)}).lines
+    return Pod("w1").owns(1, is_proven=False, p0=5).says_doubted(10).commits({P0: (5, 10)}).lines
 
 
 def generations_going_back() -> list[bytes]:
@@ -264,12 +264,12 @@ def test_trace_breaks_its_rule_and_passes_without_it(trace: object) -> None:
     assert not without.doubts
 
 
-def test_answer_of_long_ago_that_is_doubted_is_no_violation() -> None:
+def test_answer_of_long_ago_that_is_not_believed_is_no_violation() -> None:
     """A coordinator that has just loaded gave it (KAFKA_FACTS O10): nothing was read from there."""
     first = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 5)}).commits({P0: (5, 10)}).stops()
-    again = Pod("w2").owns(2, p0=5).says_doubted(10).rewinds(10).commits({P0: (10, 12)}).gives_back(P0)
-    own = again.owns(3, p0=10).says_doubted(12).gives_back(P0)
-    killed = Pod("w3").owns(4, p0=0).says_doubted(12)
+    again = Pod("w2").owns(2, is_proven=False, p0=5).says_doubted(10).rewinds(10).commits({P0: (10, 12)}).gives_back(P0)
+    own = again.owns(3, is_proven=False, p0=10).says_doubted(12).gives_back(P0)
+    killed = Pod("w3").owns(4, is_proven=False, p0=0)
 
     found = judged(lines_of(first, own, killed))
 
@@ -279,7 +279,7 @@ def test_answer_of_long_ago_that_is_doubted_is_no_violation() -> None:
 def test_answer_of_before_the_logs_begin_that_is_doubted_is_no_violation() -> None:
     """Logs are kept for a while only: nobody here has committed it."""
     first = Pod("w1").owns(1, p0=5).commits({P0: (5, 10)}).stops()
-    second = Pod("w2").owns(2, p0=3).says_doubted(10).rewinds(10).commits({P0: (10, 12)})
+    second = Pod("w2").owns(2, is_proven=False, p0=3).says_doubted(10).rewinds(10).commits({P0: (10, 12)})
 
     found = judged(lines_of(first, second))
 
