@@ -116,15 +116,14 @@ class SourceTopics:
     def keep(self, tp: TopicPartition, metadata: str) -> None:
         """Note what a committed offset says: of several the group's first beginning, and what was set last."""
         told = decode(metadata)
-        if told.began is not None:
-            self.keep_began(tp.topic, told.began)
+        self.keep_began(tp.topic, told.began)
         if told.set_ms is not None:
             self.set_ms[tp] = max(told.set_ms, self.set_ms.get(tp, 0))
 
-    def keep_began(self, topic: str, began: Began) -> Began:
-        """Note when the group began; gives the first that is known."""
-        self.began[topic] = min(began, self.began.get(topic, began))
-        return self.began[topic]
+    def keep_began(self, topic: str, began: Began | None) -> None:
+        """Note when the group began, where that is known."""
+        if began is not None:
+            self.began[topic] = min(began, self.began.get(topic, began))
 
     def metadata_of(self, tp: TopicPartition) -> str:
         """Return the metadata of an offset that is committed now."""

@@ -120,20 +120,19 @@ class StartPositions:
                 "beginning or end for the first start, or commit offsets for this group "
                 f"(`{command('recover', topic)}` takes them from flush records)"
             )
-        is_first = not committed and topic not in self._topics.began
         began = None
         if start_at == "end" and not committed:
-            began = self._topics.keep_began(topic, Began(self._clock.wall_ms(), len(everything)))
+            began = Began(self._clock.wall_ms(), len(everything))
         elif start_at == "end":
-            for tp, one in committed.items():
-                self._topics.keep(tp, one.metadata)
-            began = self._topics.began.get(topic)
+            told = (offset_metadata.decode(one.metadata).began for one in committed.values())
+            began = min((one for one in told if one is not None), default=None)
+        self._topics.keep_began(topic, began)
         is_added = bool(committed) and began is None
         # Asked again: while this process was stopped another member may have owned these, committed and left.
         return {
             tp: StartPosition(committed[tp], "committed")
             if tp in committed
-            else self._start_of(tp, began, deadline, is_first=is_first, is_added=is_added)
+            else self._start_of(tp, began, deadline, is_first=not committed, is_added=is_added)
             for tp in ours
         }
 
