@@ -360,13 +360,14 @@ class Controller:
                 self._deadline = Deadline.after(self._rules.settle_s, self._clock.now_s)  # stopped: ask once more
 
     def _release(self, tps: frozenset[TopicPartition], *, is_lost: bool) -> None:
+        told = tps & self._recorder.positions.keys()  # an assignment that failed is not
         for tp in tps:
             self._recorder.disown(tp)
             for name in ("lag_records", "committed_offset"):
                 self._metrics.forget(name, topic=tp.topic, partition=str(tp.partition))
         self._start_positions.forget(tps)
-        if not is_lost:
-            tell(self._log.info, log_events.PartitionsRevoked(_names(tps), generation=self.state.generation))
+        if told and not is_lost:
+            tell(self._log.info, log_events.PartitionsRevoked(_names(told), generation=self.state.generation))
             self._metrics.add("rebalances", kind="revoked")
 
     def consume_returned(self) -> None:

@@ -232,6 +232,7 @@ class Boot:
         self._require_no_flush("rewound")
         if tp not in self._owned and (not self._is_blind or tp in self._gone):
             self._flaw(LogRule.TRANSITION, f"{tp} is rewound, and is not owned", tp)
+        self._judge_start(tp)
         tenure, known = self._owned.get(tp), self._committed.get(tp)
         if self._resume(tp, offset) and offset != known and (tenure is None or offset != tenure.start):
             self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))

@@ -419,6 +419,22 @@ def test_finding_7_read_committed_is_what_makes_start_positions_stable() -> None
     assert refused("isolation.level", "read_uncommitted")
 
 
+def test_what_was_never_told_to_be_owned_is_not_told_to_be_given_back() -> None:
+    """Asked to leave while it waited for committed offsets: the log has no end without a beginning."""
+    rig = Rig()
+    worker = rig.worker()
+
+    def leaving(_tps: Iterable[TopicPartition], **_: Deadline) -> dict[TopicPartition, CommittedOffset | None]:
+        raise LeavingError("asked to leave while it waited for an answer")
+
+    worker.consumer.committed = leaving  # type: ignore[assignment,method-assign]
+    with capture_logs() as logs:
+        with pytest.raises(LeavingError):
+            rig.turn_until(lambda: False, turns=20)
+        worker.close()
+    assert not [one["event"] for one in logs if one["event"].startswith("partitions_")]
+
+
 # A topic made anew under its name.
 
 
