@@ -184,14 +184,13 @@ class Boot:
 
     def _disbelieve(self, tp: str) -> None:
         """Nothing was read where it was said to start."""
-        tenure = self._owned[tp]
-        self.landings = [one for one in self.landings if one.tenure is not tenure]
-        tenure.start = None
+        self._owned[tp].start = None
+        self.landings = [one for one in self.landings if one.tenure is not self._owned[tp]]
         self._unjudged.pop(tp, None)
 
     def _judge_start(self, tp: str) -> None:
-        if (start := self._unjudged.pop(tp, None)) is not None:
-            self._resume(tp, start)
+        if tp in self._unjudged:
+            self._resume(tp, self._unjudged.pop(tp))
 
     def _resume(self, tp: str, offset: int) -> bool:
         """Go on at what is committed. Rule 1, as far as this boot knows; gives whether it is not before that."""

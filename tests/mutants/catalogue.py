@@ -11,7 +11,7 @@ from tests.fakes.committer import Outcome
 from tests.fakes.store import PutFault
 from tests.fakes.worker import Parts
 from tests.mutants import adapters, workers
-from tests.mutants.mutant import QUIET, FastTest, Mutant, RealRun
+from tests.mutants.mutant import QUIET, ZOMBIES, FastTest, Mutant, RealRun
 from tests.mutants.transactions import (
     AnnouncesOutsideTheTransaction,
     IgnoresDeliveryReports,
@@ -169,6 +169,7 @@ CATALOGUE = (
         ("the broker does not fence metadata without generation and member id",),
         Parts(controller=workers.IgnoresMemberIds, committer=TrustsAnyMembership),
         style=Style.EAGER,
+        swarm=ZOMBIES,
         fast=FastTest(
             f"{_RUNTIME}/test_controller.py::test_finding_6_revoked_instead_of_lost_commits_nothing",
             lambda _: ("eager",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -14,11 +14,16 @@ import pytest
 from tests.fakes.worker import Parts
 from tests.simulation.swarm import Style, Swarm
 
-WILD = Swarm(at_zombie=0.006, members=0.08, outcome=0.2, old_library=1.0, store_refused=0.0, throttle=0.0)
+WILD = Swarm(
+    at_zombie=0.006, members=0.08, outcome=0.2, old_library=1.0, store_refused=0.0, throttle=0.0, coordinator=0.0
+)
 """Many rebalances, outcomes of every kind, and a client library as bad as it has ever been."""
 
 QUIET = Swarm().healed()
 """No faults but those that a mutant needs: many more seeds in the same time."""
+
+ZOMBIES = replace(QUIET, at_zombie=0.02, members=0.08, at_interleave=0.1)
+"""Processes that are stopped until others have their places, and go on."""
 
 PRODUCT = Parts()
 

@@ -6,7 +6,7 @@ from service.runtime.controller import Controller
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.worker import Parts
 from tests.mutants import adapters, patches, read_ahead, workers
-from tests.mutants.mutant import FastTest, Mutant, Patch, RealRun
+from tests.mutants.mutant import ZOMBIES, FastTest, Mutant, Patch, RealRun
 from tests.mutants.read_ahead import ReadAhead
 from tests.mutants.transactions import TrustsAnyMembership
 from tests.simulation.swarm import Style
@@ -46,6 +46,7 @@ PUBLISHED = (
         (f"{BLOG}: #427, onLost was onRevoked", "V01: flush in on_lost"),
         Parts(controller=workers.FlushesWhatIsLost, committer=TrustsAnyMembership),
         style=Style.EAGER,
+        swarm=ZOMBIES,
         fast=FastTest("tests/unit/runtime/test_controller.py::test_lost_discards_everything_and_rewinds_the_rest"),
     ),
     Mutant(
