@@ -19,7 +19,15 @@ from service.batch.batch import ClosedBatch, Opening
 from service.batch.fast_lane import LaneRules
 from service.batch.seal import seal
 from service.boundary import Membership, Poll
-from service.config.rules import json_decoder, key_rules, lane_rules, record_decoder, schema_bounds, seal_rules
+from service.config.rules import (
+    is_fast,
+    json_decoder,
+    key_rules,
+    lane_rules,
+    record_decoder,
+    schema_bounds,
+    seal_rules,
+)
 from service.config.settings import KafkaSettings, S3Settings, Settings
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.partitioning.partitioner import Partitioner
@@ -73,6 +81,7 @@ def _recorder(settings: Settings, spool: DiskSpool) -> Recorder:
         memory_bytes_max=settings.spool.memory_bytes_max,
         root_of=lambda _: None,
         fast_lane=lane if isinstance(lane, LaneRules) else None,
+        is_fast=is_fast(settings),
     )
     recorder = Recorder(rules, spool)
     for tp in _TPS:

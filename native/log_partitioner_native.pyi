@@ -1,7 +1,7 @@
 # What the fast lane offers; native/src says what it does. Columns are bytes of native numbers, as `array` takes them.
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 VERSION: str
@@ -28,7 +28,6 @@ class Taken:
     event_times_us: bytes
     timestamps_ms: bytes
     text_sizes: bytes
-    texts: list[bytes] | None
     text_bytes: int
     source_bytes: int
     fallbacks: int
@@ -58,8 +57,16 @@ class Lane:
         tps: int,
         keys: int,
         types: int,
+        texts: Texts,
         /,
     ) -> Taken: ...
+
+class Texts:
+    memory_bytes: int
+    def __len__(self) -> int: ...
+    def append(self, text: bytes, /) -> None: ...
+    def extend(self, texts: Sequence[bytes], /) -> None: ...
+    def spill(self, order: array[int], append: Callable[[bytes], Any], piece_bytes: int, /) -> None: ...
 
 class Written:
     def __init__(self, fields: Sequence[tuple[str, Any]], /) -> None: ...
@@ -75,13 +82,15 @@ class Sealer:
         event_times_us: array[int],
         timestamps_ms: array[int],
         origins: Sequence[bytes],
+        texts: Texts,
+        sizes: array[int],
+        read: Callable[[Any], bytes],
         /,
     ) -> None: ...
     def block(
         self,
         at: int,
         end: int,
-        texts: Iterator[bytes],
         user: bytes,
         written: Written,
         block_bytes: int,
@@ -91,6 +100,7 @@ class Sealer:
         /,
     ) -> tuple[bytes, int, int, int, list[tuple[int, int, int, int]], list[tuple[int, int]]]: ...
 
+def crc32(data: bytes | bytearray, before: int = 0, /) -> int: ...
 def in_order(key_of: array[int], first: int, ranked: array[int], /) -> bytes: ...
 def runs(
     order: array[int], key_of: array[int], type_of: array[int], sizes: array[int], /

@@ -6,9 +6,10 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyBytes, PyDict, PyIterator};
+use pyo3::types::{PyBytes, PyDict};
 
 use crate::json::{is_long53, unescape, Cursor, Parsed, Refused, Value};
+use crate::texts::{Reader, Texts};
 
 const ABSENT: u8 = 0; // a union's branch: null,
 const PRESENT: u8 = 2; // or the type
@@ -76,15 +77,10 @@ impl Record {
     }
 
     fn number_of(&mut self, place: usize, key: &[u8]) -> Parsed<usize> {
-        if let Some(&number) = self.order.get(place) {
-            if self.fields[number].0 == key {
-                return Ok(number);
-            }
-        }
         let number = *self.numbers.get(key).ok_or(Refused)?;
-        self.order.truncate(place);
-        if self.order.len() == place {
-            self.order.push(number);
+        match self.order.get_mut(place) {
+            Some(known) => *known = number,
+            None => self.order.push(number),
         }
         Ok(number)
     }
@@ -95,8 +91,14 @@ impl Record {
         values.clear();
         values.resize(self.fields.len(), None);
         let mut place = 0;
-        while let Some(key) = cursor.next_key(place == 0)? {
-            let number = self.number_of(place, key)?;
+        loop {
+            let number = match self.order.get(place) {
+                Some(&number) if cursor.skip_key(place == 0, &self.fields[number].0) => number,
+                _ => match cursor.next_key(place == 0)? {
+                    Some(key) => self.number_of(place, key)?,
+                    None => break,
+                },
+            };
             let value = cursor.value()?;
             if values[number].replace((value, cursor.at)).is_some() {
                 return Err(Refused); // the last one counts
@@ -237,17 +239,25 @@ impl Written {
     }
 }
 
-/// The columns of a closed batch, and the order in which its rows are sealed.
-#[pyclass(frozen)]
+/// What the columns of a closed batch say of one row: it is looked at once, far from the one before.
+struct Row {
+    event_time_us: i64,
+    offset: i64,
+    timestamp_ms: i64,
+    index: u32,
+    tp: u32,
+    entry_type: u32,
+    size: u32,
+}
+
+/// The rows of a closed batch with their texts, and the order in which they are sealed.
+#[pyclass]
 pub struct Sealer {
     order: Vec<u32>,
-    type_of: Vec<u32>,
-    tp_of: Vec<u32>,
-    offsets: Vec<i64>,
-    indexes: Vec<u32>,
-    event_times_us: Vec<i64>,
-    timestamps_ms: Vec<i64>,
+    rows: Vec<Row>,
     origins: Vec<PyBackedBytes>,
+    reader: Reader,
+    out: Vec<u8>,
 }
 
 /// Rows of one block, not compressed, how many, their earliest and latest time, their sources, (type, rows) of them.
@@ -257,77 +267,83 @@ type Block = (Py<PyBytes>, usize, i64, i64, Vec<(u32, i64, i64, usize)>, Vec<(u3
 
 #[pymethods]
 impl Sealer {
-    /// Columns are arrays of native numbers; `origins` the encoded topic and partition of each TopicPartition.
+    /// Columns are arrays of native numbers; `origins` the encoded topic and partition of each TopicPartition. `read`
+    /// gives the bytes of a piece of `texts`, whose sizes are `sizes`.
     #[new]
     #[allow(clippy::too_many_arguments)]
     fn new(
         order: &Bound<'_, PyAny>, type_of: &Bound<'_, PyAny>, tp_of: &Bound<'_, PyAny>, offsets: &Bound<'_, PyAny>,
         indexes: &Bound<'_, PyAny>, event_times_us: &Bound<'_, PyAny>, timestamps_ms: &Bound<'_, PyAny>,
-        origins: Vec<PyBackedBytes>,
+        origins: Vec<PyBackedBytes>, texts: Py<Texts>, sizes: &Bound<'_, PyAny>, read: Py<PyAny>,
     ) -> PyResult<Self> {
-        Ok(Sealer {
-            order: column(order)?,
-            type_of: column(type_of)?,
-            tp_of: column(tp_of)?,
-            offsets: column(offsets)?,
-            indexes: column(indexes)?,
-            event_times_us: column(event_times_us)?,
-            timestamps_ms: column(timestamps_ms)?,
-            origins,
-        })
+        let (event_times_us, offsets): (Vec<i64>, Vec<i64>) = (column(event_times_us)?, column(offsets)?);
+        let (timestamps_ms, indexes): (Vec<i64>, Vec<u32>) = (column(timestamps_ms)?, column(indexes)?);
+        let (tp_of, type_of, sizes): (Vec<u32>, Vec<u32>, Vec<u32>) = (column(tp_of)?, column(type_of)?, column(sizes)?);
+        let row = |row: usize| Row {
+            event_time_us: event_times_us[row],
+            offset: offsets[row],
+            timestamp_ms: timestamps_ms[row],
+            index: indexes[row],
+            tp: tp_of[row],
+            entry_type: type_of[row],
+            size: sizes[row],
+        };
+        let rows = (0..offsets.len()).map(row).collect();
+        Ok(Sealer { order: column(order)?, rows, origins, reader: Reader::new(texts, read), out: Vec::new() })
     }
 
     /// Write rows from `at` on, which are of one PartitionKey, until there are `block_bytes` or `end` is reached.
     ///
-    /// `texts` gives the text of each in turn. `user` is encoded; `ids` are by row, `roots` too, encoded. `slow` gives
-    /// the bytes of the entry of a row whose text is not plain.
+    /// Blocks are asked for in the order of the rows. `user` is encoded; `ids` are by row, `roots` too, encoded. `slow`
+    /// gives the bytes of the entry of a row whose text is not plain.
     #[allow(clippy::too_many_arguments)]
     fn block(
-        &self, py: Python<'_>, at: usize, end: usize, texts: &Bound<'_, PyIterator>, user: &[u8],
-        written: &mut Written, block_bytes: usize, ids: &Bound<'_, PyDict>, roots: &Bound<'_, PyDict>,
-        slow: &Bound<'_, PyAny>,
+        &mut self, py: Python<'_>, at: usize, end: usize, user: &[u8], written: &mut Written, block_bytes: usize,
+        ids: &Bound<'_, PyDict>, roots: &Bound<'_, PyDict>, slow: &Bound<'_, PyAny>,
     ) -> PyResult<Block> {
         let (has_ids, has_roots) = (!ids.is_empty(), !roots.is_empty());
         let mut counts = Counts::default();
-        let mut out = Vec::new();
-        let mut texts = texts.clone();
+        let out = &mut self.out;
+        out.clear();
+        let texts = self.reader.texts(py);
         for &number in &self.order[at..end] {
-            let row = number as usize;
-            let text: PyBackedBytes = texts.next().ok_or_else(|| PyValueError::new_err("no text"))??.extract()?;
+            let row = &self.rows[number as usize];
+            let text = self.reader.next(py, &texts, number as usize, row.size as usize)?;
             out.extend_from_slice(user);
-            write_long(self.event_times_us[row], &mut out);
+            write_long(row.event_time_us, out);
             match if has_ids { ids.get_item(number)? } else { None } {
                 None => out.extend_from_slice(NO_ID),
                 Some(id) => {
                     out.push(PRESENT);
-                    write_bytes(id.extract::<PyBackedStr>()?.as_bytes(), &mut out);
+                    write_bytes(id.extract::<PyBackedStr>()?.as_bytes(), out);
                 }
             }
-            out.extend_from_slice(&self.origins[self.tp_of[row] as usize]);
-            write_long(self.offsets[row], &mut out);
-            write_long(i64::from(self.indexes[row]), &mut out);
-            write_long(self.timestamps_ms[row], &mut out);
+            out.extend_from_slice(&self.origins[row.tp as usize]);
+            write_long(row.offset, out);
+            write_long(i64::from(row.index), out);
+            write_long(row.timestamp_ms, out);
             match if has_roots { roots.get_item(number)? } else { None } {
                 None => out.extend_from_slice(NO_ROOT),
                 Some(root) => out.extend_from_slice(root.extract::<&[u8]>()?),
             }
             let start = out.len();
-            if write_entry(&text, written, &mut out).is_err() {
+            let is_utf8 = texts.are_utf8 || std::str::from_utf8(text).is_ok();
+            if !is_utf8 || write_entry(text, written, out).is_err() {
                 out.truncate(start);
                 out.extend_from_slice(slow.call1((number, text))?.extract::<&[u8]>()?);
             }
-            counts.add(self.type_of[row], self.tp_of[row], self.offsets[row], self.event_times_us[row]);
+            counts.add(row);
             if out.len() >= block_bytes {
                 break;
             }
         }
         let Counts { rows, earliest_us, latest_us, sources, types } = counts;
-        Ok((PyBytes::new(py, &out).unbind(), rows, earliest_us, latest_us, sources, types))
+        Ok((PyBytes::new(py, out).unbind(), rows, earliest_us, latest_us, sources, types))
     }
 }
 
+/// Write the entry that a text is, which is UTF-8.
 fn write_entry(text: &[u8], written: &mut Written, out: &mut Vec<u8>) -> Parsed<()> {
-    std::str::from_utf8(text).map_err(|_| Refused)?;
     let mut cursor = Cursor::new(text, 0);
     if cursor.value()? != Value::Object {
         return Err(Refused);
@@ -346,7 +362,8 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, entry_type: u32, tp: u32, offset: i64, time_us: i64) {
+    fn add(&mut self, row: &Row) {
+        let Row { event_time_us: time_us, offset, tp, entry_type, .. } = *row;
         let is_first = self.rows == 0;
         self.earliest_us = if is_first { time_us } else { self.earliest_us.min(time_us) };
         self.latest_us = if is_first { time_us } else { self.latest_us.max(time_us) };
@@ -363,7 +380,7 @@ impl Counts {
 }
 
 /// Copy an array; the buffer of an empty one is no buffer of numbers.
-fn column<T: Element>(array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
+pub fn column<T: Element>(array: &Bound<'_, PyAny>) -> PyResult<Vec<T>> {
     if array.is_empty()? { Ok(Vec::new()) } else { PyBuffer::<T>::get(array)?.to_vec(array.py()) }
 }
 

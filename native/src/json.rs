@@ -131,6 +131,21 @@ impl<'a> Cursor<'a> {
         Ok(Some(&self.text[start..end]))
     }
 
+    /// Read the next key of an object if it is this one, in a usual form; else false, and nothing is read.
+    ///
+    /// A known key is compared where it would be looked for; it stands in texts as it is, without escapes.
+    pub fn skip_key(&mut self, is_first: bool, key: &[u8]) -> bool {
+        let mut rest = &self.text[self.at..];
+        if !is_first {
+            let Some((b',', behind)) = rest.split_first() else { return false };
+            rest = behind.strip_prefix(b" ").unwrap_or(behind);
+        }
+        let Some(behind) = rest.strip_prefix(b"\"").and_then(|rest| rest.strip_prefix(key)) else { return false };
+        let Some(behind) = behind.strip_prefix(b"\":") else { return false };
+        self.at = self.text.len() - behind.len();
+        true
+    }
+
     /// Skip what is left of an object or array whose bracket `value` has read.
     pub fn skip(&mut self, value: Value) -> Parsed<()> {
         let mut is_first = true;

@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::json::Cursor;
 use crate::records::{Reader, Record};
+use crate::texts::Texts;
 
 const TIMESTAMP_MS_MAX: i64 = 253_402_300_799_999; // as `service.avro.row_meta`
 const KIB: u64 = 1024;
@@ -55,8 +56,6 @@ pub struct Taken {
     event_times_us: Py<PyBytes>,
     timestamps_ms: Py<PyBytes>,
     text_sizes: Py<PyBytes>,
-    /// The texts of the rows; None where each is a record's whole value.
-    texts: Option<Vec<Py<PyBytes>>>,
     text_bytes: u64,
     source_bytes: u64,
     /// Entries whose time the record's timestamp stands in for.
@@ -82,7 +81,8 @@ type Covered = (u32, u64, u64, i64, i64, i64, usize);
 pub struct Lane {
     reader: Reader,
     keys: HashMap<Box<[u8]>, u32>,
-    types: HashMap<u32, u32>,
+    /// The number that a type has in the batch, by its number here.
+    types: Vec<Option<u32>>,
     key: Vec<u8>,
 }
 
@@ -96,10 +96,7 @@ struct Columns {
     event_times_us: Vec<i64>,
     timestamps_ms: Vec<i64>,
     text_sizes: Vec<u32>,
-    /// (record of the poll, start, end) of each row.
-    spans: Vec<(usize, usize, usize)>,
     records: usize,
-    has_parts: bool,
     text_bytes: u64,
     source_bytes: u64,
     fallbacks: u64,
@@ -124,14 +121,14 @@ impl Lane {
     /// `rules` are those of `service.batch.fast_lane.LaneRules` by name; a path is the keys that lead to a value.
     #[new]
     fn new(rules: &Bound<'_, PyDict>) -> PyResult<Self> {
-        Ok(Lane { reader: Reader::new(rules)?, keys: HashMap::new(), types: HashMap::new(), key: Vec::new() })
+        Ok(Lane { reader: Reader::new(rules)?, keys: HashMap::new(), types: Vec::new(), key: Vec::new() })
     }
 
     /// Begin a batch: PartitionKeys and types are numbered anew. True where all shapes were forgotten: they are too many,
     /// or `is_full` says so.
     fn begin(&mut self, is_full: bool) -> bool {
         self.keys = HashMap::new();
-        self.types = HashMap::new();
+        self.types.clear();
         self.reader.shapes.forget_if(is_full)
     }
 
@@ -145,7 +142,11 @@ impl Lane {
 
     /// Give the number of a type in this batch: what it is, or `next`, which it then has.
     fn type_number(&mut self, number: u32, next: u32) -> u32 {
-        *self.types.entry(number).or_insert(next)
+        let number = number as usize;
+        if number >= self.types.len() {
+            self.types.resize(number + 1, None);
+        }
+        *self.types[number].get_or_insert(next)
     }
 
     /// Give the number of a PartitionKey in this batch: what it is, or `next`, which it then has.
@@ -157,25 +158,19 @@ impl Lane {
     /// Take records from `first` on, up to the first that is not plain, or a bound.
     ///
     /// `rows_tps` are the numbers that the batch has for TopicPartitions, -1 for those without a row; `next_offsets` what
-    /// is expected of each, -1 where it is not owned. `tps`, `keys` and `types` are how many the batch has.
+    /// is expected of each, -1 where it is not owned. `tps`, `keys` and `types` are how many the batch has; `texts` gets
+    /// those of the rows.
     #[allow(clippy::too_many_arguments)]
     fn take(
         &mut self, py: Python<'_>, poll: &Poll, first: usize, stop: usize, weight_max: u64, bytes_max: u64,
-        mut rows_tps: Vec<i64>, mut next_offsets: Vec<i64>, tps: u32, keys: u32, types: u32,
+        mut rows_tps: Vec<i64>, mut next_offsets: Vec<i64>, tps: u32, keys: u32, types: u32, texts: &mut Texts,
     ) -> Taken {
         let bounds = Bounds { stop: stop.min(poll.values.len()), weight_max, bytes_max };
-        let columns = py.detach(|| self.take_all(poll, first, &bounds, &mut rows_tps, &mut next_offsets, tps, keys, types));
-        let texts = columns.has_parts.then(|| {
-            let part = |&(at, start, end): &(usize, usize, usize)| {
-                let value = poll.values[at].as_deref().unwrap_or_default();
-                PyBytes::new(py, &value[start..end]).unbind()
-            };
-            columns.spans.iter().map(part).collect()
-        });
+        let columns =
+            py.detach(|| self.take_all(poll, first, &bounds, &mut rows_tps, &mut next_offsets, tps, keys, types, texts));
         Taken {
             records: columns.records,
             entries: columns.key_of.len(),
-            texts,
             indexes: bytes_of(py, &columns.indexes, |n| n.to_ne_bytes()),
             source_bytes: columns.source_bytes,
             fallbacks: columns.fallbacks,
@@ -199,15 +194,15 @@ impl Lane {
 }
 
 fn bytes_of<T: Copy, const N: usize>(py: Python<'_>, column: &[T], bytes: impl Fn(T) -> [u8; N]) -> Py<PyBytes> {
-    let packed: Vec<u8> = column.iter().flat_map(|&one| bytes(one)).collect();
-    PyBytes::new(py, &packed).unbind()
+    let packed: Vec<[u8; N]> = column.iter().map(|&one| bytes(one)).collect();
+    PyBytes::new(py, packed.as_flattened()).unbind()
 }
 
 impl Lane {
     #[allow(clippy::too_many_arguments)]
     fn take_all(
         &mut self, poll: &Poll, first: usize, bounds: &Bounds, rows_tps: &mut [i64], next_offsets: &mut [i64], tps: u32,
-        keys: u32, types: u32,
+        keys: u32, types: u32, texts: &mut Texts,
     ) -> Columns {
         let mut out = Columns::default();
         for at in first..bounds.stop {
@@ -232,8 +227,7 @@ impl Lane {
                 out.offsets.push(offset);
                 out.timestamps_ms.push(if timestamp_ms > TIMESTAMP_MS_MAX { -1 } else { timestamp_ms });
                 let (start, end) = self.reader.rows[index].text;
-                out.spans.push((at, start, end));
-                out.has_parts |= end - start != text.len();
+                texts.append(&text[start..end]);
             }
             out.records += 1;
             out.source_bytes += size;
@@ -260,12 +254,12 @@ impl Lane {
         out.text_bytes += size as u64;
         out.fallbacks += u64::from(row.is_fallback);
         let next_type = types + out.new_types.len() as u32;
-        let entry_type = *self.types.entry(row.entry_type).or_insert(next_type);
+        let (user, hour, number) = (row.user, row.hour, row.entry_type);
+        let entry_type = self.type_number(number, next_type);
         if entry_type == next_type {
-            out.new_types.push(row.entry_type);
+            out.new_types.push(number);
         }
         out.type_of.push(entry_type);
-        let (user, hour) = (row.user, row.hour);
         let key = self.key_of(user, hour, keys, out);
         out.key_of.push(key);
     }

@@ -137,7 +137,9 @@ impl Reader {
                 None => None,
             };
             match entries {
-                Some(at) => drop(self.several(record, Cursor::new(text, at))?),
+                Some(at) => {
+                    self.several(record, Cursor::new(text, at))?;
+                }
                 None => self.one(record, 0, text.len())?,
             }
         }

@@ -144,8 +144,15 @@ impl Shapes {
     /// `at` are the steps that lead on from here; `keys` counts those of the entry so far.
     fn object(&mut self, cursor: &mut Cursor, at: usize, keys: &mut usize) -> Parsed<u32> {
         let begin = self.parts.len();
-        while let Some(text) = cursor.next_key(self.parts.len() == begin)? {
-            let key = self.key(text, *keys)?;
+        loop {
+            let is_first = self.parts.len() == begin;
+            let key = match self.before.get(*keys) {
+                Some(&key) if cursor.skip_key(is_first, &self.texts[key as usize]) => key,
+                _ => match cursor.next_key(is_first)? {
+                    Some(text) => self.key(text, *keys)?,
+                    None => break,
+                },
+            };
             *keys += 1;
             let value = cursor.value()?;
             let mut next = NOWHERE;
@@ -162,12 +169,22 @@ impl Shapes {
             let shape = self.shape(cursor, value, next, keys)?;
             self.parts.push(u64::from(key) << 32 | u64::from(shape));
         }
+        if let Some(&number) = self.numbers.get(&self.parts[begin..]) {
+            self.parts.truncate(begin);
+            return Ok(number);
+        }
+        let as_met: Box<[u64]> = self.parts[begin..].into();
         let parts = &mut self.parts[begin..];
         parts.sort_unstable();
         if parts.windows(2).any(|pair| pair[0] >> 32 == pair[1] >> 32) {
             return Err(Refused); // a key that stands twice: the last one counts
         }
-        self.number(begin)
+        let number = self.number(begin)?;
+        if self.numbers.len() < 2 * self.found.len() && self.bytes <= self.bytes_max {
+            self.bytes += SHAPE_BYTES + PART_BYTES * as_met.len();
+            self.numbers.insert(as_met, number); // no sorting next time; one order for each shape is about enough
+        }
+        Ok(number)
     }
 
     fn shape(&mut self, cursor: &mut Cursor, value: Value, at: usize, keys: &mut usize) -> Parsed<u32> {
@@ -220,11 +237,6 @@ impl Shapes {
 
     /// The number of a key, which stands at this place among the keys of its entry.
     fn key(&mut self, text: &[u8], place: usize) -> Parsed<u32> {
-        if let Some(&key) = self.before.get(place) {
-            if *self.texts[key as usize] == *text {
-                return Ok(key);
-            }
-        }
         let key = match self.keys.get(text) {
             Some(&key) => key,
             None if self.bytes > self.bytes_max || self.texts.len() as u64 >= KEYS_MAX - 1 => return Err(Refused),

@@ -45,7 +45,7 @@ from service.batch.messages import (
 )
 from service.batch.rows import Rows
 from service.batch.seal import SealedObject, seal
-from service.config.rules import inline_text_max, seal_rules
+from service.config.rules import inline_text_max, is_fast, seal_rules
 from service.formats.dead_letter import DeadLetter, Reason
 from service.formats.model import PartitionKey
 from service.formats.object_key import schema_key
@@ -134,6 +134,7 @@ class Writer:
         self._threads = threads
         self._rules = rules_of(settings)
         self._seal_rules = seal_rules(settings)
+        self._is_fast = is_fast(settings)
         self._objects = Objects(settings.s3, threads=threads)
         self._sender = sender_of(run, settings)
         self._attempt = f"{run.batch_id}-{secrets.token_hex(4)}"
@@ -161,12 +162,12 @@ class Writer:
 
     def _write_all(self, pieces: Iterable[Row]) -> Iterator[OutboxMessage]:
         """Gather rows while memory has room for them, then make objects of them."""
-        rows = Rows()
+        rows = Rows(is_fast=self._is_fast)
         for piece in pieces:
             self._add(piece, rows)
             if rows.memory_bytes + rows.fixed_bytes > self._settings.spool.memory_bytes_max:
                 yield from self._seal(rows)
-                rows = Rows()
+                rows = Rows(is_fast=self._is_fast)
         if len(rows):
             yield from self._seal(rows)
 

@@ -14,13 +14,13 @@ import fcntl
 import hashlib
 import os
 import shutil
-import zlib
 from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 import structlog
 
+from service import native
 from service.boundary import Piece, SealedFile
 from service.errors import SpoolError
 
@@ -161,7 +161,7 @@ class DiskBatch:
                 written += os.pwrite(self._rows.fileno(), memoryview(data)[written:], self._end + written)
         except OSError as error:
             raise SpoolError(f"append of {len(data)} bytes: {error}") from error
-        piece = Piece(self._end, len(data), zlib.crc32(data))
+        piece = Piece(self._end, len(data), native.crc32(data))
         self._end += len(data)
         return piece
 
@@ -176,7 +176,7 @@ class DiskBatch:
             data = os.pread(self._rows.fileno(), piece.length, piece.start)
         except (OSError, ValueError) as error:  # ValueError: the file is closed
             raise SpoolError(f"read of {piece.length} bytes: {error}") from error
-        if len(data) != piece.length or zlib.crc32(data) != piece.crc32:
+        if len(data) != piece.length or native.crc32(data) != piece.crc32:
             raise SpoolError(f"{piece.length} bytes at {piece.start} of the spool are not what was written")
         return data
 
@@ -205,7 +205,7 @@ class DiskBatch:
             data = path.read_bytes()
         except OSError as error:
             raise SpoolError(f"read of {path.name}: {error}") from error
-        if len(data) != sealed.size or zlib.crc32(data) != sealed.crc32:
+        if len(data) != sealed.size or native.crc32(data) != sealed.crc32:
             raise SpoolError(f"{path.name} is not what was written")
         return data
 
@@ -260,7 +260,7 @@ class DiskObject:
         except OSError as error:
             raise SpoolError(f"{self._path.name}: {error}") from error
         self._sha256.update(self._waiting)
-        self._crc32 = zlib.crc32(self._waiting, self._crc32)
+        self._crc32 = native.crc32(self._waiting, self._crc32)
         self._waiting.clear()
 
     def finish(self) -> SealedFile:

@@ -94,18 +94,18 @@ class Taken(NamedTuple):
 
     run: TakenRun
     columns: log_partitioner_native.Taken
-    texts: Sequence[bytes | None]
     tps: list[TopicPartition]
     keys: list[PartitionKey]
     types: list[RecordType]
 
 
 class Known(NamedTuple):
-    """What the open batch has: TopicPartitions by number, how many PartitionKeys and types."""
+    """What the open batch has: TopicPartitions by number, how many PartitionKeys and types, texts."""
 
     tps: Mapping[TopicPartition, int]
     keys: int
     types: int
+    texts: log_partitioner_native.Texts
 
 
 class FastLane:
@@ -182,6 +182,7 @@ class FastLane:
             len(known.tps),
             known.keys,
             known.types,
+            known.texts,
         )
         run = TakenRun(
             taken.records,
@@ -198,7 +199,6 @@ class FastLane:
         return Taken(
             run,
             taken,
-            poll.values[first : first + taken.records] if taken.texts is None else taken.texts,
             [tps[number] for number in taken.new_tps],
             [PartitionKey(user, *_date_and_hour(hour)) for user, hour in taken.new_keys],
             [self._types[number] for number in taken.new_types],

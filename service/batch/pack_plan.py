@@ -73,17 +73,12 @@ class Plan(NamedTuple):
     merged: list[RecordType]
 
 
-def plan_objects(
-    rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one_record: bool = False, is_fast: bool = False
-) -> Plan:
-    """Plan the objects of a batch; one record that makes many PartitionKeys is packed under every layout.
-
-    Where it `is_fast`, compiled code takes the rows apart.
-    """
+def plan_objects(rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one_record: bool = False) -> Plan:
+    """Plan the objects of a batch; one record that makes many PartitionKeys is packed under every layout."""
     order = rows.in_order()
     groups = _Groups(bounds)
     layout: Layout = "auto" if is_one_record and rules.layout == "file" else rules.layout
-    parts = list(_cut(rows, order, bounds, rules, is_fast=is_fast))
+    parts = list(_cut(rows, order, bounds, rules))
     parts_of_key = Counter(part.key for part in parts)
     if layout == "file" or (layout == "auto" and len(parts_of_key) <= FEW_PARTS):
         return Plan(order, parts, [])
@@ -113,10 +108,10 @@ def _sources_max(rows: Rows, line_bytes_max: int) -> int:
     return max(1, room // (SOURCE_BYTES + longest + LINE_SOURCE_BYTES))
 
 
-def _cut(rows: Rows, order: array[int], bounds: SchemaBounds, rules: LayoutRules, *, is_fast: bool) -> Iterator[Part]:
+def _cut(rows: Rows, order: array[int], bounds: SchemaBounds, rules: LayoutRules) -> Iterator[Part]:
     joined = _Joined(rows.types, bounds)
     sources_max = _sources_max(rows, rules.line_bytes_max)
-    for run in runs_of(order, rows.key_of, rows.type_of, rows.text_sizes) if is_fast else _runs(rows, order):
+    for run in runs_of(order, rows.key_of, rows.type_of, rows.text_sizes) if rows.is_fast else _runs(rows, order):
         key, begin, end, text_bytes, types = run
         size = text_bytes + META_BYTES * (end - begin)
         whole = joined.of(types) if size <= rules.object_bytes_max and len(rows.tps) <= sources_max else None

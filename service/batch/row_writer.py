@@ -5,6 +5,7 @@ Both write the same bytes. The compiled writer asks the other one for entries wh
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -15,6 +16,8 @@ from service.avro.row_meta import encode_id, encode_meta, encode_origin, encode_
 from service.avro.schema_types import Limits, RecordType
 from service.batch.fast_lane import described
 from service.batch.rows import Rows
+from service.batch.texts import PythonTexts
+from service.boundary import Piece
 
 if TYPE_CHECKING:
     import log_partitioner_native
@@ -23,11 +26,12 @@ _NO_ID, _NO_ROOT = encode_id(None), encode_root(None)
 
 
 class WriteRules(NamedTuple):
-    """How entries are read and cut; `decode` reads a text as the recorder's decoder did."""
+    """How entries are read and cut; `decode` reads a text as the recorder's decoder did, `read` reads a piece."""
 
     limits: Limits
     block_bytes: int
     decode: Callable[[bytes], Any]
+    read: Callable[[Piece], bytes]
 
 
 class WrittenBlock(NamedTuple):
@@ -59,49 +63,48 @@ class RowWriter(Protocol):
 class PythonWriter:
     """Decodes each text, and encodes the entry."""
 
-    def __init__(self, rows: Rows, order: Sequence[int], texts: Iterator[bytes], rules: WriteRules) -> None:
+    def __init__(self, rows: Rows, order: Sequence[int], rules: WriteRules) -> None:
         self._rows = rows
         self._order = order
-        self._texts = texts
         self._rules = rules
+        self._texts: Iterator[bytes] = iter(())
+        if isinstance(rows.texts, PythonTexts):
+            self._texts = rows.texts.read(order, rows.text_sizes, rules.read)
         self._origins = [encode_origin(tp) for tp in rows.tps]
-        self._rows_of_type = Counter(rows.type_of)
+        self._rows_of_type: Counter[int] | None = None  # a compiled writer may never ask
         self._encoders: dict[RecordType, _Encoders] = {}
 
     def block(self, at: int, end: int, user: bytes, written: RecordType) -> WrittenBlock:
         """Write one block."""
-        rows, out, texts, rules = self._rows, bytearray(), self._texts, self._rules
-        type_of, tp_of, offsets, times_us = rows.type_of, rows.tp_of, rows.offsets, rows.event_times_us
-        indexes, timestamps_ms, ids, roots, origins = (
-            rows.indexes,
-            rows.timestamps_ms,
-            rows.ids,
-            rows.roots,
-            self._origins,
-        )
+        rows, out, rules, origins = self._rows, bytearray(), self._rules, self._origins
+        indexes, timestamps_ms, ids, roots = rows.indexes, rows.timestamps_ms, rows.ids, rows.roots
         order, encoders = self._order[at:end], self._encoders_of(written)
-        for row in order:
+        columns = (rows.type_of, rows.tp_of, rows.offsets, rows.event_times_us)
+        count = 0
+        for row, number, tp, offset, time_us, text in zip(
+            order, *(map(column.__getitem__, order) for column in columns), self._texts, strict=False
+        ):
             out += encode_meta(
                 user,
-                times_us[row],
+                time_us,
                 encode_id(ids[row]) if row in ids else _NO_ID,
-                origins[tp_of[row]],
-                offsets[row],
+                origins[tp],
+                offset,
                 indexes[row],
                 timestamps_ms[row],
                 encode_root(roots[row]) if row in roots else _NO_ROOT,
             )
-            encoders[type_of[row]](rules.decode(next(texts)), out)
+            encoders[number](rules.decode(text), out)
+            count += 1
             if len(out) >= rules.block_bytes:
-                order = order[: order.index(row) + 1]
                 break
-        times = [times_us[row] for row in order]
-        offsets_of: dict[int, list[int]] = {}
-        for row in order:
-            offsets_of.setdefault(tp_of[row], []).append(offsets[row])
+        order = order[:count]
+        types, tps, offsets, times = ([column[row] for row in order] for column in columns)
+        offsets_of: dict[int, list[int]] = {tp: [] for tp in tps}
+        for tp, offset in zip(tps, offsets, strict=True):
+            offsets_of[tp].append(offset)
         sources = [(tp, min(found), max(found), len(found)) for tp, found in offsets_of.items()]
-        types = Counter([type_of[row] for row in order])
-        return WrittenBlock(out, len(order), min(times), max(times), sources, [*types.items()])
+        return WrittenBlock(out, count, min(times), max(times), sources, [*Counter(types).items()])
 
     def write_entry(self, row: int, text: bytes, written: RecordType, out: bytearray) -> None:
         """Write the entry of a row."""
@@ -110,6 +113,8 @@ class PythonWriter:
     def _encoders_of(self, written: RecordType) -> _Encoders:
         encoders = self._encoders.get(written)
         if encoders is None:
+            if self._rows_of_type is None:
+                self._rows_of_type = Counter(self._rows.type_of)
             types, counts = self._rows.types, self._rows_of_type
             encoders = self._encoders[written] = _Encoders(written, types, counts, self._rules.limits)
         return encoders
@@ -149,14 +154,14 @@ class _Encoders(dict[int, EncodeEntry]):
 class CompiledWriter:
     """Writes texts as they are read, without values in between."""
 
-    def __init__(self, rows: Rows, order: Sequence[int], texts: Iterator[bytes], rules: WriteRules) -> None:
+    def __init__(self, rows: Rows, order: array[int], rules: WriteRules) -> None:
         assert native.module is not None, "the fast lane is not installed"
+        assert not isinstance(rows.texts, PythonTexts), "compiled code reads what it has kept"
         self._native = native.module
-        self._texts = texts
         self._block_bytes = rules.block_bytes
         self._ids: Mapping[int, str] = rows.ids
         self._roots = {row: encode_root(root) for row, root in rows.roots.items()}
-        self._python = PythonWriter(rows, order, texts, rules)
+        self._python = PythonWriter(rows, order, rules)
         self._written: dict[int, log_partitioner_native.Written] = {}  # by identity: the plan keeps the types
         self._sealer: log_partitioner_native.Sealer = native.module.Sealer(
             order,
@@ -167,6 +172,9 @@ class CompiledWriter:
             rows.event_times_us,
             rows.timestamps_ms,
             [encode_origin(tp) for tp in rows.tps],
+            rows.texts,
+            rows.text_sizes,
+            rules.read,
         )
 
     def block(self, at: int, end: int, user: bytes, written: RecordType) -> WrittenBlock:
@@ -181,5 +189,5 @@ class CompiledWriter:
             return bytes(out)
 
         return WrittenBlock._make(
-            self._sealer.block(at, end, self._texts, user, compiled, self._block_bytes, self._ids, self._roots, slow)
+            self._sealer.block(at, end, user, compiled, self._block_bytes, self._ids, self._roots, slow)
         )

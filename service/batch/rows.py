@@ -1,50 +1,49 @@
 """The rows of a batch as columns of numbers, and their entries as JSON text: no schema is decided here.
 
     per row       PartitionKey, type, TopicPartition (each by number) · offset · index · event time · timestamp · text
-    in memory     texts since the last spill
-    on disk       runs: texts sorted by (date, hour, PartitionKey), in pieces with a checksum each
 
 A row is kept as the text of its entry, from which any schema can be written; sealing decodes and writes each row once.
-Runs are sorted as sealing reads, so that each is read once from its beginning to its end. Pure but for the spool.
+Pure but for the spool.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
+from service import native
 from service.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, readable_timestamp
 from service.avro.schema_types import RecordType
 from service.batch.fast_lane import FastLane, Known, Taken, order_of
+from service.batch.texts import PIECE_BYTES, PythonTexts
 from service.boundary import Piece
 from service.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
 
-PIECE_BYTES = 1024 * 1024
+if TYPE_CHECKING:
+    import log_partitioner_native
+
 # What is in memory beside the texts, in bytes, measured with some room (tests/unit/batch/test_rows.py).
 ROW_BYTES = 100
 KEY_BYTES = 500  # and each character of its user, one that JSON writes as it is or any other
 PLAIN_CHAR_BYTES, CHAR_BYTES = 3, 16
-TEXT_BYTES = 48
 TYPE_BYTES = 500  # and twice its estimated schema text
-
-
-class _Run(NamedTuple):
-    """Rows [first, next) on disk, sorted."""
-
-    first: int
-    next: int
-    pieces: list[Piece]
 
 
 class Rows:
     """Collects the rows of one batch; numbers count from 0 in order of arrival.
 
-    Where there is a fast lane, it numbers PartitionKeys and types.
+    Where there is a fast lane, it numbers PartitionKeys and types. Where `is_fast`, compiled code keeps the texts, and
+    seals the rows.
     """
 
-    def __init__(self, lane: FastLane | None = None) -> None:
+    def __init__(self, lane: FastLane | None = None, *, is_fast: bool = False) -> None:
+        assert is_fast or lane is None, "what the fast lane takes is sealed by compiled code"
+        self.is_fast = is_fast
+        self.texts: PythonTexts | log_partitioner_native.Texts = PythonTexts()
+        if is_fast:
+            assert native.module is not None, "the fast lane is not installed"
+            self.texts = native.module.Texts()
         self._lane = lane
         if lane is not None:
             lane.begin()
@@ -62,10 +61,7 @@ class Rows:
         self.ids: dict[int, str] = {}
         self.roots: dict[int, RootLink] = {}
         self.text_bytes = 0
-        self.memory_bytes = 0
         self.fixed_bytes = 0
-        self._texts: list[bytes] = []
-        self._runs: list[_Run] = []
         self.key_numbers: dict[tuple[str, str, int], int] = {}  # with a fast lane they are there
         self._keys_by_hour: dict[tuple[str, int], array[int]] = {}
         self.type_numbers: dict[int, int] = {}  # by identity, which the list keeps
@@ -92,11 +88,9 @@ class Rows:
         self.indexes.append(index)
         self.event_times_us.append(event_time_us)
         self.timestamps_ms.append(readable_timestamp(record.timestamp_ms))
-        size = len(text)
-        self.text_sizes.append(size)
-        self._texts.append(text)
-        self.text_bytes += size
-        self.memory_bytes += size + TEXT_BYTES
+        self.text_sizes.append(len(text))
+        self.texts.append(text)
+        self.text_bytes += len(text)
         self.fixed_bytes += ROW_BYTES
         return number
 
@@ -115,7 +109,6 @@ class Rows:
         """Add a row for each of many records of one entry; `tp_of` are places in `tps`, keys and types are numbers."""
         numbers = {place: self._tp_number(tps[place]) for place in dict.fromkeys(tp_of)}
         sizes = [*map(len, texts)]
-        size = sum(sizes)
         self.key_of += array("I", key_of)
         self.type_of += array("I", type_of)
         self.tp_of += array("I", [numbers[place] for place in tp_of])
@@ -124,13 +117,12 @@ class Rows:
         self.event_times_us += array("q", event_times_us)
         self.timestamps_ms += array("q", [one if one <= TIMESTAMP_MS_MAX else NO_TIMESTAMP_MS for one in timestamps_ms])
         self.text_sizes += array("I", sizes)
-        self._texts += texts
-        self.text_bytes += size
-        self.memory_bytes += size + TEXT_BYTES * len(texts)
+        self.texts.extend(texts)
+        self.text_bytes += sum(sizes)
         self.fixed_bytes += ROW_BYTES * len(texts)
 
     def extend(self, taken: Taken) -> None:
-        """Add the rows that the fast lane has made of records, and what is new with them."""
+        """Add the rows that the fast lane has made of records, whose texts it has kept, and what is new with them."""
         first, columns = len(self.offsets), taken.columns
         for tp in taken.tps:
             self._tp_number(tp)
@@ -146,17 +138,21 @@ class Rows:
         self.event_times_us.frombytes(columns.event_times_us)
         self.timestamps_ms.frombytes(columns.timestamps_ms)
         self.text_sizes.frombytes(columns.text_sizes)
-        self._texts += taken.texts  # type: ignore[arg-type]  # a record without a value is not taken
         self.text_bytes += columns.text_bytes
-        self.memory_bytes += columns.text_bytes + TEXT_BYTES * taken.run.entries
         self.fixed_bytes += ROW_BYTES * taken.run.entries
         for row, unique_id in columns.ids:
             self.note(first + row, unique_id=unique_id, root=None)
 
     @property
     def known(self) -> Known:
-        """What the fast lane needs to number what is new."""
-        return Known(self._tp_numbers, len(self.keys), len(self.types))
+        """What the fast lane needs to number what is new, and where it keeps texts."""
+        assert not isinstance(self.texts, PythonTexts), "there is a fast lane"
+        return Known(self._tp_numbers, len(self.keys), len(self.types), self.texts)
+
+    @property
+    def memory_bytes(self) -> int:
+        """What texts take of memory: `spill` frees it."""
+        return self.texts.memory_bytes
 
     def _tp_number(self, tp: TopicPartition) -> int:
         number = self._tp_numbers.get(tp)
@@ -212,7 +208,7 @@ class Rows:
 
     def in_order(self, first: int = 0) -> array[int]:
         """Return the numbers of the rows from `first` on as they are sealed: by date, hour, PartitionKey, arrival."""
-        if self._lane is not None:
+        if self.is_fast:
             ranked = array("I")
             for hour in sorted(self._keys_by_hour):
                 ranked += self._keys_by_hour[hour]
@@ -237,54 +233,5 @@ class Rows:
         Raises:
             SpoolError: the disk refused; the rows are whole and in memory as before.
         """
-        first = len(self) - len(self._texts)
-        pieces = []
-        waiting: list[bytes] = []
-        size = 0
-        for row in self.in_order(first):
-            text = self._texts[row - first]
-            if waiting and size + len(text) > PIECE_BYTES:
-                pieces.append(append(b"".join(waiting)))
-                waiting, size = [], 0
-            waiting.append(text)
-            size += len(text)
-        if waiting:
-            pieces.append(append(b"".join(waiting)))
-        self._runs.append(_Run(first, len(self), pieces))
-        self._texts = []
-        self.memory_bytes = 0
-
-    def texts(self, order: Iterable[int], read: Callable[[Piece], bytes]) -> Iterator[bytes]:
-        """Yield the texts of all rows in the order of `in_order`; each run is read once, piece by piece.
-
-        Raises:
-            SpoolError: the disk refused, or a piece is not what was written.
-        """
-        if not self._runs:
-            texts = self._texts
-            for row in order:
-                yield texts[row]
-            return
-        ends = [run.next for run in self._runs]
-        readers = [_take_from(run.pieces, read) for run in self._runs]
-        for reader in readers:
-            next(reader)
-        in_memory = ends[-1]
-        sizes = self.text_sizes
-        for row in order:
-            if row >= in_memory:
-                yield self._texts[row - in_memory]
-            else:
-                yield readers[bisect_right(ends, row)].send(sizes[row])
-
-
-def _take_from(pieces: list[Piece], read: Callable[[Piece], bytes]) -> Generator[bytes, int, None]:
-    """Yield as many bytes as are asked for, one text after the other."""
-    size = yield b""
-    for piece in pieces:
-        data, at = read(piece), 0
-        while at < len(data):
-            text = data[at : at + size]
-            at += size
-            size = yield text
-    raise AssertionError("a run has no more texts")
+        first = len(self) - len(self.texts)
+        self.texts.spill(self.in_order(first), append, PIECE_BYTES)

@@ -27,10 +27,7 @@ from service.formats.model import PartitionKey, TopicPartition
 
 
 class SealRules(NamedTuple):
-    """What sealing is made of; sizes in bytes. `decode` reads the text of an entry as the recorder's decoder did.
-
-    Where it `is_fast`, compiled code writes the rows, and asks `decode` only for texts that are not plain.
-    """
+    """What sealing is made of; sizes in bytes. `decode` reads the text of an entry as the recorder's decoder did."""
 
     bounds: SchemaBounds
     layout: LayoutRules
@@ -38,7 +35,6 @@ class SealRules(NamedTuple):
     block_bytes: int
     group_bytes_max: int
     decode: Callable[[bytes], Any]
-    is_fast: bool = False
 
 
 class SealedObject(NamedTuple):
@@ -116,7 +112,7 @@ def seal(
     Raises:
         SpoolError: the disk refused.
     """
-    plan = plan_objects(rows, rules.bounds, rules.layout, is_one_record=is_one_record, is_fast=rules.is_fast)
+    plan = plan_objects(rows, rules.bounds, rules.layout, is_one_record=is_one_record)
     return Sealing(rows, spool, spans, rules, plan, batch_id).run()
 
 
@@ -138,11 +134,8 @@ class Sealing:
         self._next_number = 0
         # Fields without a value in entries of a type (by number) in a part of another (by identity: the plan keeps it).
         self._absent: dict[tuple[int, int], tuple[str, ...]] = {}
-        self._writer: RowWriter = (CompiledWriter if rules.is_fast else PythonWriter)(
-            rows,
-            plan.order,
-            rows.texts(plan.order, spool.read),
-            WriteRules(rules.bounds.limits, rules.block_bytes, rules.decode),
+        self._writer: RowWriter = (CompiledWriter if rows.is_fast else PythonWriter)(
+            rows, plan.order, WriteRules(rules.bounds.limits, rules.block_bytes, rules.decode, spool.read)
         )
 
     def run(self) -> Iterator[Step]:

@@ -59,8 +59,12 @@ def seal_rules(settings: Settings) -> SealRules:
         block_bytes=spool.block_bytes,
         group_bytes_max=lines_max,
         decode=json_decoder(settings).decode_again,
-        is_fast=native.IS_INSTALLED and settings.fast_lane == "auto",
     )
+
+
+def is_fast(settings: Settings) -> bool:
+    """Tell whether compiled code writes objects: also where there is no fast lane to take records into rows."""
+    return native.IS_INSTALLED and settings.fast_lane == "auto"
 
 
 def inline_text_max(settings: Settings) -> int:

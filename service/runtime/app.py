@@ -28,6 +28,7 @@ from service.batch.fast_lane import LaneRules
 from service.batch.messages import Sender
 from service.config.rules import (
     inline_text_max,
+    is_fast,
     json_decoder,
     key_rules,
     lane_rules,
@@ -254,6 +255,7 @@ def _recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
         memory_bytes_max=settings.spool.memory_bytes_max,
         root_of=lambda record: root_of(record, header) if record.headers else None,
         fast_lane=lane if isinstance(lane, LaneRules) else None,
+        is_fast=is_fast(settings),
     )
 
 

@@ -30,8 +30,8 @@ from service.runtime.ports import Spool
 class RecorderRules(NamedTuple):
     """What the recorder is made of; `memory_bytes_max` bounds what the rows of the open batch take in memory.
 
-    It does where a batch is flushed whose fixed bytes, which no spilling frees, are half of that. Without `fast_lane`
-    every record is recorded by itself.
+    It does where a batch is flushed whose fixed bytes, which no spilling frees, are half of that. Where it `is_fast`,
+    compiled code keeps texts and writes objects, with `fast_lane` it takes plain records into rows as well.
     """
 
     decoder: RecordDecoder
@@ -40,6 +40,7 @@ class RecorderRules(NamedTuple):
     memory_bytes_max: int
     root_of: Callable[[SourceRecord], RootLink | None]
     fast_lane: LaneRules | None = None
+    is_fast: bool = False
 
 
 class Recorder:
@@ -121,7 +122,7 @@ class Recorder:
             SpoolError: the disk refused.
         """
         assert self._batch is None, "a batch is open already"
-        self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(self._lane))
+        self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(self._lane, is_fast=self._rules.is_fast))
 
     def close(self, *, without: Collection[TopicPartition] = ()) -> ClosedBatch:
         """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.

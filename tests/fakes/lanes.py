@@ -55,6 +55,7 @@ def deliver(
             memory_bytes_max=memory_max,
             root_of=lambda one: root_of(one, given.input.chain_header) if one.headers else None,
             fast_lane=lane if is_fast and isinstance(lane, LaneRules) else None,
+            is_fast=is_fast,
         ),
         FakeSpool(),
     )
@@ -64,8 +65,7 @@ def deliver(
     taken = _record(recorder, Poll.of(records), at_once)
     load = recorder.load()
     batch = recorder.close()
-    rules = seal_rules(given)._replace(is_fast=is_fast)
-    steps = seal(batch.rows, batch.spool, batch.spans, rules, batch_id="b1", is_one_record=False)
+    steps = seal(batch.rows, batch.spool, batch.spans, seal_rules(given), batch_id="b1", is_one_record=False)
     objects = [step.finished for step in steps if step.finished is not None]
     batch.check(rows_in(objects))
     found = [(batch.spool.load(one.file), one) for one in objects]

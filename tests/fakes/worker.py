@@ -195,7 +195,7 @@ class Rules(WorkerRules):
     def with_lane(self) -> Rules:
         """Take the fast lane into rows and out of them, where it is installed."""
         lane = LANE_RULES if native.IS_INSTALLED else None
-        return replace(self, recorder=self.recorder._replace(fast_lane=lane)).with_seal(is_fast=lane is not None)
+        return replace(self, recorder=self.recorder._replace(fast_lane=lane, is_fast=lane is not None))
 
     def with_verification(self, *, share: float = 1.0, bytes_max: int = MIB, is_stopping: bool = True) -> Rules:
         """Compare each flush with what was consumed."""

@@ -3,7 +3,7 @@
 import gc
 import io
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import fastavro
@@ -14,6 +14,7 @@ from service.avro.row_meta import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from service.avro.schema_types import RecordType, Scalar
 from service.batch import rows as module
 from service.batch.rows import Rows
+from service.batch.texts import TEXT_BYTES, PythonTexts
 from service.boundary import Piece, SealedFile
 from service.errors import SpoolError
 from service.formats.model import PartitionKey, RootLink, SourceRecord, TopicPartition
@@ -42,12 +43,38 @@ def text(number: int) -> bytes:
     return b'{"a":%d}' % number
 
 
-def filled(*keys: PartitionKey) -> Rows:
+FAST = pytest.mark.parametrize("is_fast", [False, *([True] if native.IS_INSTALLED else [])])
+
+
+def filled(*keys: PartitionKey, is_fast: bool = False) -> Rows:
     """Make rows of these PartitionKeys, one each, whose texts have their numbers."""
-    rows = Rows()
+    rows = Rows(is_fast=is_fast)
     for number, key in enumerate(keys):
         rows.add(record(A, number), 0, key, ENTRY, text(number), HOUR_US)
     return rows
+
+
+def texts_of(rows: Rows, read: Callable[[Piece], bytes]) -> Iterator[bytes]:
+    """Read the texts in the order of sealing as a writer does: one after the other."""
+    order = rows.in_order()
+    if isinstance(rows.texts, PythonTexts):
+        return rows.texts.read(order, rows.text_sizes, read)
+    slow: list[bytes] = []
+
+    def note(_row: int, text: bytes) -> bytes:
+        slow.append(text)
+        return b""
+
+    assert native.module is not None
+    columns = rows.type_of, rows.tp_of, rows.offsets, rows.indexes, rows.event_times_us, rows.timestamps_ms
+    sealer = native.module.Sealer(order, *columns, [b""] * len(rows.tps), rows.texts, rows.text_sizes, read)
+    refusing = native.module.Written([])  # no entry here is an empty object: each text is handed over
+
+    def one(at: int) -> bytes:
+        sealer.block(at, at + 1, b"", refusing, 1, {}, {}, note)
+        return slow.pop()
+
+    return map(one, range(len(order)))
 
 
 def nothing(_piece: Piece) -> bytes:
@@ -116,12 +143,13 @@ def test_order_of_sealing_is_by_hour_then_by_partition_key_then_by_arrival() -> 
     assert [*Rows().in_order()] == []
 
 
+@FAST
 @pytest.mark.parametrize("spills", [(), (0,), (3,), (6,), (1, 1, 2, 5), (0, 1, 2, 3, 4, 5, 6)])
-def test_texts_come_in_the_order_of_sealing_wherever_they_are(spills: tuple[int, ...]) -> None:
+def test_texts_come_in_the_order_of_sealing_wherever_they_are(spills: tuple[int, ...], *, is_fast: bool) -> None:
     """In memory, in one run, or in many; a spill of nothing is none."""
     batch = FakeSpool().open("b1")
     keys = [keyed("zoe", 11), keyed("ann", 9), keyed("zoe", 11), keyed("bob", 9), keyed("ann", 8), keyed("ann", 9)]
-    rows = Rows()
+    rows = Rows(is_fast=is_fast)
     for number, key in enumerate(keys):
         for _ in range(spills.count(number)):
             rows.spill(batch.append)
@@ -130,14 +158,15 @@ def test_texts_come_in_the_order_of_sealing_wherever_they_are(spills: tuple[int,
         rows.spill(batch.append)
     order = rows.in_order()
     for _ in range(2):
-        assert [*rows.texts(order, batch.read)] == [text(number) for number in order]
+        assert [*texts_of(rows, batch.read)] == [text(number) for number in order]
 
 
-def test_run_is_read_once_from_its_beginning_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+@FAST
+def test_run_is_read_once_from_its_beginning_to_its_end(monkeypatch: pytest.MonkeyPatch, *, is_fast: bool) -> None:
     """A piece holds at most so many bytes, or one text that is larger; none is read twice, none before its turn."""
     monkeypatch.setattr(module, "PIECE_BYTES", 20)
     batch = FakeSpool().open("b1")
-    rows = Rows()
+    rows = Rows(is_fast=is_fast)
     texts = [b"x" * size for size in (7, 7, 7, 50, 1, 19, 1, 20)]
     for number, text in enumerate(texts):
         rows.add(record(A, number), 0, keyed("ann"), ENTRY, text, HOUR_US)
@@ -155,31 +184,33 @@ def test_run_is_read_once_from_its_beginning_to_its_end(monkeypatch: pytest.Monk
         read.append(piece)
         return batch.read(piece)
 
-    reading = rows.texts(rows.in_order(), note)
+    reading = texts_of(rows, note)
     assert next(reading) == texts[0]
     assert read == pieces[:1]
     assert [texts[0], *reading] == texts
     assert read == pieces
 
 
-def test_spill_frees_the_memory_of_texts_and_of_nothing_else() -> None:
+@FAST
+def test_spill_frees_the_memory_of_texts_and_of_nothing_else(*, is_fast: bool) -> None:
     """What no spilling frees is bounded by a flush."""
-    rows = filled(keyed("ann"), keyed("bob"))
+    rows = filled(keyed("ann"), keyed("bob"), is_fast=is_fast)
     fixed = rows.fixed_bytes
-    assert rows.memory_bytes > 0
+    assert rows.text_bytes < rows.memory_bytes <= rows.text_bytes + 2 * TEXT_BYTES
     rows.spill(FakeSpool().open("b1").append)
     assert (rows.memory_bytes, rows.fixed_bytes, rows.text_bytes) == (0, fixed, 14)
 
 
+@FAST
 @pytest.mark.parametrize("failing", [0, 1, 2])
 def test_spill_that_is_refused_leaves_the_rows_whole_and_may_be_tried_again(
-    failing: int, monkeypatch: pytest.MonkeyPatch
+    failing: int, monkeypatch: pytest.MonkeyPatch, *, is_fast: bool
 ) -> None:
     """In the middle of a piece too: they are in memory as before, can be sealed, and can be spilled later."""
     monkeypatch.setattr(module, "PIECE_BYTES", 20)
     spool = FakeSpool()
     batch = spool.open("b1")
-    rows = filled(*[keyed(f"user-{n % 3}", n % 2) for n in range(6)])
+    rows = filled(*[keyed(f"user-{n % 3}", n % 2) for n in range(6)], is_fast=is_fast)
     order = rows.in_order()
     memory, expected = rows.memory_bytes, [text(number) for number in order]
     calls = iter(range(99))
@@ -187,20 +218,31 @@ def test_spill_that_is_refused_leaves_the_rows_whole_and_may_be_tried_again(
     with pytest.raises(SpoolError):
         rows.spill(batch.append)
     assert rows.memory_bytes == memory
-    assert [*rows.texts(order, nothing)] == expected
+    assert [*texts_of(rows, nothing)] == expected
     rows.spill(batch.append)
     rows.add(record(A, 6), 0, keyed("ann", 20), ENTRY, text(6), HOUR_US)
-    assert [*rows.texts(rows.in_order(), batch.read)] == [*expected, text(6)]
+    assert [*texts_of(rows, batch.read)] == [*expected, text(6)]
 
 
-def test_damaged_piece_ends_the_reading() -> None:
+@FAST
+def test_damaged_piece_ends_the_reading(*, is_fast: bool) -> None:
     """No row of it is ever written into an object."""
     batch = FakeSpool().open("b1")
-    rows = filled(keyed("ann"), keyed("bob"))
+    rows = filled(keyed("ann"), keyed("bob"), is_fast=is_fast)
     rows.spill(batch.append)
     batch.rows[3] ^= 1
     with pytest.raises(SpoolError):
-        next(rows.texts(rows.in_order(), batch.read))
+        next(texts_of(rows, batch.read))
+
+
+@pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
+def test_piece_that_is_shorter_than_its_texts_ends_the_reading() -> None:
+    """Compiled code trusts no piece: what is not there is an error, and never another row's text."""
+    batch = FakeSpool().open("b1")
+    rows = filled(keyed("ann"), keyed("bob"), is_fast=True)
+    rows.spill(batch.append)
+    with pytest.raises(ValueError, match="the text of row 1 is not where it was written"):
+        [*texts_of(rows, lambda piece: batch.read(piece)[:-1])]
 
 
 class _Forgetful:
@@ -291,7 +333,7 @@ def test_sealing_takes_no_more_memory_than_the_rows_have_said(user: str, layout:
     assert sum(one.entries for one in kept) == ROWS
 
 
-@pytest.mark.parametrize("is_fast", [False, *([True] if native.IS_INSTALLED else [])])
+@FAST
 def test_rows_of_a_sealed_batch_are_freed_at_once(*, is_fast: bool) -> None:
     """In a cycle they would wait for the collector, which looks seldom: a worker would hold many batches."""
     values = [b'{"user":"u%d","time":1767225600,"n":%d}' % (n % 3, n) for n in range(200)]

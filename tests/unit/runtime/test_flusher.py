@@ -188,7 +188,7 @@ def test_whatever_loses_an_entry_commits_nothing(
 ) -> None:
     """W3 proves something: counts come from what was written and announced, not from what they are compared with."""
     rig = Rig()
-    rules = Rules().with_layout("pack").with_seal(group_bytes_max=500, is_fast=is_fast)
+    rules = Rules().with_layout("pack").with_seal(group_bytes_max=500)
     if is_fast and not native.IS_INSTALLED:
         pytest.skip("make native")
     worker = rig.owning(rules=rules.with_lane() if is_fast else rules)
