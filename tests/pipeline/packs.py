@@ -173,7 +173,7 @@ def _meta(entry: Entry, topic: str) -> dict[str, Any]:
     return {
         "user": entry.key.user,
         "event_time": entry.time_us,
-        "id": entry.values.get("id"),
+        "id": found if type(found := entry.values.get("id")) is str else None,
         "topic": topic,
         "partition": entry.partition,
         "offset": entry.offset,
