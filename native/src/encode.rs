@@ -37,8 +37,9 @@ struct Record {
     numbers: HashMap<Vec<u8>, usize>,
     /// Which field stood at which place of the last object: most have the same order.
     order: Vec<usize>,
-    /// Where the values of the object that is written stand.
-    values: Vec<Option<(Value, usize)>>,
+    /// The values of the object that is written, as they stand in it, and which of them each field has, counted from 1.
+    values: Vec<(Value, usize)>,
+    value_of: Vec<u16>,
 }
 
 impl Type {
@@ -73,7 +74,7 @@ impl Record {
             fields.push((name.into_bytes(), Type::parse(&child)?));
         }
         let numbers = fields.iter().enumerate().map(|(number, (name, _))| (name.clone(), number)).collect();
-        Ok(Record { fields, numbers, order: Vec::new(), values: Vec::new() })
+        Ok(Record { fields, numbers, order: Vec::new(), values: Vec::new(), value_of: Vec::new() })
     }
 
     fn number_of(&mut self, place: usize, key: &[u8]) -> Parsed<usize> {
@@ -89,9 +90,10 @@ impl Record {
     fn write(&mut self, cursor: &mut Cursor, out: &mut Vec<u8>) -> Parsed<()> {
         let mut values = std::mem::take(&mut self.values); // a type does not hold itself, but its memory is used again
         values.clear();
-        values.resize(self.fields.len(), None);
-        let mut place = 0;
+        self.value_of.clear();
+        self.value_of.resize(self.fields.len(), 0);
         loop {
+            let place = values.len();
             let number = match self.order.get(place) {
                 Some(&number) if cursor.skip_key(place == 0, &self.fields[number].0) => number,
                 _ => match cursor.next_key(place == 0)? {
@@ -100,16 +102,20 @@ impl Record {
                 },
             };
             let value = cursor.value()?;
-            if values[number].replace((value, cursor.at)).is_some() {
+            values.push((value, cursor.at));
+            let count = u16::try_from(values.len()).map_err(|_| Refused)?;
+            if std::mem::replace(&mut self.value_of[number], count) > 0 {
                 return Err(Refused); // the last one counts
             }
-            cursor.skip(value)?;
-            place += 1;
+            cursor.pass(value)?;
         }
-        for ((_, child), value) in self.fields.iter_mut().zip(&values) {
-            match *value {
+        for ((_, child), &number) in self.fields.iter_mut().zip(&self.value_of) {
+            match number.checked_sub(1) {
                 None => out.push(ABSENT),
-                Some((value, at)) => write(child, value, &mut Cursor::new(cursor.text, at), out)?,
+                Some(before) => {
+                    let (value, at) = values[usize::from(before)];
+                    write(child, value, &mut Cursor::again(cursor.text, at), out)?;
+                }
             }
         }
         self.values = values;
@@ -344,7 +350,7 @@ impl Sealer {
 
 /// Write the entry that a text is, which is UTF-8.
 fn write_entry(text: &[u8], written: &mut Written, out: &mut Vec<u8>) -> Parsed<()> {
-    let mut cursor = Cursor::new(text, 0);
+    let mut cursor = Cursor::again(text, 0);
     if cursor.value()? != Value::Object {
         return Err(Refused);
     }

@@ -3,6 +3,8 @@
 //! Refused are texts that are no JSON, and what `service.input.json_text` treats in a way of its own: numbers that a
 //! double does not hold, integers of more than 64 bits, `-0`, surrogates that stand alone, keys with escapes.
 
+use std::io::Write;
+
 /// Why a text is given back: Python looks at it.
 #[derive(Debug)]
 pub struct Refused;
@@ -38,11 +40,18 @@ pub struct Cursor<'a> {
     pub text: &'a [u8],
     pub at: usize,
     depth: usize,
+    /// Whether numbers that a double does not hold are taken, rounded.
+    is_rounding: bool,
 }
 
 impl<'a> Cursor<'a> {
     pub fn new(text: &'a [u8], at: usize) -> Self {
-        Cursor { text, at, depth: 0 }
+        Cursor { text, at, depth: 0, is_rounding: false }
+    }
+
+    /// Read a text that was read before: what its numbers lose was seen to then.
+    pub fn again(text: &'a [u8], at: usize) -> Self {
+        Cursor { text, at, depth: 0, is_rounding: true }
     }
 
     fn peek(&self) -> Option<u8> {
@@ -169,6 +178,25 @@ impl<'a> Cursor<'a> {
         Ok(())
     }
 
+    /// Go behind an object or array whose bracket `value` has read, by its brackets alone: somebody reads it later.
+    pub fn pass(&mut self, value: Value) -> Parsed<()> {
+        let mut open = usize::from(matches!(value, Value::Object | Value::Array));
+        while open > 0 {
+            match self.peek() {
+                Some(b'"') => {
+                    self.string()?;
+                    continue;
+                }
+                Some(b'{' | b'[') => open += 1,
+                Some(b'}' | b']') => open -= 1,
+                Some(_) => {}
+                None => return Err(Refused),
+            }
+            self.at += 1;
+        }
+        Ok(())
+    }
+
     /// Require that nothing but spaces follows.
     pub fn end(&mut self) -> Parsed<()> {
         self.skip_spaces();
@@ -242,7 +270,7 @@ impl<'a> Cursor<'a> {
         let text = std::str::from_utf8(&self.text[start..self.at]).map_err(|_| Refused)?;
         let value: f64 = text.parse().map_err(|_| Refused)?;
         let is_surely_exact = text.len() <= EXACT_CHARS && value.abs() >= EXACT_FROM && value.is_finite();
-        if is_surely_exact || holds(value, text) { Ok(Value::Double(value)) } else { Err(Refused) }
+        if self.is_rounding || is_surely_exact || holds(value, text) { Ok(Value::Double(value)) } else { Err(Refused) }
     }
 
     /// Skip digits, at least one; the number that they make is right up to 19 of them.
@@ -325,20 +353,42 @@ pub fn unescape(text: &[u8], out: &mut Vec<u8>) -> Parsed<()> {
 
 /// Whether a double is exactly the number of its literal: whether its shortest digits are the literal's.
 fn holds(value: f64, text: &str) -> bool {
-    value.is_finite() && decimal(text) == decimal(&format!("{value:e}"))
+    let mut shortest = [0; 32]; // a sign, 17 digits, a point, an exponent of three digits
+    let mut rest = &mut shortest[..];
+    let is_written = value.is_finite() && write!(rest, "{value:e}").is_ok();
+    let length = 32 - rest.len();
+    is_written && decimal(text.as_bytes()) == decimal(&shortest[..length])
 }
 
-/// The digits of a literal without zeros at their ends, and the power of ten of the last one.
-fn decimal(text: &str) -> Option<(Vec<u8>, i64)> {
-    let text = text.strip_prefix('-').unwrap_or(text);
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits: Vec<u8> = whole.bytes().chain(part.bytes()).collect();
-    let Some(last) = digits.iter().rposition(|&digit| digit != b'0') else {
-        return Some((Vec::new(), 0));
-    };
-    let first = digits.iter().position(|&digit| digit != b'0').unwrap_or(last);
-    let exponent: i64 = exponent.parse().ok()?;
-    let power = exponent - i64::try_from(part.len()).ok()? + i64::try_from(digits.len() - 1 - last).ok()?;
-    Some((digits[first..=last].to_vec(), power))
+/// The digits of a literal without zeros at their ends, as one number, and the power of ten of the last one.
+///
+/// None where they are more than 19: no double has so many.
+fn decimal(text: &[u8]) -> Option<(u64, i64)> {
+    let (mut number, mut zeros) = (0_u64, 0); // zeros that may be the last digits
+    let (mut digits, mut last, mut whole) = (0, 0, None); // how many were read, of the last but zeros, before the point
+    let mut exponent: &[u8] = b"0";
+    for (at, &byte) in text.iter().enumerate() {
+        match byte {
+            b'0' => {
+                zeros += u32::from(number > 0);
+                digits += 1;
+            }
+            b'1'..=b'9' => {
+                number = number.checked_mul(10_u64.checked_pow(zeros + 1)?)?.checked_add(u64::from(byte - b'0'))?;
+                (zeros, last) = (0, digits);
+                digits += 1;
+            }
+            b'.' => whole = Some(digits),
+            b'e' | b'E' => {
+                exponent = &text[at + 1..];
+                break;
+            }
+            _ => {} // the sign
+        }
+    }
+    if number == 0 {
+        return Some((0, 0));
+    }
+    let exponent: i64 = std::str::from_utf8(exponent).ok()?.parse().ok()?;
+    Some((number, exponent.checked_add(whole.unwrap_or(digits) - 1 - last)?))
 }

@@ -6,7 +6,6 @@ from service.avro.binary import encode_long, encode_string
 from service.formats.model import RootLink, TopicPartition
 
 _NULL, _PRESENT = b"\0", b"\2"
-_KEPT = 4096
 NO_TIMESTAMP_MS = -1
 TIMESTAMP_MS_MAX = 253_402_300_799_999  # the end of the year 9999, the last one of Avro's readers (KAFKA_FACTS L7)
 
@@ -41,19 +40,6 @@ def encode_root(root: RootLink | None) -> bytes:
     return _PRESENT + encode_string(root.topic) + encode_long(root.partition) + encode_long(root.offset) + index
 
 
-class _Longs(dict[int, bytes]):
-    """Longs of which many are the same: indexes of entries, and the times of records, which come many a millisecond."""
-
-    def __missing__(self, value: int) -> bytes:
-        if len(self) >= _KEPT:
-            self.clear()
-        self[value] = encoded = encode_long(value)
-        return encoded
-
-
-_longs = _Longs()
-
-
 def encode_meta(
     user: bytes,
     event_time_us: int,
@@ -72,8 +58,8 @@ def encode_meta(
             unique_id,
             origin,
             encode_long(offset),
-            _longs[index],
-            _longs[timestamp_ms],
+            encode_long(index),
+            encode_long(timestamp_ms),
             root,
         )
     )
