@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from service import native
 from service.avro.schema_types import RecordType, Scalar
 from service.batch.fast_lane import FastLane
+from service.batch.row_writer import PythonWriter
 from service.batch.rows import Rows
 from service.config.settings import (
     IdSettings,
@@ -191,6 +192,20 @@ def test_plain_records_are_taken() -> None:
     ]
     delivered = deliver(records, PLAIN, is_fast=True)
     assert (delivered.taken, delivered.dead_letters) == (98, [])
+
+
+def test_plain_entries_are_written_by_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many objects side by side, nested ones, and decimals of 17 digits: Python is not asked for any of them."""
+    nested = {f"k{n}": {"a": [{"b": 0.12345678901234568}, None], "c": {"d": {}}} for n in range(100)}
+    records = [
+        SourceRecord(TPS[0], n, NOW_S * 1000, None, _encode({"user": "ann", "time": NOW_S - n, **nested}), ())
+        for n in range(5)
+    ]
+    python = deliver(records, PLAIN, is_fast=False)
+    monkeypatch.delattr(PythonWriter, "write_entry")
+    fast = deliver(records, PLAIN, is_fast=True)
+    assert [data for data, _ in fast.objects] == [data for data, _ in python.objects]
+    assert sum(one.entries for _, one in fast.objects) == 5
 
 
 @pytest.mark.parametrize(
