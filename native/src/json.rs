@@ -193,6 +193,9 @@ impl<'a> Cursor<'a> {
                 None => return Err(Refused),
             }
             self.at += 1;
+            if open == 0 {
+                self.depth = self.depth.saturating_sub(1);
+            }
         }
         Ok(())
     }
