@@ -16,22 +16,13 @@ from bench.workloads import PARTITIONS, add_options, chosen, generate
 from service import native
 from service.adapters.spool import DiskSpool
 from service.batch.batch import ClosedBatch, Opening
-from service.batch.fast_lane import LaneRules
 from service.batch.seal import seal
 from service.boundary import Membership, Poll
-from service.config.rules import (
-    is_fast,
-    json_decoder,
-    key_rules,
-    lane_rules,
-    record_decoder,
-    schema_bounds,
-    seal_rules,
-)
+from service.config.rules import json_decoder, seal_rules
 from service.config.settings import KafkaSettings, S3Settings, Settings
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
-from service.partitioning.partitioner import Partitioner
-from service.runtime.recorder import Recorder, RecorderRules
+from service.runtime.app import recorder_rules
+from service.runtime.recorder import Recorder
 
 LANES = {"fast": "auto", "python": "off"} if native.IS_INSTALLED else {"python": "off"}
 _POLL = 10_000
@@ -72,18 +63,8 @@ def _settings(fast_lane: str) -> Settings:
 
 
 def _recorder(settings: Settings, spool: DiskSpool) -> Recorder:
-    """Return a recorder as the worker's, with a batch open; records here have no headers."""
-    lane = lane_rules(settings)
-    rules = RecorderRules(
-        decoder=record_decoder(settings, json_decoder(settings)),
-        partitioner=Partitioner(key_rules(settings)),
-        bounds=schema_bounds(settings),
-        memory_bytes_max=settings.spool.memory_bytes_max,
-        root_of=lambda _: None,
-        fast_lane=lane if isinstance(lane, LaneRules) else None,
-        is_fast=is_fast(settings),
-    )
-    recorder = Recorder(rules, spool)
+    """Return a recorder as the worker's, with a batch open."""
+    recorder = Recorder(recorder_rules(settings, json_decoder(settings)), spool)
     for tp in _TPS:
         recorder.own(tp, CommittedOffset(0))
     recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))

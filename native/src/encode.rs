@@ -245,25 +245,19 @@ impl Written {
     }
 }
 
-/// What the columns of a closed batch say of one row: it is looked at once, far from the one before.
-struct Row {
-    event_time_us: i64,
-    offset: i64,
-    timestamp_ms: i64,
-    index: u32,
-    tp: u32,
-    entry_type: u32,
-    size: u32,
-}
-
-/// The rows of a closed batch with their texts, and the order in which they are sealed.
+/// The columns of a closed batch, the texts of its rows, and the order in which they are sealed.
 #[pyclass]
 pub struct Sealer {
     order: Vec<u32>,
-    rows: Vec<Row>,
+    type_of: Vec<u32>,
+    tp_of: Vec<u32>,
+    offsets: Vec<i64>,
+    indexes: Vec<u32>,
+    event_times_us: Vec<i64>,
+    timestamps_ms: Vec<i64>,
     origins: Vec<PyBackedBytes>,
+    sizes: Vec<u32>,
     reader: Reader,
-    out: Vec<u8>,
 }
 
 /// Rows of one block, not compressed, how many, their earliest and latest time, their sources, (type, rows) of them.
@@ -282,20 +276,18 @@ impl Sealer {
         indexes: &Bound<'_, PyAny>, event_times_us: &Bound<'_, PyAny>, timestamps_ms: &Bound<'_, PyAny>,
         origins: Vec<PyBackedBytes>, texts: Py<Texts>, sizes: &Bound<'_, PyAny>, read: Py<PyAny>,
     ) -> PyResult<Self> {
-        let (event_times_us, offsets): (Vec<i64>, Vec<i64>) = (column(event_times_us)?, column(offsets)?);
-        let (timestamps_ms, indexes): (Vec<i64>, Vec<u32>) = (column(timestamps_ms)?, column(indexes)?);
-        let (tp_of, type_of, sizes): (Vec<u32>, Vec<u32>, Vec<u32>) = (column(tp_of)?, column(type_of)?, column(sizes)?);
-        let row = |row: usize| Row {
-            event_time_us: event_times_us[row],
-            offset: offsets[row],
-            timestamp_ms: timestamps_ms[row],
-            index: indexes[row],
-            tp: tp_of[row],
-            entry_type: type_of[row],
-            size: sizes[row],
-        };
-        let rows = (0..offsets.len()).map(row).collect();
-        Ok(Sealer { order: column(order)?, rows, origins, reader: Reader::new(texts, read), out: Vec::new() })
+        Ok(Sealer {
+            order: column(order)?,
+            type_of: column(type_of)?,
+            tp_of: column(tp_of)?,
+            offsets: column(offsets)?,
+            indexes: column(indexes)?,
+            event_times_us: column(event_times_us)?,
+            timestamps_ms: column(timestamps_ms)?,
+            origins,
+            sizes: column(sizes)?,
+            reader: Reader::new(order.py(), texts, read),
+        })
     }
 
     /// Write rows from `at` on, which are of one PartitionKey, until there are `block_bytes` or `end` is reached.
@@ -309,47 +301,45 @@ impl Sealer {
     ) -> PyResult<Block> {
         let (has_ids, has_roots) = (!ids.is_empty(), !roots.is_empty());
         let mut counts = Counts::default();
-        let out = &mut self.out;
-        out.clear();
+        let mut out = Vec::new();
         let texts = self.reader.texts(py);
         for &number in &self.order[at..end] {
-            let row = &self.rows[number as usize];
-            let text = self.reader.next(py, &texts, number as usize, row.size as usize)?;
+            let row = number as usize;
+            let text = self.reader.next(py, &texts, row, self.sizes[row] as usize)?;
             out.extend_from_slice(user);
-            write_long(row.event_time_us, out);
+            write_long(self.event_times_us[row], &mut out);
             match if has_ids { ids.get_item(number)? } else { None } {
                 None => out.extend_from_slice(NO_ID),
                 Some(id) => {
                     out.push(PRESENT);
-                    write_bytes(id.extract::<PyBackedStr>()?.as_bytes(), out);
+                    write_bytes(id.extract::<PyBackedStr>()?.as_bytes(), &mut out);
                 }
             }
-            out.extend_from_slice(&self.origins[row.tp as usize]);
-            write_long(row.offset, out);
-            write_long(i64::from(row.index), out);
-            write_long(row.timestamp_ms, out);
+            out.extend_from_slice(&self.origins[self.tp_of[row] as usize]);
+            write_long(self.offsets[row], &mut out);
+            write_long(i64::from(self.indexes[row]), &mut out);
+            write_long(self.timestamps_ms[row], &mut out);
             match if has_roots { roots.get_item(number)? } else { None } {
                 None => out.extend_from_slice(NO_ROOT),
                 Some(root) => out.extend_from_slice(root.extract::<&[u8]>()?),
             }
             let start = out.len();
-            let is_utf8 = texts.are_utf8 || std::str::from_utf8(text).is_ok();
-            if !is_utf8 || write_entry(text, written, out).is_err() {
+            if write_entry(text, written, &mut out).is_err() {
                 out.truncate(start);
                 out.extend_from_slice(slow.call1((number, text))?.extract::<&[u8]>()?);
             }
-            counts.add(row);
+            counts.add(self.type_of[row], self.tp_of[row], self.offsets[row], self.event_times_us[row]);
             if out.len() >= block_bytes {
                 break;
             }
         }
         let Counts { rows, earliest_us, latest_us, sources, types } = counts;
-        Ok((PyBytes::new(py, out).unbind(), rows, earliest_us, latest_us, sources, types))
+        Ok((PyBytes::new(py, &out).unbind(), rows, earliest_us, latest_us, sources, types))
     }
 }
 
-/// Write the entry that a text is, which is UTF-8.
 fn write_entry(text: &[u8], written: &mut Written, out: &mut Vec<u8>) -> Parsed<()> {
+    std::str::from_utf8(text).map_err(|_| Refused)?;
     let mut cursor = Cursor::again(text, 0);
     if cursor.value()? != Value::Object {
         return Err(Refused);
@@ -368,8 +358,7 @@ struct Counts {
 }
 
 impl Counts {
-    fn add(&mut self, row: &Row) {
-        let Row { event_time_us: time_us, offset, tp, entry_type, .. } = *row;
+    fn add(&mut self, entry_type: u32, tp: u32, offset: i64, time_us: i64) {
         let is_first = self.rows == 0;
         self.earliest_us = if is_first { time_us } else { self.earliest_us.min(time_us) };
         self.latest_us = if is_first { time_us } else { self.latest_us.max(time_us) };

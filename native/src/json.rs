@@ -180,7 +180,10 @@ impl<'a> Cursor<'a> {
 
     /// Go behind an object or array whose bracket `value` has read, by its brackets alone: somebody reads it later.
     pub fn pass(&mut self, value: Value) -> Parsed<()> {
-        let mut open = usize::from(matches!(value, Value::Object | Value::Array));
+        if !matches!(value, Value::Object | Value::Array) {
+            return Ok(());
+        }
+        let mut open = 1;
         while open > 0 {
             match self.peek() {
                 Some(b'"') => {
@@ -193,10 +196,8 @@ impl<'a> Cursor<'a> {
                 None => return Err(Refused),
             }
             self.at += 1;
-            if open == 0 {
-                self.depth = self.depth.saturating_sub(1);
-            }
         }
+        self.depth = self.depth.saturating_sub(1);
         Ok(())
     }
 

@@ -169,22 +169,12 @@ impl Shapes {
             let shape = self.shape(cursor, value, next, keys)?;
             self.parts.push(u64::from(key) << 32 | u64::from(shape));
         }
-        if let Some(&number) = self.numbers.get(&self.parts[begin..]) {
-            self.parts.truncate(begin);
-            return Ok(number);
-        }
-        let as_met: Box<[u64]> = self.parts[begin..].into();
         let parts = &mut self.parts[begin..];
         parts.sort_unstable();
         if parts.windows(2).any(|pair| pair[0] >> 32 == pair[1] >> 32) {
             return Err(Refused); // a key that stands twice: the last one counts
         }
-        let number = self.number(begin)?;
-        if self.numbers.len() < 2 * self.found.len() && self.bytes <= self.bytes_max {
-            self.bytes += SHAPE_BYTES + PART_BYTES * as_met.len();
-            self.numbers.insert(as_met, number); // no sorting next time; one order for each shape is about enough
-        }
-        Ok(number)
+        self.number(begin)
     }
 
     fn shape(&mut self, cursor: &mut Cursor, value: Value, at: usize, keys: &mut usize) -> Parsed<u32> {

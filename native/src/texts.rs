@@ -29,28 +29,32 @@ pub struct Texts {
     places: Vec<Place>,
     bytes: usize,
     runs: Vec<Run>,
-    /// Whether every text is UTF-8.
-    pub are_utf8: bool,
 }
 
 #[pymethods]
 impl Texts {
     #[new]
     fn new() -> Self {
-        Texts { chunks: Vec::new(), places: Vec::new(), bytes: 0, runs: Vec::new(), are_utf8: true }
+        Texts { chunks: Vec::new(), places: Vec::new(), bytes: 0, runs: Vec::new() }
     }
 
     /// Keep the text of the next row.
-    #[pyo3(name = "append")]
-    fn append_any(&mut self, text: &[u8]) {
-        self.are_utf8 = self.are_utf8 && std::str::from_utf8(text).is_ok();
-        self.append(text);
+    pub fn append(&mut self, text: &[u8]) {
+        let has_room = self.chunks.last().is_some_and(|chunk| chunk.capacity() - chunk.len() >= text.len());
+        if !has_room {
+            self.chunks.push(Vec::with_capacity(text.len().max(CHUNK_BYTES)));
+        }
+        let number = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[number];
+        self.places.push(Place { chunk: number as u32, start: chunk.len() as u32, size: text.len() as u32 });
+        chunk.extend_from_slice(text);
+        self.bytes += text.len();
     }
 
     /// Keep the texts of the next rows.
     fn extend(&mut self, texts: Vec<PyBackedBytes>) {
         for text in &texts {
-            self.append_any(text);
+            self.append(text);
         }
     }
 
@@ -97,19 +101,6 @@ impl Texts {
 }
 
 impl Texts {
-    /// Keep the text of the next row, which is UTF-8.
-    pub fn append(&mut self, text: &[u8]) {
-        let has_room = self.chunks.last().is_some_and(|chunk| chunk.capacity() - chunk.len() >= text.len());
-        if !has_room {
-            self.chunks.push(Vec::with_capacity(text.len().max(CHUNK_BYTES)));
-        }
-        let number = self.chunks.len() - 1;
-        let chunk = &mut self.chunks[number];
-        self.places.push(Place { chunk: number as u32, start: chunk.len() as u32, size: text.len() as u32 });
-        chunk.extend_from_slice(text);
-        self.bytes += text.len();
-    }
-
     /// The first row in memory.
     fn first(&self) -> usize {
         self.runs.last().map_or(0, |run| run.next)
@@ -147,8 +138,9 @@ pub struct Reader {
 
 impl Reader {
     /// `read` gives the bytes of a piece.
-    pub fn new(texts: Py<Texts>, read: Py<PyAny>) -> Self {
-        Reader { texts, read, readings: Vec::new() }
+    pub fn new(py: Python<'_>, texts: Py<Texts>, read: Py<PyAny>) -> Self {
+        let runs = texts.borrow(py).runs.len();
+        Reader { texts, read, readings: std::iter::repeat_with(Reading::default).take(runs).collect() }
     }
 
     /// Lend the texts, which do not change while they are read.
@@ -162,7 +154,6 @@ impl Reader {
             return Ok(texts.at(&texts.places[row - texts.first()]));
         }
         let number = texts.runs.partition_point(|run| run.next <= row);
-        self.readings.resize_with(texts.runs.len(), Reading::default);
         let reading = &mut self.readings[number];
         if reading.data.as_ref().is_none_or(|data| reading.at == data.len()) {
             let piece = texts.runs[number].pieces.get(reading.next).ok_or_else(|| missing(row))?;

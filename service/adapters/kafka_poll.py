@@ -53,9 +53,7 @@ def poll_of(messages: Sequence[confluent_kafka.Message], tps: TopicPartitions) -
         list(map(Message.offset, messages)),  # type: ignore[arg-type]  # a record has one
         [-1 if kind == _NO_TIMESTAMP or ms < 0 else ms for kind, ms in map(Message.timestamp, messages)],
         list(map(Message.value, messages)),
-        {}
-        if headers.count(None) == len(headers)
-        else {place: _names(found) for place, found in enumerate(headers) if found is not None},
+        {place: _names(found) for place, found in enumerate(headers) if found is not None},
         lambda: list(map(Message.key, messages)),
         lambda place: _record(messages[place], tps.known[tp_of[place]], headers[place]),
     )

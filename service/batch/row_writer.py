@@ -1,13 +1,14 @@
 """Rows of one PartitionKey -> the bytes of a block, under the schema of its object; by Python, or by compiled code.
 
-Both write the same bytes. The compiled writer asks the other one for entries whose text is not plain.
+Both write the same bytes. The compiled writer asks Python for entries whose text is not plain.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from service import native
@@ -60,64 +61,77 @@ class RowWriter(Protocol):
         ...
 
 
+class EntryWriter:
+    """Decodes the texts of entries, and encodes them."""
+
+    def __init__(self, rows: Rows, rules: WriteRules) -> None:
+        self._rows = rows
+        self._rules = rules
+        self._encoders: dict[RecordType, _Encoders] = {}
+
+    def write(self, row: int, text: bytes, written: RecordType, out: bytearray) -> None:
+        """Write the entry of a row."""
+        self.encoders_of(written)[self._rows.type_of[row]](self._rules.decode(text), out)
+
+    def encoders_of(self, written: RecordType) -> _Encoders:
+        """Return the encoders of rows in objects of one type, by the number of their own."""
+        encoders = self._encoders.get(written)
+        if encoders is None:
+            types, counts, limits = self._rows.types, self._rows_of_type, self._rules.limits
+            encoders = self._encoders[written] = _Encoders(written, types, counts, limits)
+        return encoders
+
+    @cached_property
+    def _rows_of_type(self) -> Counter[int]:
+        return Counter(self._rows.type_of)
+
+
 class PythonWriter:
-    """Decodes each text, and encodes the entry."""
+    """Writes each entry by an `EntryWriter`."""
 
     def __init__(self, rows: Rows, order: Sequence[int], rules: WriteRules) -> None:
+        assert isinstance(rows.texts, PythonTexts), "what compiled code has kept it seals"
         self._rows = rows
         self._order = order
         self._rules = rules
-        self._texts: Iterator[bytes] = iter(())
-        if isinstance(rows.texts, PythonTexts):
-            self._texts = rows.texts.read(order, rows.text_sizes, rules.read)
+        self._texts = rows.texts.read(order, rows.text_sizes, rules.read)
         self._origins = [encode_origin(tp) for tp in rows.tps]
-        self._rows_of_type: Counter[int] | None = None  # a compiled writer may never ask
-        self._encoders: dict[RecordType, _Encoders] = {}
+        self._entries = EntryWriter(rows, rules)
 
     def block(self, at: int, end: int, user: bytes, written: RecordType) -> WrittenBlock:
         """Write one block."""
-        rows, out, rules, origins = self._rows, bytearray(), self._rules, self._origins
-        indexes, timestamps_ms, ids, roots = rows.indexes, rows.timestamps_ms, rows.ids, rows.roots
-        order, encoders = self._order[at:end], self._encoders_of(written)
-        columns = (rows.type_of, rows.tp_of, rows.offsets, rows.event_times_us)
-        count = 0
-        for row, number, tp, offset, time_us, text in zip(
-            order, *(map(column.__getitem__, order) for column in columns), self._texts, strict=False
-        ):
+        rows, out, texts, rules = self._rows, bytearray(), self._texts, self._rules
+        type_of, tp_of, offsets, times_us = rows.type_of, rows.tp_of, rows.offsets, rows.event_times_us
+        indexes, timestamps_ms, ids, roots, origins = (
+            rows.indexes,
+            rows.timestamps_ms,
+            rows.ids,
+            rows.roots,
+            self._origins,
+        )
+        order, encoders = self._order[at:end], self._entries.encoders_of(written)
+        for row in order:
             out += encode_meta(
                 user,
-                time_us,
+                times_us[row],
                 encode_id(ids[row]) if row in ids else _NO_ID,
-                origins[tp],
-                offset,
+                origins[tp_of[row]],
+                offsets[row],
                 indexes[row],
                 timestamps_ms[row],
                 encode_root(roots[row]) if row in roots else _NO_ROOT,
             )
-            encoders[number](rules.decode(text), out)
-            count += 1
+            encoders[type_of[row]](rules.decode(next(texts)), out)
             if len(out) >= rules.block_bytes:
+                order = order[: order.index(row) + 1]
                 break
-        order = order[:count]
-        types, tps, offsets, times = ([column[row] for row in order] for column in columns)
-        offsets_of: dict[int, list[int]] = {tp: [] for tp in tps}
-        for tp, offset in zip(tps, offsets, strict=True):
-            offsets_of[tp].append(offset)
+        times = [times_us[row] for row in order]
+        offsets_of: dict[int, list[int]] = {}
+        for row in order:
+            offsets_of.setdefault(tp_of[row], []).append(offsets[row])
         sources = [(tp, min(found), max(found), len(found)) for tp, found in offsets_of.items()]
-        return WrittenBlock(out, count, min(times), max(times), sources, [*Counter(types).items()])
-
-    def write_entry(self, row: int, text: bytes, written: RecordType, out: bytearray) -> None:
-        """Write the entry of a row."""
-        self._encoders_of(written)[self._rows.type_of[row]](self._rules.decode(text), out)
-
-    def _encoders_of(self, written: RecordType) -> _Encoders:
-        encoders = self._encoders.get(written)
-        if encoders is None:
-            if self._rows_of_type is None:
-                self._rows_of_type = Counter(self._rows.type_of)
-            types, counts = self._rows.types, self._rows_of_type
-            encoders = self._encoders[written] = _Encoders(written, types, counts, self._rules.limits)
-        return encoders
+        types = Counter([type_of[row] for row in order])
+        return WrittenBlock(out, len(order), min(times), max(times), sources, [*types.items()])
 
 
 class _Encoders(dict[int, EncodeEntry]):
@@ -161,7 +175,7 @@ class CompiledWriter:
         self._block_bytes = rules.block_bytes
         self._ids: Mapping[int, str] = rows.ids
         self._roots = {row: encode_root(root) for row, root in rows.roots.items()}
-        self._python = PythonWriter(rows, order, rules)
+        self._entries = EntryWriter(rows, rules)
         self._written: dict[int, log_partitioner_native.Written] = {}  # by identity: the plan keeps the types
         self._sealer: log_partitioner_native.Sealer = native.module.Sealer(
             order,
@@ -185,7 +199,7 @@ class CompiledWriter:
 
         def slow(row: int, text: bytes) -> bytes:
             out = bytearray()
-            self._python.write_entry(row, text, written, out)
+            self._entries.write(row, text, written, out)
             return bytes(out)
 
         return WrittenBlock._make(

@@ -170,7 +170,7 @@ class Sealing:
         if writing is None:
             writing = self._open[place] = self._begin(merged)
         blocks = list(self._blocks(part, merged))
-        size = writing.file.size + sum([len(data) for data, _ in blocks])
+        size = writing.file.size + sum(len(data) for data, _ in blocks)
         if writing.rows_of and size > self._rules.layout.pack_bytes_max:
             full = writing.finish(None, part.hour, self._rows.tps)
             writing = self._open[place] = self._begin(merged)
@@ -232,18 +232,12 @@ class Sealing:
         """Count the entries without a value by field, ascending by name; what is null follows from an entry's type."""
         nulls: dict[str, int] = {}
         for number, count in types:
-            absent = self._absent_in(number, entry_type)
-            if not nulls:
-                nulls = dict.fromkeys(absent, count)
-                continue
-            for name in absent:
+            absent = self._absent.get((number, id(entry_type)))
+            for name in self._absent_in(number, entry_type) if absent is None else absent:
                 nulls[name] = nulls.get(name, 0) + count
         return nulls if len(types) == 1 else dict(sorted(nulls.items()))
 
     def _absent_in(self, number: int, entry_type: RecordType) -> tuple[str, ...]:
-        absent = self._absent.get((number, id(entry_type)))
-        if absent is not None:
-            return absent
         if len(self._absent) * entry_type.fields > CACHED_FIELDS_MAX:  # a hostile schema has a thousand
             self._absent.clear()
         absent = self._absent[number, id(entry_type)] = absent_fields(self._rows.types[number], entry_type)

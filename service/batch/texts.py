@@ -12,41 +12,12 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from service.boundary import Piece
 
 PIECE_BYTES = 1024 * 1024
 TEXT_BYTES = 48  # what a text takes of memory beside its bytes, measured with some room (tests/unit/batch/test_rows.py)
-
-
-class Texts(Protocol):
-    """Keeps the texts of one batch; rows are numbered as they come."""
-
-    @property
-    def memory_bytes(self) -> int:
-        """What is taken of memory."""
-        ...
-
-    def __len__(self) -> int:
-        """Return how many texts are in memory: those of the last rows."""
-        ...
-
-    def append(self, text: bytes, /) -> None:
-        """Keep the text of the next row."""
-        ...
-
-    def extend(self, texts: Sequence[bytes], /) -> None:
-        """Keep the texts of the next rows."""
-        ...
-
-    def spill(self, order: array[int], append: Callable[[bytes], Piece], piece_bytes: int, /) -> None:
-        """Bring what is in memory to disk; `append` writes one piece. `order` are those rows as they are sealed.
-
-        Raises:
-            SpoolError: the disk refused; all texts are in memory as before.
-        """
-        ...
 
 
 class _Run(NamedTuple):
@@ -57,28 +28,33 @@ class _Run(NamedTuple):
 
 
 class PythonTexts:
-    """Keeps them as they are."""
+    """Keeps the texts of one batch as they are; rows are numbered as they come."""
 
     def __init__(self) -> None:
-        self.memory_bytes = 0
+        self.memory_bytes = 0  # what is taken of memory
         self._texts: list[bytes] = []
         self._runs: list[_Run] = []
 
     def __len__(self) -> int:
+        """Return how many texts are in memory: those of the last rows."""
         return len(self._texts)
 
     def append(self, text: bytes) -> None:
-        """Keep one."""
+        """Keep the text of the next row."""
         self._texts.append(text)
         self.memory_bytes += len(text) + TEXT_BYTES
 
     def extend(self, texts: Sequence[bytes]) -> None:
-        """Keep some."""
+        """Keep the texts of the next rows."""
         self._texts += texts
         self.memory_bytes += sum(map(len, texts)) + TEXT_BYTES * len(texts)
 
     def spill(self, order: array[int], append: Callable[[bytes], Piece], piece_bytes: int) -> None:
-        """Bring all to disk."""
+        """Bring what is in memory to disk; `append` writes one piece. `order` are those rows as they are sealed.
+
+        Raises:
+            SpoolError: the disk refused; all texts are in memory as before.
+        """
         first = self._first
         pieces = []
         waiting: list[bytes] = []

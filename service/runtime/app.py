@@ -235,7 +235,7 @@ def batch_ids(boot: str) -> Callable[[], str]:
 def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
     kafka, verify = settings.kafka, settings.verify
     return WorkerRules(
-        recorder=_recorder_rules(settings, decoder),
+        recorder=recorder_rules(settings, decoder),
         flush=_flush_rules(settings),
         control=_control_rules(settings),
         start=StartRules(kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
@@ -246,7 +246,8 @@ def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
     )
 
 
-def _recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
+def recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
+    """Turn settings into the rules of recording."""
     header, lane = settings.input.chain_header, lane_rules(settings)
     return RecorderRules(
         decoder=record_decoder(settings, decoder),

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 from service.batch.batch import Opening
 from service.batch.messages import Sender
 from service.boundary import Membership, Message
-from service.config.rules import inline_text_max, json_decoder, key_rules, record_decoder, schema_bounds, seal_rules
+from service.config.rules import inline_text_max, json_decoder, seal_rules
 from service.config.settings import KafkaSettings, S3Settings, Settings
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
 from service.formats.model import CommittedOffset, Headers, SourceRecord, TopicPartition
 from service.formats.offset_metadata import Began, SourceTopics
-from service.partitioning.chain import root_of
-from service.partitioning.partitioner import USER_CHARS_MAX, Partitioner
+from service.partitioning.partitioner import USER_CHARS_MAX
+from service.runtime.app import recorder_rules
 from service.runtime.flusher import Flusher, FlushRules
-from service.runtime.recorder import Recorder, RecorderRules
+from service.runtime.recorder import Recorder
 from tests.fakes.clock import START_MS, FakeClock
 from tests.fakes.metrics import RecordingMetrics
 from tests.fakes.spool import FakeSpool
@@ -119,13 +119,7 @@ class Deployment:
         self.clock, self.bucket, self.committed = FakeClock(), Bucket(), Committed()
         settings = self.settings
         decoder = json_decoder(settings)
-        rules = RecorderRules(
-            decoder=record_decoder(settings, decoder),
-            partitioner=Partitioner(key_rules(settings)),
-            bounds=schema_bounds(settings),
-            memory_bytes_max=2**40,
-            root_of=lambda record: root_of(record, settings.input.chain_header) if record.headers else None,
-        )
+        rules = recorder_rules(settings, decoder)._replace(memory_bytes_max=2**40, fast_lane=None, is_fast=False)
         self.recorder = Recorder(rules, FakeSpool())
         topics = [f"{number:05}".ljust(TOPIC_CHARS_MAX, "t") for number in range(size.topics)]
         self.tps = [TopicPartition(topics[number % size.topics], number) for number in range(size.topic_partitions)]

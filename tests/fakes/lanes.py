@@ -11,12 +11,11 @@ from service.batch.fast_lane import LaneRules
 from service.batch.messages import rows_in
 from service.batch.seal import SealedObject, seal
 from service.boundary import Membership, Poll
-from service.config.rules import json_decoder, key_rules, lane_rules, record_decoder, schema_bounds, seal_rules
+from service.config.rules import json_decoder, lane_rules, seal_rules
 from service.config.settings import KafkaSettings, S3Settings, Settings
 from service.formats.model import CommittedOffset, SourceRecord
-from service.partitioning.chain import root_of
-from service.partitioning.partitioner import Partitioner
-from service.runtime.recorder import Recorder, RecorderRules
+from service.runtime.app import recorder_rules
+from service.runtime.recorder import Recorder
 from tests.fakes.spool import FakeSpool
 
 _EVERYTHING = 2**62
@@ -47,18 +46,8 @@ def deliver(
     if is_fast:
         assert native.IS_INSTALLED, "make native"
         assert isinstance(lane, LaneRules), lane
-    recorder = Recorder(
-        RecorderRules(
-            decoder=record_decoder(given, json_decoder(given)),
-            partitioner=Partitioner(key_rules(given)),
-            bounds=schema_bounds(given),
-            memory_bytes_max=memory_max,
-            root_of=lambda one: root_of(one, given.input.chain_header) if one.headers else None,
-            fast_lane=lane if is_fast and isinstance(lane, LaneRules) else None,
-            is_fast=is_fast,
-        ),
-        FakeSpool(),
-    )
+    rules = recorder_rules(given, json_decoder(given))._replace(memory_bytes_max=memory_max)
+    recorder = Recorder(rules if is_fast else rules._replace(fast_lane=None, is_fast=False), FakeSpool())
     for tp in {one.tp for one in records}:
         recorder.own(tp, CommittedOffset(0))
     recorder.open(Opening("b1", 1, Membership(1, "m", None), 0.0, 0))
