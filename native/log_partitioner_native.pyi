@@ -1,7 +1,7 @@
 # What the fast lane offers; native/src says what it does. Columns are bytes of native numbers, as `array` takes them.
 
 from array import array
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 VERSION: str
@@ -85,20 +85,33 @@ class Sealer:
         texts: Texts,
         sizes: array[int],
         read: Callable[[Any], bytes],
+        rules: dict[str, Any],
         /,
     ) -> None: ...
-    def block(
+    def write(
         self,
-        at: int,
-        end: int,
-        user: bytes,
-        written: Written,
-        block_bytes: int,
-        ids: Mapping[int, str],
-        roots: Mapping[int, bytes],
-        slow: Callable[[int, bytes], bytes],
+        parts: Sequence[tuple[int, int, str, int, int, Written, bool]],
+        slow: Callable[[int, bytes, int], bytes],
         /,
-    ) -> tuple[bytes, int, int, int, list[tuple[int, int, int, int]], list[tuple[int, int]]]: ...
+    ) -> Chunk: ...
+
+class Chunk:
+    data: bytes
+    rows: int
+    def __len__(self) -> int: ...
+    def blocks(
+        self, number: int, /
+    ) -> tuple[int, int, int, int, list[tuple[int, int, int, int]], list[tuple[int, int]]]: ...
+    def fitting(self, first: int, last: int, room: int, /) -> tuple[int, int]: ...
+    def rows_of(self, first: int, last: int, /) -> list[tuple[int, int]]: ...
+
+class Lines:
+    lines: int
+    def __init__(
+        self, rules: dict[str, Any], projection: Callable[[int], bytes], absent: Callable[[int, int], list[int]], /
+    ) -> None: ...
+    def add(self, chunk: Chunk, first: int, last: int, start: int, /) -> None: ...
+    def groups(self) -> list[tuple[list[tuple[int, int]], int, list[int], list[bytes], int, bytes]]: ...
 
 def crc32(data: bytes | bytearray, before: int = 0, /) -> int: ...
 def in_order(key_of: array[int], first: int, ranked: array[int], /) -> bytes: ...

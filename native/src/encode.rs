@@ -3,12 +3,13 @@
 use std::collections::{HashMap, HashSet};
 
 use pyo3::buffer::{Element, PyBuffer};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyAssertionError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::json::{is_long53, unescape, Cursor, Parsed, Refused, Value};
+use crate::lines::{Blocks, Chunk};
 use crate::texts::{Reader, Texts};
 
 const ABSENT: u8 = 0; // a union's branch: null,
@@ -258,12 +259,28 @@ pub struct Sealer {
     origins: Vec<PyBackedBytes>,
     sizes: Vec<u32>,
     reader: Reader,
+    rules: WriteRules,
+    /// The place of the row that is written next.
+    next: usize,
+    user: Vec<u8>,
+    block: Vec<u8>,
 }
 
-/// Rows of one block, not compressed, how many, their earliest and latest time, their sources, (type, rows) of them.
-///
-/// A source is (TopicPartition, lowest and highest offset, rows), counted as they were written.
-type Block = (Py<PyBytes>, usize, i64, i64, Vec<(u32, i64, i64, usize)>, Vec<(u32, usize)>);
+/// How blocks are made; `ids` are by row, `roots` too, encoded, and `compress` gives the bytes of a block's rows.
+#[derive(FromPyObject)]
+#[pyo3(from_item_all)]
+struct WriteRules {
+    block_bytes: usize,
+    chunk_bytes: usize,
+    ids: Py<PyDict>,
+    roots: Py<PyDict>,
+    compress: Py<PyAny>,
+    sync: PyBackedBytes,
+}
+
+/// A part to write: rows [begin, end), user, number of its hour and of its exact type, the schema of its object, whether
+/// its rows may be written in pieces.
+type Part<'py> = (usize, usize, PyBackedStr, u32, u32, Bound<'py, Written>, bool);
 
 #[pymethods]
 impl Sealer {
@@ -274,7 +291,7 @@ impl Sealer {
     fn new(
         order: &Bound<'_, PyAny>, type_of: &Bound<'_, PyAny>, tp_of: &Bound<'_, PyAny>, offsets: &Bound<'_, PyAny>,
         indexes: &Bound<'_, PyAny>, event_times_us: &Bound<'_, PyAny>, timestamps_ms: &Bound<'_, PyAny>,
-        origins: Vec<PyBackedBytes>, texts: Py<Texts>, sizes: &Bound<'_, PyAny>, read: Py<PyAny>,
+        origins: Vec<PyBackedBytes>, texts: Py<Texts>, sizes: &Bound<'_, PyAny>, read: Py<PyAny>, rules: WriteRules,
     ) -> PyResult<Self> {
         Ok(Sealer {
             order: column(order)?,
@@ -287,91 +304,99 @@ impl Sealer {
             origins,
             sizes: column(sizes)?,
             reader: Reader::new(order.py(), texts, read),
+            rules,
+            next: 0,
+            user: Vec::new(),
+            block: Vec::new(),
         })
     }
 
-    /// Write rows from `at` on, which are of one PartitionKey, until there are `block_bytes` or `end` is reached.
+    /// Write parts, which follow each other, in blocks of one part, until there are `chunk_bytes`. The last one that was
+    /// written may go on, where it may be in pieces.
     ///
-    /// Blocks are asked for in the order of the rows. `user` is encoded; `ids` are by row, `roots` too, encoded. `slow`
-    /// gives the bytes of the entry of a row whose text is not plain.
+    /// `slow` gives the bytes of the entry of a row whose text is not plain, by row, text and the number of its part.
+    fn write(&mut self, py: Python<'_>, parts: Vec<Part<'_>>, slow: &Bound<'_, PyAny>) -> PyResult<Chunk> {
+        let (mut out, mut found) = (Vec::new(), Vec::with_capacity(parts.len()));
+        for (number, (begin, end, user, hour, entry_type, written, is_divisible)) in parts.into_iter().enumerate() {
+            if out.len() >= self.rules.chunk_bytes {
+                break;
+            }
+            if begin != self.next {
+                let (next, text) = (self.next, "is next, a part begins with");
+                return Err(PyAssertionError::new_err(format!("W3: row {next} {text} {begin}")));
+            }
+            self.user.clear();
+            write_bytes(user.as_bytes(), &mut self.user);
+            let (start, mut blocks) = (out.len(), Blocks::new(user, hour, entry_type));
+            let mut written = written.borrow_mut();
+            while self.next < end && !(is_divisible && out.len() >= self.rules.chunk_bytes) {
+                let rows = self.write_block(py, self.next, end, number, &mut written.record, slow, &mut blocks)?;
+                let packed = self.rules.compress.call1(py, (PyBytes::new(py, &self.block),))?;
+                write_long(rows as i64, &mut out);
+                write_bytes(packed.extract(py)?, &mut out);
+                out.extend_from_slice(&self.rules.sync);
+                self.next += rows;
+            }
+            blocks.length = out.len() - start;
+            found.push(blocks);
+        }
+        Ok(Chunk::new(PyBytes::new(py, &out).unbind(), found))
+    }
+}
+
+impl Sealer {
+    /// Write the rows of one block, at most up to `end`, into `self.block`; gives how many.
     #[allow(clippy::too_many_arguments)]
-    fn block(
-        &mut self, py: Python<'_>, at: usize, end: usize, user: &[u8], written: &mut Written, block_bytes: usize,
-        ids: &Bound<'_, PyDict>, roots: &Bound<'_, PyDict>, slow: &Bound<'_, PyAny>,
-    ) -> PyResult<Block> {
+    fn write_block(
+        &mut self, py: Python<'_>, at: usize, end: usize, part: usize, written: &mut Record, slow: &Bound<'_, PyAny>,
+        blocks: &mut Blocks,
+    ) -> PyResult<usize> {
+        let (ids, roots, out) = (self.rules.ids.bind(py), self.rules.roots.bind(py), &mut self.block);
         let (has_ids, has_roots) = (!ids.is_empty(), !roots.is_empty());
-        let mut counts = Counts::default();
-        let mut out = Vec::new();
-        let texts = self.reader.texts(py);
+        let (texts, before) = (self.reader.texts(py), blocks.rows);
+        out.clear();
         for &number in &self.order[at..end] {
             let row = number as usize;
             let text = self.reader.next(py, &texts, row, self.sizes[row] as usize)?;
-            out.extend_from_slice(user);
-            write_long(self.event_times_us[row], &mut out);
+            out.extend_from_slice(&self.user);
+            write_long(self.event_times_us[row], out);
             match if has_ids { ids.get_item(number)? } else { None } {
                 None => out.extend_from_slice(NO_ID),
                 Some(id) => {
                     out.push(PRESENT);
-                    write_bytes(id.extract::<PyBackedStr>()?.as_bytes(), &mut out);
+                    write_bytes(id.extract::<PyBackedStr>()?.as_bytes(), out);
                 }
             }
             out.extend_from_slice(&self.origins[self.tp_of[row] as usize]);
-            write_long(self.offsets[row], &mut out);
-            write_long(i64::from(self.indexes[row]), &mut out);
-            write_long(self.timestamps_ms[row], &mut out);
+            write_long(self.offsets[row], out);
+            write_long(i64::from(self.indexes[row]), out);
+            write_long(self.timestamps_ms[row], out);
             match if has_roots { roots.get_item(number)? } else { None } {
                 None => out.extend_from_slice(NO_ROOT),
                 Some(root) => out.extend_from_slice(root.extract::<&[u8]>()?),
             }
             let start = out.len();
-            if write_entry(text, written, &mut out).is_err() {
+            if write_entry(text, written, out).is_err() {
                 out.truncate(start);
-                out.extend_from_slice(slow.call1((number, text))?.extract::<&[u8]>()?);
+                out.extend_from_slice(slow.call1((number, text, part))?.extract::<&[u8]>()?);
             }
-            counts.add(self.type_of[row], self.tp_of[row], self.offsets[row], self.event_times_us[row]);
-            if out.len() >= block_bytes {
+            blocks.add(self.type_of[row], self.tp_of[row], self.offsets[row], self.event_times_us[row]);
+            if out.len() >= self.rules.block_bytes {
                 break;
             }
         }
-        let Counts { rows, earliest_us, latest_us, sources, types } = counts;
-        Ok((PyBytes::new(py, &out).unbind(), rows, earliest_us, latest_us, sources, types))
+        Ok(blocks.rows - before)
     }
 }
 
-fn write_entry(text: &[u8], written: &mut Written, out: &mut Vec<u8>) -> Parsed<()> {
-    std::str::from_utf8(text).map_err(|_| Refused)?;
+/// Write an entry from its text, which is UTF-8 (`Texts`).
+fn write_entry(text: &[u8], written: &mut Record, out: &mut Vec<u8>) -> Parsed<()> {
     let mut cursor = Cursor::again(text, 0);
     if cursor.value()? != Value::Object {
         return Err(Refused);
     }
-    written.record.write(&mut cursor, out)?;
+    written.write(&mut cursor, out)?;
     cursor.end()
-}
-
-#[derive(Default)]
-struct Counts {
-    rows: usize,
-    earliest_us: i64,
-    latest_us: i64,
-    sources: Vec<(u32, i64, i64, usize)>,
-    types: Vec<(u32, usize)>,
-}
-
-impl Counts {
-    fn add(&mut self, entry_type: u32, tp: u32, offset: i64, time_us: i64) {
-        let is_first = self.rows == 0;
-        self.earliest_us = if is_first { time_us } else { self.earliest_us.min(time_us) };
-        self.latest_us = if is_first { time_us } else { self.latest_us.max(time_us) };
-        self.rows += 1;
-        match self.types.iter_mut().rev().find(|one| one.0 == entry_type) {
-            Some(one) => one.1 += 1,
-            None => self.types.push((entry_type, 1)),
-        }
-        match self.sources.iter_mut().find(|one| one.0 == tp) {
-            Some(one) => *one = (tp, one.1.min(offset), one.2.max(offset), one.3 + 1),
-            None => self.sources.push((tp, offset, offset, 1)),
-        }
-    }
 }
 
 /// Copy an array; the buffer of an empty one is no buffer of numbers.

@@ -7,6 +7,7 @@ mod encode;
 mod envelope;
 mod json;
 mod lane;
+mod lines;
 mod records;
 mod shapes;
 mod texts;
@@ -28,6 +29,7 @@ fn log_partitioner_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<lane::Taken>()?;
     module.add_class::<encode::Sealer>()?;
     module.add_class::<encode::Written>()?;
+    module.add_class::<lines::Lines>()?;
     module.add_class::<texts::Texts>()?;
     module.add_function(wrap_pyfunction!(encode::in_order, module)?)?;
     module.add_function(wrap_pyfunction!(encode::runs, module)?)?;

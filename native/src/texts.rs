@@ -38,24 +38,17 @@ impl Texts {
         Texts { chunks: Vec::new(), places: Vec::new(), bytes: 0, runs: Vec::new() }
     }
 
-    /// Keep the text of the next row.
-    pub fn append(&mut self, text: &[u8]) {
-        let has_room = self.chunks.last().is_some_and(|chunk| chunk.capacity() - chunk.len() >= text.len());
-        if !has_room {
-            self.chunks.push(Vec::with_capacity(text.len().max(CHUNK_BYTES)));
-        }
-        let number = self.chunks.len() - 1;
-        let chunk = &mut self.chunks[number];
-        self.places.push(Place { chunk: number as u32, start: chunk.len() as u32, size: text.len() as u32 });
-        chunk.extend_from_slice(text);
-        self.bytes += text.len();
+    /// Keep the text of the next row, which is UTF-8.
+    #[pyo3(name = "append")]
+    fn append_checked(&mut self, text: &[u8]) -> PyResult<()> {
+        std::str::from_utf8(text).map_err(|error| PyValueError::new_err(error.to_string()))?;
+        self.append(text);
+        Ok(())
     }
 
     /// Keep the texts of the next rows.
-    fn extend(&mut self, texts: Vec<PyBackedBytes>) {
-        for text in &texts {
-            self.append(text);
-        }
+    fn extend(&mut self, texts: Vec<PyBackedBytes>) -> PyResult<()> {
+        texts.iter().try_for_each(|text| self.append_checked(text))
     }
 
     /// How many texts are in memory: those of the last rows.
@@ -101,6 +94,19 @@ impl Texts {
 }
 
 impl Texts {
+    /// Keep the text of the next row, which is known to be UTF-8.
+    pub fn append(&mut self, text: &[u8]) {
+        let has_room = self.chunks.last().is_some_and(|chunk| chunk.capacity() - chunk.len() >= text.len());
+        if !has_room {
+            self.chunks.push(Vec::with_capacity(text.len().max(CHUNK_BYTES)));
+        }
+        let number = self.chunks.len() - 1;
+        let chunk = &mut self.chunks[number];
+        self.places.push(Place { chunk: number as u32, start: chunk.len() as u32, size: text.len() as u32 });
+        chunk.extend_from_slice(text);
+        self.bytes += text.len();
+    }
+
     /// The first row in memory.
     fn first(&self) -> usize {
         self.runs.last().map_or(0, |run| run.next)

@@ -17,14 +17,14 @@ from service.formats.reference import CoveredRange, RootRange
 
 ROOTS_MAX = 1000  # of one reference; more are cut, and the line says so
 SOURCE_BYTES = 120  # of one TopicPartition beside its topic
-_HOUR_BYTES = 20
+HOUR_BYTES = 20
 
 Spans = Mapping[TopicPartition, tuple[int, int]]
 """[first_offset, next_offset) of the batch by TopicPartition."""
 Sources = dict[TopicPartition, list[int]]
 """[min_offset, max_offset, entries] by TopicPartition."""
 
-_encode = msgspec.json.Encoder().encode
+encode = msgspec.json.Encoder().encode
 
 
 class Described(NamedTuple):
@@ -153,14 +153,14 @@ class LineWriter:
         if roots:
             ranges = [RootRange(*root, *span) for root, span in sorted(roots.items())]
             line += (ranges[:roots_max], len(ranges) > roots_max)
-        return _encode(line)
+        return encode(line)
 
     def _hour(self, hour: tuple[str, int]) -> int:
         number = self._hours.get(hour)
         if number is None:
             number = self._hours[hour] = len(self._hours)
             self._new.append(self._hours)
-            self._size += _HOUR_BYTES
+            self._size += HOUR_BYTES
         return number
 
     def _schema(self, entry_type: RecordType) -> int:
@@ -168,7 +168,7 @@ class LineWriter:
             return self._last[1]
         projection = self._projections.get(entry_type)
         if projection is None:
-            projection = self._projections[entry_type] = _encode(projection_of(entry_type, self._merged))
+            projection = self._projections[entry_type] = encode(projection_of(entry_type, self._merged))
         number = self._schemas.get(projection)
         if number is None:
             number = self._schemas[projection] = len(self._schemas)

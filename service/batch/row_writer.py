@@ -1,4 +1,4 @@
-"""Rows of one PartitionKey -> the bytes of a block, under the schema of its object; by Python, or by compiled code.
+"""Rows -> blocks of an object file, each of one PartitionKey, under the object's schema; by Python, or compiled code.
 
 Both write the same bytes. The compiled writer asks Python for entries whose text is not plain.
 """
@@ -12,9 +12,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from service import native
+from service.avro import container
 from service.avro.row_encoder import WALKED_ENTRIES, EncodeEntry, entry_encoder, exact_encoder
-from service.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root
+from service.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
 from service.avro.schema_types import Limits, RecordType
+from service.batch.chunk import CHUNK_BYTES, Blocks, Chunk, PythonChunk, Unwritten
 from service.batch.fast_lane import described
 from service.batch.rows import Rows
 from service.batch.texts import PythonTexts
@@ -33,27 +35,15 @@ class WriteRules(NamedTuple):
     block_bytes: int
     decode: Callable[[bytes], Any]
     read: Callable[[Piece], bytes]
-
-
-class WrittenBlock(NamedTuple):
-    """Rows as bytes, not compressed, and what they are: counted as they were written.
-
-    `sources` are (number of a TopicPartition, lowest and highest offset, rows), `types` (number of a type, rows).
-    """
-
-    data: bytes | bytearray
-    rows: int
-    earliest_us: int
-    latest_us: int
-    sources: Sequence[tuple[int, int, int, int]]
-    types: Sequence[tuple[int, int]]
+    compress: container.Compress
+    sync: bytes
 
 
 class RowWriter(Protocol):
     """Writes rows, which it gets in the order of sealing."""
 
-    def block(self, at: int, end: int, user: bytes, written: RecordType) -> WrittenBlock:
-        """Write rows from `at` on until a block is full or `end` is reached; all are of one user, which is encoded.
+    def write(self, parts: Sequence[Unwritten]) -> Chunk:
+        """Write parts, which follow each other, until there are CHUNK_BYTES of blocks.
 
         Raises:
             SpoolError: the disk refused a text.
@@ -97,9 +87,25 @@ class PythonWriter:
         self._texts = rows.texts.read(order, rows.text_sizes, rules.read)
         self._origins = [encode_origin(tp) for tp in rows.tps]
         self._entries = EntryWriter(rows, rules)
+        self._next = 0
 
-    def block(self, at: int, end: int, user: bytes, written: RecordType) -> WrittenBlock:
-        """Write one block."""
+    def write(self, parts: Sequence[Unwritten]) -> Chunk:
+        """Write blocks."""
+        out, found = bytearray(), []
+        for part in parts:
+            if len(out) >= CHUNK_BYTES:
+                break
+            assert part.begin == self._next, f"W3: row {self._next} is next, a part begins with {part.begin}"
+            start, user = len(out), encode_user(part.user)
+            while self._next < part.end and not (part.is_divisible and len(out) >= CHUNK_BYTES):
+                rows, data = self._block(self._next, part.end, user, part.written)
+                out += container.block(rows, data, compress=self._rules.compress, sync=self._rules.sync)
+                self._next += rows
+            found.append(self._count(self._order[part.begin : self._next], len(out) - start))
+        return PythonChunk(bytes(out), found)
+
+    def _block(self, at: int, end: int, user: bytes, written: RecordType) -> tuple[int, bytearray]:
+        """Write rows until a block is full; gives how many, and the block, not compressed."""
         rows, out, texts, rules = self._rows, bytearray(), self._texts, self._rules
         type_of, tp_of, offsets, times_us = rows.type_of, rows.tp_of, rows.offsets, rows.event_times_us
         indexes, timestamps_ms, ids, roots, origins = (
@@ -109,8 +115,8 @@ class PythonWriter:
             rows.roots,
             self._origins,
         )
-        order, encoders = self._order[at:end], self._entries.encoders_of(written)
-        for row in order:
+        encoders, count = self._entries.encoders_of(written), 0
+        for row in self._order[at:end]:
             out += encode_meta(
                 user,
                 times_us[row],
@@ -122,16 +128,20 @@ class PythonWriter:
                 encode_root(roots[row]) if row in roots else _NO_ROOT,
             )
             encoders[type_of[row]](rules.decode(next(texts)), out)
+            count += 1
             if len(out) >= rules.block_bytes:
-                order = order[: order.index(row) + 1]
                 break
-        times = [times_us[row] for row in order]
+        return count, out
+
+    def _count(self, order: Sequence[int], length: int) -> Blocks:
+        rows = self._rows
+        times = [rows.event_times_us[row] for row in order]
         offsets_of: dict[int, list[int]] = {}
         for row in order:
-            offsets_of.setdefault(tp_of[row], []).append(offsets[row])
+            offsets_of.setdefault(rows.tp_of[row], []).append(rows.offsets[row])
         sources = [(tp, min(found), max(found), len(found)) for tp, found in offsets_of.items()]
-        types = Counter([type_of[row] for row in order])
-        return WrittenBlock(out, len(order), min(times), max(times), sources, [*types.items()])
+        types = Counter([rows.type_of[row] for row in order])
+        return Blocks(length, len(order), min(times), max(times), sources, [*types.items()])
 
 
 class _Encoders(dict[int, EncodeEntry]):
@@ -172,9 +182,6 @@ class CompiledWriter:
         assert native.module is not None, "the fast lane is not installed"
         assert not isinstance(rows.texts, PythonTexts), "compiled code reads what it has kept"
         self._native = native.module
-        self._block_bytes = rules.block_bytes
-        self._ids: Mapping[int, str] = rows.ids
-        self._roots = {row: encode_root(root) for row, root in rows.roots.items()}
         self._entries = EntryWriter(rows, rules)
         self._written: dict[int, log_partitioner_native.Written] = {}  # by identity: the plan keeps the types
         self._sealer: log_partitioner_native.Sealer = native.module.Sealer(
@@ -189,19 +196,32 @@ class CompiledWriter:
             rows.texts,
             rows.text_sizes,
             rules.read,
+            {
+                "block_bytes": rules.block_bytes,
+                "chunk_bytes": CHUNK_BYTES,
+                "ids": rows.ids,
+                "roots": {row: encode_root(root) for row, root in rows.roots.items()},
+                "compress": rules.compress,
+                "sync": rules.sync,
+            },
         )
 
-    def block(self, at: int, end: int, user: bytes, written: RecordType) -> WrittenBlock:
-        """Write one block."""
-        compiled = self._written.get(id(written))
-        if compiled is None:
-            compiled = self._written[id(written)] = self._native.Written(described(written))
+    def write(self, parts: Sequence[Unwritten]) -> Chunk:
+        """Write blocks."""
 
-        def slow(row: int, text: bytes) -> bytes:
+        def slow(row: int, text: bytes, number: int) -> bytes:
             out = bytearray()
-            self._entries.write(row, text, written, out)
+            self._entries.write(row, text, parts[number].written, out)
             return bytes(out)
 
-        return WrittenBlock._make(
-            self._sealer.block(at, end, user, compiled, self._block_bytes, self._ids, self._roots, slow)
-        )
+        known = self._written
+        compiled = [
+            (begin, end, user, hour, exact_type, known.get(id(written)) or self._compile(written), is_divisible)
+            for begin, end, user, hour, exact_type, written, is_divisible in parts
+        ]
+        return self._sealer.write(compiled, slow)
+
+    def _compile(self, written: RecordType) -> log_partitioner_native.Written:
+        compiled: log_partitioner_native.Written = self._native.Written(described(written))
+        self._written[id(written)] = compiled
+        return compiled

@@ -8,19 +8,25 @@ Used by the worker's flush and by the backfill. Pure but for the spool that it i
 from __future__ import annotations
 
 import hashlib
+import sys
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from service.avro import container
 from service.avro.container import SYNC_BYTES, Codec
 from service.avro.entry_types import SchemaBounds
-from service.avro.row_meta import encode_user
 from service.avro.schema import RowSchema, row_schema
 from service.avro.schema_types import RecordType
+from service.batch.chunk import Blocks, Chunk, Unwritten, joined
+from service.batch.compiled_lines import CompiledLines, Numbered
+from service.batch.describe import Describing
 from service.batch.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
-from service.batch.reference_lines import Described, LineGroup, LineWriter, Spans, absent_fields, root_place, widen
-from service.batch.row_writer import CompiledWriter, PythonWriter, RowWriter, WriteRules, WrittenBlock
+from service.batch.reference_lines import LineGroup, LineWriter, Spans
+from service.batch.row_writer import CompiledWriter, PythonWriter, RowWriter, WriteRules
 from service.batch.rows import Rows
 from service.boundary import BatchSpool, ObjectFile, SealedFile
 from service.formats.model import PartitionKey, TopicPartition
@@ -68,17 +74,22 @@ class Step(NamedTuple):
     finished: SealedObject | None
 
 
-CACHED_FIELDS_MAX = 200_000
+ROWS_AT_ONCE, PARTS_AT_ONCE = 1024, 256  # at most, of what is written between two steps
 
-_Block = tuple[bytes, WrittenBlock]
-"""A block of an object, compressed, and what is in it."""
+_Sealed = Generator[SealedObject, None, int]
+"""Objects that are finished, and how far in the chunk its blocks are written."""
 
 
 class _Writing:
-    """An object while it is written."""
+    """An object while it is written; `pieces` are those of a part that has not ended."""
 
     def __init__(
-        self, number: int, file: ObjectFile, entry_type: RecordType, schema: RowSchema, lines: LineWriter
+        self,
+        number: int,
+        file: ObjectFile,
+        entry_type: RecordType,
+        schema: RowSchema,
+        lines: LineWriter | CompiledLines,
     ) -> None:
         self.number = number
         self.file = file
@@ -87,6 +98,13 @@ class _Writing:
         self.header_bytes = file.size
         self.lines = lines
         self.rows_of: Counter[int] = Counter()  # by number of their TopicPartition
+        self.pieces: list[Blocks] = []
+
+    def write(self, data: bytes, rows_of: Iterable[tuple[int, int]]) -> None:
+        """Write blocks, in which so many rows are of which TopicPartition."""
+        self.file.write(data)
+        for number, rows in rows_of:
+            self.rows_of[number] += rows
 
     def finish(self, key: PartitionKey | None, hour: Hour | None, tps: Sequence[TopicPartition]) -> SealedObject:
         """Close the object; `tps` are the TopicPartitions by number."""
@@ -107,7 +125,7 @@ class _Writing:
 def seal(
     rows: Rows, spool: BatchSpool, spans: Spans, rules: SealRules, *, batch_id: str, is_one_record: bool
 ) -> Iterator[Step]:
-    """Write all objects of a batch, part by part; a caller may stop between two.
+    """Write all objects of a batch, some rows at a time; a caller may stop between two steps.
 
     Raises:
         SpoolError: the disk refused.
@@ -129,138 +147,119 @@ class Sealing:
         self._plan = plan
         self._batch_id = batch_id
         self._sync = hashlib.sha256(batch_id.encode()).digest()[:SYNC_BYTES]
-        self._compress = container.compressor(rules.codec)
-        self._open: dict[tuple[int, Hour | None], _Writing] = {}
         self._next_number = 0
-        # Fields without a value in entries of a type (by number) in a part of another (by identity: the plan keeps it).
-        self._absent: dict[tuple[int, int], tuple[str, ...]] = {}
+        self._own: _Writing | None = None  # the object of its own of a part that has not ended
+        self._packs: dict[tuple[int, Hour | None], _Writing] = {}
+        self._hour: Hour | None = None
+        self._describing = Describing(rows, plan)
+        self._numbered = Numbered(rows.tps, spans, rows.types, bytes_max=rules.group_bytes_max)
+        compress = container.compressor(rules.codec)
         self._writer: RowWriter = (CompiledWriter if rows.is_fast else PythonWriter)(
-            rows, plan.order, WriteRules(rules.bounds.limits, rules.block_bytes, rules.decode, spool.read)
+            rows,
+            plan.order,
+            WriteRules(rules.bounds.limits, rules.block_bytes, rules.decode, spool.read, compress, self._sync),
         )
 
     def run(self) -> Iterator[Step]:
         """Write part by part, in order."""
-        hour: Hour | None = None
-        rows = 0
-        for part in self._plan.parts:
-            key = self._rows.keys[part.key]
-            if (key.date, key.hour) != hour:
-                for finished in self._finish(hour) if hour else ():  # parts stand by hour: it is over
-                    yield Step(rows, finished)
-                hour = key.date, key.hour
-            written = self._own(part) if part.group is None else self._packed(part, part.group)
-            rows = part.end
-            yield Step(rows, written)
-        for finished in [one for place in (hour, None) for one in self._finish(place)]:
+        parts, first, rows = self._plan.parts, 0, 0
+        while first < len(parts):
+            behind = bisect_left(parts, rows + ROWS_AT_ONCE, first, key=attrgetter("end")) + 1
+            some = parts[first : min(behind, first + PARTS_AT_ONCE)]
+            chunk = self._writer.write([self._unwritten(part, rows) for part in some])
+            rows += chunk.rows
+            written = some[: len(chunk)]
+            is_whole = rows == written[-1].end
+            for finished in self._distribute(chunk, written, is_whole=is_whole):
+                yield Step(rows, finished)
+            yield Step(rows, None)
+            first += len(written) - (not is_whole)
+        for finished in [one for hour in (self._hour, None) for one in self._finish(hour)]:
             yield Step(rows, finished)
 
+    def _unwritten(self, part: Part, rows: int) -> Unwritten:
+        """Say what is to be written of a part, where so many rows are written."""
+        key, merged = self._rows.keys[part.key], self._plan.merged
+        hour, exact_type = self._numbered.hour(key[1:]), self._numbered.exact_type(part.entry_type)
+        written = part.entry_type if part.group is None else merged[part.group]
+        return Unwritten(max(part.begin, rows), part.end, key.user, hour, exact_type, written, part.group is None)
+
+    def _distribute(self, chunk: Chunk, parts: Sequence[Part], *, is_whole: bool) -> Iterator[SealedObject]:
+        """Write a chunk into the objects of its parts, the last of which may go on; gives what is finished."""
+        first = begin = 0
+        for (hour, group), stretch in groupby(parts, self._destination):
+            if hour != self._hour:  # parts stand by hour: it is over
+                yield from self._finish(self._hour) if self._hour else ()
+                self._hour = hour
+            last = first + len(list(stretch))
+            if group is not None:
+                begin = yield from self._write_packed(chunk, parts, (group, parts[first].hour), first, last, begin)
+            else:
+                for number in range(first, last):
+                    ends = is_whole or number < len(parts) - 1
+                    begin = yield from self._write_own(chunk, parts[number], number, begin, ends=ends)
+            first = last
+        assert begin == len(chunk.data), f"W3: {len(chunk.data)} bytes of blocks, {begin} of them are a part's"
+
+    def _destination(self, part: Part) -> tuple[Hour, int | None]:
+        return self._rows.keys[part.key][1:], part.group
+
     def _finish(self, hour: Hour | None) -> list[SealedObject]:
-        places = [place for place in self._open if place[1] == hour]
-        return [self._open.pop(place).finish(None, hour, self._rows.tps) for place in places]
+        places = [place for place in self._packs if place[1] == hour]
+        return [self._packs.pop(place).finish(None, hour, self._rows.tps) for place in places]
 
-    def _own(self, part: Part) -> SealedObject:
-        writing = self._begin(part.entry_type)
-        self._write(part, writing, self._blocks(part, part.entry_type))
-        return writing.finish(self._rows.keys[part.key], None, self._rows.tps)
+    def _write_own(self, chunk: Chunk, part: Part, number: int, begin: int, *, ends: bool) -> _Sealed:
+        """Write what the chunk has of a part into an object of its own."""
+        writing = self._own = self._own or self._begin(part.entry_type, is_pack=False)
+        blocks = Blocks._make(chunk.blocks(number))
+        writing.write(chunk.data[begin : begin + blocks.length], chunk.rows_of(number, number + 1))
+        writing.pieces.append(blocks)
+        if ends:
+            self._own = None
+            self._add_lines(writing, [(part, joined(writing.pieces))], writing.header_bytes)
+            yield writing.finish(self._rows.keys[part.key], None, self._rows.tps)
+        return begin + blocks.length
 
-    def _packed(self, part: Part, group: int) -> SealedObject | None:
-        """Write into the pack of the group; gives the one before where that has no more room."""
-        place, merged, full = (group, part.hour), self._plan.merged[group], None
-        writing = self._open.get(place)
-        if writing is None:
-            writing = self._open[place] = self._begin(merged)
-        blocks = list(self._blocks(part, merged))
-        size = writing.file.size + sum(len(data) for data, _ in blocks)
-        if writing.rows_of and size > self._rules.layout.pack_bytes_max:
-            full = writing.finish(None, part.hour, self._rows.tps)
-            writing = self._open[place] = self._begin(merged)
-        self._write(part, writing, blocks)
-        return full
+    def _write_packed(
+        self, chunk: Chunk, parts: Sequence[Part], place: tuple[int, Hour | None], first: int, last: int, begin: int
+    ) -> _Sealed:
+        """Write the chunk's parts [first, last) into the pack of their place, and into a next one where it is full."""
+        while first < last:
+            writing = self._packs.get(place)
+            if writing is None:
+                writing = self._packs[place] = self._begin(self._plan.merged[place[0]], is_pack=True)
+            start, is_empty = writing.file.size, not writing.rows_of
+            behind, size = chunk.fitting(first, last, max(0, self._rules.layout.pack_bytes_max - start))
+            if is_empty and behind == first:
+                behind, size = chunk.fitting(first, first + 1, sys.maxsize)  # it has room nowhere
+            writing.write(chunk.data[begin : begin + size], chunk.rows_of(first, behind))
+            if isinstance(writing.lines, CompiledLines):
+                writing.lines.add(chunk, first, behind, start)
+            else:
+                written = ((parts[one], Blocks._make(chunk.blocks(one))) for one in range(first, behind))
+                self._add_lines(writing, written, start)
+            if behind < last:
+                yield self._packs.pop(place).finish(None, place[1], self._rows.tps)
+            first, begin = behind, begin + size
+        return begin
 
-    def _begin(self, entry_type: RecordType) -> _Writing:
+    def _begin(self, entry_type: RecordType, *, is_pack: bool) -> _Writing:
         number = self._next_number
         self._next_number += 1
         schema, rules = row_schema(entry_type), self._rules
         file = self._spool.create(number)
         metadata = {"lp-batch-id": self._batch_id}
         file.write(container.header(schema.text, codec=rules.codec, sync=self._sync, metadata=metadata))
-        return _Writing(
-            number, file, entry_type, schema, LineWriter(entry_type, self._spans, bytes_max=rules.group_bytes_max)
-        )
+        lines: LineWriter | CompiledLines
+        if is_pack and self._rows.is_fast and not self._rows.roots:
+            lines = CompiledLines(entry_type, self._numbered)
+        else:
+            lines = LineWriter(entry_type, self._spans, bytes_max=rules.group_bytes_max)
+        return _Writing(number, file, entry_type, schema, lines)
 
-    def _write(self, part: Part, writing: _Writing, blocks: Iterable[_Block]) -> None:
-        """Write the blocks of one part, and its line."""
-        file, written = writing.file, []
-        start = file.size
-        for data, block in blocks:
-            file.write(data)
-            written.append(block)
-            for number, _, _, rows in block.sources:
-                writing.rows_of[number] += rows
-        writing.lines.add(self._describe(part, written, start, file.size - start))
-
-    def _blocks(self, part: Part, entry_type: RecordType) -> Iterator[_Block]:
-        """Make the blocks of one part; those of one batch fit into every object of the same schema."""
-        user, at = encode_user(self._rows.keys[part.key].user), part.begin
-        while at < part.end:
-            block = self._writer.block(at, part.end, user, entry_type)
-            at += block.rows
-            yield container.block(block.rows, block.data, compress=self._compress, sync=self._sync), block
-
-    def _describe(self, part: Part, blocks: list[WrittenBlock], start: int, length: int) -> Described:
-        rows = self._rows
-        block = blocks[0] if len(blocks) == 1 else _joined(blocks)
-        roots: dict[Any, list[int]] = {}
-        if rows.roots:
-            for row in self._plan.order[part.begin : part.end]:
-                if (root := rows.roots.get(row)) is not None:
-                    widen(roots, root_place(root), root.offset)
-        return Described(
-            rows.keys[part.key],
-            part.entry_type,
-            part.end - part.begin,
-            block.earliest_us,
-            block.latest_us,
-            self._nulls_of(block.types, part.entry_type),
-            start,
-            length,
-            {rows.tps[number]: [low, high, count] for number, low, high, count in block.sources},
-            roots,
-        )
-
-    def _nulls_of(self, types: Sequence[tuple[int, int]], entry_type: RecordType) -> Mapping[str, int]:
-        """Count the entries without a value by field, ascending by name; what is null follows from an entry's type."""
-        nulls: dict[str, int] = {}
-        for number, count in types:
-            absent = self._absent.get((number, id(entry_type)))
-            for name in self._absent_in(number, entry_type) if absent is None else absent:
-                nulls[name] = nulls.get(name, 0) + count
-        return nulls if len(types) == 1 else dict(sorted(nulls.items()))
-
-    def _absent_in(self, number: int, entry_type: RecordType) -> tuple[str, ...]:
-        if len(self._absent) * entry_type.fields > CACHED_FIELDS_MAX:  # a hostile schema has a thousand
-            self._absent.clear()
-        absent = self._absent[number, id(entry_type)] = absent_fields(self._rows.types[number], entry_type)
-        return absent
-
-
-def _joined(blocks: Sequence[WrittenBlock]) -> WrittenBlock:
-    """Return what the blocks of one part say together; their bytes are written already."""
-    sources: dict[int, list[int]] = {}
-    types: Counter[int] = Counter()
-    for block in blocks:
-        for number, low, high, count in block.sources:
-            if (span := sources.get(number)) is None:
-                sources[number] = [low, high, count]
-            else:
-                span[:] = min(span[0], low), max(span[1], high), span[2] + count
-        for number, count in block.types:
-            types[number] += count
-    return WrittenBlock(
-        b"",
-        sum(block.rows for block in blocks),
-        min((block.earliest_us for block in blocks), default=0),
-        max((block.latest_us for block in blocks), default=0),
-        [(number, low, high, count) for number, (low, high, count) in sources.items()],
-        [*types.items()],
-    )
+    def _add_lines(self, writing: _Writing, written: Iterable[tuple[Part, Blocks]], start: int) -> None:
+        """Write the lines of parts whose blocks stand from `start` on."""
+        assert isinstance(writing.lines, LineWriter), "compiled code describes what it has written"
+        for part, blocks in written:
+            writing.lines.add(self._describing.describe(part, blocks, start))
+            start += blocks.length

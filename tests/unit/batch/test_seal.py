@@ -13,7 +13,7 @@ from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.schema_types import Limits, RecordType, Scalar
 from service.batch.pack_plan import GROUPS_MAX
 from service.batch.rows import Rows
-from service.batch.seal import SealedObject, Step, seal
+from service.batch.seal import PARTS_AT_ONCE, SealedObject, Step, seal
 from service.errors import SpoolError
 from service.formats.model import PartitionKey, SourceRecord, TopicPartition
 from tests.fakes.spool import FakeBatchSpool, FakeSpool
@@ -172,23 +172,23 @@ def test_lines_of_one_object_go_into_messages_of_their_bytes() -> None:
 
 
 def test_steps_tell_how_far_sealing_has_come_and_a_caller_may_stop() -> None:
-    """Between two parts: what is written so far lies in the spool until the batch is deleted."""
-    spool, rows = opened(), rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(20)])
+    """Between two objects: what is written so far lies in the spool until the batch is deleted."""
+    spool, rows = opened(), rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(300)])
     steps = seal(rows, spool, {A: (0, 20)}, seal_rules(layout="file"), batch_id="b1", is_one_record=False)
-    assert [next(steps).rows for _ in range(3)] == [1, 2, 3]
+    assert [next(steps).rows for _ in range(3)] == [PARTS_AT_ONCE] * 3
     steps.close()  # type: ignore[attr-defined]
     assert len(spool.objects) == 3
     spool.delete()
 
 
 def test_pack_is_finished_with_its_last_rows() -> None:
-    """Steps of a pack give no object until it is full or over."""
-    rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(20)])
+    """Steps of a pack give no object until it is full or over; in each so many rows are written at most."""
+    rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(2 * PARTS_AT_ONCE + 1)])
     steps: list[Step] = list(
         seal(rows, opened(), {A: (0, 20)}, seal_rules(), batch_id="b1", is_one_record=False)
     )  # fmt: skip
-    assert [step.finished is None for step in steps] == [True] * 20 + [False]
-    assert [step.rows for step in steps] == [*range(1, 21), 20]
+    assert [step.finished is None for step in steps] == [True] * 3 + [False]
+    assert [step.rows for step in steps] == [PARTS_AT_ONCE, 2 * PARTS_AT_ONCE, *[2 * PARTS_AT_ONCE + 1] * 2]
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "finish", "read"])

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
 
 from service import native
-from service.batch import pack_plan
+from service.batch import pack_plan, seal
 from service.batch.batch import ClosedBatch
+from service.batch.chunk import Chunk, Unwritten
+from service.batch.compiled_lines import CompiledLines
 from service.batch.messages import reference_messages
 from service.batch.pack_plan import Part
-from service.batch.reference_lines import Described, LineWriter
+from service.batch.reference_lines import Described, LineGroup, LineWriter
 from service.batch.rows import Rows
 from service.batch.seal import Sealing
 from service.boundary import Membership
@@ -145,9 +147,15 @@ def _name_an_entry_less(writer: LineWriter, part: Described) -> None:
     _add_line(writer, part)
 
 
-def _skip_a_row(sealing: Sealing, part: Part, writing: Any) -> Iterator[Any]:
-    """Write a part but for its first row, as a wrong loop would."""
-    yield from _write_blocks(sealing, part._replace(begin=part.begin + (part.key == 7)), writing)
+def _end_a_row_earlier(sealing: Sealing, part: Part, rows: int) -> Unwritten:
+    unwritten = _unwritten(sealing, part, rows)
+    return unwritten._replace(end=part.end - (part.key == 7))
+
+
+def _lose_blocks(writing: seal._Writing, data: bytes, rows_of: Iterable[tuple[int, int]]) -> None:
+    """Write what is not the first of an object."""
+    if writing.rows_of:
+        _write_blocks(writing, data, rows_of)
 
 
 def _plan_without_a_row(rows: Rows, first: int = 0) -> array[int]:
@@ -164,24 +172,44 @@ def _plan_another_row(rows: Rows, first: int = 0) -> array[int]:
     return order
 
 
-_add_line, _write_blocks, _in_order = LineWriter.add, Sealing._blocks, Rows.in_order
+def _lose_a_compiled_line(lines: CompiledLines, chunk: Chunk, first: int, last: int, start: int) -> None:
+    _add_lines(lines, chunk, first + 1, last, start)
 
 
-@pytest.mark.parametrize("is_fast", [False, True], ids=["python", "fast"])
+def _name_an_entry_less_in_a_group(lines: CompiledLines) -> list[LineGroup]:
+    first, *others = _groups(lines)
+    named, *more = first.entries
+    return [first._replace(entries=(named - 1, *more)), *others]
+
+
+_add_line, _in_order = LineWriter.add, Rows.in_order
+_write_blocks, _unwritten = seal._Writing.write, Sealing._unwritten
+_add_lines, _groups = CompiledLines.add, CompiledLines.groups
+_WRONG = {
+    "row-lost-in-the-plan": (Rows, "in_order", _plan_without_a_row),
+    "part-lost": (pack_plan, "_cut", _without_one(pack_plan._cut, 3)),
+    "block-lost": (seal._Writing, "write", _lose_blocks),
+    "row-not-written": (Sealing, "_unwritten", _end_a_row_earlier),
+    "row-of-another-topic-partition": (Rows, "in_order", _plan_another_row),
+    "message-lost": (flusher_module, "reference_messages", _without_one(reference_messages, 0)),
+    "dead-letter-lost": (recorder_module, "dead_letters_of", lambda _record, _bad: []),
+}
+_WRONG_IN_PYTHON = _WRONG | {
+    "line-lost": (LineWriter, "add", _lose_a_line),
+    "entry-not-named": (LineWriter, "add", _name_an_entry_less),
+    "group-lost": (LineWriter, "groups", _without_one(LineWriter.groups, 0)),
+}
+_WRONG_AROUND_COMPILED_CODE = _WRONG | {
+    "line-lost": (CompiledLines, "add", _lose_a_compiled_line),
+    "entry-not-named": (CompiledLines, "groups", _name_an_entry_less_in_a_group),
+    "group-lost": (CompiledLines, "groups", _without_one(CompiledLines.groups, 0)),
+}
+
+
 @pytest.mark.parametrize(
-    ("owner", "name", "wrong"),
-    [
-        pytest.param(Rows, "in_order", _plan_without_a_row, id="row-lost-in-the-plan"),
-        pytest.param(pack_plan, "_cut", _without_one(pack_plan._cut, 3), id="part-lost"),
-        pytest.param(Sealing, "_blocks", _without_one(Sealing._blocks, 0), id="block-lost"),
-        pytest.param(Sealing, "_blocks", _skip_a_row, id="row-not-written"),
-        pytest.param(Rows, "in_order", _plan_another_row, id="row-of-another-topic-partition"),
-        pytest.param(LineWriter, "add", _lose_a_line, id="line-lost"),
-        pytest.param(LineWriter, "add", _name_an_entry_less, id="entry-not-named"),
-        pytest.param(LineWriter, "groups", _without_one(LineWriter.groups, 0), id="group-lost"),
-        pytest.param(flusher_module, "reference_messages", _without_one(reference_messages, 0), id="message-lost"),
-        pytest.param(recorder_module, "dead_letters_of", lambda _record, _bad: [], id="dead-letter-lost"),
-    ],
+    ("owner", "name", "wrong", "is_fast"),
+    [pytest.param(*wrong, False, id=f"python-{name}") for name, wrong in _WRONG_IN_PYTHON.items()]
+    + [pytest.param(*wrong, True, id=f"fast-{name}") for name, wrong in _WRONG_AROUND_COMPILED_CODE.items()],
 )
 def test_whatever_loses_an_entry_commits_nothing(
     owner: Any, name: str, wrong: Callable[..., Any], *, is_fast: bool, monkeypatch: pytest.MonkeyPatch
@@ -318,8 +346,9 @@ def test_flush_whose_disk_fails_commits_nothing(operation: str) -> None:
     assert rig.broker.transactions == []
 
 
-def test_flush_whose_deadline_passes_while_sealing_is_discarded() -> None:
-    """A deadline between two parts is a discard; nothing is uploaded, nothing sent."""
+def test_flush_whose_deadline_passes_while_sealing_is_discarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deadline between two steps is a discard; nothing is uploaded, nothing sent."""
+    monkeypatch.setattr(seal, "PARTS_AT_ONCE", 1)
     rig = Rig()
     worker = rig.owning(rules=Rules().with_layout("file").with_seal(decode=paced_decode(rig, 50.0)))
     for user in ("ann", "bob", "cem"):

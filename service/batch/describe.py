@@ -1,0 +1,61 @@
+"""A part and what was written of it -> what its line says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from service.avro.schema_types import RecordType
+from service.batch.chunk import Blocks
+from service.batch.pack_plan import Part, Plan
+from service.batch.reference_lines import Described, absent_fields, root_place, widen
+from service.batch.rows import Rows
+
+CACHED_FIELDS_MAX = 200_000
+
+
+class Describing:
+    """Describes the parts of one batch."""
+
+    def __init__(self, rows: Rows, plan: Plan) -> None:
+        self._rows = rows
+        self._plan = plan
+        # Fields without a value in entries of a type (by number) in a part of another (by identity: the plan keeps it).
+        self._absent: dict[tuple[int, int], tuple[str, ...]] = {}
+
+    def describe(self, part: Part, blocks: Blocks, start: int) -> Described:
+        """Describe a part whose blocks, all of them, stand from `start` on."""
+        rows, planned = self._rows, part.end - part.begin
+        assert blocks.rows == planned, f"W3: {blocks.rows} rows of a part are written, {planned} are planned"
+        roots: dict[Any, list[int]] = {}
+        if rows.roots:
+            for row in self._plan.order[part.begin : part.end]:
+                if (root := rows.roots.get(row)) is not None:
+                    widen(roots, root_place(root), root.offset)
+        return Described(
+            rows.keys[part.key],
+            part.entry_type,
+            blocks.rows,
+            blocks.earliest_us,
+            blocks.latest_us,
+            self._nulls_of(blocks.types, part.entry_type),
+            start,
+            blocks.length,
+            {rows.tps[number]: [low, high, count] for number, low, high, count in blocks.sources},
+            roots,
+        )
+
+    def _nulls_of(self, types: Sequence[tuple[int, int]], entry_type: RecordType) -> Mapping[str, int]:
+        """Count the entries without a value by field, ascending by name; what is null follows from an entry's type."""
+        nulls: dict[str, int] = {}
+        for number, count in types:
+            absent = self._absent.get((number, id(entry_type)))
+            for name in self._absent_in(number, entry_type) if absent is None else absent:
+                nulls[name] = nulls.get(name, 0) + count
+        return nulls if len(types) == 1 else dict(sorted(nulls.items()))
+
+    def _absent_in(self, number: int, entry_type: RecordType) -> tuple[str, ...]:
+        if len(self._absent) * entry_type.fields > CACHED_FIELDS_MAX:  # a hostile schema has a thousand
+            self._absent.clear()
+        absent = self._absent[number, id(entry_type)] = absent_fields(self._rows.types[number], entry_type)
+        return absent
