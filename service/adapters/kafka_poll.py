@@ -53,7 +53,7 @@ def poll_of(messages: Sequence[confluent_kafka.Message], tps: TopicPartitions) -
         list(map(Message.offset, messages)),  # type: ignore[arg-type]  # a record has one
         [-1 if kind == _NO_TIMESTAMP or ms < 0 else ms for kind, ms in map(Message.timestamp, messages)],
         list(map(Message.value, messages)),
-        {place: _names(found) for place, found in enumerate(headers) if found is not None},
+        {} if headers.count(None) == len(headers) else _with_headers(headers),
         lambda: list(map(Message.key, messages)),
         lambda place: _record(messages[place], tps.known[tp_of[place]], headers[place]),
     )
@@ -87,6 +87,10 @@ def _headers(messages: Sequence[confluent_kafka.Message]) -> list[Any]:
         except SystemError:  # those before it are there
             found.append(_UNREADABLE)
     return found
+
+
+def _with_headers(headers: Sequence[Any]) -> dict[int, frozenset[str] | None]:
+    return {place: _names(found) for place, found in enumerate(headers) if found is not None}
 
 
 def _names(headers: Any) -> frozenset[str] | None:

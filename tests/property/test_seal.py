@@ -17,14 +17,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service import native
 from service.avro.container import Codec
 from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.infer import TooDeepError, TooManyFieldsError
 from service.avro.row_encoder import WALKED_ENTRIES
 from service.avro.schema import schema_of, type_of
 from service.avro.schema_types import Limits, RecordType, join_records
-from service.batch import pack_plan
+from service.batch import pack_plan, row_writer
 from service.batch import rows as rows_module
+from service.batch import seal as seal_module
 from service.batch.messages import Sender, Uploaded, key_of, reference_messages
 from service.batch.pack_plan import META_BYTES
 from service.batch.rows import Rows
@@ -40,7 +42,8 @@ from tests.strategies import LIMITS, entries, entries_near, entry_types, seal_ru
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 HOUR_US = 1_714_557_600_000_000
 TPS = (TopicPartition("app", 0), TopicPartition("app", 1), TopicPartition("other", 0))
-KEYS = [PartitionKey(user, "2024-05-01", hour) for user in ("ann", "bob", "é/..", "-") for hour in (10, 11)]
+USERS = "ann", "bob", "é/..", '"\\\0\b\t\n\f\r\x1f\x7f\U0001f600'
+KEYS = [PartitionKey(user, "2024-05-01", hour) for user in USERS for hour in (10, 11)]
 SENDER = Sender("w", "boot", "group", "bucket", "references", "flushes", "dead-letters")
 Entry = dict[str, Any]
 Place = tuple[str, int, int, int]
@@ -75,6 +78,7 @@ class Batch:
     rows: Rows = field(default_factory=Rows)
     spool: FakeBatchSpool = field(default_factory=lambda: FakeSpool().open("b1"))
     written: list[Row] = field(default_factory=list)
+    has_roots: bool = True
 
     def __post_init__(self) -> None:
         self._types = EntryTypes(self.bounds)
@@ -89,7 +93,8 @@ class Batch:
         number = self._number
         self._number += 1
         tp = TPS[number * 7 % len(TPS)]
-        root = RootLink("raw", number % 2, 1000 - number, number if number % 3 else None) if number % 5 == 1 else None
+        has_root = self.has_roots and number % 5 == 1
+        root = RootLink("raw", number % 2, 1000 - number, number if number % 3 else None) if has_root else None
         try:
             entry_type = self._types.of(entry)
         except (TooDeepError, TooManyFieldsError):
@@ -127,9 +132,9 @@ rules_of = st.fixed_dictionaries(
 )
 
 
-def filled(bounds: SchemaBounds, todo: Iterable[Any]) -> Batch:
+def filled(bounds: SchemaBounds, todo: Iterable[Any], *, is_fast: bool = False, has_roots: bool = True) -> Batch:
     """Perform the actions."""
-    batch = Batch(bounds)
+    batch = Batch(bounds, Rows(is_fast=is_fast), has_roots=has_roots)
     for action in todo:
         if action is SPILL:
             batch.spill()
@@ -139,11 +144,14 @@ def filled(bounds: SchemaBounds, todo: Iterable[Any]) -> Batch:
 
 
 def sealed(batch: Batch, rules: SealRules, *, is_one_record: bool = False) -> list[SealedObject]:
-    """Seal with small numbers of what makes a pack, and of bytes in a piece."""
+    """Seal with small numbers of what makes a pack, of bytes in a piece, and of what is written at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pack_plan, "FEW_PARTS", 2)
         patch.setattr(pack_plan, "HOUR_PARTS_MIN", 3)
         patch.setattr(rows_module, "PIECE_BYTES", 50)
+        patch.setattr(row_writer, "CHUNK_BYTES", 300)
+        patch.setattr(seal_module, "ROWS_AT_ONCE", 6)
+        patch.setattr(seal_module, "PARTS_AT_ONCE", 4)
         return sealed_objects(batch.rows, batch.spool, rules, is_one_record=is_one_record)
 
 
@@ -337,3 +345,21 @@ def test_where_rows_lie_makes_no_difference(todo: list[Any], drawn: dict[str, An
     in_memory = filled(bounds_of["wide"], [action for action in todo if action is not SPILL])
     rules = seal_rules(bounds=spilled.bounds, **drawn)
     assert sealed(spilled, rules) == sealed(in_memory, rules)
+
+
+@pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
+@pytest.mark.parametrize("bounds", bounds_of)
+@times_as_many(2)
+@given(todo=actions, drawn=rules_of, has_roots=st.booleans())
+def test_compiled_code_makes_the_same_objects(
+    bounds: str,
+    todo: list[Any],
+    drawn: dict[str, Any],
+    has_roots: bool,  # noqa: FBT001 - drawn
+) -> None:
+    """Byte by byte, with the same lines in the same messages."""
+    python, fast = (filled(bounds_of[bounds], todo, is_fast=one, has_roots=has_roots) for one in (False, True))
+    rules = seal_rules(bounds=python.bounds, **drawn)
+    objects = sealed(fast, rules)
+    assert objects == sealed(python, rules)
+    assert all(fast.spool.load(one.file) == python.spool.load(one.file) for one in objects)

@@ -9,6 +9,7 @@ from typing import Any
 import fastavro
 import pytest
 
+from service import native
 from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.schema_types import Limits, RecordType, Scalar
 from service.batch.pack_plan import GROUPS_MAX
@@ -25,9 +26,9 @@ BOUNDS = SchemaBounds(Limits(3, 3, 5), fields_max=6, bytes_max=10**6)
 Row = tuple[str, int, dict[str, Any]]
 
 
-def rows_of(*rows: Row, bounds: SchemaBounds = SCHEMA_BOUNDS) -> Rows:
+def rows_of(*rows: Row, bounds: SchemaBounds = SCHEMA_BOUNDS, is_fast: bool = False) -> Rows:
     """Make rows of (user, hour, entry) at offsets from 0."""
-    made, types = Rows(), EntryTypes(bounds)
+    made, types = Rows(is_fast=is_fast), EntryTypes(bounds)
     for user, hour, entry in rows:
         record = SourceRecord(A, len(made), None, None, None, ())
         key = PartitionKey(user, "2024-05-01", hour)
@@ -169,6 +170,17 @@ def test_lines_of_one_object_go_into_messages_of_their_bytes() -> None:
     assert sum(group.references for group in one.groups) == one.references == 500
     assert len(one.groups) == 3
     assert all(len(bytes(group.lines)) <= 10_000 for group in one.groups)
+
+
+@pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
+def test_compiled_lines_end_a_message_where_lines_of_python_do() -> None:
+    """To the byte: what stands once in a message counts where it is new."""
+    some = [(f"user-{n}", n // 8, {f"k{n // 4}": n, "a": n % 3 or None}) for n in range(40)]
+    for group_bytes_max in range(700, 900):
+        rules = seal_rules(layout="pack", group_bytes_max=group_bytes_max)
+        python, fast = (sealed_objects(rows_of(*some, is_fast=one), opened(), rules) for one in (False, True))
+        assert fast == python
+        assert len(python[0].groups) > 2
 
 
 def test_steps_tell_how_far_sealing_has_come_and_a_caller_may_stop() -> None:
