@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Any
 
 import confluent_kafka
@@ -30,8 +31,10 @@ class TopicPartitions:
         topics, partitions = list(map(Message.topic, messages)), list(map(Message.partition, messages))
         topic = topics[0] if topics else None
         if topics.count(topic) == len(topics):  # as most are: no pair for each
-            numbers = {partition: self._number((topic, partition)) for partition in {*partitions}}
-            return list(map(numbers.__getitem__, partitions))
+            numbers: list[int] = []
+            for partition, run in groupby(partitions):  # of one there are many in a row
+                numbers += [self._number((topic, partition))] * len(list(run))
+            return numbers
         places = list(zip(topics, partitions, strict=True))
         by_place = {place: self._number(place) for place in {*places}}
         return list(map(by_place.__getitem__, places))

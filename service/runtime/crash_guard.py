@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
 
 import msgspec
 import structlog
@@ -123,7 +124,10 @@ class CrashGuard:
 
 
 def _spans(poll: Poll, first: int, stop: int) -> Offsets:
-    tps, offsets = poll.tp_of[first:stop], poll.offsets[first:stop]
-    lasts = dict(zip(tps, offsets, strict=True))
-    firsts = dict(zip(reversed(tps), reversed(offsets), strict=True))
-    return {str(poll.tps[tp]): (firsts[tp], last + 1) for tp, last in lasts.items()}
+    spans: dict[int, tuple[int, int]] = {}
+    at = first
+    for tp, run in groupby(poll.tp_of[first:stop]):  # of one TopicPartition there are many in a row
+        begin, at = at, at + len(list(run))
+        low = spans[tp][0] if tp in spans else poll.offsets[begin]
+        spans[tp] = low, poll.offsets[at - 1] + 1
+    return {str(poll.tps[tp]): span for tp, span in spans.items()}
