@@ -141,7 +141,7 @@ def _more(book: Book) -> str:
 _STAGES = f"""CPU µs per entry in one process, without Kafka and S3: from the columns of a poll to rows (record), from
 rows to finished objects on a local disk (seal). One measurement of at most {STAGE_RECORDS:,} records each."""
 _REVOKE = """A second worker joins while the first works through a backlog of A: how long the first one's revoke blocks,
-which is the flush of everything that it holds."""
+which is the flush of everything that it holds. The longest of three: a batch may just have begun."""
 _STEADY = """`python -m bench.steady`: one worker on one core; Kafka, S3 and the producer on the others. Lag is records
 between the end of the topic and what is committed, each second; its bound is two flush intervals' worth of records."""
 _STEADY_COLUMNS = (

@@ -10,14 +10,15 @@ from deploy.local.errors import StackError
 from service.formats.log_events import BatchCommitted, FlushStarted, LogLine, PartitionsRevoked
 
 _SECOND = "worker-2"
-_SHARE = 0.2  # of the records that are taken when the second joins
 _TURN_S = 0.5
 _LIMIT_S = 300.0
 _REVOKED = "revoked"
 
 
-def measure_revoke(lab: Lab, workload: Workload, variables: dict[str, str], *, name: str) -> Figures:
+def measure_revoke(lab: Lab, workload: Workload, variables: dict[str, str], share: float, *, name: str) -> Figures:
     """Return for how long the first worker's revoke blocked, and how many entries its flush had.
+
+    The second one is started when this share of the records is taken.
 
     Raises:
         StackError: nothing was revoked within five minutes, or a worker ended.
@@ -27,7 +28,7 @@ def measure_revoke(lab: Lab, workload: Workload, variables: dict[str, str], *, n
     try:
         fleet.start(WORKER)
         first = fleet.workers[WORKER].process
-        while taken(first) < _SHARE * workload.records:
+        while taken(first) < share * workload.records:
             _wait(deadline, name)
         fleet.start(_SECOND)
         while True:

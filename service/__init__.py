@@ -12,7 +12,8 @@ The path of the data, room by room:
         batch/python_lane.py            all of it for plain records, many at once
     runtime/flusher.py           calls what follows, for each batch
         batch/pack_plan.py              which rows go into which object
-        batch/seal.py                   each row is written once, objects are sealed
+        batch/seal.py                   objects are sealed: by row_writer.py, which writes each row once,
+                                        and reference_lines.py, which announces what was written
         runtime/uploader.py             objects are uploaded
         batch/messages.py               references, flush record, dead letters
     adapters/kafka_committer.py  and the source offsets, in one transaction
