@@ -15,6 +15,7 @@ from service.avro.entry_types import SchemaBounds
 from service.avro.infer import INT64_MAX, INT64_MIN, LONG53_MAX
 from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, Type
 from service.batch.pack_plan import Layout, LayoutRules
+from service.batch.reference_lines import Spans
 from service.batch.rows import Rows
 from service.batch.seal import SealedObject, SealRules, seal
 from service.boundary import BatchSpool
@@ -146,10 +147,15 @@ _decode_again = JsonDecoder(keep_inexact_text=True).decode_again
 
 
 def sealed_objects(
-    rows: Rows, spool: BatchSpool, rules: SealRules, *, is_one_record: bool = False
+    rows: Rows,
+    spool: BatchSpool,
+    rules: SealRules,
+    *,
+    is_one_record: bool = False,
+    spans: Spans | None = None,
 ) -> list[SealedObject]:
     """Seal rows as one batch, and give its objects in the order in which they were finished."""
-    spans = dict.fromkeys(rows.tps, (0, 2**62))
+    spans = dict.fromkeys(rows.tps, (0, 2**62)) if spans is None else spans
     steps = list(seal(rows, spool, spans, rules, batch_id="b1", is_one_record=is_one_record))
     assert [step.rows for step in steps] == sorted(step.rows for step in steps), "rows are counted as they are written"
     assert not steps or steps[-1].rows == len(rows)

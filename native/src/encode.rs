@@ -267,6 +267,8 @@ pub struct Sealer {
 }
 
 /// How blocks are made; `ids` are by row, `roots` too, encoded, and `compress` gives the bytes of a block's rows.
+///
+/// `chunk_bytes` bounds what is written at once, before it is compressed.
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 struct WriteRules {
@@ -316,9 +318,9 @@ impl Sealer {
     ///
     /// `slow` gives the bytes of the entry of a row whose text is not plain, by row, text and the number of its part.
     fn write(&mut self, py: Python<'_>, parts: Vec<Part<'_>>, slow: &Bound<'_, PyAny>) -> PyResult<Chunk> {
-        let (mut out, mut found) = (Vec::new(), Vec::with_capacity(parts.len()));
-        for (number, (begin, end, user, hour, entry_type, written, is_divisible)) in parts.into_iter().enumerate() {
-            if out.len() >= self.rules.chunk_bytes {
+        let (mut bytes, mut out, mut found) = (0, Vec::new(), Vec::with_capacity(parts.len()));
+        for (number, (begin, end, user, hour, exact_type, written, is_divisible)) in parts.into_iter().enumerate() {
+            if bytes >= self.rules.chunk_bytes {
                 break;
             }
             if begin != self.next {
@@ -327,15 +329,16 @@ impl Sealer {
             }
             self.user.clear();
             write_bytes(user.as_bytes(), &mut self.user);
-            let (start, mut blocks) = (out.len(), Blocks::new(user, hour, entry_type));
+            let (start, mut blocks) = (out.len(), Blocks::new(user, hour, exact_type));
             let mut written = written.borrow_mut();
-            while self.next < end && !(is_divisible && out.len() >= self.rules.chunk_bytes) {
+            while self.next < end && !(is_divisible && bytes >= self.rules.chunk_bytes) {
                 let rows = self.write_block(py, self.next, end, number, &mut written.record, slow, &mut blocks)?;
                 let packed = self.rules.compress.call1(py, (PyBytes::new(py, &self.block),))?;
                 write_long(rows as i64, &mut out);
                 write_bytes(packed.extract(py)?, &mut out);
                 out.extend_from_slice(&self.rules.sync);
                 self.next += rows;
+                bytes += self.block.len();
             }
             blocks.length = out.len() - start;
             found.push(blocks);

@@ -7,13 +7,14 @@ use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::PyBytes;
 
-const CACHED_NUMBERS_MAX: usize = 200_000;
+const CACHED_NUMBERS_MAX: usize = 20_000; // of one object: there may be a hundred open
+const CACHED_LIST: usize = 8; // numbers that a list weighs beside its own
 
 /// The blocks of one part, `length` bytes, and what is in them: counted as they were written.
 pub struct Blocks {
     user: PyBackedStr,
     hour: u32,
-    entry_type: u32,
+    exact_type: u32,
     pub length: usize,
     pub rows: usize,
     earliest_us: i64,
@@ -27,11 +28,11 @@ pub struct Blocks {
 type Source = (u32, i64, i64, usize);
 
 impl Blocks {
-    pub fn new(user: PyBackedStr, hour: u32, entry_type: u32) -> Self {
+    pub fn new(user: PyBackedStr, hour: u32, exact_type: u32) -> Self {
         Blocks {
             user,
             hour,
-            entry_type,
+            exact_type,
             length: 0,
             rows: 0,
             earliest_us: 0,
@@ -41,14 +42,15 @@ impl Blocks {
         }
     }
 
-    pub fn add(&mut self, entry_type: u32, tp: u32, offset: i64, time_us: i64) {
+    /// Count a row of a type and a TopicPartition, by their numbers in the batch.
+    pub fn add(&mut self, row_type: u32, tp: u32, offset: i64, time_us: i64) {
         let is_first = self.rows == 0;
         self.earliest_us = if is_first { time_us } else { self.earliest_us.min(time_us) };
         self.latest_us = if is_first { time_us } else { self.latest_us.max(time_us) };
         self.rows += 1;
-        match self.types.iter_mut().rev().find(|one| one.0 == entry_type) {
+        match self.types.iter_mut().rev().find(|one| one.0 == row_type) {
             Some(one) => one.1 += 1,
-            None => self.types.push((entry_type, 1)),
+            None => self.types.push((row_type, 1)),
         }
         match self.sources.iter_mut().find(|one| one.0 == tp) {
             Some(one) => *one = (tp, one.1.min(offset), one.2.max(offset), one.3 + 1),
@@ -81,7 +83,7 @@ impl Chunk {
         self.parts.len()
     }
 
-    /// What `service.batch.row_writer.Blocks` says of one part.
+    /// What `service.batch.chunk.Blocks` says of one part.
     #[allow(clippy::type_complexity)]
     fn blocks(&self, number: usize) -> (usize, usize, i64, i64, Vec<Source>, Vec<(u32, usize)>) {
         let Blocks { length, rows, earliest_us, latest_us, sources, types, .. } = &self.parts[number];
@@ -161,7 +163,7 @@ struct Group {
     lines: Vec<u8>,
 }
 
-/// TopicPartitions and rows named, earliest time of the first line, hours, schemas, how many lines, and those.
+/// TopicPartitions and rows named, earliest time of the first line, hours, schemas, how many lines, and the list of those.
 type Ended = (Vec<(u32, usize)>, i64, Vec<u32>, Vec<PyBackedBytes>, usize, Py<PyBytes>);
 
 #[pymethods]
@@ -207,8 +209,9 @@ impl Lines {
 
 impl Lines {
     fn end(&mut self) {
-        let group = std::mem::take(&mut self.group);
+        let mut group = std::mem::take(&mut self.group);
         if group.count > 0 {
+            group.lines.push(b']');
             self.ended.push(group);
         }
     }
@@ -228,9 +231,7 @@ impl Lines {
             }
         }
         let group = &mut self.group;
-        if group.count > 0 {
-            group.lines.push(b',');
-        }
+        group.lines.push(if group.count == 0 { b'[' } else { b',' });
         group.lines.extend_from_slice(&line);
         for &(tp, _, _, rows) in &blocks.sources {
             group.sources[group.source_of[&tp]].1 += rows;
@@ -242,7 +243,7 @@ impl Lines {
     }
 
     fn line(&mut self, py: Python<'_>, blocks: &Blocks, nulls: Option<&[(u32, usize)]>, start: usize) -> PyResult<Vec<u8>> {
-        let schema = self.schema(py, blocks.entry_type)?;
+        let schema = self.schema(py, blocks.exact_type)?;
         let (group, rules) = (&mut self.group, &self.rules);
         if group.count == 0 {
             group.event_time_us = blocks.earliest_us;
@@ -272,17 +273,17 @@ impl Lines {
     }
 
     /// The number of a type's projection in the group.
-    fn schema(&mut self, py: Python<'_>, entry_type: u32) -> PyResult<usize> {
-        if let Some(&known) = self.group.schema_of_type.get(&entry_type) {
+    fn schema(&mut self, py: Python<'_>, exact_type: u32) -> PyResult<usize> {
+        if let Some(&known) = self.group.schema_of_type.get(&exact_type) {
             return Ok(known);
         }
-        if !self.projections.contains_key(&entry_type) {
-            self.projections.insert(entry_type, self.projection.call1(py, (entry_type,))?.extract(py)?);
+        if !self.projections.contains_key(&exact_type) {
+            self.projections.insert(exact_type, self.projection.call1(py, (exact_type,))?.extract(py)?);
         }
-        let (projection, group) = (self.projections[&entry_type].clone_ref(py), &mut self.group);
+        let (projection, group) = (self.projections[&exact_type].clone_ref(py), &mut self.group);
         let (key, size) = (projection.to_vec(), projection.len() + 1);
         let found = number(&mut group.schema_of, &mut group.schemas, key, projection, || size, &mut group.size);
-        group.schema_of_type.insert(entry_type, found);
+        group.schema_of_type.insert(exact_type, found);
         Ok(found)
     }
 
@@ -290,14 +291,14 @@ impl Lines {
     fn nulls(&mut self, py: Python<'_>, blocks: &Blocks) -> PyResult<Vec<(u32, usize)>> {
         let mut nulls = BTreeMap::new();
         for &(number, count) in &blocks.types {
-            let key = (number, blocks.entry_type);
+            let key = (number, blocks.exact_type);
             if !self.absents.contains_key(&key) {
                 if self.absent_numbers > CACHED_NUMBERS_MAX {
                     self.absents.clear();
                     self.absent_numbers = 0;
                 }
                 let absent: Vec<u32> = self.absent.call1(py, key)?.extract(py)?;
-                self.absent_numbers += absent.len() + 1;
+                self.absent_numbers += absent.len() + CACHED_LIST;
                 self.absents.insert(key, absent);
             }
             if blocks.types.len() == 1 {

@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 
 from service.avro.schema_types import RecordType
 
-CHUNK_BYTES = 256 * 1024  # of blocks are made at once
+CHUNK_BYTES = 1024 * 1024  # of rows are written at once, and what is left of the last part that is in one piece
 
 
 class Unwritten(NamedTuple):
@@ -31,10 +31,7 @@ Source = tuple[int, int, int, int]
 
 
 class Blocks(NamedTuple):
-    """Blocks of one part, `length` bytes of them, and what is in them: counted as they were written.
-
-    `types` are (number of a type, rows).
-    """
+    """Blocks of one part, `length` bytes of them, and what is in them; `types` are (number of a type, rows)."""
 
     length: int
     rows: int

@@ -33,7 +33,8 @@ class Numbered:
         self.hours: list[tuple[str, int]] = []
         self.types: list[RecordType] = []
         self._hours: dict[tuple[str, int], int] = {}
-        self._types: dict[int, int] = {}  # by identity, which the list keeps
+        self._types: dict[int, int] = {}  # by identity: the plan keeps the types
+        self._equal: dict[RecordType, int] = {}
         ranks = [0] * len(tps)
         for rank, number in enumerate(sorted(range(len(tps)), key=tps.__getitem__)):
             ranks[number] = rank
@@ -57,8 +58,9 @@ class Numbered:
         """Return the number of a part's type."""
         number = self._types.get(id(exact_type))
         if number is None:
-            number = self._types[id(exact_type)] = len(self.types)
-            self.types.append(exact_type)
+            number = self._types[id(exact_type)] = self._equal.setdefault(exact_type, len(self.types))
+            if number == len(self.types):
+                self.types.append(exact_type)
         return number
 
 
@@ -100,7 +102,7 @@ class CompiledLines:
                 tuple(hours[hour] for hour in its_hours),
                 tuple(map(msgspec.Raw, schemas)),
                 count,
-                msgspec.Raw(b"[%b]" % lines),
+                msgspec.Raw(lines),
             )
             for sources, event_time_us, its_hours, schemas, count, lines in self._native.groups()
         ]

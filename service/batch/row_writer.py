@@ -29,7 +29,10 @@ _NO_ID, _NO_ROOT = encode_id(None), encode_root(None)
 
 
 class WriteRules(NamedTuple):
-    """How entries are read and cut; `decode` reads a text as the recorder's decoder did, `read` reads a piece."""
+    """How entries are read, cut and written; `decode` reads a text as the recorder's decoder did, `read` reads a piece.
+
+    `compress` makes of a block's rows what stands in front of its `sync` marker.
+    """
 
     limits: Limits
     block_bytes: int
@@ -43,7 +46,7 @@ class RowWriter(Protocol):
     """Writes rows, which it gets in the order of sealing."""
 
     def write(self, parts: Sequence[Unwritten]) -> Chunk:
-        """Write parts, which follow each other, until there are CHUNK_BYTES of blocks.
+        """Write parts, which follow each other, until there are CHUNK_BYTES of rows.
 
         Raises:
             SpoolError: the disk refused a text.
@@ -91,16 +94,17 @@ class PythonWriter:
 
     def write(self, parts: Sequence[Unwritten]) -> Chunk:
         """Write blocks."""
-        out, found = bytearray(), []
+        size, out, found = 0, bytearray(), []
         for part in parts:
-            if len(out) >= CHUNK_BYTES:
+            if size >= CHUNK_BYTES:
                 break
             assert part.begin == self._next, f"W3: row {self._next} is next, a part begins with {part.begin}"
             start, user = len(out), encode_user(part.user)
-            while self._next < part.end and not (part.is_divisible and len(out) >= CHUNK_BYTES):
+            while self._next < part.end and not (part.is_divisible and size >= CHUNK_BYTES):
                 rows, data = self._block(self._next, part.end, user, part.written)
                 out += container.block(rows, data, compress=self._rules.compress, sync=self._rules.sync)
                 self._next += rows
+                size += len(data)
             found.append(self._count(self._order[part.begin : self._next], len(out) - start))
         return PythonChunk(bytes(out), found)
 

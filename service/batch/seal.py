@@ -68,7 +68,7 @@ class SealedObject(NamedTuple):
 
 
 class Step(NamedTuple):
-    """How many rows are written so far, and the object that was finished with the last of them, if one was."""
+    """How many rows are written so far, and an object that is finished; several may be with the same rows."""
 
     rows: int
     finished: SealedObject | None
@@ -152,7 +152,9 @@ class Sealing:
         self._packs: dict[tuple[int, Hour | None], _Writing] = {}
         self._hour: Hour | None = None
         self._describing = Describing(rows, plan)
-        self._numbered = Numbered(rows.tps, spans, rows.types, bytes_max=rules.group_bytes_max)
+        self._numbered: Numbered | None = None
+        if rows.is_fast and not rows.roots:
+            self._numbered = Numbered(rows.tps, spans, rows.types, bytes_max=rules.group_bytes_max)
         compress = container.compressor(rules.codec)
         self._writer: RowWriter = (CompiledWriter if rows.is_fast else PythonWriter)(
             rows,
@@ -162,14 +164,18 @@ class Sealing:
 
     def run(self) -> Iterator[Step]:
         """Write part by part, in order."""
-        parts, first, rows = self._plan.parts, 0, 0
+        parts, first, rows, is_whole = self._plan.parts, 0, 0, True
         while first < len(parts):
             behind = bisect_left(parts, rows + ROWS_AT_ONCE, first, key=attrgetter("end")) + 1
             some = parts[first : min(behind, first + PARTS_AT_ONCE)]
-            chunk = self._writer.write([self._unwritten(part, rows) for part in some])
-            rows += chunk.rows
-            written = some[: len(chunk)]
+            unwritten = list(map(self._unwritten, some))
+            if not is_whole:
+                unwritten[0] = unwritten[0]._replace(begin=rows)
+            chunk = self._writer.write(unwritten)
+            written, rows = some[: len(chunk)], rows + chunk.rows
             is_whole = rows == written[-1].end
+            is_right = is_whole or (written[-1].group is None and rows < written[-1].end)
+            assert is_right and chunk.rows, f"W3: {rows} rows are written, a part ends with {written[-1].end}"  # noqa: PT018
             for finished in self._distribute(chunk, written, is_whole=is_whole):
                 yield Step(rows, finished)
             yield Step(rows, None)
@@ -177,12 +183,14 @@ class Sealing:
         for finished in [one for hour in (self._hour, None) for one in self._finish(hour)]:
             yield Step(rows, finished)
 
-    def _unwritten(self, part: Part, rows: int) -> Unwritten:
-        """Say what is to be written of a part, where so many rows are written."""
-        key, merged = self._rows.keys[part.key], self._plan.merged
-        hour, exact_type = self._numbered.hour(key[1:]), self._numbered.exact_type(part.entry_type)
-        written = part.entry_type if part.group is None else merged[part.group]
-        return Unwritten(max(part.begin, rows), part.end, key.user, hour, exact_type, written, part.group is None)
+    def _unwritten(self, part: Part) -> Unwritten:
+        key, numbered, hour, exact_type = self._rows.keys[part.key], self._numbered, 0, 0
+        if part.group is None:
+            return Unwritten(part.begin, part.end, key.user, hour, exact_type, part.entry_type, is_divisible=True)
+        if numbered is not None:
+            hour, exact_type = numbered.hour(key[1:]), numbered.exact_type(part.entry_type)
+        merged = self._plan.merged[part.group]
+        return Unwritten(part.begin, part.end, key.user, hour, exact_type, merged, is_divisible=False)
 
     def _distribute(self, chunk: Chunk, parts: Sequence[Part], *, is_whole: bool) -> Iterator[SealedObject]:
         """Write a chunk into the objects of its parts, the last of which may go on; gives what is finished."""
@@ -251,7 +259,7 @@ class Sealing:
         metadata = {"lp-batch-id": self._batch_id}
         file.write(container.header(schema.text, codec=rules.codec, sync=self._sync, metadata=metadata))
         lines: LineWriter | CompiledLines
-        if is_pack and self._rows.is_fast and not self._rows.roots:
+        if is_pack and self._numbered is not None:
             lines = CompiledLines(entry_type, self._numbered)
         else:
             lines = LineWriter(entry_type, self._spans, bytes_max=rules.group_bytes_max)

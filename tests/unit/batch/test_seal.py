@@ -12,6 +12,7 @@ import pytest
 from service import native
 from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.schema_types import Limits, RecordType, Scalar
+from service.batch import row_writer
 from service.batch.pack_plan import GROUPS_MAX
 from service.batch.rows import Rows
 from service.batch.seal import PARTS_AT_ONCE, SealedObject, Step, seal
@@ -24,6 +25,7 @@ T = Scalar
 A = TopicPartition("app", 0)
 BOUNDS = SchemaBounds(Limits(3, 3, 5), fields_max=6, bytes_max=10**6)
 Row = tuple[str, int, dict[str, Any]]
+NATIVE = pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
 
 
 def rows_of(*rows: Row, bounds: SchemaBounds = SCHEMA_BOUNDS, is_fast: bool = False) -> Rows:
@@ -172,7 +174,7 @@ def test_lines_of_one_object_go_into_messages_of_their_bytes() -> None:
     assert all(len(bytes(group.lines)) <= 10_000 for group in one.groups)
 
 
-@pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
+@NATIVE
 def test_compiled_lines_end_a_message_where_lines_of_python_do() -> None:
     """To the byte: what stands once in a message counts where it is new."""
     some = [(f"user-{n}", n // 8, {f"k{n // 4}": n, "a": n % 3 or None}) for n in range(40)]
@@ -201,6 +203,18 @@ def test_pack_is_finished_with_its_last_rows() -> None:
     )  # fmt: skip
     assert [step.finished is None for step in steps] == [True] * 3 + [False]
     assert [step.rows for step in steps] == [PARTS_AT_ONCE, 2 * PARTS_AT_ONCE, *[2 * PARTS_AT_ONCE + 1] * 2]
+
+
+@pytest.mark.parametrize("is_fast", [False, pytest.param(True, marks=NATIVE)])
+def test_step_is_bounded_by_the_bytes_of_its_rows(*, is_fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not by what compression makes of them: a caller looks at its deadline between two."""
+    monkeypatch.setattr(row_writer, "CHUNK_BYTES", 5_000)
+    some = [(f"user-{n}", 10, {"a": [0] * 1_000}) for n in range(20)]
+    rules = seal_rules(layout="pack", codec="zstandard")
+    steps = list(
+        seal(rows_of(*some, is_fast=is_fast), opened(), {A: (0, 20)}, rules, batch_id="b1", is_one_record=False)
+    )
+    assert [step.rows for step in steps] == [3, 6, 9, 12, 15, 18, 20, 20]
 
 
 @pytest.mark.parametrize("operation", ["create", "write", "finish", "read"])

@@ -147,9 +147,17 @@ def _name_an_entry_less(writer: LineWriter, part: Described) -> None:
     _add_line(writer, part)
 
 
-def _end_a_row_earlier(sealing: Sealing, part: Part, rows: int) -> Unwritten:
-    unwritten = _unwritten(sealing, part, rows)
-    return unwritten._replace(end=part.end - (part.key == 7))
+def _end_a_row_earlier(sealing: Sealing, part: Part) -> Unwritten:
+    return _unwritten(sealing, part)._replace(end=part.end - (part.key == 7))
+
+
+def _end_the_last_a_row_earlier(sealing: Sealing, part: Part) -> Unwritten:
+    return _unwritten(sealing, part)._replace(end=part.end - (part.key == 19))
+
+
+def _begin_a_row_earlier(sealing: Sealing, part: Part) -> Unwritten:
+    """Begin with a row of the part before, with which a chunk ends."""
+    return _unwritten(sealing, part)._replace(begin=part.begin - (part.key == 7))
 
 
 def _lose_blocks(writing: seal._Writing, data: bytes, rows_of: Iterable[tuple[int, int]]) -> None:
@@ -190,6 +198,8 @@ _WRONG = {
     "part-lost": (pack_plan, "_cut", _without_one(pack_plan._cut, 3)),
     "block-lost": (seal._Writing, "write", _lose_blocks),
     "row-not-written": (Sealing, "_unwritten", _end_a_row_earlier),
+    "last-row-not-written": (Sealing, "_unwritten", _end_the_last_a_row_earlier),
+    "row-written-twice": (Sealing, "_unwritten", _begin_a_row_earlier),
     "row-of-another-topic-partition": (Rows, "in_order", _plan_another_row),
     "message-lost": (flusher_module, "reference_messages", _without_one(reference_messages, 0)),
     "dead-letter-lost": (recorder_module, "dead_letters_of", lambda _record, _bad: []),
@@ -221,6 +231,7 @@ def test_whatever_loses_an_entry_commits_nothing(
         pytest.skip("make native")
     worker = rig.owning(rules=rules.with_lane() if is_fast else rules)
     monkeypatch.setattr(owner, name, wrong)
+    monkeypatch.setattr(seal, "PARTS_AT_ONCE", 7)
     for number in range(20):
         rig.fill(P0, 1, f"user-{number}")
         rig.fill(P1, 1, f"user-{number}")
