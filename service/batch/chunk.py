@@ -58,9 +58,7 @@ class Chunk(Protocol):
         """Return how many parts are in it."""
         ...
 
-    def blocks(
-        self, number: int
-    ) -> tuple[int, int, int, int, Sequence[tuple[int, int, int, int]], Sequence[tuple[int, int]]]:
+    def blocks(self, number: int) -> tuple[int, int, int, int, Sequence[Source], Sequence[tuple[int, int]]]:
         """Return the fields of `Blocks` of a part."""
         ...
 
