@@ -289,7 +289,7 @@ class Controller:
         held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
         budget_s = self._rules.revoke_budget_s if held_up else self._rules.flush_budget_s
         left = self._before_settling()
-        batch = self._recorder.close(without=self._start_positions.unproven)
+        batch = self._recorder.close(without=self._start_positions.unproven | self.state.rewinds)
         self._closed = batch
         generation, offsets = batch.opening.generation, batch.named_spans()
         tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation, offsets))

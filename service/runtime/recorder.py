@@ -127,7 +127,8 @@ class Recorder:
     def close(self, *, without: Collection[TopicPartition] = ()) -> ClosedBatch:
         """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
 
-        `without` are TopicPartitions that are assigned but not proven ours; the batch does not cover them.
+        `without` are TopicPartitions that are assigned, but not proven ours, or not yet at their committed offset: the
+        batch does not cover them, and where they stand is not told, or a later reader took it for what is committed.
         """
         assert self._batch is not None, "a flush needs an open batch"
         batch, self._batch = self._batch, None

@@ -56,7 +56,10 @@ class _Producer:
 
 
 class Committed(NamedTuple):
-    """One committed transaction, as read_committed readers see it; without messages it has start positions."""
+    """One committed transaction, as read_committed readers see it; without messages it has start positions.
+
+    `before` are all committed offsets as they were.
+    """
 
     transactional_id: str
     messages: list[Message]
@@ -217,7 +220,7 @@ class FakeBroker:
             self._abort(producer)
             return
         producer.open = None
-        before = {tp: self.committed_offset(tp) for tp in transaction.offsets}
+        before = {tp: self.committed_offset(tp) for tp in self.logs}
         for tp, (number, committed) in transaction.offsets.items():
             if tp not in self._offsets or number > self._offsets[tp][0]:
                 self._store(tp, committed, number)

@@ -71,12 +71,12 @@ def check_commit(committed: Committed) -> None:
     moved = {}
     for part in flush.topic_partitions:
         tp = TopicPartition(part.topic, part.partition)
+        if committed.before.get(tp) != part.first_offset:  # also where nothing came: it is the newest that is known
+            raise InvariantError(
+                f"I3: {flush.batch_id}: {tp} from {part.first_offset}, committed was {committed.before.get(tp)}"
+            )
         if part.next_offset > part.first_offset:
             moved[tp] = part.next_offset
-            if committed.before.get(tp) != part.first_offset:
-                raise InvariantError(
-                    f"I3: {flush.batch_id}: {tp} from {part.first_offset}, committed was {committed.before.get(tp)}"
-                )
     if moved != committed.offsets:
         raise InvariantError(f"I4: {flush.batch_id}: flush record {moved}, offsets {dict(committed.offsets)}")
     messages = [one for one in committed.messages if one.topic == REFERENCES]
@@ -88,7 +88,7 @@ def check_commit(committed: Committed) -> None:
 
 def _check_start(committed: Committed) -> None:
     """I4: start positions are committed where nothing is."""
-    if set_back := {tp: offset for tp, offset in committed.before.items() if offset is not None}:
+    if set_back := {tp: one for tp in committed.offsets if (one := committed.before[tp]) is not None}:
         raise InvariantError(f"I4: start positions {dict(committed.offsets)} over what is committed: {set_back}")
 
 

@@ -218,6 +218,14 @@ STARTS = (
         ),
     ),
     Mutant(
+        "names-what-is-to-be-rewound",
+        "says in flush records where it stands in what it has not read from there yet",
+        ("found by the simulation: the newest that was known of a TopicPartition was an answer of long ago",),
+        Parts(recorder=workers.NamesWhatIsToBeRewound),
+        swarm=LOADING,
+        fast=FastTest(f"{_STARTS}::test_flush_says_nothing_of_what_is_still_to_be_rewound"),
+    ),
+    Mutant(
         "rewinds-to-long-ago",
         "rewinds to before what it has committed itself",
         ("a coordinator that has just loaded answers with offsets of long ago",),

@@ -184,6 +184,25 @@ def test_flush_says_nothing_of_what_is_not_proven() -> None:
     assert [line.partition for record in flush_records(rig.broker) for line in record.topic_partitions] == [0]
 
 
+def test_flush_says_nothing_of_what_is_still_to_be_rewound() -> None:
+    """Proven, but not yet there: its start was an answer of long ago, which would be the newest that is known of it."""
+    rig = Rig(COOPERATIVE, tps=(P0, P1))
+    rig.fill(P1, 3)
+    worker = rig.owning(rules=Rules().with_bounds(entries_max=1))
+    rig.drain()
+    worker.controller.on_revoked(frozenset({P1}))
+    rig.broker.load_part(0.0, seconds=1.0)
+    assert worker.controller.on_assigned(frozenset({P1}))[P1].offset == 0
+    named = []
+    for _ in range(4):
+        rig.fill(P0, 1)
+        rig.pass_time(0.6)
+        worker.step()
+        named.append([line.partition for line in flush_records(rig.broker)[-1].topic_partitions])
+    assert named == [[0], [0], [0], [0, 1]]
+    rig.drain()
+
+
 def test_topic_partition_added_after_a_first_start_at_the_end_is_read_from_its_beginning() -> None:
     """Also where its records carry older times than the first start: it was not there then."""
     rig = Rig(tps=(P0,))
