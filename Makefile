@@ -35,8 +35,9 @@ $(VENV)/.native: $(VENV)/.installed $(shell find native -name '*.rs' -o -name 'C
 	@touch $@
 
 .PHONY: pipeline-jars
-pipeline-jars: setup  ## fetch the jars of the Spark session (140 MB, once; needs Maven)
+pipeline-jars: setup  ## fetch the jars of the Spark session (140 MB, once; needs Maven), and make Java's archive of Spark
 	@$(BIN)/python -m deploy.pipeline_jars
+	@$(BIN)/python -m deploy.spark_classes
 
 .PHONY: lock
 lock: setup  ## write the lock files anew

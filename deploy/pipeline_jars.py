@@ -3,7 +3,9 @@
 import sys
 from pathlib import Path
 
+from deploy.local.class_archive import archive_of
 from deploy.local.errors import StackError
+from deploy.local.jars import require_java
 from deploy.maven import JarSet
 from pipeline import jars
 
@@ -19,6 +21,15 @@ def ensure_pipeline_jars(home: Path = _HOME) -> Path:
         StackError: they cannot be had.
     """
     return _JARS.ensure(home / jars.version())
+
+
+def spark_archive() -> Path:
+    """Return where the classes of Spark are, once `deploy.spark_classes` has put them there.
+
+    Raises:
+        MissingPrerequisiteError: there is no Java.
+    """
+    return archive_of(_HOME, "spark", require_java())
 
 
 def main(arguments: list[str]) -> int:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from deploy.local.class_archive import archive_options
+from deploy.local.errors import MissingPrerequisiteError
+from deploy.pipeline_jars import spark_archive
 from service.config.settings import IdSettings, TimeSettings, UserSettings
 
 Protocol = Literal["range", "cooperative-sticky", "consumer"]
@@ -14,6 +17,7 @@ Layout = Literal["auto", "pack", "file"]
 
 SOURCE = "logs"
 GROUP = "demo"
+SPARK_OPTIONS = "spark.driver.extraJavaOptions"
 SESSION_TIMEOUT_S = 6.0  # the local brokers use the same for the consumer protocol, where they decide
 
 _HOME = Path(__file__).parents[2] / ".local"
@@ -22,7 +26,7 @@ _GENERATED_ENTRIES = 60_000
 # one compiler Java reserves 48 MB for code, which Spark's generated classes fill: then the process dies.
 _SMALL = {
     "spark.sql.shuffle.partitions": "2",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
+    SPARK_OPTIONS: "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC",
 }
 # For one run of each plan, which is over before its code would be compiled: 154-170 s of a demo became 121-124. And for
 # stages of some thousand rows, of which a second task takes longer to start than to run: 188 s became 162, later.
@@ -33,7 +37,7 @@ _UNCOMPILED = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     # Entries are gathered by their position, of which each is another: sorted from the 128th on, 17 s were 14.
     "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "100000",
-    "spark.driver.extraJavaOptions": f"{_SMALL['spark.driver.extraJavaOptions']} "
+    SPARK_OPTIONS: f"{_SMALL[SPARK_OPTIONS]} "
     "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
 }
 
@@ -41,7 +45,15 @@ _UNCOMPILED = {
 def small_spark(*, is_compiled: bool) -> dict[str, str]:
     """Return settings of the pipeline for a minute's work; plans are compiled and adapted as in production, or not."""
     properties = _SMALL if is_compiled else _SMALL | _UNCOMPILED
+    properties = properties | {SPARK_OPTIONS: " ".join([properties[SPARK_OPTIONS], *_archived()])}
     return {"PIPELINE_TABLE__USER_BUCKETS": "2", "PIPELINE_SPARK__PROPERTIES": json.dumps(properties)}
+
+
+def _archived() -> list[str]:
+    try:
+        return archive_options(spark_archive())
+    except MissingPrerequisiteError:  # settings can be made without Java
+        return []
 
 
 def temporary_files(directory: Path) -> dict[str, str]:

@@ -5,6 +5,7 @@ Creates no topics (topics.py does).
 """
 
 import subprocess
+import tempfile
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
+from deploy.local.class_archive import archive_of, archive_options, dump_options, ensure_archive
 from deploy.local.errors import StackError
 from deploy.local.jars import Jars
 from deploy.local.kafka_config import LOG4J2_PROPERTIES, NodePorts, server_properties
@@ -24,6 +26,7 @@ _READY_LINE = "Kafka Server started"
 # A broker that ends says so at once; these only bound one that hangs, also where others have most of the machine.
 _READY_TIMEOUT_S = 300
 _STOP_GRACE_S = 15
+_DUMP_GRACE_S = 120  # to write an archive: 3 s, but where others have most of the machine
 _FORMAT_TIMEOUT_S = 300
 _TOOL_TIMEOUT_S = 120
 _PORT_REMEDY = "stop what listens there or choose another port"
@@ -33,7 +36,8 @@ class KafkaCluster:
     """One or three brokers on 127.0.0.1; a context manager that leaves no process behind.
 
     Brokers are counted from 0. With `through_proxy` each has a TcpProxy (`proxies`) that clients connect to,
-    while brokers talk to each other directly. With `leashed=False` the brokers outlive us.
+    while brokers talk to each other directly. With `leashed=False` the brokers outlive us. With `archive` they write
+    their classes there when they are stopped; without, they load them from where that was done once.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class KafkaCluster:
         ports: Sequence[int] | None = None,
         through_proxy: bool = False,
         leashed: bool = True,
+        archive: Path | None = None,
     ) -> None:
         if ports is not None and len(ports) != brokers:
             raise ValueError(f"{brokers} brokers need as many ports, not {len(ports)}")
@@ -52,6 +57,8 @@ class KafkaCluster:
         self.proxies: list[TcpProxy] = []
         self._jars = jars
         self._leashed = leashed
+        self._archive = archive
+        self._java_options: list[str] = []
         self._ports_are_chosen = ports is not None
         self._nodes = _assign_ports(brokers, ports, through_proxy=through_proxy)
         self._servers: dict[int, ServerProcess] = {}
@@ -72,7 +79,7 @@ class KafkaCluster:
         return [self._servers[index] for index in sorted(self._servers)]
 
     def start(self) -> None:
-        """Format new directories, start all brokers and wait until each of them is ready (7-15 s).
+        """Format new directories, start all brokers and wait until each is ready (3-15 s; the first time twice).
 
         Raises:
             PortInUseError: a port that was asked for is taken.
@@ -81,6 +88,10 @@ class KafkaCluster:
         if self._ports_are_chosen:
             for node in self._nodes:
                 require_free(node.client, wanted_by="Kafka", remedy="stop what listens there or choose another")
+        if self._archive is None:
+            archive = archive_of(self._jars.kafka_dir.parent, "kafka", self._jars.java)
+            ensure_archive(archive, self._run_once)
+            self._java_options = archive_options(archive)
         try:
             self._format()
             for index, node in enumerate(self._nodes):
@@ -174,6 +185,13 @@ class KafkaCluster:
         """Kill the cluster; its files stay until someone removes `root`."""
         self.kill_all()
 
+    def _run_once(self, archive: Path) -> None:
+        """Start a broker for its classes alone."""
+        with tempfile.TemporaryDirectory() as root:
+            cluster = KafkaCluster(jars=self._jars, root=Path(root), archive=archive)
+            cluster.start()
+            cluster.stop(grace_s=_DUMP_GRACE_S)
+
     def _node_dir(self, index: int) -> Path:
         return self.root / f"broker-{index + 1}"
 
@@ -210,6 +228,7 @@ class KafkaCluster:
             f"-Xms{heap}",
             f"-Xmx{heap}",
             f"-Dlog4j2.configurationFile={home.resolve() / 'log4j2.properties'}",
+            *([] if self._archive is None else dump_options(self._archive)),
         )
         self._servers[index] = ServerProcess(
             f"Kafka broker {index + 1}",
@@ -219,7 +238,7 @@ class KafkaCluster:
         )
 
     def _java(self, main_class: str, *options: str) -> list[str]:
-        return [*self._jars.server, *options, "-cp", f"{self._jars.kafka_dir}/*", main_class]
+        return [*self._jars.server, *self._java_options, *options, "-cp", f"{self._jars.kafka_dir}/*", main_class]
 
     def _stop_proxies(self) -> None:
         for proxy in self.proxies:

@@ -1,4 +1,4 @@
-"""Spark's Python workers: what their parent leaves them."""
+"""Spark's processes: what Python workers are left by their parent, and where Java has its classes from."""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
+from deploy.pipeline_jars import spark_archive
 from pipeline.python_daemon import leave_out_archives
 
 
@@ -30,3 +31,9 @@ def test_folders_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path_importer_cache", {str(archive): None, str(tmp_path): None})
     leave_out_archives()
     assert (sys.path, [*sys.path_importer_cache]) == ([str(tmp_path)], [str(tmp_path)])
+
+
+def test_java_loads_classes_from_the_archive(spark: SparkSession) -> None:
+    """One that does not fit is passed over without a word, and each job takes twice as long to begin."""
+    java = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
+    assert str(spark_archive()) in Path(f"/proc/{java}/maps").read_text(encoding="utf-8")
