@@ -35,8 +35,11 @@ $(VENV)/.native: $(VENV)/.installed $(shell find native -name '*.rs' -o -name 'C
 	@touch $@
 
 .PHONY: pipeline-jars
-pipeline-jars: setup  ## fetch the jars of the Spark session (140 MB, once; needs Maven), and make Java's archive of Spark
+pipeline-jars: setup  ## fetch the jars of the Spark session (140 MB, once; needs Maven)
 	@$(BIN)/python -m deploy.pipeline_jars
+
+.PHONY: spark-classes
+spark-classes: pipeline-jars  ## have Java keep Spark's classes as loaded (180 MB, once): tests and demo start Spark in half the time
 	@$(BIN)/python -m deploy.spark_classes
 
 .PHONY: lock
@@ -77,7 +80,7 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 ##@ Tests
 .PHONY: test test-unit test-python test-integration sim mutants chaos matrix endurance fuzz
 # Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
-test: setup pipeline-jars  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
+test: setup spark-classes  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder --durations 10 $(PYTEST_ARGS)
 

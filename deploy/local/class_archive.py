@@ -12,17 +12,18 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-_SILENT = ("-Xlog:cds=off", "-Xlog:cds+dynamic=off")  # it would say on standard output that one does not fit
+_SILENT = "-Xlog:disable"  # of the hundreds of classes that it cannot write
+_ON_STDERR = (_SILENT, "-Xlog:all=warning:stderr")  # that an archive does not fit it would say on standard output
 
 
 def archive_options(file: Path) -> list[str]:
     """Return the options with which java loads from an archive; none where there is none."""
-    return [f"-XX:SharedArchiveFile={file}", *_SILENT] if file.exists() and file.stat().st_size else []
+    return [f"-XX:SharedArchiveFile={file}", *_ON_STDERR] if file.exists() and file.stat().st_size else []
 
 
 def dump_options(file: Path) -> list[str]:
     """Return the options with which java writes one when it ends by itself or by SIGTERM (some seconds)."""
-    return [f"-XX:ArchiveClassesAtExit={file}", *_SILENT]
+    return [f"-XX:ArchiveClassesAtExit={file}", _SILENT]
 
 
 def archive_of(home: Path, name: str, java: str) -> Path:

@@ -1,7 +1,8 @@
 """Real logs through the whole path: every entry of every file comes out once, where it belongs, as it went in.
 
-In the worker's objects of each layout and in the table, and both audits say so. What is expected is in `real_log`; rows
-and dead letters are read by `readback`. Not collected where the data are absent (tests/conftest.py).
+In the worker's objects of each layout, and the small audit says so; of the default layout in the table as well, and
+Spark's audit says so: what Spark makes of the others is in `test_layouts`. What is expected is in `real_log`; rows and
+dead letters are read by `readback`. Not collected where the data are absent (tests/conftest.py).
 """
 
 import time
@@ -58,9 +59,9 @@ def test_real_logs_come_out_as_they_went_in(
     tmp_path: Path,
     lake_of: Callable[..., Lake],
 ) -> None:
-    """Every entry is in one row of the right user, date and hour and in one of the table, or a dead letter.
+    """Every entry is in one row of the right user, date and hour, or a dead letter; of the default layout in the table.
 
-    Equal field by field; both audits are clean, and PyIceberg counts as many rows as Spark.
+    Equal field by field; the audits are clean, and PyIceberg counts as many rows as Spark.
     """
     rules = RULES[name_of(file)]
     lines = lines_of(file)
@@ -82,15 +83,16 @@ def test_real_logs_come_out_as_they_went_in(
         took("objects")
         deployment.require_clean()
         took("small audit")
-        lake = lake_of(deployment)
-        require_table(lake, deployment, in_table, written)
-        took("table")
-        options = Options(EVERYTHING, table=True, list_objects=True, verdicts=False, require_caught_up=True)
-        result = Auditor(lake.spark, lake.settings, options).run()
-        assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
-        took("audit")
-    size, objects = sum(map(len, lines)) / 1e6, result.counts.objects
-    print(f"{len(lines)} entries, {size:.1f} MB, {in_files.references} references, {objects} objects: {seconds}")
+        if layout == "auto":
+            lake = lake_of(deployment)
+            require_table(lake, deployment, in_table, written)
+            took("table")
+            options = Options(EVERYTHING, table=True, list_objects=True, verdicts=False, require_caught_up=True)
+            result = Auditor(lake.spark, lake.settings, options).run()
+            assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
+            took("audit")
+    size = sum(map(len, lines)) / 1e6
+    print(f"{len(lines)} entries, {size:.1f} MB, {in_files.references} references: {seconds}")
 
 
 def require_files(deployment: Deployment, log: RealLog, written: list[tuple[int, int]]) -> None:
