@@ -1,9 +1,12 @@
 """`python -m deploy.pipeline_jars [lock]`: fetch the jars of the Spark session, or write their lock list anew."""
 
 import sys
+from functools import cache
 from pathlib import Path
 
-from deploy.local.class_archive import archive_of
+import pyspark
+
+from deploy.local.class_archive import class_archive_of
 from deploy.local.errors import StackError
 from deploy.local.jars import require_java
 from deploy.maven import JarSet
@@ -23,13 +26,14 @@ def ensure_pipeline_jars(home: Path = _HOME) -> Path:
     return _JARS.ensure(home / jars.version())
 
 
-def spark_archive() -> Path:
+@cache
+def spark_class_archive() -> Path:
     """Return where the classes of Spark are, once `deploy.spark_classes` has put them there.
 
     Raises:
         MissingPrerequisiteError: there is no Java.
     """
-    return archive_of(_HOME, "spark", require_java())
+    return class_archive_of(_HOME, "spark", require_java(), Path(pyspark.__file__).parent / "jars")
 
 
 def main(arguments: list[str]) -> int:

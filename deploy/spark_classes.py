@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from deploy.demo.options import SPARK_OPTIONS, small_spark
-from deploy.local.class_archive import dump_options, ensure_archive
+from deploy.demo.options import SPARK_OPTIONS, for_spark, small_spark
+from deploy.local.class_archive import ensure_class_archive, options_to_dump
 from deploy.local.errors import StackError
-from deploy.pipeline_jars import ensure_pipeline_jars, spark_archive
+from deploy.pipeline_jars import ensure_pipeline_jars, spark_class_archive
 from pipeline.config import load_all
 from pipeline.session import open_session
 
@@ -26,7 +26,8 @@ def main(arguments: list[str]) -> int:
         _use_spark()
         return 0
     try:
-        ensure_archive(spark_archive(), _run_once)
+        ensure_pipeline_jars()
+        ensure_class_archive(spark_class_archive(), _run_once)
     except StackError as error:
         print(error, file=sys.stderr)
         return 1
@@ -37,7 +38,7 @@ def _run_once(archive: Path) -> None:
     """Run a Spark that writes its classes to a file when it ends."""
     variables = small_spark(is_compiled=True)
     properties = json.loads(variables["PIPELINE_SPARK__PROPERTIES"])
-    properties[SPARK_OPTIONS] = " ".join([properties[SPARK_OPTIONS], *dump_options(archive)])
+    properties[SPARK_OPTIONS] += " " + for_spark(options_to_dump(archive))
     with tempfile.TemporaryDirectory() as scratch:
         settings = {
             "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from deploy.local.class_archive import archive_options
+from deploy.local.class_archive import options_to_load
 from deploy.local.errors import MissingPrerequisiteError
-from deploy.pipeline_jars import spark_archive
+from deploy.pipeline_jars import spark_class_archive
 from service.config.settings import IdSettings, TimeSettings, UserSettings
 
 Protocol = Literal["range", "cooperative-sticky", "consumer"]
@@ -45,13 +45,19 @@ _UNCOMPILED = {
 def small_spark(*, is_compiled: bool) -> dict[str, str]:
     """Return settings of the pipeline for a minute's work; plans are compiled and adapted as in production, or not."""
     properties = _SMALL if is_compiled else _SMALL | _UNCOMPILED
-    properties = properties | {SPARK_OPTIONS: " ".join([properties[SPARK_OPTIONS], *_archived()])}
+    java_options = f"{properties[SPARK_OPTIONS]} {for_spark(_options_to_load())}".rstrip()
+    properties = properties | {SPARK_OPTIONS: java_options}
     return {"PIPELINE_TABLE__USER_BUCKETS": "2", "PIPELINE_SPARK__PROPERTIES": json.dumps(properties)}
 
 
-def _archived() -> list[str]:
+def for_spark(options: list[str]) -> str:
+    """Quote options of Java for the one text that Spark splits at spaces."""
+    return " ".join(f'"{option}"' for option in options)
+
+
+def _options_to_load() -> list[str]:
     try:
-        return archive_options(spark_archive())
+        return options_to_load(spark_class_archive())
     except MissingPrerequisiteError:  # settings can be made without Java
         return []
 

@@ -4,6 +4,7 @@ Owns their directories, ports and processes under `root`; data survive kill and 
 Creates no topics (topics.py does).
 """
 
+import signal
 import subprocess
 import tempfile
 import uuid
@@ -13,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from deploy.local.class_archive import archive_of, archive_options, dump_options, ensure_archive
+from deploy.local.class_archive import class_archive_of, ensure_class_archive, options_to_dump, options_to_load
 from deploy.local.errors import StackError
 from deploy.local.jars import Jars
 from deploy.local.kafka_config import LOG4J2_PROPERTIES, NodePorts, server_properties
@@ -36,8 +37,8 @@ class KafkaCluster:
     """One or three brokers on 127.0.0.1; a context manager that leaves no process behind.
 
     Brokers are counted from 0. With `through_proxy` each has a TcpProxy (`proxies`) that clients connect to,
-    while brokers talk to each other directly. With `leashed=False` the brokers outlive us. With `archive` they write
-    their classes there when they are stopped; without, they load them from where that was done once.
+    while brokers talk to each other directly. With `leashed=False` the brokers outlive us. With `class_archive`
+    they write their classes there when they are stopped; without, they load them from where that was done once.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class KafkaCluster:
         ports: Sequence[int] | None = None,
         through_proxy: bool = False,
         leashed: bool = True,
-        archive: Path | None = None,
+        class_archive: Path | None = None,
     ) -> None:
         if ports is not None and len(ports) != brokers:
             raise ValueError(f"{brokers} brokers need as many ports, not {len(ports)}")
@@ -57,7 +58,7 @@ class KafkaCluster:
         self.proxies: list[TcpProxy] = []
         self._jars = jars
         self._leashed = leashed
-        self._archive = archive
+        self._class_archive = class_archive
         self._java_options: list[str] = []
         self._ports_are_chosen = ports is not None
         self._nodes = _assign_ports(brokers, ports, through_proxy=through_proxy)
@@ -88,10 +89,10 @@ class KafkaCluster:
         if self._ports_are_chosen:
             for node in self._nodes:
                 require_free(node.client, wanted_by="Kafka", remedy="stop what listens there or choose another")
-        if self._archive is None:
-            archive = archive_of(self._jars.kafka_dir.parent, "kafka", self._jars.java)
-            ensure_archive(archive, self._run_once)
-            self._java_options = archive_options(archive)
+        if self._class_archive is None:
+            archive = class_archive_of(self._jars.kafka_dir.parent, "kafka", self._jars.java, self._jars.kafka_dir)
+            ensure_class_archive(archive, self._run_once)
+            self._java_options = options_to_load(archive)
         try:
             self._format()
             for index, node in enumerate(self._nodes):
@@ -186,11 +187,18 @@ class KafkaCluster:
         self.kill_all()
 
     def _run_once(self, archive: Path) -> None:
-        """Start a broker for its classes alone."""
-        with tempfile.TemporaryDirectory() as root:
-            cluster = KafkaCluster(jars=self._jars, root=Path(root), archive=archive)
-            cluster.start()
+        """Run a broker for its classes alone.
+
+        Raises:
+            StackError: it did not start, or did not end by itself.
+        """
+        with (
+            tempfile.TemporaryDirectory() as root,
+            KafkaCluster(jars=self._jars, root=Path(root), class_archive=archive) as cluster,
+        ):
             cluster.stop(grace_s=_DUMP_GRACE_S)
+            if cluster.processes[0].exit_code == -signal.SIGKILL:
+                raise StackError(f"a broker did not write its classes within {_DUMP_GRACE_S} s")
 
     def _node_dir(self, index: int) -> Path:
         return self.root / f"broker-{index + 1}"
@@ -228,7 +236,7 @@ class KafkaCluster:
             f"-Xms{heap}",
             f"-Xmx{heap}",
             f"-Dlog4j2.configurationFile={home.resolve() / 'log4j2.properties'}",
-            *([] if self._archive is None else dump_options(self._archive)),
+            *([] if self._class_archive is None else options_to_dump(self._class_archive)),
         )
         self._servers[index] = ServerProcess(
             f"Kafka broker {index + 1}",
@@ -238,7 +246,9 @@ class KafkaCluster:
         )
 
     def _java(self, main_class: str, *options: str) -> list[str]:
-        return [*self._jars.server, *self._java_options, *options, "-cp", f"{self._jars.kafka_dir}/*", main_class]
+        # As it is known to the archive, whatever the working directory.
+        class_path = f"{self._jars.kafka_dir.resolve()}/*"
+        return [*self._jars.server, *self._java_options, *options, "-cp", class_path, main_class]
 
     def _stop_proxies(self) -> None:
         for proxy in self.proxies:

@@ -5,6 +5,7 @@ It, never the client's position, says what is committed (KAFKA_FACTS F5).
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from service.batch.fast_lane import TakenSpan
@@ -104,10 +105,10 @@ class Tracker:
         """Whether the open batch covers no offset; records with zero entries count as covered."""
         return not any(progress.next_offset > progress.first_offset for progress in self.by_tp.values())
 
-    def committed(self, *, now_ms: int) -> None:
-        """Begin the next batch: everything covered is committed."""
-        for progress in self.by_tp.values():
-            progress.begin_again(now_ms=now_ms)
+    def committed(self, tps: Iterable[TopicPartition], *, now_ms: int) -> None:
+        """Begin the next batch of these, the closed one's: everything that it covered is committed."""
+        for tp in tps:
+            self.by_tp[tp].begin_again(now_ms=now_ms)
 
     def forget(self) -> dict[TopicPartition, tuple[int, int]]:
         """Drop what the open batch covered; gives [first, next) of the offsets that will be read again."""

@@ -67,7 +67,7 @@ class Recorder:
         self._tracker.disown(tp)
 
     def rewind(self, tp: TopicPartition, committed: CommittedOffset) -> None:
-        """Go on at a committed offset; no batch is open."""
+        """Go on at a committed offset; no open batch covers any."""
         self._tracker.rewind(tp, committed)
 
     @property
@@ -132,11 +132,14 @@ class Recorder:
         """
         assert self._batch is not None, "a flush needs an open batch"
         batch, self._batch = self._batch, None
-        return batch.close({tp: progress for tp, progress in self._tracker.by_tp.items() if tp not in without})
+        progress = self._tracker.by_tp
+        left_out = [tp for tp in without if tp in progress and progress[tp].next_offset > progress[tp].first_offset]
+        assert not left_out, f"W2: a batch leaves out what it covers: {left_out}"
+        return batch.close({tp: one for tp, one in progress.items() if tp not in without})
 
     def committed(self, batch: ClosedBatch, *, now_ms: int) -> None:
         """Go on behind a batch that was committed."""
-        self._tracker.committed(now_ms=now_ms)
+        self._tracker.committed(batch.progress, now_ms=now_ms)
         batch.spool.delete()
 
     def discard(self, batch: ClosedBatch | None) -> dict[TopicPartition, tuple[int, int]]:

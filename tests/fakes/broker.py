@@ -47,6 +47,7 @@ class _Transaction:
     began_at_s: float
     messages: list[Message] = field(default_factory=list)
     offsets: dict[TopicPartition, tuple[int, CommittedOffset]] = field(default_factory=dict)  # with append numbers
+    others: dict[TopicPartition, int | None] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -58,7 +59,8 @@ class _Producer:
 class Committed(NamedTuple):
     """One committed transaction, as read_committed readers see it; without messages it has start positions.
 
-    `before` are all committed offsets as they were.
+    `before` are all committed offsets: its own as they were before it ended, all others as they were when its own were
+    sent, since until it ends others may commit those.
     """
 
     transactional_id: str
@@ -209,6 +211,7 @@ class FakeBroker:
         for tp, committed in offsets.items():
             self._appended += 1
             transaction.offsets[tp] = (self._appended, committed)
+        transaction.others = {tp: self.committed_offset(tp) for tp in self.logs}
 
     def end(self, transactional_id: str, epoch: int, *, commit: bool) -> None:
         """Commit or abort."""
@@ -220,7 +223,7 @@ class FakeBroker:
             self._abort(producer)
             return
         producer.open = None
-        before = {tp: self.committed_offset(tp) for tp in self.logs}
+        before = transaction.others | {tp: self.committed_offset(tp) for tp in transaction.offsets}
         for tp, (number, committed) in transaction.offsets.items():
             if tp not in self._offsets or number > self._offsets[tp][0]:
                 self._store(tp, committed, number)

@@ -221,8 +221,9 @@ STARTS = (
         "names-what-is-to-be-rewound",
         "says in flush records where it stands in what it has not read from there yet",
         ("found by the simulation: the newest that was known of a TopicPartition was an answer of long ago",),
-        Parts(recorder=workers.NamesWhatIsToBeRewound),
-        swarm=LOADING,
+        Parts(controller=workers.NamesWhatIsToBeRewound),
+        style=Style.COOPERATIVE,
+        swarm=replace(LOADING, coordinator=0.2, members=0.15, outcome=0.1),
         fast=FastTest(f"{_STARTS}::test_flush_says_nothing_of_what_is_still_to_be_rewound"),
     ),
     Mutant(

@@ -145,16 +145,16 @@ class SharesItsProgress(Recorder):
     def close(self, **without: Any) -> ClosedBatch:
         """Begin the next batch at once."""
         batch = super().close(**without)
-        self._tracker.committed(now_ms=0)
+        self._tracker.committed(batch.progress, now_ms=0)
         return batch._replace(progress=self._tracker.by_tp)
 
 
-class NamesWhatIsToBeRewound(Recorder):
-    """Says in a flush record where it stands in all that it owns."""
+class NamesWhatIsToBeRewound(Controller):
+    """Says in a flush record where it stands in all that is proven, as it once was."""
 
-    def close(self, **_: Any) -> ClosedBatch:
-        """Leave nothing out."""
-        return super().close()
+    @property
+    def _not_there_yet(self) -> frozenset[TopicPartition]:
+        return self._start_positions.unproven
 
 
 class SpansGenerations(Controller):

@@ -88,7 +88,7 @@ class LedgersAgainstModel(RuleBasedStateMachine):
         assert all(offset > self.broker[tp] for tp, offset in offsets.items())
         self.broker |= offsets
         self.now_ms += 1_000
-        self.tracker.committed(now_ms=self.now_ms)
+        self.tracker.committed(self.tracker.by_tp, now_ms=self.now_ms)
         self.open = {tp: Covered() for tp in self.open}
 
     @rule(data=st.data())

@@ -42,9 +42,9 @@ def test_topic_partition_without_records_is_idle_since_its_first_empty_flush() -
     tracker.own(A, CommittedOffset(0))
     tracker.own(B, CommittedOffset(0))
     tracker.by_tp[A].cover(0, timestamp_ms=9)
-    tracker.committed(now_ms=1_000)
+    tracker.committed(tracker.by_tp, now_ms=1_000)
     assert (tracker.by_tp[A].idle_since_ms, tracker.by_tp[B].idle_since_ms) == (None, 1_000)
-    tracker.committed(now_ms=2_000)
+    tracker.committed(tracker.by_tp, now_ms=2_000)
     assert (tracker.by_tp[A].idle_since_ms, tracker.by_tp[B].idle_since_ms) == (2_000, 1_000)
     tracker.by_tp[B].cover(0, timestamp_ms=None)
     assert tracker.by_tp[B].idle_since_ms is None

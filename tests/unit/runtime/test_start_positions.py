@@ -200,6 +200,8 @@ def test_flush_says_nothing_of_what_is_still_to_be_rewound() -> None:
         worker.step()
         named.append([line.partition for line in flush_records(rig.broker)[-1].topic_partitions])
     assert named == [[0], [0], [0], [0, 1]]
+    line = flush_records(rig.broker)[-1].topic_partitions[1]
+    assert (line.first_offset, line.idle_since_ms) == (3, None), "nobody knows whether records came"
     rig.drain()
 
 
