@@ -289,7 +289,7 @@ class Controller:
         held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
         budget_s = self._rules.revoke_budget_s if held_up else self._rules.flush_budget_s
         left = self._before_settling()
-        batch = self._recorder.close(without=self._not_there_yet)
+        batch = self._recorder.close(without=self._start_positions.unproven | self.state.rewinds)
         self._closed = batch
         generation, offsets = batch.opening.generation, batch.named_spans()
         tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation, offsets))
@@ -305,11 +305,6 @@ class Controller:
             if self._verify is not None and reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
                 self._verify(left)
         self._is_late = left.remaining_s() < self._rules.flush_budget_s
-
-    @property
-    def _not_there_yet(self) -> frozenset[TopicPartition]:
-        """What is owned but not proven, or not yet read from its committed offset: of these a flush says nothing."""
-        return self._start_positions.unproven | self.state.rewinds
 
     def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
         self._told.committed(batch, summary, reason, generation=self.state.generation)

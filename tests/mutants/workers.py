@@ -152,9 +152,10 @@ class SharesItsProgress(Recorder):
 class NamesWhatIsToBeRewound(Controller):
     """Says in a flush record where it stands in all that is proven, as it once was."""
 
-    @property
-    def _not_there_yet(self) -> frozenset[TopicPartition]:
-        return self._start_positions.unproven
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        close = self._recorder.close
+        self._recorder.close = lambda **_: close(without=self._start_positions.unproven)  # type: ignore[method-assign]
 
 
 class SpansGenerations(Controller):
