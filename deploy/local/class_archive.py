@@ -6,19 +6,17 @@ fit, classes are loaded as ever: no program fails for want of an archive.
 """
 
 import hashlib
-import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 
 from deploy.local.errors import StackError
+from deploy.local.jars import version_of
 
 _SILENT = "-Xlog:disable"  # of the hundreds of classes that Java cannot archive
 _ON_STDERR = (_SILENT, "-Xlog:all=warning:stderr")  # Java says on standard output that an archive does not fit
-_NOT_PART_OF_IT = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")  # which `java -version` would repeat
 
 
 def options_to_load(archive: Path) -> list[str]:
@@ -34,8 +32,9 @@ def options_to_dump(archive: Path) -> list[str]:
 
 def class_archive_of(home: Path, name: str, java: str, class_path: Path) -> Path:
     """Return the file of a program's archive, for this Java and the jars in a directory; it need not be there."""
-    jars = [(str(jar), status.st_size, status.st_mtime) for jar in _jars(class_path) for status in [jar.stat()]]
-    fingerprint = hashlib.sha256(f"{_version(java)} {jars}".encode()).hexdigest()[:12]
+    found = sorted(class_path.resolve().glob("*.jar"))
+    jars = [(str(jar), jar.stat().st_size, jar.stat().st_mtime) for jar in found]
+    fingerprint = hashlib.sha256(f"{version_of(java)} {jars}".encode()).hexdigest()[:12]
     return home.resolve() / f"{name}-{fingerprint}.jsa"
 
 
@@ -59,13 +58,3 @@ def ensure_class_archive(archive: Path, first_run: Callable[[Path], None]) -> No
                 other.unlink(missing_ok=True)
     except (OSError, StackError, subprocess.SubprocessError) as error:
         print(f"no archive of Java's classes: {error}", file=sys.stderr)
-
-
-def _jars(class_path: Path) -> list[Path]:
-    return sorted(class_path.resolve().glob("*.jar"))
-
-
-@cache
-def _version(java: str) -> str:
-    environment = {name: value for name, value in os.environ.items() if name not in _NOT_PART_OF_IT}
-    return subprocess.run([java, "-version"], capture_output=True, text=True, env=environment, check=False).stderr

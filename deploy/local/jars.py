@@ -9,12 +9,14 @@ import re
 import shutil
 import subprocess
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from deploy.local.errors import MissingPrerequisiteError
 from deploy.maven import JarSet
 
 JAVA_MAJOR_MIN = 17
+_REPEATED = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")  # by `java -version`, before what it is asked for
 
 _HERE = Path(__file__).parent
 _JARS = JarSet(_HERE / "pom.xml", _HERE / "jars.lock")
@@ -66,12 +68,19 @@ def require_java() -> str:
     if java is None:
         where = f"under JAVA_HOME={java_home}" if java_home else "on the PATH"
         raise MissingPrerequisiteError(f"No `java` was found {where}. {remedy}")
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    version = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    told = version_of(java)
+    version = re.search(r'version "(?:1\.)?(\d+)', told)
     if version is None or int(version[1]) < JAVA_MAJOR_MIN:
-        found = answer.stderr.strip().partition("\n")[0] or "no version"
+        found = told.strip().partition("\n")[0] or "no version"
         raise MissingPrerequisiteError(f"{java} is too old: it says {found}. {remedy}")
     return java
+
+
+@cache
+def version_of(java: str) -> str:
+    """Return what a Java says of itself; asks it once."""
+    environment = {name: value for name, value in os.environ.items() if name not in _REPEATED}
+    return subprocess.run([java, "-version"], capture_output=True, text=True, env=environment, check=False).stderr
 
 
 def write_lock() -> Path:
