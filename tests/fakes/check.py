@@ -11,6 +11,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from fastavro.validation import validate
@@ -219,21 +220,26 @@ def _object_of(reference: Reference, bucket: Bucket) -> bytes:
 def _check_schema(reference: Reference, text: str, rows: list[dict[str, Any]], where: str) -> None:
     """The exact schema holds every row, has no field that none has, and its counts of nulls are right."""
     merged = loaded(text)
-    exact = project(merged, reference.projection)
-    names = [field["name"] for field in exact["fields"]]
+    names, schema = _exact(text, json.dumps(reference.projection))
     counted = {}
     for field in merged["fields"][1:]:
-        nulls = sum(row[field["name"]] is None for row in rows)
+        nulls = [row[field["name"]] for row in rows].count(None)
         if field["name"] in names:
             counted[field.get(NAME_PROPERTY, field["name"])] = (nulls, len(rows) - nulls)
         elif nulls < len(rows):
             raise InvariantError(f"I5: {where}: {field['name']} has values but is not in the exact schema")
     if null_counts(reference, merged) not in (None, counted):
         raise InvariantError(f"I5: {where}: counts of nulls are {null_counts(reference, merged)}, not {counted}")
-    schema = parsed(json.dumps(exact))
     for row in rows:
         if not validate({name: row[name] for name in names}, schema, raise_errors=False):
             raise InvariantError(f"I5: {where}: a row does not fit the exact schema: {row}")
+
+
+@lru_cache(maxsize=5000)
+def _exact(text: str, projection: str) -> tuple[list[str], Any]:
+    """Return the names of the exact schema's fields, and it, parsed for fastavro."""
+    exact = project(loaded(text), json.loads(projection))
+    return [field["name"] for field in exact["fields"]], parsed(json.dumps(exact))
 
 
 def _check_row(
@@ -244,7 +250,7 @@ def _check_row(
     (record,) = broker.logs[entry_id.tp].read(entry_id.offset, 1)
     entries = _entries_in(record.value) if record.offset == entry_id.offset else []
     source = entries[entry_id.number] if entry_id.number < len(entries) else None
-    if not isinstance(source, dict) or restored(row, text) != without_nulls(source):
+    if not isinstance(source, dict) or restored(row, text) != source:
         raise InvariantError(f"I5: {where}: {row} is not {source} of {entry_id}")
     moment = datetime.fromisoformat(source["time"])
     belongs = PartitionKey(source["user"], moment.strftime("%Y-%m-%d"), moment.hour)
@@ -272,12 +278,13 @@ def check_offsets(broker: FakeBroker) -> None:
             raise InvariantError(f"I4: {tp}: {wrong.text}")
 
 
+@lru_cache(maxsize=5000)  # of the records of a world, each is asked for by all of its rows
 def _entries_in(value: bytes | None) -> list[Any]:
-    """Split a record into entries with the standard library; what cannot be split is one."""
+    """Split a record into entries with the standard library, without nulls; what cannot be split is one."""
     if value is None:
         return []
     try:
-        decoded = json.loads(value)
+        decoded = without_nulls(json.loads(value))
     except ValueError:
         return [None]
     return decoded if isinstance(decoded, list) else [decoded]

@@ -17,7 +17,7 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.simulation.seeds import SeedTold, shrink, tell_seed, telling
+from tests.simulation.seeds import SeedTold, collect_rarely, shrink, tell_seed, telling
 from tests.simulation.test_simulation import FAULTS, PLACES
 
 _CHUNK = 10
@@ -37,7 +37,7 @@ def main() -> int:
     begun = time.monotonic()
     told: list[SeedTold] = []
     seeds = range(options.first, options.first + options.seeds)
-    with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(options.processes, mp_context=get_context("spawn"), initializer=collect_rarely) as pool:
         for one in pool.map(tell_seed, seeds, chunksize=_CHUNK):
             told.append(one)
             if one.failed:
