@@ -14,6 +14,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+import msgspec
 from fastavro.validation import validate
 
 from service.accounting import Sums, judge_joins, judge_published, judge_range, judge_totals, judge_uncommitted, tp_of
@@ -188,7 +189,7 @@ def _entries_of(reference: Reference, broker: FakeBroker, bucket: Bucket) -> lis
     stored = bucket.objects.get(reference.schema.object, b"").decode()
     if stored not in (text, FOREIGN) or reference.schema.text not in (text, None):
         raise InvariantError(f"I5: {where}: the schema {reference.schema.object} is not the header's")
-    if hashlib.sha256(text.encode()).hexdigest() != reference.schema.fingerprint:
+    if _sha256(text.encode()) != reference.schema.fingerprint:
         raise InvariantError(f"I5: {where}: {reference.schema.fingerprint} is not the fingerprint of its schema")
     _check_schema(reference, text, rows, where)
     found = []
@@ -212,15 +213,20 @@ def _object_of(reference: Reference, bucket: Bucket) -> bytes:
     body = bucket.objects.get(place.object)
     if body is None:
         raise InvariantError(f"I5: {place.object} is referenced but not there")
-    if (len(body), hashlib.sha256(body).hexdigest()) != (place.size, place.checksum.value):
+    if (len(body), _sha256(body)) != (place.size, place.checksum.value):
         raise InvariantError(f"I5: {place.object} is not what the reference says")
     return body
+
+
+@lru_cache(maxsize=1000)
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _check_schema(reference: Reference, text: str, rows: list[dict[str, Any]], where: str) -> None:
     """The exact schema holds every row, has no field that none has, and its counts of nulls are right."""
     merged = loaded(text)
-    names, schema = _exact(text, json.dumps(reference.projection))
+    names, schema = _exact(text, msgspec.json.encode(reference.projection))
     counted = {}
     for field in merged["fields"][1:]:
         nulls = [row[field["name"]] for row in rows].count(None)
@@ -236,7 +242,7 @@ def _check_schema(reference: Reference, text: str, rows: list[dict[str, Any]], w
 
 
 @lru_cache(maxsize=5000)
-def _exact(text: str, projection: str) -> tuple[list[str], Any]:
+def _exact(text: str, projection: bytes) -> tuple[list[str], Any]:
     """Return the names of the exact schema's fields, and it, parsed for fastavro."""
     exact = project(loaded(text), json.loads(projection))
     return [field["name"] for field in exact["fields"]], parsed(json.dumps(exact))

@@ -19,7 +19,7 @@ from tests.simulation.swarm import Style, Swarm, names
 from tests.simulation.world import World
 
 STEPS = 150
-_GARBAGE_MAX = 20_000  # objects; 40 MiB more of memory
+_GARBAGE_MAX = 50_000  # objects; 60 MiB more of memory
 
 
 class SeedTold(NamedTuple):
