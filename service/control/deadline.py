@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+STOPPED_S = 5.0
 ANSWER_MIN_S = 0.1
 
 
@@ -30,6 +31,10 @@ class Deadline(NamedTuple):
     def has_passed(self) -> bool:
         """Return whether the budget is spent."""
         return self.now_s() >= self.at_s
+
+    def is_long_past(self) -> bool:
+        """Return whether the process was stopped: nothing that has a deadline takes so much longer by itself."""
+        return self.now_s() >= self.at_s + STOPPED_S
 
     def at_most(self, seconds: float) -> Deadline:
         """Return the nearer one of this deadline and one that is `seconds` away."""

@@ -55,7 +55,8 @@ def parse_keeping(text: str) -> object:
 
 def may_hold_surrogates(text: str) -> bool:
     """Return whether a closer look for lone surrogates is needed."""
-    return _SURROGATE_ESCAPE.search(text) is not None
+    # The scan costs more than parsing; text of which neither is true, as most is, holds neither form.
+    return (not text.isascii() or "\\u" in text) and _SURROGATE_ESCAPE.search(text) is not None
 
 
 def holds_invalid_bytes(text: str) -> bool:

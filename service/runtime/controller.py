@@ -41,7 +41,6 @@ from service.runtime.start_positions import StartPosition, StartPositions
 
 STORY_CHARS_MAX = 300
 STORY_MAX = 50  # events that are told where the worker ends by a fault
-STOPPED_S = 5.0  # where an answer is so late after its deadline the process was stopped while it waited
 
 
 class ControlRules(NamedTuple):
@@ -109,8 +108,7 @@ class Controller:
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Flush, then give back; blocks the rebalance within the revoke budget (W5)."""
-        unknown = tps - self.state.owned
-        if unknown:
+        if unknown := tps - self.state.owned:
             tell(self._log.warning, log_events.RevokedUnknown(_names(unknown)))
         self._callback(events.Revoked(tps, self._recorder.has_progress, self._clock.now_s()))
         self._require_nothing_of(tps, "W5")
@@ -214,9 +212,7 @@ class Controller:
         known = {tp: self._recorder.positions[tp].first_offset for tp in sorted(proven)}
         try:
             self._end_transaction()
-            if self._deadline.remaining_s() < self._rules.settle_s / 2:  # the process was stopped: it may be out by now
-                self._log.warning("not_settled", message="too little time before the next poll")
-                return
+            self._require_time()
             starts = self._start_positions.again(known, deadline=self._deadline)
         except DiscardError as error:
             self._log.warning("not_settled", message=str(error))
@@ -227,6 +223,11 @@ class Controller:
             self._consumer.seek(tp, start, deadline=self._deadline)
         self._metrics.add("rewinds", len(known))
         self.handle(events.Rewound(proven, self._clock.now_s()))
+
+    def _require_time(self) -> None:
+        """Poll first where the process was stopped meanwhile: it may be out by now."""
+        if self._deadline.remaining_s() < self._rules.settle_s / 2:
+            raise DiscardError("too little time before the next poll")
 
     def _end_transaction(self) -> None:
         """End what the last transaction may have left open, by the next producer's init."""
@@ -277,9 +278,8 @@ class Controller:
                 tell(self._log.info, log_events.Resumed())
                 self._consumer.resume()
                 self._metrics.set("paused", 0)
-            case events.Leave():
-                if self.state.phase is Phase.FAILED:
-                    raise TooManyFailuresError(f"{machine.FAILURES_MAX} failures in {machine.FAILURES_WINDOW_S:.0f} s")
+            case events.Leave() if self.state.phase is Phase.FAILED:
+                raise TooManyFailuresError(f"{machine.FAILURES_MAX} failures in {machine.FAILURES_WINDOW_S:.0f} s")
 
     def _before_settling(self) -> Deadline:
         """Return when a flush has to be over for its outcome to be settled within the poll."""
@@ -335,15 +335,14 @@ class Controller:
         for tp, position in positions.items():
             self._recorder.own(tp, position.committed)
             self._starts[tp] = position.committed
+        starts = {str(tp): log_events.Start(one.committed.offset, one.source) for tp, one in positions.items()}
         member = self._consumer.membership()
         assigned = log_events.PartitionsAssigned(
             generation=self.state.generation,
             member=member.member_id,
             member_generation=member.generation,
             owned=len(self.state.owned),
-            start_offsets={
-                str(tp): log_events.Start(one.committed.offset, one.source) for tp, one in positions.items()
-            },
+            start_offsets=starts,
         )
         tell(self._log.info, assigned)
         self._metrics.add("rebalances", kind="assigned")
@@ -355,7 +354,7 @@ class Controller:
                     self._end_transaction()
                 return self._start_positions.find(tps, deadline=self._deadline)
             except (DiscardError, StopError):
-                if self._deadline.at_s > self._clock.now_s() - STOPPED_S:
+                if not self._deadline.is_long_past():
                     raise
                 self._deadline = Deadline.after(self._rules.settle_s, self._clock.now_s)  # stopped: ask once more
 
@@ -388,6 +387,8 @@ class Controller:
             self._is_late = self._before_settling().remaining_s() < self._rules.flush_budget_s
         again, may_be_open = frozenset[TopicPartition](), False
         try:
+            if self._start_positions.unproven:
+                self._require_time()
             again = self._start_positions.prove(deadline=self._deadline)
         except DiscardError as unproven:
             self._log.warning("start_not_proven", message=str(unproven))

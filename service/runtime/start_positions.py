@@ -16,7 +16,8 @@ partitions the group began, so that one that was there then is read from that ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
 import structlog
@@ -170,11 +171,15 @@ class StartPositions:
         Returns what others have committed meanwhile: it goes on there.
 
         Raises:
-            DiscardError: not yet, no member any more, or others have committed meanwhile: rewind what is unproven,
-                poll, and ask again. Nothing unproven may be recorded.
+            DiscardError: not yet, no member any more, others have committed meanwhile, or the process was stopped:
+                rewind what is unproven, poll, and ask again. Nothing unproven may be recorded.
             StartPositionError: a committed offset is of another topic, or has been lost.
             StopError: the broker refuses or does not answer.
         """
+        with _patient_where_stopped(deadline):
+            return self._prove(deadline)
+
+    def _prove(self, deadline: Deadline) -> frozenset[TopicPartition]:
         if self._found:
             self._ask_ids(sorted({tp.topic for tp in self._found}), deadline)
             self._compare_ids()
@@ -250,10 +255,12 @@ class StartPositions:
 
         Raises:
             CommittedOffsetError: one is of before what we, or flush records, know to be committed: ask again.
+            DiscardError: no answer, and the process was stopped meanwhile: ask again.
             StartPositionError: one has been for too long.
             StopError: the broker does not answer in time.
         """
-        answers = self._consumer.committed(known, deadline=deadline)
+        with _patient_where_stopped(deadline):
+            answers = self._consumer.committed(known, deadline=deadline)
         missing = {tp for tp, one in answers.items() if one is None}
         self._history.read(missing, known.keys() - missing, deadline=deadline)
         ends = {tp: max(offset, self._history.next_offset(tp) or 0) for tp, offset in known.items()}
@@ -312,3 +319,14 @@ class StartPositions:
                     f"topic {topic} was made anew while this worker ran: its id was {known}, now it is {topic_id}. "
                     "Nothing is committed any more; after a restart the committed offsets are compared"
                 )
+
+
+@contextmanager
+def _patient_where_stopped(deadline: Deadline) -> Iterator[None]:
+    """No answer is a reason to poll and ask again where the process was stopped meanwhile, and not to end."""
+    try:
+        yield
+    except SourceError as error:
+        if not deadline.is_long_past():
+            raise
+        raise DiscardError(f"stopped while it waited: {error}") from error

@@ -581,6 +581,30 @@ def test_process_that_is_stopped_in_an_assignment_asks_again(outcome: Outcome | 
     assert P2 in worker.recorder.positions
 
 
+def test_process_that_is_stopped_while_it_settles_asks_again() -> None:
+    """The same where it had the time when it began to ask."""
+    rig = Rig()
+    worker = holding(rig)
+    worker.store.script.append(PutFault.NOT_STORED)
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    asked: list[str] = []
+
+    def be_stopped(name: str) -> None:
+        asked.append(name)
+        if asked == ["committed"]:
+            rig.pass_time(400.0)
+            epoch = rig.broker.init("another")
+            rig.broker.begin("another", epoch)
+            generation, member, *_ = worker.consumer.membership()
+            rig.broker.send_offsets("another", epoch, {P0: CommittedOffset(4)}, generation=generation, member_id=member)
+
+    worker.consumer._point = be_stopped
+    worker.controller.rewind_to_committed()
+    assert worker.controller.state.rewinds == {P0, P1}
+    rig.drain()
+    assert not worker.controller.state.rewinds
+
+
 def test_settle_that_comes_too_late_polls_first() -> None:
     """A process that was stopped for minutes may not wait for another's transaction any more; nor does it end."""
     rig = Rig()

@@ -735,6 +735,32 @@ def test_offset_that_was_of_long_ago_is_asked_for_again_before_anything_is_read(
     assert second.metrics.total("records_refused", cause="rewound") > 0
 
 
+@pytest.mark.parametrize(("where", "time"), [("verify", 1), ("committed", 2)])  # the first one found the start
+def test_process_that_is_stopped_before_its_start_is_proven_asks_again(where: str, time: int) -> None:
+    """Nothing is left until the next poll, and another's transaction is open: it does not end for that."""
+    rig = Rig()
+    flushed(rig)
+    rig.fill(P0, 3)
+    rig.broker.load_part(0.5, seconds=1.0)
+    second = rig.worker("b", start=False)
+    passed: list[str] = []
+
+    def be_stopped(name: str) -> None:
+        passed.append(name)
+        if name == where and passed.count(where) == time and second.controller.state.owned:
+            rig.pass_time(400.0)
+            epoch = rig.broker.init("another")
+            rig.broker.begin("another", epoch)
+            generation, member, *_ = second.consumer.membership()
+            rig.broker.send_offsets("another", epoch, {P0: CommittedOffset(4)}, generation=generation, member_id=member)
+
+    second.consumer._point = be_stopped
+    second.controller._verify = lambda _deadline: be_stopped("verify")
+    second.start()
+    rig.drain()
+    assert second.metrics.total("rewinds") > 0
+
+
 def test_commit_without_an_answer_is_not_made_again_where_the_offset_is_lost() -> None:
     """Nothing is committed any more: where the worker stood before is not where to go on."""
     rig = Rig()
