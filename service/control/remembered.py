@@ -7,10 +7,11 @@ Owns which records are remembered: a share of them, the same ones whenever they 
 
 from __future__ import annotations
 
+import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Mapping
-from hashlib import blake2b
+from functools import lru_cache
 from typing import NamedTuple
 
 from service.formats.identity import ConsumedRecord
@@ -22,7 +23,10 @@ _HASHES = 1 << 64
 
 
 class Share(NamedTuple):
-    """Chooses a share of all records, from 0 to 1, by a hash of (topic, partition, offset)."""
+    """Chooses a share of all records, from 0 to 1, by a hash of (topic, partition, offset).
+
+    Of single records, not of ranges: what is lost at once is many, of which any small share has some.
+    """
 
     share: float
 
@@ -30,8 +34,12 @@ class Share(NamedTuple):
         """Return whether a record is chosen."""
         if self.share >= 1:
             return True
-        digest = blake2b(f"{tp.topic}\0{tp.partition}\0{offset}".encode(), digest_size=8).digest()
-        return int.from_bytes(digest, "big") < self.share * _HASHES
+        return hash((_seed_of(tp), offset)) % _HASHES < self.share * _HASHES  # of integers: alike in all processes
+
+
+@lru_cache(maxsize=10_000)
+def _seed_of(tp: TopicPartition) -> int:
+    return zlib.crc32(f"{tp.topic}\0{tp.partition}".encode())
 
 
 def place_hash(key: PartitionKey, event_time_us: int) -> int:

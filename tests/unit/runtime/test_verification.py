@@ -238,7 +238,7 @@ def test_share_is_verified_with_as_few_objects_as_hold_it() -> None:
     read = worker.store.read
     worker.store.read = lambda place, deadline: (keys.append(place.object), read(place, deadline=deadline))[1]  # type: ignore[method-assign]
     rig.drain()
-    assert verified(rig) == len(keys) == 6
+    assert verified(rig) == len(keys) == 5
 
 
 def test_nothing_stands_in_between_where_it_is_off() -> None:
