@@ -3,6 +3,7 @@
 A file `test_real_*.py` is about real log data and is not collected where there are none.
 """
 
+from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -67,6 +68,18 @@ def pytest_report_header() -> list[str]:
         f"kafka: {kafka_provider()}; s3: {s3_provider()}; three brokers: local process",
         f"real logs: {sets} sets" if sets else "real logs: absent: those tests are not collected",
     ]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """List the modules that took longest: each is one process's work from its first test to its last."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[report.nodeid.partition("::")[0]] += report.duration
+    terminalreporter.section("slowest 10 modules")
+    for name, total in sorted(seconds.items(), key=lambda one: -one[1])[:10]:
+        terminalreporter.write_line(f"{total:.0f} s of a process  {name}")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
