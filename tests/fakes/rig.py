@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from service.formats.model import TopicPartition
+from service.formats.model import CommittedOffset, TopicPartition
 from tests import canaries
 from tests.fakes.broker import FakeBroker
 from tests.fakes.check import check_all, check_commit
@@ -74,6 +74,13 @@ class Rig:
         for _ in range(records):
             self._n += 1
             self.broker.logs[tp].append(value_of(entry(user, n=self._n)), timestamp_ms=self.clock.wall_ms())
+
+    def leave_open(self, worker: FakeWorker, tp: TopicPartition) -> None:
+        """Have another producer's transaction open over a TopicPartition, under the membership of a worker."""
+        epoch = self.broker.init("another")
+        self.broker.begin("another", epoch)
+        generation, member, *_ = worker.consumer.membership()
+        self.broker.send_offsets("another", epoch, {tp: CommittedOffset(4)}, generation=generation, member_id=member)
 
     def turn_until(self, done: Callable[[], bool], *, turns: int = 400) -> None:
         """Turn all workers' loops until something holds."""

@@ -568,12 +568,7 @@ def test_process_that_is_stopped_in_an_assignment_asks_again(outcome: Outcome | 
             stopped.append(name)
             rig.pass_time(400.0)
             if name == "committed":  # and another's transaction is open
-                epoch = rig.broker.init("another")
-                rig.broker.begin("another", epoch)
-                generation, member, *_ = worker.consumer.membership()
-                rig.broker.send_offsets(
-                    "another", epoch, {P2: CommittedOffset(4)}, generation=generation, member_id=member
-                )
+                rig.leave_open(worker, P2)
 
     worker.committer._point = worker.consumer._point = be_stopped
     worker.controller.on_assigned(gone)
@@ -593,10 +588,7 @@ def test_process_that_is_stopped_while_it_settles_asks_again() -> None:
         asked.append(name)
         if asked == ["committed"]:
             rig.pass_time(400.0)
-            epoch = rig.broker.init("another")
-            rig.broker.begin("another", epoch)
-            generation, member, *_ = worker.consumer.membership()
-            rig.broker.send_offsets("another", epoch, {P0: CommittedOffset(4)}, generation=generation, member_id=member)
+            rig.leave_open(worker, P0)
 
     worker.consumer._point = be_stopped
     worker.controller.rewind_to_committed()

@@ -293,17 +293,10 @@ def test_start_position_waits_while_a_dead_worker_holds_its_transaction_open() -
     rig = Rig()
     worker = member_of(rig)
     rig.broker.reset({P0: 3})
-    epoch = rig.broker.init("of a worker that died")
-    rig.broker.begin("of a worker that died", epoch)
-    generation, member, *_ = worker.consumer.membership()
-    rig.broker.send_offsets(
-        "of a worker that died", epoch, {P0: CommittedOffset(9)}, generation=generation, member_id=member
-    )
+    rig.leave_open(worker, P0)
     assert start(rig, "beginning", P0) == {P0: committed(3)}
     assert rig.clock.now_s() >= 1060.0
-    epoch = rig.broker.init("another")
-    rig.broker.begin("another", epoch)
-    rig.broker.send_offsets("another", epoch, {P0: CommittedOffset(9)}, generation=generation, member_id=member)
+    rig.leave_open(worker, P0)
     with pytest.raises(SourceError):
         start(rig, "beginning", P0, seconds=10.0)
 
@@ -311,17 +304,14 @@ def test_start_position_waits_while_a_dead_worker_holds_its_transaction_open() -
 def test_all_questions_share_one_deadline() -> None:
     """Each is slow, and the last ones wait for what is not stable: the sum is bounded, and not each part."""
     rig = Rig()
-    consumer = member_of(rig).consumer
-    generation, member, *_ = consumer.membership()
+    worker = member_of(rig)
     began_s = rig.clock.now_s()
 
     def be_slow(_name: str) -> None:
         rig.clock.advance(20.0)
-        epoch = rig.broker.init("another")
-        rig.broker.begin("another", epoch)
-        rig.broker.send_offsets("another", epoch, {P0: CommittedOffset(9)}, generation=generation, member_id=member)
+        rig.leave_open(worker, P0)
 
-    consumer._point = be_slow
+    worker.consumer._point = be_slow
     with pytest.raises(SourceError, match="timed out"):
         start(rig, "beginning", P0, seconds=80.0)
     assert 80.0 <= rig.clock.now_s() - began_s <= 100.0
@@ -749,10 +739,7 @@ def test_process_that_is_stopped_before_its_start_is_proven_asks_again(where: st
         passed.append(name)
         if name == where and passed.count(where) == time and second.controller.state.owned:
             rig.pass_time(400.0)
-            epoch = rig.broker.init("another")
-            rig.broker.begin("another", epoch)
-            generation, member, *_ = second.consumer.membership()
-            rig.broker.send_offsets("another", epoch, {P0: CommittedOffset(4)}, generation=generation, member_id=member)
+            rig.leave_open(second, P0)
 
     second.consumer._point = be_stopped
     second.controller._verify = lambda _deadline: be_stopped("verify")
