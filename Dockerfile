@@ -32,9 +32,11 @@ FROM python:3.12-slim-trixie
 COPY --from=build /opt/log-partitioner /opt/log-partitioner
 # The chart mounts an emptyDir here; a plain `docker run --read-only` gets an anonymous volume.
 RUN install -d -o 65532 -g 65532 -m 0750 /var/spool/log-partitioner
+# Without a bound each thread may take an arena of its own, eight for each CPU of the node: docs/SIZING.md, Memory.
 ENV PATH=/opt/log-partitioner/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1 \
+    MALLOC_ARENA_MAX=4 \
     LOGP_SPOOL__DIRECTORY=/var/spool/log-partitioner
 VOLUME /var/spool/log-partitioner
 # /livez /readyz /metrics

@@ -20,6 +20,8 @@ from deploy.local.processes import ServerProcess
 _TOO_EARLY_S = 5.0  # a worker that ends sooner does not work at all
 _RESTARTS_MAX = 20
 _STOP_GRACE_S = 180.0  # all is committed by then: it bounds a worker that hangs
+AS_IN_THE_IMAGE = {"MALLOC_ARENA_MAX": "4"}
+"""Variables that workers have in the image, so that their memory is what it is there."""
 
 
 class WorkerState(Enum):
@@ -83,7 +85,7 @@ class Fleet:
             name,
             [sys.executable, "-m", "service", "run"],
             log=self.log_of(name),
-            env={**self._settings, **own},
+            env={**AS_IN_THE_IMAGE, **self._settings, **own},
         )
         self.workers[name] = Worker(name, process, time.monotonic())
 

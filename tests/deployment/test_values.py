@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from deploy.demo.fleet import AS_IN_THE_IMAGE
 from service.config.settings import Settings
 from tests.deployment import plain_yaml
 from tests.deployment.tools import CHART, ROOT
@@ -63,6 +64,7 @@ def test_image_is_what_the_chart_demands() -> None:
     assert "USER 65532:65532" in last
     assert "runAsUser: 65532" in statefulset
     assert last.rstrip().endswith('ENTRYPOINT ["log-partitioner"]\nCMD ["run"]')
+    assert all(f"{name}={value}" in last for name, value in AS_IN_THE_IMAGE.items())
     assert "--require-hashes" in dockerfile
     assert "# syntax" not in dockerfile
     assert "@sha256" not in dockerfile
