@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-STOPPED_S = 5.0
+STOPPED_S = 1.0
 ANSWER_MIN_S = 0.1
 
 

@@ -289,8 +289,7 @@ class Controller:
         held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
         budget_s = self._rules.revoke_budget_s if held_up else self._rules.flush_budget_s
         left = self._before_settling()
-        batch = self._recorder.close(without=self._start_positions.unproven | self.state.rewinds)
-        self._closed = batch
+        self._closed = batch = self._recorder.close(without=self._start_positions.unproven | self.state.rewinds)
         generation, offsets = batch.opening.generation, batch.named_spans()
         tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation, offsets))
         try:
@@ -349,6 +348,8 @@ class Controller:
 
     def _find(self, tps: frozenset[TopicPartition]) -> dict[TopicPartition, StartPosition]:
         while True:
+            if self._deadline.remaining_s() < self._rules.settle_s / 2:  # it was stopped, and the callback has to know
+                self._deadline = Deadline.after(self._rules.settle_s, self._clock.now_s)
             try:
                 if self.state.may_be_open:  # or committed offsets would not be stable until it times out
                     self._end_transaction()
@@ -356,7 +357,6 @@ class Controller:
             except (DiscardError, StopError):
                 if not self._deadline.is_long_past():
                     raise
-                self._deadline = Deadline.after(self._rules.settle_s, self._clock.now_s)  # stopped: ask once more
 
     def _release(self, tps: frozenset[TopicPartition], *, is_lost: bool) -> None:
         told = tps & self._recorder.positions.keys()  # an assignment that failed is not

@@ -548,9 +548,12 @@ def test_producer_that_is_not_ready_in_time_ends_an_assignment_and_not_a_turn() 
         worker.controller.consume_returned()
 
 
+@pytest.mark.parametrize("beyond_s", [2.0, 100.0])
 @pytest.mark.parametrize("where", ["produced", "init", "committed"])
 @pytest.mark.parametrize("outcome", ["ILLEGAL_GENERATION", Outcome.UNKNOWN_OPEN, Outcome.COMMITTED])
-def test_process_that_is_stopped_in_an_assignment_asks_again(outcome: Outcome | str, where: str) -> None:
+def test_process_that_is_stopped_in_an_assignment_asks_again(
+    outcome: Outcome | str, where: str, beyond_s: float
+) -> None:
     """Nothing is left of the callback's time, but what it asks for is answered: it does not end for that."""
     rig = Rig(COOPERATIVE, (P0, P1, P2))
     worker = holding(rig)
@@ -566,7 +569,7 @@ def test_process_that_is_stopped_in_an_assignment_asks_again(outcome: Outcome | 
     def be_stopped(name: str) -> None:
         if name == where and name not in stopped:
             stopped.append(name)
-            rig.pass_time(400.0)
+            rig.pass_time(worker.controller._rules.poll_budget_s + beyond_s)
             if name == "committed":  # and another's transaction is open
                 rig.leave_open(worker, P2)
 
