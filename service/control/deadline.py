@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-STOPPED_S = 1.0
 ANSWER_MIN_S = 0.1
+_STOPPED_S = 1.0
 
 
 class Deadline(NamedTuple):
@@ -34,7 +34,7 @@ class Deadline(NamedTuple):
 
     def is_long_past(self) -> bool:
         """Return whether the process was stopped: nothing that has a deadline takes so much longer by itself."""
-        return self.now_s() >= self.at_s + STOPPED_S
+        return self.now_s() >= self.at_s + _STOPPED_S
 
     def at_most(self, seconds: float) -> Deadline:
         """Return the nearer one of this deadline and one that is `seconds` away."""
