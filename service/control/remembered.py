@@ -109,7 +109,7 @@ class Remembered:
         self._bytes_max = bytes_max
         self._entries = 0
         self._by_tp: dict[TopicPartition, RememberedEntries] = {}
-        self._cut_short: dict[TopicPartition, int] = {}
+        self._cut_short: dict[TopicPartition, int] = {}  # no record behind this offset was left out
 
     @property
     def by_tp(self) -> Mapping[TopicPartition, RememberedEntries]:
@@ -152,7 +152,9 @@ class Remembered:
     def forget(self, tp: TopicPartition, *, from_offset: int = 0) -> None:
         """Forget what is at an offset and behind it: it is read again."""
         entries = self._by_tp.pop(tp, None)
-        self._cut_short.pop(tp, None)
+        left_out = self._cut_short.pop(tp, None)
+        if left_out is not None and from_offset:
+            self._cut_short[tp] = min(left_out, from_offset - 1)
         if entries is not None:
             kept = entries.cut(from_offset)
             self._entries -= len(entries)

@@ -59,3 +59,19 @@ def test_forgetting_from_an_offset_keeps_what_stands_before() -> None:
     assert remembered.bytes == 2 * ENTRY_BYTES
     remembered.forget(P0)
     assert remembered.bytes == 0
+
+
+def test_what_was_left_out_before_what_is_fetched_again_stays_left_out() -> None:
+    """It does not come again: found by seed 44573, as rows of which verification mode knew nothing."""
+    remembered = Remembered(ENTRY_BYTES)
+    for offset in (1, 2, 5):
+        remembered.add(P0, offset, ONE)
+    remembered.forget(P0, from_offset=4)
+    assert not remembered.is_whole(P0), "2 was left out, and is not fetched again"
+    remembered.take(P0, 3)
+    remembered.take(P0, 4)
+    assert remembered.is_whole(P0), "what was left out is committed"
+    remembered.add(P0, 4, ONE)
+    remembered.add(P0, 5, ONE)
+    remembered.forget(P0)
+    assert remembered.is_whole(P0), "all of it comes again"
