@@ -168,8 +168,11 @@ def test_topic_made_anew_while_a_worker_runs_stops_it(
         assert re.search("was made anew|no such topic|UNKNOWN_TOPIC", line), line
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-@pytest.mark.parametrize("kept", [0, 1], ids=["all", "one"])
+@pytest.mark.parametrize(
+    ("kept", "protocol"),
+    [(0, "range"), (1, "cooperative-sticky"), (0, "consumer"), (1, "consumer")],
+    ids=["all-range", "one-cooperative-sticky", "all-consumer", "one-consumer"],
+)
 def test_lost_offsets_are_refused_until_a_command_takes_them_from_flush_records(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str, kept: int
 ) -> None:

@@ -1,8 +1,8 @@
 """Real logs through the whole path: every entry of every file comes out once, where it belongs, as it went in.
 
-In the worker's objects of each layout, and the small audit says so; of the default layout, and of one file in each, in
-the table as well, and Spark's audit says so. What is expected is in `real_log`; rows and dead letters are read by
-`readback`. Not collected where the data are absent (tests/conftest.py).
+In the worker's objects of each layout; of the default layout, and of one file in each, in the table as well. An audit
+says so: Spark's of the default, the small one of the others. What is expected is in `real_log`; rows and dead letters
+are read by `readback`. Not collected where the data are absent (tests/conftest.py).
 """
 
 import time
@@ -62,7 +62,7 @@ def test_real_logs_come_out_as_they_went_in(
 ) -> None:
     """Every entry is in one row of the right user, date and hour, or a dead letter; of the default layout in the table.
 
-    Equal field by field; the audits are clean, and PyIceberg counts as many rows as Spark.
+    Equal field by field; the audit is clean, and PyIceberg counts as many rows as Spark.
     """
     rules = RULES[name_of(file)]
     lines = lines_of(file)
@@ -82,8 +82,9 @@ def test_real_logs_come_out_as_they_went_in(
         took("path")
         require_files(deployment, in_files, written)
         took("objects")
-        deployment.require_clean()
-        took("small audit")
+        if layout != "auto":
+            deployment.require_clean()
+            took("small audit")
         if layout == "auto" or name_of(file) == IN_TABLE_OF_EACH:
             in_table = RealLog(lines, rules)
             lake = lake_of(deployment)
