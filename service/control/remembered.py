@@ -150,7 +150,7 @@ class Remembered:
         assert self._entries >= 0, "more was released than was taken"
 
     def forget(self, tp: TopicPartition, *, from_offset: int = 0) -> None:
-        """Forget what is at an offset and behind it: it is read again."""
+        """Forget what is at an offset and behind it: it is read again; what was left out before it is not."""
         entries = self._by_tp.pop(tp, None)
         left_out = self._cut_short.pop(tp, None)
         if left_out is not None and from_offset:
