@@ -134,14 +134,12 @@ class Remembered:
         """Return whether a record with entries is remembered."""
         return tp in self._by_tp and self._by_tp[tp].has(offset)
 
-    def is_whole(self, tp: TopicPartition) -> bool:
-        """Return whether no record that is not committed yet was left out for lack of room."""
-        return tp not in self._cut_short
+    def is_whole(self, tp: TopicPartition, first: int) -> bool:
+        """Return whether no record at an offset or behind it was left out for lack of room."""
+        return self._cut_short.get(tp, -1) < first
 
     def take(self, tp: TopicPartition, next_offset: int) -> RememberedEntries:
         """Take what is below an offset; it counts until it is released."""
-        if self._cut_short.get(tp, next_offset) < next_offset:
-            del self._cut_short[tp]
         return self._by_tp[tp].cut(next_offset) if tp in self._by_tp else RememberedEntries()
 
     def release(self, entries: int) -> None:
@@ -152,9 +150,8 @@ class Remembered:
     def forget(self, tp: TopicPartition, *, from_offset: int = 0) -> None:
         """Forget what is at an offset and behind it: it is read again; what was left out before it is not."""
         entries = self._by_tp.pop(tp, None)
-        left_out = self._cut_short.pop(tp, None)
-        if left_out is not None and from_offset:
-            self._cut_short[tp] = min(left_out, from_offset - 1)
+        if tp in self._cut_short:
+            self._cut_short[tp] = min(self._cut_short[tp], from_offset - 1)
         if entries is not None:
             kept = entries.cut(from_offset)
             self._entries -= len(entries)

@@ -153,7 +153,7 @@ class Verification:
             if first is None:
                 continue
             spans[tp] = first, next_offset
-            if self._remembered.is_whole(tp):
+            if self._remembered.is_whole(tp, first):
                 whole.add(tp)
             remembered[tp] = self._remembered.take(tp, next_offset)
             self._first[tp] = next_offset

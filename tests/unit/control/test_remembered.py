@@ -40,13 +40,13 @@ def test_what_finds_no_room_is_refused_until_something_is_released() -> None:
     remembered = Remembered(3 * ENTRY_BYTES)
     assert remembered.add(P0, 1, TWO)
     assert not remembered.add(P1, 5, TWO)
-    assert (remembered.is_whole(P0), remembered.is_whole(P1)) == (True, False)
+    assert (remembered.is_whole(P0, 1), remembered.is_whole(P1, 5)) == (True, False)
     taken = remembered.take(P0, 2)
     assert not remembered.add(P1, 6, TWO)
     remembered.release(len(taken))
     assert remembered.add(P1, 7, TWO)
     remembered.take(P1, 7)
-    assert remembered.is_whole(P1), "what was left out is committed"
+    assert remembered.is_whole(P1, 7), "what was left out is committed"
 
 
 def test_forgetting_from_an_offset_keeps_what_stands_before() -> None:
@@ -67,11 +67,12 @@ def test_what_was_left_out_before_what_is_fetched_again_stays_left_out() -> None
     for offset in (1, 2, 5):
         remembered.add(P0, offset, ONE)
     remembered.forget(P0, from_offset=4)
-    assert not remembered.is_whole(P0), "2 was left out, and is not fetched again"
+    assert not remembered.is_whole(P0, 1), "2 was left out, and is not fetched again"
     remembered.take(P0, 3)
+    assert not remembered.is_whole(P0, 3)
     remembered.take(P0, 4)
-    assert remembered.is_whole(P0), "what was left out is committed"
+    assert remembered.is_whole(P0, 4), "what was left out is committed"
     remembered.add(P0, 4, ONE)
     remembered.add(P0, 5, ONE)
     remembered.forget(P0)
-    assert remembered.is_whole(P0), "all of it comes again"
+    assert remembered.is_whole(P0, 0), "all of it comes again"
