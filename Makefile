@@ -7,7 +7,7 @@ SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PROCESSES ?= 2
+PROCESSES ?= 3
 
 .PHONY: help
 help:  ## list the targets
@@ -79,7 +79,7 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 
 ##@ Tests
 .PHONY: test test-unit test-python test-integration sim mutants chaos matrix endurance fuzz
-# Most of the time goes to waiting for time-outs of brokers: two processes take half as long, each with servers of its own.
+# Much of the time goes to waiting for time-outs of brokers: three processes keep two cores busy, each with its own servers.
 test: setup spark-classes  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
 	$(MAKE) --no-print-directory lint type
 	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder --durations 10 $(PYTEST_ARGS)

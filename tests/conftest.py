@@ -48,7 +48,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with what takes minutes, so that no process stands idle at the end; the order is random otherwise.
 
-    Modules that compute, on Spark, stand among those that wait for time-outs of brokers: two processes do both at once.
+    Modules that compute, on Spark, stand among those that wait for time-outs of brokers, so that both are done at once.
     """
     modules: dict[str, list[Path]] = {}
     for path in dict.fromkeys(item.path for item in items):
