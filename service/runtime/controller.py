@@ -46,9 +46,8 @@ STORY_MAX = 50  # events that are told where the worker ends by a fault
 class ControlRules(NamedTuple):
     """Budgets in seconds, and the size that a batch may always have.
 
-    `poll_budget_s` bounds everything between two polls, a callback as well as what the loop does: it is the time after
-    which the group takes the partitions away, less a margin. `settle_s` of it are left to what follows a flush: an
-    abort, the end of a transaction that a dead worker left open, committed offsets.
+    `poll_budget_s` bounds all between two polls, callbacks too: the group takes the partitions away after that and a
+    margin. `settle_s` of it are left to what follows a flush: abort, the end of a dead worker's transaction, offsets.
     """
 
     poll_budget_s: float
@@ -154,8 +153,7 @@ class Controller:
     def open_batch(self) -> bool:
         """Open a batch before its first record; it carries the generation and the member id of now.
 
-        Gives False where what was handed over is read again: the disk refuses, which makes a pause, or too little time
-        is left for another flush before the next poll.
+        False: what was handed over is read again. The disk refuses, or no other flush would end before the next poll.
         """
         membership = None if self._is_late else self._member_proof.membership(deadline=self._deadline)
         if membership is None:
@@ -347,6 +345,7 @@ class Controller:
         self._metrics.add("rebalances", kind="assigned")
 
     def _find(self, tps: frozenset[TopicPartition]) -> dict[TopicPartition, StartPosition]:
+        is_again = False
         while True:
             if self._deadline.remaining_s() < self._rules.settle_s / 2:  # it was stopped, and the callback has to know
                 self._deadline = Deadline.after(self._rules.settle_s, self._clock.now_s)
@@ -354,9 +353,10 @@ class Controller:
                 if self.state.may_be_open:  # or committed offsets would not be stable until it times out
                     self._end_transaction()
                 return self._start_positions.find(tps, deadline=self._deadline)
-            except (DiscardError, StopError):
-                if not self._deadline.is_long_past():
+            except (DiscardError, StopError):  # stopped while it asked, it had less time for that than it takes
+                if is_again and not self._deadline.is_long_past():
                     raise
+                is_again = True
 
     def _release(self, tps: frozenset[TopicPartition], *, is_lost: bool) -> None:
         told = tps & self._recorder.positions.keys()  # an assignment that failed is not

@@ -16,8 +16,7 @@ partitions the group began, so that one that was there then is read from that ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 import structlog
@@ -82,6 +81,7 @@ class StartPositions:
         self._found: dict[TopicPartition, StartPosition] = {}
         self._uncommitted: dict[TopicPartition, StartPosition] = {}
         self._uncommitted_until = Deadline.after(0.0, clock.now_s)
+        self._is_unanswered = False
         self._told: set[TopicPartition] = set()
         self._doubted: set[TopicPartition] = set()
         self._member_id = ""
@@ -171,15 +171,11 @@ class StartPositions:
         Returns what others have committed meanwhile: it goes on there.
 
         Raises:
-            DiscardError: not yet, no member any more, others have committed meanwhile, or the process was stopped:
-                rewind what is unproven, poll, and ask again. Nothing unproven may be recorded.
+            DiscardError: not yet, no member any more, others have committed meanwhile, or no answer: rewind what is
+                unproven, poll, and ask again. Nothing unproven may be recorded.
             StartPositionError: a committed offset is of another topic, or has been lost.
-            StopError: the broker refuses or does not answer.
+            StopError: the broker refuses or does not answer, for the second time.
         """
-        with _patient_where_stopped(deadline):
-            return self._prove(deadline)
-
-    def _prove(self, deadline: Deadline) -> frozenset[TopicPartition]:
         if self._found:
             self._ask_ids(sorted({tp.topic for tp in self._found}), deadline)
             self._compare_ids()
@@ -231,13 +227,31 @@ class StartPositions:
         if doubted := sorted(wrong.keys() - self._doubted):
             tell(self._log.warning, StartsDoubted({str(tp): wrong[tp] for tp in doubted}))
             self._doubted |= wrong.keys()
-        answers = self._consumer.committed(wrong, deadline=deadline)
+        answers = self._committed(wrong, deadline)
         there = {tp: one for tp, one in answers.items() if one is not None}
         for tp, one in there.items():
             self._topics.keep(tp, one.metadata)
         self._found |= {tp: StartPosition(one, "committed") for tp, one in there.items()}
         self._history.require(answers, wrong)
         raise CommittedOffsetError(f"{listed(map(str, wrong))}: what is committed is further now")
+
+    def _committed(
+        self, tps: Iterable[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Ask for committed offsets; no answer is a reason to poll and ask again, the second in a row to end.
+
+        A process that is stopped in the question may have less time left than another's transaction takes. Where the
+        deadline is long past it certainly was stopped: that does not count.
+        """
+        try:
+            answers = self._consumer.committed(tps, deadline=deadline)
+        except SourceError as error:
+            if self._is_unanswered and not deadline.is_long_past():
+                raise
+            self._is_unanswered = True
+            raise DiscardError(f"asked again after the next poll: {error}") from error
+        self._is_unanswered = False
+        return answers
 
     # Rewinds.
 
@@ -255,12 +269,11 @@ class StartPositions:
 
         Raises:
             CommittedOffsetError: one is of before what we, or flush records, know to be committed: ask again.
-            DiscardError: no answer, and the process was stopped meanwhile: ask again.
+            DiscardError: no answer: ask again.
             StartPositionError: one has been for too long.
-            StopError: the broker does not answer in time.
+            StopError: the broker does not answer in time, for the second time.
         """
-        with _patient_where_stopped(deadline):
-            answers = self._consumer.committed(known, deadline=deadline)
+        answers = self._committed(known, deadline)
         missing = {tp for tp, one in answers.items() if one is None}
         self._history.read(missing, known.keys() - missing, deadline=deadline)
         ends = {tp: max(offset, self._history.next_offset(tp) or 0) for tp, offset in known.items()}
@@ -276,7 +289,7 @@ class StartPositions:
         waiting = self._uncommitted
         try:
             self._committer.prepare(deadline=deadline)  # ends what an earlier try has left open
-            committed = self._consumer.committed(waiting, deadline=deadline)
+            committed = self._committed(waiting, deadline)
             starts = {
                 tp: start.committed._replace(metadata=self._topics.metadata_of(tp))
                 for tp, start in waiting.items()
@@ -319,14 +332,3 @@ class StartPositions:
                     f"topic {topic} was made anew while this worker ran: its id was {known}, now it is {topic_id}. "
                     "Nothing is committed any more; after a restart the committed offsets are compared"
                 )
-
-
-@contextmanager
-def _patient_where_stopped(deadline: Deadline) -> Iterator[None]:
-    """No answer is a reason to poll and ask again where the process was stopped meanwhile, and not to end."""
-    try:
-        yield
-    except SourceError as error:
-        if not deadline.is_long_past():
-            raise
-        raise DiscardError(f"stopped while it waited: {error}") from error

@@ -548,13 +548,13 @@ def test_producer_that_is_not_ready_in_time_ends_an_assignment_and_not_a_turn() 
         worker.controller.consume_returned()
 
 
-@pytest.mark.parametrize("beyond_s", [2.0, 100.0])
+@pytest.mark.parametrize("beyond_s", [-20.0, 2.0, 100.0])
 @pytest.mark.parametrize("where", ["produced", "init", "committed"])
 @pytest.mark.parametrize("outcome", ["ILLEGAL_GENERATION", Outcome.UNKNOWN_OPEN, Outcome.COMMITTED])
 def test_process_that_is_stopped_in_an_assignment_asks_again(
     outcome: Outcome | str, where: str, beyond_s: float
 ) -> None:
-    """Nothing is left of the callback's time, but what it asks for is answered: it does not end for that."""
+    """Nothing, or too little, is left of the callback's time, but what it asks for is answered: it does not end for that."""
     rig = Rig(COOPERATIVE, (P0, P1, P2))
     worker = holding(rig)
     gone = frozenset({P2})
@@ -579,7 +579,8 @@ def test_process_that_is_stopped_in_an_assignment_asks_again(
     assert P2 in worker.recorder.positions
 
 
-def test_process_that_is_stopped_while_it_settles_asks_again() -> None:
+@pytest.mark.parametrize("stopped_s", [270.0, 400.0])
+def test_process_that_is_stopped_while_it_settles_asks_again(stopped_s: float) -> None:
     """The same where it had the time when it began to ask."""
     rig = Rig()
     worker = holding(rig)
@@ -590,7 +591,7 @@ def test_process_that_is_stopped_while_it_settles_asks_again() -> None:
     def be_stopped(name: str) -> None:
         asked.append(name)
         if asked == ["committed"]:
-            rig.pass_time(400.0)
+            rig.pass_time(stopped_s)
             rig.leave_open(worker, P0)
 
     worker.consumer._point = be_stopped

@@ -725,9 +725,10 @@ def test_offset_that_was_of_long_ago_is_asked_for_again_before_anything_is_read(
     assert second.metrics.total("records_refused", cause="rewound") > 0
 
 
+@pytest.mark.parametrize("stopped_s", [270.0, 400.0])
 @pytest.mark.parametrize(("where", "time"), [("verify", 1), ("committed", 2)])  # the first one found the start
-def test_process_that_is_stopped_before_its_start_is_proven_asks_again(where: str, time: int) -> None:
-    """Nothing is left until the next poll, and another's transaction is open: it does not end for that."""
+def test_process_that_is_stopped_before_its_start_is_proven_asks_again(where: str, time: int, stopped_s: float) -> None:
+    """Too little is left until the next poll, and another's transaction is open: it does not end for that."""
     rig = Rig()
     flushed(rig)
     rig.fill(P0, 3)
@@ -738,7 +739,7 @@ def test_process_that_is_stopped_before_its_start_is_proven_asks_again(where: st
     def be_stopped(name: str) -> None:
         passed.append(name)
         if name == where and passed.count(where) == time and second.controller.state.owned:
-            rig.pass_time(400.0)
+            rig.pass_time(stopped_s)
             rig.leave_open(second, P0)
 
     second.consumer._point = be_stopped
