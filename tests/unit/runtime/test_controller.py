@@ -12,7 +12,7 @@ from service.batch.batch import ClosedBatch
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
 from service.control.machine import Phase
-from service.errors import CommitAbortedError, StopError, TooManyFailuresError
+from service.errors import CommitAbortedError, SourceError, StopError, TooManyFailuresError
 from service.formats import offset_metadata
 from service.formats.model import CommittedOffset
 from service.runtime.flusher import FlushSummary
@@ -554,7 +554,7 @@ def test_producer_that_is_not_ready_in_time_ends_an_assignment_and_not_a_turn() 
 def test_process_that_is_stopped_in_an_assignment_asks_again(
     outcome: Outcome | str, where: str, beyond_s: float
 ) -> None:
-    """Nothing, or too little, is left of the callback's time, but what it asks for is answered: it does not end for that."""
+    """Nothing, or too little, is left of the callback's time, but what it asks for is answered: it does not end."""
     rig = Rig(COOPERATIVE, (P0, P1, P2))
     worker = holding(rig)
     gone = frozenset({P2})
@@ -570,6 +570,7 @@ def test_process_that_is_stopped_in_an_assignment_asks_again(
         if name == where and name not in stopped:
             stopped.append(name)
             rig.pass_time(worker.controller._rules.poll_budget_s + beyond_s)
+            worker.committer.init_s = 30.0
             if name == "committed":  # and another's transaction is open
                 rig.leave_open(worker, P2)
 
@@ -599,6 +600,30 @@ def test_process_that_is_stopped_while_it_settles_asks_again(stopped_s: float) -
     assert worker.controller.state.rewinds == {P0, P1}
     rig.drain()
     assert not worker.controller.state.rewinds
+
+
+def test_committed_offsets_that_nobody_tells_are_asked_for_twice() -> None:
+    """Then it ends; an answer in between begins anew."""
+    rig = Rig()
+    worker = holding(rig)
+    is_told = iter([False, True, False, False])
+
+    def be_asked(name: str) -> None:
+        if name == "committed" and not next(is_told):
+            raise SourceError("no committed offsets")
+
+    worker.consumer._point = be_asked
+    for number in range(2):
+        worker.store.script.append(PutFault.NOT_STORED)
+        worker.controller.flush_due(FlushReason.INTERVAL)
+        worker.controller.rewind_to_committed()
+        assert worker.controller.state.rewinds == {P0, P1}
+        if number == 0:
+            rig.drain()
+            rig.fill(P0, 3)
+            worker.step()
+    with pytest.raises(SourceError):
+        worker.controller.rewind_to_committed()
 
 
 def test_settle_that_comes_too_late_polls_first() -> None:
