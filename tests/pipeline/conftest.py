@@ -3,6 +3,7 @@
 Jobs that must be killed run as processes of their own (`Lake.start`), as on a cluster.
 """
 
+import json
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -40,16 +41,23 @@ class Delivery(Protocol):
 
 
 class Lake:
-    """The pipeline beside what was delivered: settings, a session, jobs as processes."""
+    """The pipeline beside what was delivered: settings, a session, jobs as processes.
 
-    def __init__(self, deployment: Delivery, root: Path, spark: SparkSession, **settings: str) -> None:
+    Plans over a few rows take less time than compiling them; `is_compiled`: as in production.
+    """
+
+    def __init__(
+        self, deployment: Delivery, root: Path, spark: SparkSession, *, is_compiled: bool = False, **settings: str
+    ) -> None:
         self.deployment = deployment
         self.root = root
         self.variables = dict(deployment.environment()) | pipeline_variables(root) | settings
         self.settings = settings_of(self.variables)
         self.spark = spark.newSession()
-        for key, value in catalog_options(self.settings).items():
-            self.spark.conf.set(key, value)
+        properties = json.loads(small_spark(is_compiled=is_compiled)["PIPELINE_SPARK__PROPERTIES"])
+        for key, value in (properties | catalog_options(self.settings)).items():
+            if key.startswith("spark.sql."):
+                self.spark.conf.set(key, value)
 
     def start(self, name: str, *arguments: str, program: tuple[str, ...] = ("-m", "pipeline")) -> ServerProcess:
         """Start a job as a process of its own; its log is `root/name.log`. It runs each plan once: none is compiled."""
@@ -104,7 +112,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 def lake_of(spark: SparkSession, tmp_path: Path) -> Callable[..., Lake]:
     """Make the pipeline beside what was delivered."""
 
-    def make(deployment: Delivery, **settings: str) -> Lake:
-        return Lake(deployment, tmp_path, spark, **settings)
+    def make(deployment: Delivery, *, is_compiled: bool = False, **settings: str) -> Lake:
+        return Lake(deployment, tmp_path, spark, is_compiled=is_compiled, **settings)
 
     return make

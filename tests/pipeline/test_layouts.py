@@ -86,7 +86,7 @@ def test_every_job_reads_every_layout(world: World, lake_of: Callable[..., Lake]
     """Materialize in several commits, audit with everything, activity, what backfill would leave out, retirement."""
     deployment, expected = world
     references = deployment.references()
-    lake = lake_of(deployment, **SETTINGS, PIPELINE_MATERIALIZE__REFERENCES_MAX="10")
+    lake = lake_of(deployment, is_compiled=True, **SETTINGS, PIPELINE_MATERIALIZE__REFERENCES_MAX="10")
     with capture_logs() as logs:
         Materialize(lake.spark, lake.settings).run(continuous=False)
     assert read_table(lake) == expected

@@ -87,7 +87,7 @@ def test_real_logs_come_out_as_they_went_in(
         is_in_table = layout == "auto" or name_of(file) == IN_TABLE_OF_EACH
         if is_in_table:
             in_table = RealLog(lines, rules)
-            lake = lake_of(deployment)
+            lake = lake_of(deployment, is_compiled=True)
             require_table(lake, deployment, in_table, written)
             took("table")
         if is_in_table and len(lines) >= ENTRIES_MIN_ON_SPARK:
