@@ -118,8 +118,9 @@ class Verification:
         self._remembered.forget(tp)
 
     def fetched_again(self, tp: TopicPartition, offset: int) -> None:
-        """Forget what comes again, without a change of what is committed."""
-        self._remembered.forget(tp, from_offset=offset)
+        """Forget what comes again, without a change of what is committed; not what may be committed already."""
+        sent = {} if self._unsettled is None else self._unsettled.next_offsets
+        self._remembered.forget(tp, from_offset=max(offset, sent.get(tp, 0)))
 
     def consumed(self, poll: Poll) -> None:
         """Remember the records of a poll, of what is owned and not committed."""

@@ -302,6 +302,18 @@ def test_records_are_forgotten_where_they_are_sought_or_fetched_again() -> None:
     assert bench.lost(5) == 0
 
 
+def test_what_may_be_committed_is_not_forgotten_where_it_is_fetched_again() -> None:
+    """Its outcome is not known yet: found by seed 59456, as rows of which verification mode knew nothing."""
+    bench = Bench()
+    bench.consume(0, 1, 2)
+    bench.verification.unknown(Sent({P0: 2}, [], []))
+    bench.verification.fetched_again(P0, 1)
+    bench.verification.sought(P0, 2)
+    bench.verification.look(Deadline.after(60.0, bench.clock.now_s))
+    # What was sent has no rows here, so that what is remembered of it is lost.
+    assert bench.metrics.total("verification_differences", kind="lost") == 2
+
+
 @pytest.mark.parametrize("offset", [1, 7])
 def test_unknown_outcome_that_is_never_learnt_is_counted(offset: int) -> None:
     """Given back before it was known, or found where others have left it: it may be committed, unverified."""
