@@ -89,7 +89,7 @@ test-unit: setup  ## only the tests that need nothing but Python
 
 # What depends on the lane, and one way from topic to table; the tests of both lanes side by side are not collected.
 PYTHON_LANE = tests/unit/avro tests/unit/batch tests/unit/input tests/unit/partitioning tests/unit/runtime \
-  tests/property tests/simulation tests/integration/test_main_path.py
+  tests/property tests/simulation/test_simulation.py tests/integration/test_main_path.py
 test-python: setup  ## the worker's tests as they run where the fast lane is not installed
 	PYTHONPATH=$(CURDIR)/tests/no_native $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope $(PYTHON_LANE) $(PYTEST_ARGS)
 

@@ -1,6 +1,7 @@
 """Fixtures for tests that need a real Kafka or a real S3; nothing starts before a test asks for it.
 
-One Kafka, one S3 and one cluster serve the whole run; names keep the tests apart.
+One Kafka and one S3 serve the whole run, a cluster the tests of a module: three brokers that nobody uses take a tenth
+of a core, and start in five seconds. Names keep the tests apart.
 """
 
 from collections.abc import Iterator
@@ -44,7 +45,7 @@ def s3_faults(s3: S3Helper) -> Iterator[S3FaultProxy]:
         yield proxy
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def _running_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
     root = tmp_path_factory.mktemp("kafka-cluster")
     with KafkaCluster(jars=jars(), root=root, brokers=3, through_proxy=True) as cluster:
