@@ -19,7 +19,13 @@ pytest_plugins = ("tests.stack.fixtures",)
 _HERE = Path(__file__).parent
 _LONG = ("pipeline", "integration", "stack")
 # Of minutes each, all of them for one process: begun late, the last of them would keep one busy and the others idle.
-_LONGEST = ("test_real_logs", "test_chaos", "test_layouts", "test_retire", "test_backfill")
+_LONGEST = (
+    "pipeline/test_real_logs.py",
+    "integration/test_chaos.py",
+    "pipeline/test_layouts.py",
+    "pipeline/test_retire.py",
+    "pipeline/test_backfill.py",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +61,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for path in dict.fromkeys(item.path for item in items):
         modules.setdefault(path.relative_to(_HERE).parts[0], []).append(path)
     order = {
-        path: ([path.stem != longest for longest in _LONGEST], name not in _LONG, number / len(paths))
+        path: ([not path.match(longest) for longest in _LONGEST], name not in _LONG, number / len(paths))
         for name, paths in modules.items()
         for number, path in enumerate(paths)
     }
