@@ -29,18 +29,18 @@ $(VENV)/.installed: requirements-dev.lock pyproject.toml
 native: $(VENV)/.native  ## build the fast lane into the virtual environment (needs cargo; without it all is Python)
 
 $(VENV)/.native: $(VENV)/.installed $(shell find native -name '*.rs' -o -name 'Cargo.*' -o -name '*.toml')
-	@deploy/tools/require-cargo.sh
+	@tools/require-cargo.sh
 	PATH=$(CURDIR)/$(BIN):$$PATH $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation \
 	  --force-reinstall ./native
 	@touch $@
 
 .PHONY: pipeline-jars
 pipeline-jars: setup  ## fetch the jars of the Spark session (140 MB, once; needs Maven)
-	@$(BIN)/python -m deploy.pipeline_jars
+	@$(BIN)/python -m tools.pipeline_jars
 
 .PHONY: spark-classes
 spark-classes: pipeline-jars  ## have Java keep Spark's classes as loaded (180 MB, once): tests and demo start Spark in half the time
-	@$(BIN)/python -m deploy.spark_classes
+	@$(BIN)/python -m tools.spark_classes
 
 .PHONY: lock
 lock: setup  ## write the lock files anew
@@ -57,7 +57,7 @@ lock: setup  ## write the lock files anew
 # make demo ARGS='--input a.log b.log --user-path user account'                        several
 # make demo ARGS='--entries 500000 --protocol consumer --layout pack'
 demo: setup  ## real Kafka, real S3, three workers, faults while logs flow, then table and audit on Spark
-	$(BIN)/python -m deploy.demo $(call option,--input,INPUT) $(call option,--user-path,USER_PATH) \
+	$(BIN)/python -m tools.demo $(call option,--input,INPUT) $(call option,--user-path,USER_PATH) \
 	  $(call option,--time-path,TIME_PATH) $(call option,--id-path,ID_PATH) $(ARGS)
 
 # The value of a variable as one word for the shell, exactly as it was given: neither make nor shell reads it again.
@@ -65,17 +65,17 @@ option = $(if $(value $(2)),$(1)='$(subst ','\'',$(value $(2)))')
 
 .PHONY: up down
 up: setup  ## start Kafka and S3, create topics and bucket, keep them running
-	$(BIN)/python -m deploy.local up
+	$(BIN)/python -m tools.local up
 
 down: setup  ## stop what `make up` started
-	$(BIN)/python -m deploy.local down
+	$(BIN)/python -m tools.local down
 
 .PHONY: table audit
 table: setup pipeline-jars  ## bring the Iceberg table up to date with what `make up` started, and query it
-	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline materialize --show $(ARGS)
+	@settings=$$($(BIN)/python -m tools.local env); eval "$$settings"; $(BIN)/python -m pipeline materialize --show $(ARGS)
 
 audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--last 1h --table'
-	@settings=$$($(BIN)/python -m deploy.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
+	@settings=$$($(BIN)/python -m tools.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
 
 ##@ Tests
 .PHONY: test test-unit test-python test-integration sim mutants chaos matrix endurance fuzz
@@ -103,13 +103,13 @@ mutants: setup  ## wrong workers against every tool: docs/MUTANTS.md; ARGS='--re
 	nice -n 10 $(BIN)/python -m tests.mutants $(ARGS)
 
 chaos: setup  ## MINUTES=60 of random faults on three brokers, a store and workers, and a report; ARGS='--protocol consumer'
-	$(BIN)/python -m deploy.chaos --record docs/evidence/chaos.jsonl run --minutes $(or $(MINUTES),60) $(ARGS)
+	$(BIN)/python -m tools.chaos --record docs/evidence/chaos.jsonl run --minutes $(or $(MINUTES),60) $(ARGS)
 
 matrix: setup  ## bounces of workers or brokers in each protocol on each store; CELLS='kill-workers stop-brokers-range'
-	$(BIN)/python -m deploy.chaos matrix $(CELLS) $(ARGS)
+	$(BIN)/python -m tools.chaos matrix $(CELLS) $(ARGS)
 
 endurance: setup  ## HOURS=6 with a fault each minute, in pieces: goes on where the last one ended
-	$(BIN)/python -m deploy.chaos --record docs/evidence/endurance.jsonl endurance --hours $(or $(HOURS),6) $(ARGS)
+	$(BIN)/python -m tools.chaos --record docs/evidence/endurance.jsonl endurance --hours $(or $(HOURS),6) $(ARGS)
 
 fuzz: native  ## both lanes over random records for MINUTES=60 of CPU
 	$(BIN)/python -m tests.property.fuzz_lanes $(or $(MINUTES),60)
@@ -134,7 +134,7 @@ lint: setup  ## ruff, import rules, spelling
 	$(BIN)/ruff check --quiet .
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/lint-imports
-	$(BIN)/codespell service pipeline deploy tests docs README.md
+	$(BIN)/codespell service pipeline deploy tools tests docs README.md
 
 fmt: setup  ## format the code
 	$(BIN)/ruff format .
@@ -143,4 +143,4 @@ fmt: setup  ## format the code
 type: setup  ## mypy, strict
 	$(BIN)/mypy
 
-include deploy/tools.mk
+include tools/chart.mk

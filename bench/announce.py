@@ -14,7 +14,6 @@ from pathlib import Path
 from bench.lab import Lab, open_lab
 from bench.worker import Figures, discard, fill, print_table
 from bench.workloads import PARTITIONS, WORKLOADS, Workload, generate
-from deploy.local.errors import StackError
 from service.avro.infer import infer_entry
 from service.avro.schema import row_schema
 from service.avro.schema_types import Limits, RecordType
@@ -23,6 +22,7 @@ from service.batch.reference_lines import Described, LineWriter, Sources, absent
 from service.batch.seal import SealedObject
 from service.boundary import Message, SealedFile, StoredObject
 from service.formats.model import PartitionKey, TopicPartition
+from tools.local.errors import StackError
 
 _FIELDS = 20
 _LINES_BYTES_MAX = 666_808  # of a message, by default

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from deploy.demo.environment import Environment, mark_disposable, start_environment
-from deploy.demo.fleet import Fleet
-from deploy.demo.generate import generate
-from deploy.demo.lag import GroupLag
-from deploy.demo.options import GROUP, SOURCE, parse_options
-from deploy.demo.settings import GeneratorSettings, Rates
-from deploy.demo.writer import ProduceSettings, TopicWriter
-from deploy.local.errors import StackError
+from tools.demo.environment import Environment, mark_disposable, start_environment
+from tools.demo.fleet import Fleet
+from tools.demo.generate import generate
+from tools.demo.lag import GroupLag
+from tools.demo.options import GROUP, SOURCE, parse_options
+from tools.demo.settings import GeneratorSettings, Rates
+from tools.demo.writer import ProduceSettings, TopicWriter
+from tools.local.errors import StackError
 
 _WORKERS = 2
 _TURN_S = 1.0

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from deploy.demo.environment import Environment
-from deploy.local.errors import StackError
+from tools.demo.environment import Environment
+from tools.local.errors import StackError
 
 
 @dataclass(frozen=True, slots=True)

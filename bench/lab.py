@@ -12,12 +12,12 @@ from pathlib import Path
 
 from bench.peers.task import Task
 from bench.workloads import PARTITIONS
-from deploy.demo.fleet import Fleet
-from deploy.local.errors import StackError
-from deploy.local.jars import ensure_jars
-from deploy.local.kafka import KafkaCluster
-from deploy.local.s3 import S3Endpoint, S3Server
-from deploy.local.topics import create_bucket, create_topics
+from tools.demo.fleet import Fleet
+from tools.local.errors import StackError
+from tools.local.jars import ensure_jars
+from tools.local.kafka import KafkaCluster
+from tools.local.s3 import S3Endpoint, S3Server
+from tools.local.topics import create_bucket, create_topics
 
 BUCKET = "bench"
 

@@ -20,11 +20,11 @@ from itertools import islice
 from bench.lab import Lab, Run, add_options, open_lab, variables_of
 from bench.process import held_to
 from bench.workloads import TopicFiller, Workload, generate
-from deploy.demo.fleet import Fleet, WorkerState
-from deploy.demo.lag import GroupLag
-from deploy.local.errors import StackError
-from deploy.local.s3_faults import S3FaultProxy
-from deploy.local.s3_pace import Pace
+from tools.demo.fleet import Fleet, WorkerState
+from tools.demo.lag import GroupLag
+from tools.local.errors import StackError
+from tools.local.s3_faults import S3FaultProxy
+from tools.local.s3_pace import Pace
 
 _PHASES = "1:free 1:50/s 1:10/s 1:1MB/s 3:free 3:50/s 3:10/s 3:1MB/s 3:0.25cpu"
 _GAP_MAX_S = 120.0

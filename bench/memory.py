@@ -13,7 +13,7 @@ import sys
 from bench.lab import add_options, open_lab, variables_of
 from bench.worker import RSS, Figures, fill, measure, print_table
 from bench.workloads import Workload
-from deploy.local.errors import StackError
+from tools.local.errors import StackError
 
 _HOURS = 2
 _MIB = 2**20

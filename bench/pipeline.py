@@ -12,9 +12,9 @@ import msgspec
 
 from bench.deliver import delivered
 from bench.jobs import Cost, run_job
-from deploy.demo.environment import Environment
-from deploy.local.errors import StackError
 from pipeline.audit.result import Result, decode
+from tools.demo.environment import Environment
+from tools.local.errors import StackError
 
 
 def main(arguments: list[str] | None = None) -> int:

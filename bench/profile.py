@@ -18,7 +18,7 @@ from bench.lab import Run, add_options, open_lab, variables_of
 from bench.worker import WORKER, fill, taken
 from bench.workloads import add_options as add_workload_options
 from bench.workloads import chosen
-from deploy.local.errors import StackError
+from tools.local.errors import StackError
 
 _PY_SPY = "py-spy==0.4.3"
 _LINES = 40  # of each list

@@ -21,9 +21,6 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from bench.deliver import delivered
-from deploy.demo.environment import Environment
-from deploy.local.errors import StackError
-from deploy.maven import JarSet
 from pipeline.columns import FIXED_FIELDS, plan_of, union_of
 from pipeline.config import JobSettings, load_all
 from pipeline.jars import find_jars
@@ -36,6 +33,9 @@ from pipeline.session import open_session
 from service.avro.schema import schema_of, type_of
 from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, join_records
 from service.formats.reference import Reference
+from tools.demo.environment import Environment
+from tools.local.errors import StackError
+from tools.maven import JarSet
 
 _HERE = Path(__file__).parent
 SPARK_AVRO = JarSet(_HERE / "pom.xml", _HERE / "jars.lock")

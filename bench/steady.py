@@ -23,10 +23,10 @@ from bench.page import write_page
 from bench.process import cpu_s, peak_bytes
 from bench.worker import RSS, WORKER, Figures, require_alive, tell
 from bench.workloads import PARTITIONS
-from deploy.demo.fleet import Fleet
-from deploy.demo.lag import GroupLag
-from deploy.local.errors import StackError
-from deploy.local.processes import ServerProcess
+from tools.demo.fleet import Fleet
+from tools.demo.lag import GroupLag
+from tools.local.errors import StackError
+from tools.local.processes import ServerProcess
 
 _TOPIC = "steady"
 _RING = 200_000

@@ -20,11 +20,11 @@ from bench.lab import Lab, Run
 from bench.output import log_lines, read_output
 from bench.process import cpu_s, peak_bytes
 from bench.workloads import TopicFiller, Workload, generate
-from deploy.demo.fleet import Fleet
-from deploy.local.errors import ProcessDiedError, StackError
-from deploy.local.processes import ServerProcess
-from deploy.local.s3_faults import S3FaultProxy
 from service.formats.log_events import WorkerStarted
+from tools.demo.fleet import Fleet
+from tools.local.errors import ProcessDiedError, StackError
+from tools.local.processes import ServerProcess
+from tools.local.s3_faults import S3FaultProxy
 
 Figures = dict[str, float]
 

@@ -21,8 +21,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench import nested
-from deploy.local.errors import StackError
-from deploy.local.topics import create_missing
+from tools.local.errors import StackError
+from tools.local.topics import create_missing
 
 PARTITIONS = 8
 

@@ -25,7 +25,7 @@ KINDS = {
 FINDING = re.compile(r"finding[_ ]([a-z]?\d+)")
 NAMED_TEST = re.compile(r"\b(tests/[\w/]+\.py)::(\w+)")
 LINK = re.compile(r"\]\((?![a-z]+:)([^)\s#]*)#?([^)\s]*)\)")
-PACKAGES = ("service", "pipeline", "deploy", "bench")
+PACKAGES = ("service", "pipeline", "tools", "bench")
 DOTTED = re.compile(r"`([A-Za-z_]\w*(?:\.\w+)+)`")
 # First parts of dotted names that are no code of ours: libraries; properties of Kafka, Spark, Avro, the chart, Ivy;
 # sections of settings; a parameter.

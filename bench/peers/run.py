@@ -21,10 +21,10 @@ from bench.lab import Lab, Run
 from bench.process import tree
 from bench.worker import CPU, RATE, RSS, Figures
 from bench.workloads import Workload
-from deploy.local.errors import ProcessDiedError, StackError
-from deploy.local.processes import ServerProcess
-from deploy.maven import JarSet
-from deploy.pipeline_jars import ensure_pipeline_jars
+from tools.local.errors import ProcessDiedError, StackError
+from tools.local.processes import ServerProcess
+from tools.maven import JarSet
+from tools.pipeline_jars import ensure_pipeline_jars
 
 _HERE = Path(__file__).parent
 _REPOSITORY = _HERE.parents[1]

@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from deploy.local.ports import find_free_ports
 from service.adapters.clock import SystemClock
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_consumer import KafkaConsumer
@@ -29,6 +28,7 @@ from service.errors import LeavingError, StopError
 from service.formats.model import TopicPartition
 from service.patience import Patience
 from tests.contract.deaf_brokers import closed_port, hang_up, http, noise, serve, silent, tls, wrong_password
+from tools.local.ports import find_free_ports
 
 SSL = {"security.protocol": "ssl"}
 SASL = {

@@ -5,10 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from deploy.docs.__main__ import main, outdated
-from deploy.docs.configuration import pipeline_page, worker_page
-from deploy.docs.metrics import metric_names, metrics_page
-from deploy.docs.settings_schema import groups
 from pipeline.audit import metrics as audit
 from pipeline.config import PREFIX as PIPELINE_PREFIX
 from pipeline.config import PipelineSettings
@@ -16,10 +12,14 @@ from service.adapters.metrics import PrometheusMetrics
 from service.config.settings import PREFIX, Settings
 from service.config.sources import SourcedSettings, variable_of
 from tests.deployment.tools import RULES
+from tools.docs.__main__ import main, outdated
+from tools.docs.configuration import pipeline_page, worker_page
+from tools.docs.metrics import metric_names, metrics_page
+from tools.docs.settings_schema import groups
 
 
 def test_documents_committed_are_up_to_date() -> None:
-    """`python -m deploy.docs` would change nothing."""
+    """`python -m tools.docs` would change nothing."""
     assert outdated() == []
     assert main(["--check"]) == 0
 
@@ -78,7 +78,7 @@ def test_documents_check_tells_what_is_out_of_date(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`--check` names the page and fails; it writes nothing."""
-    monkeypatch.setattr("deploy.docs.__main__.worker_page", lambda: "something else")
+    monkeypatch.setattr("tools.docs.__main__.worker_page", lambda: "something else")
 
     assert main(["--check"]) == 1
     assert "docs/CONFIGURATION.md is out of date" in capsys.readouterr().err

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo.fleet import AS_IN_THE_IMAGE
 from service.config.settings import Settings
 from tests.deployment import plain_yaml
 from tests.deployment.tools import CHART, ROOT
+from tools.demo.fleet import AS_IN_THE_IMAGE
 
 
 @pytest.fixture

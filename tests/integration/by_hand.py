@@ -9,8 +9,6 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any
 
-from deploy.local.kafka import KafkaCluster
-from deploy.local.tcp_proxy import API_HEARTBEAT, API_TXN_OFFSET_COMMIT, HeldRequest
 from service.adapters.clock import SystemClock
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_consumer import KafkaConsumer
@@ -23,6 +21,8 @@ from service.formats.model import CommittedOffset, TopicPartition
 from tests.integration.segments import coordinator
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
+from tools.local.kafka import KafkaCluster
+from tools.local.tcp_proxy import API_HEARTBEAT, API_TXN_OFFSET_COMMIT, HeldRequest
 
 RECORDS = 3
 SESSION_S = 3.0

@@ -19,8 +19,6 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, Message
 
-from deploy.local.processes import ServerProcess
-from deploy.local.s3 import S3Endpoint
 from service.formats.dead_letter import Reason
 from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
 from service.formats.reference import Reference, decode_references
@@ -28,6 +26,8 @@ from tests import canaries
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.processes import ServerProcess
+from tools.local.s3 import S3Endpoint
 
 ANY_TIMESTAMP = {"message.timestamp.after.max.ms": str(2**63 - 1)}  # as brokers before 4.0 have it
 PROTOCOLS = ("range", "cooperative-sticky", "consumer")

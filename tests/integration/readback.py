@@ -23,10 +23,10 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from confluent_kafka import Message
 
-from deploy.local.s3 import S3Endpoint
 from service.formats.projection import project
 from service.formats.reference import Location, Reference
 from tests.integration.harness import Deployment
+from tools.local.s3 import S3Endpoint
 
 META = "_meta"
 THREADS = 4

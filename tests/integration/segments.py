@@ -10,8 +10,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from deploy.local.kafka import KafkaCluster
 from tests.stack.kafka_helper import KafkaHelper
+from tools.local.kafka import KafkaCluster
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 _TOOL = "org.apache.kafka.tools.TransactionsCommand"

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from deploy.chaos.bed import Bed, make_ground
-from deploy.chaos.faults import KINDS, Fault
-from deploy.chaos.figures import as_text, judged
-from deploy.chaos.matrix import chosen, play_cell
-from deploy.chaos.run import Flow, Run
-from deploy.local.kafka import KafkaCluster
-from deploy.local.s3 import S3Server
-from deploy.local.s3_faults import S3FaultProxy
 from tests.stack.providers import jars
+from tools.chaos.bed import Bed, make_ground
+from tools.chaos.faults import KINDS, Fault
+from tools.chaos.figures import as_text, judged
+from tools.chaos.matrix import chosen, play_cell
+from tools.chaos.run import Flow, Run
+from tools.local.kafka import KafkaCluster
+from tools.local.s3 import S3Server
+from tools.local.s3_faults import S3FaultProxy
 
 RECORDS = 10_000  # that can be read; more come until the last bounce is over
 EVERY_S = 6.0

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
-from deploy.local.s3 import S3Endpoint
 from service.adapters.clock import SystemClock
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_consumer import KafkaConsumer
@@ -26,6 +25,7 @@ from tests.fakes.clock import FakeClock
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.s3 import S3Endpoint
 
 reading = kafka_suite.reading
 STYLES = {

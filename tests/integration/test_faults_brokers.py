@@ -12,13 +12,13 @@ from pathlib import Path
 import fastavro
 import pytest
 
-from deploy.local.kafka import KafkaCluster
-from deploy.local.tcp_proxy import API_END_TXN, CutMoment, TcpProxy
 from tests.integration.flow import Flow
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.kafka import KafkaCluster
+from tools.local.tcp_proxy import API_END_TXN, CutMoment, TcpProxy
 
 SETTINGS = {
     "LOGP_FLUSH__INTERVAL_S": "1",

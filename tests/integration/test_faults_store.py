@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.s3_fault_rules import Action, Rule, access_denied, internal_error, lost_answer, slow_down
-from deploy.local.s3_faults import S3FaultProxy
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.s3_fault_rules import Action, Rule, access_denied, internal_error, lost_answer, slow_down
+from tools.local.s3_faults import S3FaultProxy
 
 DATA = "/user="  # part of the key of every object with data
 ALWAYS = 1_000_000

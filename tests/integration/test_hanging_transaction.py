@@ -12,8 +12,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from deploy.local.kafka import KafkaCluster
-from deploy.local.topics import create_missing
 from service.runtime.open_transactions import TELL_S
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
@@ -21,6 +19,8 @@ from tests.integration.segments import bystander, leader, runbook, states_of, to
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.kafka import KafkaCluster
+from tools.local.topics import create_missing
 
 WRITTEN = 20
 

@@ -11,13 +11,13 @@ from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 from structlog.testing import capture_logs
 
-from deploy.local.kafka import KafkaCluster
-from deploy.local.tcp_proxy import API_END_TXN, CutMoment
-from deploy.local.topics import create_missing
 from tests.integration.by_hand import ONCE, RECORDS, WAIT_S, Stage
 from tests.integration.segments import bystander, coordinating_partition, states_of, told, transactions_in
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
+from tools.local.kafka import KafkaCluster
+from tools.local.tcp_proxy import API_END_TXN, CutMoment
+from tools.local.topics import create_missing
 
 
 @pytest.fixture

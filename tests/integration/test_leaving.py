@@ -8,12 +8,12 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from deploy.local.kafka import KafkaCluster
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.kafka import KafkaCluster
 
 NEVER = "600"
 LOADED_S = 8.0  # for the promised two seconds, where others have most of the machine

@@ -4,12 +4,12 @@ import json
 import urllib.request
 from pathlib import Path
 
-from deploy.demo.generate import generate
-from deploy.demo.settings import GeneratorSettings
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.demo.generate import generate
+from tools.demo.settings import GeneratorSettings
 
 
 def _generated(entries: int, seed: int) -> list[ToProduce]:

@@ -18,10 +18,10 @@ from bench.lab import BUCKET, Lab
 from bench.stages import LANES, measure_stages
 from bench.worker import CPU, START, discard, fill, measure
 from bench.workloads import WORKLOADS, Workload, generate
-from deploy.local.topics import create_bucket
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.topics import create_bucket
 
 _RECORDED = Path(__file__).with_name("path_cost.json")
 _RECORDS = 200_000

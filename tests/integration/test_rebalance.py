@@ -7,13 +7,13 @@ import pytest
 from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.cimpl import NewPartitions
 
-from deploy.local.s3_fault_rules import Action, Rule, internal_error
-from deploy.local.s3_faults import S3FaultProxy
 from tests.integration.flow import some_records
 from tests.integration.harness import CONSUMER_PROPERTIES, Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.s3_fault_rules import Action, Rule, internal_error
+from tools.local.s3_faults import S3FaultProxy
 
 DATA = "/user="
 ALWAYS = 1_000_000

@@ -17,8 +17,6 @@ from typing import Any
 import fastavro
 import pytest
 
-from deploy.demo.generate import generate
-from deploy.demo.settings import GeneratorSettings, Rates
 from service import zstd
 from service.avro.schema import row_schema, type_of
 from service.avro.schema_types import join_records
@@ -30,6 +28,8 @@ from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.real_logs import real_log_sets
 from tests.stack.s3_helper import S3Helper
+from tools.demo.generate import generate
+from tools.demo.settings import GeneratorSettings, Rates
 
 DEPTH_MAX, KEYS_MAX = 16, 500
 INT53, INT64 = 2**53, 2**63

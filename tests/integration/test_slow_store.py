@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.s3_faults import S3FaultProxy
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.s3_faults import S3FaultProxy
 
 PARTITIONS = 6
 USERS = 600

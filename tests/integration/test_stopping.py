@@ -4,13 +4,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deploy.local.s3_fault_rules import Action, Rule
-from deploy.local.s3_faults import S3FaultProxy
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.s3_fault_rules import Action, Rule
+from tools.local.s3_faults import S3FaultProxy
 
 DATA = "/user="
 NEVER = "600"

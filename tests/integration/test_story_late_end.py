@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.kafka import KafkaCluster
-from deploy.local.tcp_proxy import API_END_TXN, API_TXN_OFFSET_COMMIT, HeldRequest
 from service.adapters.kafka_committer import KafkaCommitter
 from tests.integration.by_hand import COMMITTED, Hand, KeepsItsProducer, Stage
 from tests.integration.flow import some_records
@@ -23,6 +21,8 @@ from tests.integration.segments import coordinator, told, transactions_in
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.kafka import KafkaCluster
+from tools.local.tcp_proxy import API_END_TXN, API_TXN_OFFSET_COMMIT, HeldRequest
 
 FENCED = {47, 90}  # INVALID_PRODUCER_EPOCH, PRODUCER_FENCED
 _ANSWER = struct.Struct(">ih")  # throttle time, error code

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.local.kafka import KafkaCluster
-from deploy.local.tcp_proxy import API_HEARTBEAT
 from service.adapters.kafka_committer import KafkaCommitter
 from tests.integration.by_hand import (
     COMMITTED,
@@ -29,6 +27,8 @@ from tests.integration.by_hand import (
 from tests.integration.segments import told, transactions_in
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
+from tools.local.kafka import KafkaCluster
+from tools.local.tcp_proxy import API_HEARTBEAT
 
 POLL_S = SESSION_S + 1  # the library takes no interval below the session's
 ILLEGAL_GENERATION = struct.pack(">ih", 0, 22)  # a heartbeat's answer: throttle time, error code

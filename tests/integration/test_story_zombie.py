@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.kafka import KafkaCluster
-from deploy.local.tcp_proxy import API_END_TXN, API_TXN_OFFSET_COMMIT
 from tests.integration.by_hand import COMMITTED, ONCE, RECORDS, TWICE, WAIT_S, Begun, CommitsAsNobody, Hand, Stage
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
@@ -22,6 +20,8 @@ from tests.integration.segments import coordinator, told, transactions_in
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.kafka import KafkaCluster
+from tools.local.tcp_proxy import API_END_TXN, API_TXN_OFFSET_COMMIT
 
 TRANSACTION_S = 10.0  # the least that goes with the producers' socket.timeout.ms
 

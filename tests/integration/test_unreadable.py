@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.kafka import KafkaCluster
 from service.formats.dead_letter import parse_headers
 from tests.contract.mock_cluster import append, batch
 from tests.integration.harness import Deployment
@@ -14,6 +13,7 @@ from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.providers import jars
 from tests.stack.s3_helper import S3Helper
+from tools.local.kafka import KafkaCluster
 
 MARK = b"turned-on-disk"
 BATCH = 10  # records

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.s3_fault_rules import Action, Rule, access_denied, internal_error
-from deploy.local.s3_faults import S3FaultProxy
 from tests.integration.flow import some_records
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.s3_fault_rules import Action, Rule, access_denied, internal_error
+from tools.local.s3_faults import S3FaultProxy
 
 ON = {"LOGP_VERIFY__SHARE": "1", "LOGP_VERIFY__ON_DIFFERENCE": "stop", "LOGP_ID__PATHS": '["id"]'}
 ALWAYS = 1_000_000

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.s3_fault_rules import Action, Rule
-from deploy.local.s3_faults import S3FaultProxy
 from service.formats.reference import decode_references
 from tests.integration.flow import Flow, some_records
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.s3_fault_rules import Action, Rule
+from tools.local.s3_faults import S3FaultProxy
 
 DATA = "/user="
 HEARTBEATS_S = 3.0  # six of the brokers' interval

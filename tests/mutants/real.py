@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from deploy.local.kafka import KafkaCluster
 from service.accounting import ExitCode
 from tests.integration.flow import Flow
 from tests.integration.harness import Deployment
@@ -20,6 +19,7 @@ from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.providers import jars, running_s3, s3_provider
 from tests.stack.s3_helper import S3Helper
+from tools.local.kafka import KafkaCluster
 
 SETTINGS = {
     "LOGP_VERIFY__SHARE": "1",

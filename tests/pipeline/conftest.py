@@ -13,12 +13,12 @@ from typing import Protocol
 import pytest
 from pyspark.sql import SparkSession
 
-from deploy.demo.options import small_spark, temporary_files
-from deploy.local.processes import ServerProcess
-from deploy.pipeline_jars import ensure_pipeline_jars
 from pipeline.config import JobSettings, load_all
 from pipeline.session import catalog_options, open_session
 from tests.stack.s3_helper import S3Helper
+from tools.demo.options import small_spark, temporary_files
+from tools.local.processes import ServerProcess
+from tools.pipeline_jars import ensure_pipeline_jars
 
 _HERE = Path(__file__).parent
 

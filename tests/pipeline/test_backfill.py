@@ -17,7 +17,6 @@ import confluent_kafka
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from deploy.local.processes import ServerProcess
 from pipeline.backfill.outbox import Run
 from pipeline.backfill.ranges import Wanted, parse_offsets
 from pipeline.errors import OvertakenError, RangeError
@@ -37,6 +36,7 @@ from tests.pipeline.packs import split_message
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.processes import ServerProcess
 
 REPEAT = int(os.environ.get("LOGP_TEST_REPEAT", "1"))
 DRIVER = str(Path(__file__).parent / "backfill_driver.py")

@@ -12,9 +12,6 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.cimpl import NewTopic
 
-from deploy.local.kafka import KafkaCluster
-from deploy.local.tcp_proxy import API_END_TXN
-from deploy.local.topics import create_missing
 from pipeline.backfill.ranges import Wanted
 from pipeline.jobs.backfill import Backfill
 from service.audit.findings import Kind
@@ -25,6 +22,9 @@ from tests.pipeline.conftest import Lake
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.kafka import KafkaCluster
+from tools.local.tcp_proxy import API_END_TXN
+from tools.local.topics import create_missing
 
 WORKER = "w1"
 

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import pytest
 
-from deploy.local.processes import ServerProcess
 from pipeline.jobs.materialize import Materialize
 from service.oracle.equal import canonical
 from tests.integration.harness import Deployment
@@ -23,6 +22,7 @@ from tests.pipeline.stopping_driver import POINTS
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
+from tools.local.processes import ServerProcess
 
 REPEAT = int(os.environ.get("LOGP_TEST_REPEAT", "1"))
 DRIVER = str(Path(__file__).parent / "stopping_driver.py")

@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from deploy.local.kafka import KafkaCluster
 from pipeline.audit.auditor import Auditor, Options
 from pipeline.audit.result import Result, Verdict, Window
 from pipeline.backfill.ranges import Wanted
@@ -21,6 +20,7 @@ from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.providers import jars
 from tests.stack.s3_helper import S3Helper
+from tools.local.kafka import KafkaCluster
 
 BEYOND_SPARK = [2**63 - 1, 1_700_000_000_000, TIMESTAMP_MAX_MS, TIMESTAMP_MAX_MS + 1]
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from deploy.local.class_archive import options_to_load
-from deploy.pipeline_jars import spark_class_archive
 from pipeline.python_daemon import leave_out_archives
+from tools.local.class_archive import options_to_load
+from tools.pipeline_jars import spark_class_archive
 
 
 def archives(_: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.local.kafka import KafkaCluster
-from deploy.local.s3_faults import S3FaultProxy
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.providers import jars, kafka_provider, running_kafka, running_s3, s3_provider
 from tests.stack.s3_helper import S3Helper
+from tools.local.kafka import KafkaCluster
+from tools.local.s3_faults import S3FaultProxy
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from deploy.local.topics import create_missing
+from tools.local.topics import create_missing
 
 _TIMEOUT_S = 30
 _ANY_PARTITION = -1

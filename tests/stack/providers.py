@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from deploy.local.jars import Jars, ensure_jars
-from deploy.local.kafka import KafkaCluster
-from deploy.local.kafka_config import broker_settings
-from deploy.local.ports import LOOPBACK, find_free_ports
-from deploy.local.s3 import S3Endpoint, S3Server
+from tools.local.jars import Jars, ensure_jars
+from tools.local.kafka import KafkaCluster
+from tools.local.kafka_config import broker_settings
+from tools.local.ports import LOOPBACK, find_free_ports
+from tools.local.s3 import S3Endpoint, S3Server
 
 REPOSITORY = Path(__file__).parents[2]
 

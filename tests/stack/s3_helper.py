@@ -7,8 +7,8 @@ from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from deploy.local.s3 import S3Endpoint
-from deploy.local.topics import create_bucket
+from tools.local.s3 import S3Endpoint
+from tools.local.topics import create_bucket
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

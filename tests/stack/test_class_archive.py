@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo import options
-from deploy.local.class_archive import class_archive_of, ensure_class_archive, options_to_load
-from deploy.local.errors import StackError
-from deploy.local.kafka import KafkaCluster
 from tests.stack.providers import jars
+from tools.demo import options
+from tools.local.class_archive import class_archive_of, ensure_class_archive, options_to_load
+from tools.local.errors import StackError
+from tools.local.kafka import KafkaCluster
 
 
 @pytest.mark.parametrize("error", [StackError("it did not start"), OSError("no space left")])

@@ -8,14 +8,14 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from deploy.local.errors import PortInUseError
-from deploy.local.kafka import KafkaCluster, make_cluster_id
-from deploy.local.ports import LOOPBACK
-from deploy.local.tcp_proxy import API_END_TXN, CutMoment
-from deploy.local.topics import create_topics
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.providers import jars
+from tools.local.errors import PortInUseError
+from tools.local.kafka import KafkaCluster, make_cluster_id
+from tools.local.ports import LOOPBACK
+from tools.local.tcp_proxy import API_END_TXN, CutMoment
+from tools.local.topics import create_topics
 
 pytestmark = pytest.mark.integration
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local import jars
-from deploy.local.__main__ import main
-from deploy.local.errors import MissingPrerequisiteError, PortInUseError, StackError
-from deploy.local.ports import LOOPBACK, find_free_ports, require_free
+from tools.local import jars
+from tools.local.__main__ import main
+from tools.local.errors import MissingPrerequisiteError, PortInUseError, StackError
+from tools.local.ports import LOOPBACK, find_free_ports, require_free
 
 
 @pytest.fixture

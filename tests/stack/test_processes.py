@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.errors import ProcessDiedError
-from deploy.local.processes import ProcessRecord, ServerProcess
+from tools.local.errors import ProcessDiedError
+from tools.local.processes import ProcessRecord, ServerProcess
 
 SLEEPER = [sys.executable, "-S", "-c", "import time; print('ready', flush=True); time.sleep(60)"]
 
@@ -63,7 +63,7 @@ def test_paused_process_is_terminated(tmp_path: Path) -> None:
 def test_leashed_process_dies_with_a_killed_parent(tmp_path: Path) -> None:
     """Not even SIGKILL of the test run leaves a broker behind."""
     program = (
-        "import sys, time; from pathlib import Path; from deploy.local.processes import ServerProcess\n"
+        "import sys, time; from pathlib import Path; from tools.local.processes import ServerProcess\n"
         f"server = ServerProcess('s', {SLEEPER!r}, log=Path({str(tmp_path / 'log')!r}))\n"
         "server.wait_for_line('ready', timeout_s=20); print(server.pid, flush=True); time.sleep(60)"
     )
@@ -77,7 +77,7 @@ def test_leashed_process_dies_with_a_killed_parent(tmp_path: Path) -> None:
 
 def test_unleashed_process_outlives_its_parent_and_is_stopped_by_record(tmp_path: Path) -> None:
     program = (
-        "from pathlib import Path; from deploy.local.processes import ServerProcess\n"
+        "from pathlib import Path; from tools.local.processes import ServerProcess\n"
         f"server = ServerProcess('s', {SLEEPER!r}, log=Path({str(tmp_path / 'log')!r}), leashed=False)\n"
         "server.wait_for_line('ready', timeout_s=20); print(server.release().pid)"
     )

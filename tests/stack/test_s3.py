@@ -16,15 +16,15 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
 
-from deploy.local.ports import find_free_ports
-from deploy.local.processes import ServerProcess
-from deploy.local.s3 import S3Server
-from deploy.local.s3_fault_rules import Action, Rule, lost_answer, slow_down
-from deploy.local.s3_fault_server import CONTROL_PATH
-from deploy.local.s3_faults import S3FaultProxy
 from tests.stack.names import Names
 from tests.stack.providers import jars
 from tests.stack.s3_helper import S3Helper
+from tools.local.ports import find_free_ports
+from tools.local.processes import ServerProcess
+from tools.local.s3 import S3Server
+from tools.local.s3_fault_rules import Action, Rule, lost_answer, slow_down
+from tools.local.s3_fault_server import CONTROL_PATH
+from tools.local.s3_faults import S3FaultProxy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -245,7 +245,7 @@ def test_fault_proxy_is_controlled_over_http(s3: S3Helper, tmp_path: Path) -> No
     command = [
         sys.executable,
         "-m",
-        "deploy.local.s3_faults",
+        "tools.local.s3_faults",
         "--upstream",
         s3.endpoint.url,
         "--port",

@@ -1,6 +1,6 @@
 """Which request gets which fault."""
 
-from deploy.local.s3_fault_rules import Action, Rule, Rulebook, lost_answer, slow_down
+from tools.local.s3_fault_rules import Action, Rule, Rulebook, lost_answer, slow_down
 
 
 def _actions(book: Rulebook, *requests: tuple[str, str]) -> list[Action | None]:

@@ -1,6 +1,6 @@
 """How fast the S3 fault proxy lets requests through."""
 
-from deploy.local.s3_pace import Pace
+from tools.local.s3_pace import Pace
 
 
 class _Time:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from deploy.local.ports import LOOPBACK, find_free_ports
-from deploy.local.tcp_proxy import API_END_TXN, API_PRODUCE, CutMoment, TcpProxy
+from tools.local.ports import LOOPBACK, find_free_ports
+from tools.local.tcp_proxy import API_END_TXN, API_PRODUCE, CutMoment, TcpProxy
 
 
 class EchoBroker:

@@ -1,16 +1,16 @@
-"""`python -m deploy.local`: up, up again, status, env, down."""
+"""`python -m tools.local`: up, up again, status, env, down."""
 
 import json
 from pathlib import Path
 
 import pytest
 
-from deploy.local.__main__ import main
-from deploy.local.ports import find_free_ports
-from deploy.local.stack import StackHome
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.providers import REPOSITORY, jars
 from tests.stack.s3_helper import S3Helper
+from tools.local.__main__ import main
+from tools.local.ports import find_free_ports
+from tools.local.stack import StackHome
 
 
 @pytest.mark.integration

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from deploy.local.ports import find_free_ports
 from pipeline.audit.history import kept
 from pipeline.audit.metrics import AuditMetrics
 from pipeline.audit.result import Result, decode
@@ -19,6 +18,7 @@ from pipeline.jobs.audit import Runs
 from pipeline.jobs.audit_options import add_audit_arguments
 from service.accounting import Kind
 from tests.unit.report.world import missing, result
+from tools.local.ports import find_free_ports
 
 ON_EXECUTOR = RuntimeError("Job aborted: pipeline.errors.ObjectError: s3://logs/a.avro: S3 answered 503\n at Java")
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bench.liveness import Phase, Told
-from deploy.local.errors import StackError
+from tools.local.errors import StackError
 
 
 @pytest.mark.parametrize(

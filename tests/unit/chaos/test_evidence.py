@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from deploy.chaos.figures import quantiles
-from deploy.docs.evidence import evidence_page
+from tools.chaos.figures import quantiles
+from tools.docs.evidence import evidence_page
 
 RUN: dict[str, Any] = {
     "kind": "chaos", "date": "2026-01-02", "protocol": "range", "lane": ["on"], "seconds": 3600, "records": 1_000,

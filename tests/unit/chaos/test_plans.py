@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from deploy.chaos.faults import BROKERS, KINDS, WORKERS, Fault, plan_bounces, plan_chaos
-from deploy.chaos.injector import Injector
-from deploy.chaos.matrix import Cell, chosen
-from deploy.demo.fleet import WorkerState
+from tools.chaos.faults import BROKERS, KINDS, WORKERS, Fault, plan_bounces, plan_chaos
+from tools.chaos.injector import Injector
+from tools.chaos.matrix import Cell, chosen
+from tools.demo.fleet import WorkerState
 
 
 def plan(seed: int, *, spared: int | None = None) -> list[Fault]:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from deploy.chaos.figures import _violations, as_text, quantiles
-from deploy.chaos.run import Happened
-from deploy.chaos.watch import CommitWatch, Recovery
-from deploy.demo.writer import Produced
+from tools.chaos.figures import _violations, as_text, quantiles
+from tools.chaos.run import Happened
+from tools.chaos.watch import CommitWatch, Recovery
+from tools.demo.writer import Produced
 
 
 class FakeLag:

@@ -5,12 +5,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from deploy.demo.announced import Announced
-from deploy.local.errors import StackError
 from service.formats.dead_letter import DeadLetter, Reason, headers_of
 from service.formats.flush_record import decode_flush_record, split_parts
 from service.formats.model import SourceRecord, TopicPartition
 from service.formats.reference import decode_message
+from tools.demo.announced import Announced
+from tools.local.errors import StackError
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "format-1"
 

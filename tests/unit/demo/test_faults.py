@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploy.demo.faults import Action, first_workers, plan_demo
+from tools.demo.faults import Action, first_workers, plan_demo
 
 
 @pytest.mark.parametrize("workers", [1, 3, 5])

@@ -4,9 +4,9 @@ import gzip
 
 import pytest
 
-from deploy.demo.fields import find_entry, name_fields
 from service import zstd
 from service.partitioning.locate import split_path
+from tools.demo.fields import find_entry, name_fields
 
 ENTRY = b'{"ts":1,"id":{"orig.h":"a","ports":[1]},"a b":null,"empty":{}}'
 

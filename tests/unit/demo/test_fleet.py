@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from deploy.demo import fleet as fleets
-from deploy.demo.faults import Action, Step
-from deploy.demo.fleet import Fleet, Worker, WorkerState
+from tools.demo import fleet as fleets
+from tools.demo.faults import Action, Step
+from tools.demo.fleet import Fleet, Worker, WorkerState
 
 
 class Frozen:

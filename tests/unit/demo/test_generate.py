@@ -8,11 +8,11 @@ from itertools import pairwise
 
 import pytest
 
-from deploy.demo.entries import AWKWARD_USERS, TIME_SHAPES
-from deploy.demo.flaws import FLAWS
-from deploy.demo.generate import GeneratedRecord, generate
-from deploy.demo.settings import GeneratorSettings, Rates
 from service import zstd
+from tools.demo.entries import AWKWARD_USERS, TIME_SHAPES
+from tools.demo.flaws import FLAWS
+from tools.demo.generate import GeneratedRecord, generate
+from tools.demo.settings import GeneratorSettings, Rates
 
 SETTINGS = GeneratorSettings(seed=1, entries=20_000)
 

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from deploy.demo.journal import LogTail, Tally, describe
 from service.formats.log_events import PartitionsLost, PartitionsRevoked, WorkerStarted
 from tests.log_lines import assigned, committed, line_of, read
+from tools.demo.journal import LogTail, Tally, describe
 
 
 def test_log_tail_yields_complete_lines_once(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo.options import parse_options
+from tools.demo.options import parse_options
 
 ROOT = Path(__file__).parents[3]
 AWKWARD = [
@@ -40,7 +40,7 @@ def make_demo(tmp_path: Path, *variables: str) -> list[str]:
     command = ["make", "--no-print-directory", "demo", f"VENV={tmp_path}", *variables]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=60)
     arguments: list[str] = json.loads(called.read_text())
-    assert arguments[:2] == ["-m", "deploy.demo"]
+    assert arguments[:2] == ["-m", "tools.demo"]
     return arguments[2:]
 
 

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from deploy.demo.options import parse_options
 from service.config.checks import load
 from service.config.settings import Settings
+from tools.demo.options import parse_options
 
 ADDRESSES = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:9092",

@@ -1,11 +1,11 @@
 """How long the demo waits: as long as something moves."""
 
-from deploy.demo.announced import Announced
-from deploy.demo.journal import Tally
-from deploy.demo.lag import behind
-from deploy.demo.story import describe_work
-from deploy.local.patience import Patience
 from tests.log_lines import discarded, read
+from tools.demo.announced import Announced
+from tools.demo.journal import Tally
+from tools.demo.lag import behind
+from tools.demo.story import describe_work
+from tools.local.patience import Patience
 
 
 def test_patience_lasts_as_long_as_something_moves() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.demo.replay import evenly_from_ms, read_lines, replay, take_entries
 from service import zstd
+from tools.demo.replay import evenly_from_ms, read_lines, replay, take_entries
 
 LINES = [b'{"a":1}', b'{"a":  2}', b"not json \xff", b'{"a":3}', b'{"a":4}']
 TEXT = b'{"a":1}\n{"a":  2}\r\n\nnot json \xff\n{"a":3}\n{"a":4}'

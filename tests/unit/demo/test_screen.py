@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from deploy.demo.screen import LiveScreen, Picture, PlainScreen, WorkerRow, make_screen, render
+from tools.demo.screen import LiveScreen, Picture, PlainScreen, WorkerRow, make_screen, render
 
 PICTURE = Picture(
     stage="round 1 of 2",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from deploy.demo.__main__ import describe_exit_codes
-from deploy.demo.announced import Announced, DeadReason
-from deploy.demo.verdict import ExitCode, Verdict, judge, judge_stuck
+from tools.demo.__main__ import describe_exit_codes
+from tools.demo.announced import Announced, DeadReason
+from tools.demo.verdict import ExitCode, Verdict, judge, judge_stuck
 
 PATHS = {"user": ("user", "account name"), "time": ("time",), "id": ()}
 

@@ -1,0 +1,51 @@
+# Tools that check chart and alerts: helm by Go, promtool out of the Debian package. Included by the Makefile.
+# Both land in .local/bin; what is on the PATH already is taken as it is.
+HELM_VERSION := v3.22.0
+KUBE_MINOR := 36
+IMAGE_TAG ?= 0.1.0
+TOOLS_BIN := $(CURDIR)/.local/bin
+# Without this a helm built by `go install` believes to talk to Kubernetes 1.20.
+KUBE_FLAGS := -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMinor=$(KUBE_MINOR)
+
+##@ Chart and alerts
+.PHONY: chart-tools
+chart-tools:  ## install helm (needs Go) and promtool (needs apt)
+	@if command -v helm >/dev/null || test -x $(TOOLS_BIN)/helm; then echo "helm: present"; \
+	elif command -v go >/dev/null; then \
+	  echo "helm: building $(HELM_VERSION), some minutes the first time"; \
+	  GOBIN=$(TOOLS_BIN) nice go install -ldflags "-s -w $(KUBE_FLAGS)" helm.sh/helm/v3/cmd/helm@$(HELM_VERSION); \
+	else echo "helm: not installed: neither helm nor Go is here" >&2; exit 1; fi
+	@if command -v promtool >/dev/null || test -x $(TOOLS_BIN)/promtool; then echo "promtool: present"; \
+	else tools/promtool.sh $(TOOLS_BIN); fi
+
+.PHONY: chart
+chart: chart-tools  ## lint and render the chart, check the alerts
+	@PATH=$(TOOLS_BIN):$$PATH; for replicas in 1 3; do \
+	  helm lint --strict helm/log-partitioner -f helm/log-partitioner/ci/required-values.yaml --set replicaCount=$$replicas; \
+	  helm template log-partitioner helm/log-partitioner -f helm/log-partitioner/ci/required-values.yaml --set replicaCount=$$replicas >/dev/null; done
+	@PATH=$(TOOLS_BIN):$$PATH; if command -v promtool >/dev/null; then \
+	  promtool check rules deploy/alerts/log-partitioner.rules.yaml; promtool test rules deploy/alerts/log-partitioner.test.yaml; \
+	  else echo "promtool: absent: the alerts are not checked" >&2; fi
+
+.PHONY: docs
+docs: setup  ## write docs/CONFIGURATION*.md, docs/METRICS.md, docs/LOG_EVENTS.md and the chart's schema from the code
+	$(BIN)/python -m tools.docs
+
+.PHONY: image image-pipeline
+image:  ## build the container image (needs a Docker engine)
+	DOCKER_BUILDKIT=1 docker build -t log-partitioner:$(IMAGE_TAG) .
+
+image-pipeline:  ## build the image of the Spark jobs (needs a Docker engine)
+	DOCKER_BUILDKIT=1 docker build -f pipeline/Dockerfile -t log-partitioner-pipeline:$(IMAGE_TAG) .
+
+##@ Kill matrix
+.PHONY: kill-matrix-materialize kill-matrix-backfill
+kill-matrix-materialize: TESTS := tests/pipeline/test_materialize_kills.py
+kill-matrix-materialize:  ## kill and overtake drivers of materialize at each point, three times each
+kill-matrix-backfill: TESTS := tests/pipeline/test_backfill.py
+kill-matrix-backfill:  ## the same for drivers of the backfill
+# Each result is a line of JSON; what has passed is not tried again, so an interrupted run goes on. Delete the file to
+# begin anew.
+kill-matrix-materialize kill-matrix-backfill: setup pipeline-jars
+	@mkdir -p .local; LOGP_TEST_REPEAT=3 $(BIN)/python -m pytest -p tests.record --record .local/$@.jsonl -p no:randomly \
+	  $(TESTS) -k 'killed or overtaken' $(PYTEST_ARGS) || test $$? -eq 5  # 5: all have passed before

@@ -1,0 +1,58 @@
+"""Write the documents that are made from code, or check that they are up to date."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tools.docs.chart_schema import chart_schema
+from tools.docs.configuration import pipeline_page, worker_page
+from tools.docs.evidence import evidence_page
+from tools.docs.log_events import log_events_page
+from tools.docs.metrics import metrics_page
+
+ROOT = Path(__file__).resolve().parents[2]
+CHART_SCHEMA = "helm/log-partitioner/values.schema.json"
+
+
+def documents() -> Mapping[str, str]:
+    """Make all documents: path in the repository -> text."""
+    return {
+        "docs/CONFIGURATION.md": worker_page(),
+        "docs/CONFIGURATION_PIPELINE.md": pipeline_page(),
+        "docs/EVIDENCE.md": evidence_page(ROOT / "docs" / "evidence"),
+        "docs/LOG_EVENTS.md": log_events_page(),
+        "docs/METRICS.md": metrics_page(),
+        CHART_SCHEMA: chart_schema((ROOT / CHART_SCHEMA).read_text(encoding="utf-8")),
+    }
+
+
+def outdated() -> list[str]:
+    """Name the documents that are not what the code says."""
+    return [
+        path
+        for path, text in documents().items()
+        if not (ROOT / path).exists() or (ROOT / path).read_text(encoding="utf-8") != text
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; returns the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tools.docs", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if one is out of date")
+    options = parser.parse_args(arguments)
+    names = outdated()
+    if options.check:
+        sys.stderr.write("".join(f"{name} is out of date: run `python -m tools.docs`\n" for name in names))
+        return 1 if names else 0
+    made = documents()
+    for name in names:
+        (ROOT / name).write_text(made[name], encoding="utf-8")
+        print(f"wrote {name}")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,63 @@
+"""The part `config` of the chart's values.schema.json: a wrong name or type fails in `helm lint`, not in the pod."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from service.config.kafka_properties import OF_SECRETS, PUBLIC, SECRET
+from tools.docs.settings_schema import Group, groups
+
+_UNPRIVILEGED_PORT_MIN = 1024
+# Set by the chart from the pod's name.
+_OF_THE_CHART = {("worker",)}
+# What the templates compute with: values.yaml repeats these defaults, and they may not be unset.
+_NEEDED = {
+    "kafka": ["max_poll_interval_s", "transaction_timeout_s"],
+    "flush": ["upload_deadline_s", "commit_budget_s", "revoke_budget_s", "close_budget_s"],
+    "spool": ["directory", "bytes_max"],
+    "http": ["port"],
+}
+
+
+def chart_schema(current: str) -> str:
+    """Replace `properties.config` in the text of values.schema.json; the rest is written by hand."""
+    schema = json.loads(current)
+    schema["properties"]["config"] = _config()
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def _config() -> dict[str, Any]:
+    by_name = {group.name: _properties(group) for group in groups()}
+    plain = by_name.pop("")
+    for place in ("client_properties", "consumer_properties", "producer_properties"):
+        by_name["kafka"][place]["propertyNames"] = _no_secret()
+    # Probes and scrapes need a port that is known, and that a process without privileges may open.
+    by_name["http"]["port"]["minimum"] = _UNPRIVILEGED_PORT_MIN
+    sections = {name: _object(properties, _NEEDED.get(name, [])) for name, properties in by_name.items()}
+    return _object(plain | sections, list(_NEEDED))
+
+
+def _properties(group: Group) -> dict[str, Any]:
+    """Leave out secrets, which may not stand in values; what is required, a template checks (lint has no values)."""
+    return {
+        setting.path[-1]: {name: value for name, value in setting.schema.items() if name not in ("title", "default")}
+        for setting in group.settings
+        if not setting.is_secret and setting.path not in _OF_THE_CHART
+    }
+
+
+def _no_secret() -> dict[str, Any]:
+    """What `is_secret` says, in the words of a schema: what stands here stands in the ConfigMap."""
+    names = (name for name in sorted(SECRET) if not any(word in name for word in OF_SECRETS))
+    secret = "|".join([*map(_any_case, OF_SECRETS), *(rf"^\s*{_any_case(name)}\s*$" for name in names)])
+    return {"anyOf": [{"enum": sorted(PUBLIC)}, {"not": {"pattern": secret}}]}
+
+
+def _any_case(text: str) -> str:
+    return "".join(f"[{letter}{letter.upper()}]" if letter.isalpha() else re.escape(letter) for letter in text)
+
+
+def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "required": required, "properties": properties}

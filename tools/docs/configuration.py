@@ -1,0 +1,99 @@
+"""docs/CONFIGURATION*.md: every setting with variable, type, default and meaning; one table per section."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from pipeline.config import PREFIX as PIPELINE_PREFIX
+from pipeline.config import PipelineSettings
+from service.config.settings import PREFIX
+from service.config.sources import variable_of
+from tools.docs.settings_schema import Group, Schema, Setting, groups
+from tools.docs.tables import code, table
+
+_HEAD = """\
+# Configuration
+
+Made by `python -m tools.docs` from `service/config/settings.py`; do not edit.
+
+A setting is given by, and the first wins:
+
+1. a variable of the environment, as in the tables; lists and objects as JSON,
+2. a TOML file named by `LOGP_CONFIG_FILE` (`[flush]` and `interval_s = 30` is `LOGP_FLUSH__INTERVAL_S`),
+3. a file in the directory named by `LOGP_SECRETS_DIR`, named like the variable in lower case,
+4. the default.
+
+A variable with the prefix `LOGP_` that names no setting is refused. `log-partitioner check-config` reports all names
+and values that are wrong; where none is, all that contradicts itself and all that the client library refuses (it is
+asked without a broker; files of certificates have to be there). Else it prints the effective settings without secrets.
+`log-partitioner config-schema` prints this page as JSON schema. In the chart the same names stand under `config`:
+`config.flush.interval_s`.
+"""
+_PIPELINE_HEAD = """\
+# Configuration of the pipeline
+
+Made by `python -m tools.docs` from `pipeline/config.py`; do not edit.
+
+A job (`python -m pipeline JOB`) reads the settings of a worker ([CONFIGURATION.md](CONFIGURATION.md)), which say where
+topics and objects are and how entries are read, and beside them these. They come from the same kinds of sources: the
+environment, a TOML file named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by
+`PIPELINE_SECRETS_DIR`, defaults. A variable with the prefix `PIPELINE_` that names no setting is refused.
+"""
+_DEFAULTS_MADE = {"worker": "host name"}
+_TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "true, false"}
+
+
+def worker_page() -> str:
+    """Write the page of the worker's settings."""
+    return "\n".join([_HEAD, *(_section(group, prefix=PREFIX) for group in groups())])
+
+
+def pipeline_page() -> str:
+    """Write the page of the jobs' settings."""
+    sections = [group for group in groups(PipelineSettings) if group.settings]
+    return "\n".join([_PIPELINE_HEAD, *(_section(group, prefix=PIPELINE_PREFIX) for group in sections)])
+
+
+def _section(group: Group, *, prefix: str) -> str:
+    title = f"## {group.name}" if group.name else "## Worker"
+    rows = [
+        (
+            code(variable_of(setting.path, prefix=prefix)),
+            _type(setting.schema) + (", secret" if setting.is_secret else ""),
+            _default(setting),
+            setting.schema["description"],
+        )
+        for setting in group.settings
+    ]
+    return f"{title}\n\n{group.meaning}\n\n{table(('variable', 'type', 'default', 'meaning'), rows)}"
+
+
+def _type(schema: Schema) -> str:
+    if "anyOf" in schema:
+        return _type(next(option for option in schema["anyOf"] if option["type"] != "null"))
+    if "enum" in schema:
+        return ", ".join(code(value) for value in schema["enum"])
+    match schema["type"]:
+        case "array":
+            return "list"
+        case "object":
+            return "object"
+        case simple:
+            return _TYPES[simple] + _range(schema)
+
+
+def _range(schema: Schema) -> str:
+    bounds: Sequence[tuple[str, str]] = (("exclusiveMinimum", ">"), ("minimum", "≥"), ("maximum", "≤"))
+    return "".join(f" {sign} {schema[name]}" for name, sign in bounds if name in schema)
+
+
+def _default(setting: Setting) -> str:
+    if setting.is_required:
+        return "**required**"
+    if setting.path[-1] in _DEFAULTS_MADE:
+        return _DEFAULTS_MADE[setting.path[-1]]
+    default = setting.schema["default"]
+    if default is None:
+        return "none"
+    return code(default if isinstance(default, str) else json.dumps(default, ensure_ascii=False))

@@ -1,0 +1,169 @@
+"""docs/EVIDENCE.md: the recorded runs as tables, set into the page's frame (docs/evidence/frame.md.in)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, get_args
+
+from tools.chaos.faults import KINDS
+from tools.chaos.matrix import Cell, Store, done_cells
+
+Figures = dict[str, Any]
+
+_PLACE = re.compile(r"^\{(\w+)\}$", re.MULTILINE)
+
+
+def evidence_page(directory: Path) -> str:
+    """Return the page made of what the directory holds.
+
+    Raises:
+        KeyError: the frame has a place for which there is no table.
+    """
+    pieces, seeds = _lines(directory / "endurance.jsonl"), _lines(directory / "simulation.jsonl")
+    runs = _lines(directory / "chaos.jsonl") + pieces
+    cells = done_cells(directory / "matrix.jsonl")
+    python_cells = done_cells(directory / "matrix-python.jsonl")
+    tables = {
+        "summary": _summary(runs, [*cells.values(), *python_cells.values()], seeds),
+        "matrix": _matrix(cells),
+        "matrix_python": _matrix(python_cells),
+        "faults": _faults([*runs, *cells.values(), *python_cells.values()]),
+        "runs": _runs(runs),
+        "course": _course(pieces),
+        "seeds": _seeds(seeds),
+    }
+    frame = (directory / "frame.md.in").read_text(encoding="utf-8")
+    return _PLACE.sub(lambda place: tables[place.group(1)], frame)
+
+
+def _lines(file: Path) -> list[Figures]:
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(map(str, row))} |" for row in lines)
+
+
+def _summary(runs: Sequence[Figures], cells: Sequence[Figures], seeds: Sequence[Figures]) -> str:
+    real = [*runs, *cells]
+    faults: Counter[str] = sum((Counter(run["faults"]) for run in real), Counter())
+    kills = sum(number for kind, number in faults.items() if "kill" in kind)
+    violations = [violation for run in real for violation in run["violations"]]
+    simulated = sum(run["seeds"] for run in seeds)
+    rows: list[tuple[object, object]] = [
+        ("runs on real processes", f"{len(runs)} of chaos and endurance, {len(cells)} cells of the matrix"),
+        ("hours of them", f"{sum(run['seconds'] for run in real) / 3600:.1f}"),
+        ("records, entries", f"{sum(run['records'] for run in real):,}, {sum(run['entries'] for run in real):,}"),
+        ("faults", f"{sum(faults.values()):,}, of them {kills:,} kills"),
+        ("changes of assignments", f"{sum(run['assignment_changes'] for run in real):,}"),
+        ("committed flushes", f"{sum(run['flushes'] for run in real):,}"),
+        ("batches given up", f"{sum(sum(run['batches_given_up'].values()) for run in real):,}"),
+        ("entries that verification mode found again", f"{sum(run['verified_entries'] for run in real):,}"),
+        ("entries that it could not read in time", f"{sum(run['unverified_entries'] for run in real):,}"),
+        ("seeds of the simulation", f"{simulated:,}, {sum(len(run['failed']) for run in seeds)} failed"),
+        ("**lost, duplicated, torn; rules broken**", f"**{'; '.join(violations) or '0'}**"),
+    ]
+    if faults:
+        bound = f"0 failures in n faults bound their share by 3/n: here {3 / faults.total():.2%} of faults, at 95 %"
+        rows.append(("what that proves", bound))
+    return _table(("what", "how much"), rows)
+
+
+def _matrix(cells: Mapping[str, Figures]) -> str:
+    """Rows are who is bounced, how and in which protocol, columns the store; a row without any cell is left out."""
+    kinds = dict.fromkeys((cell.how, cell.whom, cell.protocol) for cell in Cell.all())
+    rows = []
+    for how, whom, protocol in sorted(kinds):
+        found = [cells.get(Cell(how, whom, protocol, store).name) for store in get_args(Store)]
+        if any(found):
+            rows.append([f"{how} {whom}s", protocol, *map(_cell, found)])
+    return _table(("bounced", "protocol", *(f"store {store}" for store in get_args(Store))), rows)
+
+
+def _cell(figures: Figures | None) -> str:
+    if figures is None:
+        return "not played"
+    times = sum(figures["faults"].values())
+    verdict = "; ".join(figures["violations"]) or "0 / 0 / 0"
+    [recovery] = figures["recovery_s"].values()
+    return f"{verdict} · {figures['records']:,} records, {times} bounces · {recovery['p50']} s, {recovery['max']} s"
+
+
+def _faults(runs: Sequence[Figures]) -> str:
+    """Each kind over all runs; percentiles are the median run's and the worst run's."""
+    rows = []
+    for kind, about in KINDS.items():
+        times = sum(run["faults"].get(kind, 0) for run in runs)
+        found = [run["recovery_s"][kind] for run in runs if kind in run["recovery_s"]]
+        recovery: tuple[object, ...] = ("", "", "")
+        if found:
+            middle = sorted(one["p50"] for one in found)[len(found) // 2]
+            recovery = (middle, max(one["p99"] for one in found), max(one["max"] for one in found))
+        rows.append((kind, f"{times:,}", about.goal_s, *recovery))
+    return _table(
+        ("fault", "times", "goal, s", "recovery p50 of the median run, s", "p99 of the worst run", "longest"), rows
+    )
+
+
+def _runs(runs: Sequence[Figures]) -> str:
+    head = ("date", "run", "protocol", "lane", "minutes", "faults", "records", "flushes", "given up", "verdict")
+    rows = [
+        (
+            run["date"],
+            run["kind"],
+            run["protocol"],
+            ", ".join(run["lane"]),
+            round(run["seconds"] / 60),
+            sum(run["faults"].values()),
+            f"{run['records']:,}",
+            f"{run['flushes']:,}",
+            ", ".join(f"{cause} {times}" for cause, times in run["batches_given_up"].items()) or "none",
+            "; ".join(run["violations"]) or "clean",
+        )
+        for run in runs
+    ]
+    return _table(head, rows)
+
+
+def _course(pieces: Sequence[Figures]) -> str:
+    """What the worker that is never killed held at the begin, each quarter and the end of each piece."""
+    rows = [
+        (
+            piece["date"],
+            f"{piece['seconds'] / 3600:.1f}",
+            f"{piece['audits_on_the_way']}"
+            + (f" ({without} could not tell)" if (without := piece.get("audits_that_could_not_tell")) else ""),
+            " → ".join(f"{kib / 1024:.0f}" for kib in course["rss_kib"]),
+            " → ".join(map(str, course["threads"])),
+            " → ".join(map(str, course["files"])),
+            " → ".join(map(str, course["spool_files"])),
+        )
+        for piece in pieces
+        if (course := piece["spared_worker"])
+    ]
+    return _table(
+        ("date", "hours", "audits on the way", "RSS, MiB", "threads", "open files", "files of the spool"), rows
+    )
+
+
+def _seeds(runs: Sequence[Figures]) -> str:
+    happened: Counter[str] = sum((Counter(run["happened"]) for run in runs), Counter())
+    rows = [
+        (
+            f"{run['first']:,}-{run['first'] + run['seeds'] - 1:,}",
+            len(run["failed"]),
+            run["median_events"],
+            run["median_rebalances"],
+            run["median_faults"],
+            run["cpu_s_per_seed"],
+        )
+        for run in runs
+    ]
+    head = ("seeds", "failed", "median events", "median rebalances", "median faults", "CPU s a seed")
+    counts = ", ".join(f"{name} {number:,}" for name, number in sorted(happened.items()))
+    return f"{_table(head, rows)}\n\nWhat happened in them: {counts or 'nothing yet'}."

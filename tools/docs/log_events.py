@@ -1,0 +1,58 @@
+"""docs/LOG_EVENTS.md: every event of the worker's log with fields and meaning."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+import msgspec
+
+from service.formats.log_events import EVENTS, FIELDS, Head, LogEvent
+from service.formats.plain_events import PLAIN
+from tools.docs.tables import code, table
+
+_HEAD = """\
+# Log events
+
+Made by `python -m tools.docs` from `service/formats/log_events.py`; do not edit.
+
+With `LOGP_LOG__FORMAT=json` each line of the worker's log is one JSON object.
+{head}
+Lines of other programs may stand between; a reader passes over events and fields that it does not know.
+
+## Fields of several events
+
+"""
+_EVENTS = """
+## Events that are read
+
+By the demo, the report and whoever proves from the log what was done. Names and fields stay; a field that is added may
+be missing in lines of before, and one with `?` is left out where there is nothing to say.
+
+"""
+_PLAIN = """
+## Events for a person
+
+"""
+
+
+def log_events_page() -> str:
+    """Write the page."""
+    fields = table(("field", "meaning"), ((code(name), text) for name, text in FIELDS.items()))
+    events = table(("event", "fields", "meaning"), _events())
+    plain = table(("event", "meaning"), ((code(name), text) for name, text in PLAIN.items()))
+    return _HEAD.format(head=_meaning(Head)) + fields + _EVENTS + events + _PLAIN + plain
+
+
+def _events() -> Iterator[tuple[str, str, str]]:
+    for name, kind in EVENTS.items():
+        yield code(name), ", ".join(_fields(kind)), _meaning(kind)
+
+
+def _fields(kind: type[LogEvent]) -> Iterator[str]:
+    for field in msgspec.structs.fields(kind):
+        yield code(field.name) + ("" if field.required else "?")
+
+
+def _meaning(kind: type[msgspec.Struct]) -> str:
+    return " ".join((inspect.getdoc(kind) or "").split())

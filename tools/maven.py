@@ -1,0 +1,102 @@
+"""Jars from Maven: fetched once, checked against a lock list, kept in a directory of their own.
+
+The directory appears by one rename after the check: if it is there, it is complete and right, and neither the
+network, nor Maven, nor its repository is needed.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from tools.local.errors import MissingPrerequisiteError, StackError
+
+_MAVEN_TIMEOUT_S = 900
+
+
+@dataclass(frozen=True, slots=True)
+class JarSet:
+    """A pom that copies jars to `jars.home`, and the list of their digests (one `sha256  path` a line)."""
+
+    pom: Path
+    lock: Path
+
+    def ensure(self, target: Path) -> Path:
+        """Give `target`, filled; fetches the jars the first time (seconds to minutes).
+
+        Raises:
+            MissingPrerequisiteError: there is something to fetch and no Maven.
+            StackError: Maven failed, or what it brought is not what the lock list says.
+        """
+        if target.is_dir():
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetch-", ignore_cleanup_errors=True) as scratch:
+            fetched = Path(scratch, "jars")
+            self._run_maven(fetched)
+            self._check(fetched)
+            try:
+                fetched.rename(target)
+            except OSError:
+                # Another process did the same and was faster; its directory passed the same check.
+                if not target.is_dir():
+                    raise
+        return target
+
+    def write_lock(self) -> Path:
+        """Fetch what the pom names and write its digests; needed after a change of the pom."""
+        with tempfile.TemporaryDirectory() as fetched:
+            self._run_maven(Path(fetched))
+            self.lock.write_text(_digests(Path(fetched)), encoding="utf-8")
+        return self.lock
+
+    def _run_maven(self, target: Path) -> None:
+        maven = shutil.which("mvn")
+        if maven is None:
+            raise MissingPrerequisiteError(
+                "No `mvn` was found on the PATH; it fetches the jars, once. Install Maven (Debian: maven)."
+            )
+        command = [
+            maven,
+            "--batch-mode",
+            "--quiet",
+            "-Dstyle.color=never",
+            f"--file={self.pom}",
+            f"-Djars.home={target.resolve()}",
+        ]
+        try:
+            run = subprocess.run(
+                [*command, "generate-resources"],
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=_MAVEN_TIMEOUT_S,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise StackError(f"Maven did not fetch the jars in {_MAVEN_TIMEOUT_S} s; is the network slow?") from error
+        if run.returncode != 0:
+            last_lines = "\n".join((run.stdout + run.stderr).strip().splitlines()[-8:])
+            raise StackError(f"Maven could not fetch the jars (this needs the network, once):\n{last_lines}")
+
+    def _check(self, fetched: Path) -> None:
+        expected, found = self.lock.read_text(encoding="utf-8"), _digests(fetched)
+        if found == expected:
+            return
+        differing = set(expected.splitlines()) ^ set(found.splitlines())
+        names = ", ".join(sorted({line.split()[1] for line in differing}))
+        raise StackError(f"Refused, because they differ from {self.lock.name}: {names}.")
+
+
+def _digests(directory: Path) -> str:
+    """Return one line `sha256  path.jar` per jar, in the format of sha256sum."""
+    jars = sorted(directory.rglob("*.jar"))
+    if not jars:
+        raise StackError(f"Maven brought no jars to {directory}.")
+    return "".join(f"{_sha256(jar)}  {jar.relative_to(directory).as_posix()}\n" for jar in jars)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
