@@ -114,12 +114,13 @@ class FetchFailure(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message to produce inside a transaction."""
+    """A message to produce inside a transaction; without a partition its key decides."""
 
     topic: str
     key: bytes | None
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
+    partition: int | None = None
 
 
 class SealedFile(NamedTuple):

@@ -36,6 +36,7 @@ _ABORT_S = 10.0  # after the deadline; where `send_offsets` has used them up, th
 _COMMIT_TRY_S = 1.0
 _FLUSH_TRY_S = 0.5
 _ABANDONED = "ABANDONED"
+_BY_KEY = -1  # RD_KAFKA_PARTITION_UA
 # Of offsets that are sent at once: the coordinator writes them as one record batch (KAFKA_FACTS T16).
 _OFFSETS_BYTES_MAX = 500_000
 _OFFSET_BYTES = 400  # of one, with the group's name, beside topic and metadata
@@ -189,6 +190,7 @@ class KafkaCommitter:
                     value=message.value,
                     key=message.key,
                     headers=list(message.headers),
+                    partition=_BY_KEY if message.partition is None else message.partition,
                     on_delivery=deliveries,
                 )
             except BufferError:

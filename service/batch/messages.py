@@ -16,6 +16,7 @@ from service.batch.progress import Progress
 from service.batch.seal import SealedObject
 from service.boundary import Message, StoredObject
 from service.control.flush_policy import FlushReason
+from service.formats.adoption import Adoption, adoptions_of, encode_adoption
 from service.formats.dead_letter import DeadLetter, Reason, headers_of
 from service.formats.flush_record import (
     PART_NUMBERS_BYTES,
@@ -44,6 +45,7 @@ from service.input.decode import Bad
 
 REFERENCES_TYPE = "log-partitioner.references.v1"
 FLUSH_TYPE = "log-partitioner.flush.v1"
+ADOPTION_TYPE = "log-partitioner.adoption.v1"
 BACKFILL_TYPE = "log-partitioner.backfill.v1"
 
 
@@ -223,6 +225,16 @@ def flush_messages(
 def _flush_message(part: FlushRecord, sender: Sender, value: bytes, at_ms: int) -> Message:
     headers = _cloud_event(FLUSH_TYPE, f"{part.batch_id}/{part.part}", sender, at_ms)
     return Message(sender.flushes_topic, sender.worker.encode(), value, headers)
+
+
+def adoption_messages(adoption: Adoption, sender: Sender, *, partitions: Iterable[int]) -> Iterator[Message]:
+    """Wrap an adoption, once for each partition of the flushes topic; the key is the group that goes on."""
+    at_ms, key = adoption.adopted_at_ms, adoption.group_id.encode()
+    headers = _cloud_event(ADOPTION_TYPE, f"{adoption.from_group}/{at_ms}", sender, at_ms)
+    values = [encode_adoption(one) for one in adoptions_of(adoption)]
+    for partition in partitions:
+        for value in values:
+            yield Message(sender.flushes_topic, key, value, headers, partition)
 
 
 def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter]:

@@ -26,6 +26,7 @@ from service.avro.schema_types import Limits, RecordType
 from service.batch.pack_schema import merge_entries
 from service.batch.reference_lines import Described, LineWriter, widen
 from service.formats import offset_metadata
+from service.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
 from service.formats.dead_letter import StoredRecord, encode_stored_record
 from service.formats.flush_record import (
     BackfilledTopicPartition,
@@ -207,6 +208,16 @@ FLUSH_RECORD = FlushRecord(
         references=3, bytes=len(PACK),
     ),
 )  # fmt: skip
+ADOPTION = Adoption(
+    group_id="log-partitioner",
+    from_group="logs-2025",
+    topic_ids=TOPIC_IDS,
+    adopted_at_ms=1_772_600_000_000,
+    topic_partitions=(
+        AdoptedTopicPartition(topic="app", partition=0, next_offset=100),
+        AdoptedTopicPartition(topic="app", partition=3, next_offset=7),
+    ),
+)
 BACKFILL_RECORD = BackfillRecord(
     batch_id="backfill-20260305T090000Z-0a1b2c3d",
     worker="backfill",
@@ -260,6 +271,7 @@ def files() -> dict[str, Any]:
         "exact_schemas.json": exact_schemas(message),
         "rows.json": read_with_two_gets(message, PACK),
         "flush_record.json": json.loads(encode_flush_record(FLUSH_RECORD)),
+        "adoption.json": json.loads(encode_adoption(ADOPTION)),
         "backfill_record.json": json.loads(encode_backfill_record(BACKFILL_RECORD)),
         "offset_metadata.json": json.loads(OFFSET_METADATA),
         "dead_letter_record.json": json.loads(encode_stored_record(STORED_RECORD)),

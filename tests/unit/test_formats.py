@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from service.batch.messages import BACKFILL_TYPE, FLUSH_TYPE, REFERENCES_TYPE
+from service.batch.messages import ADOPTION_TYPE, BACKFILL_TYPE, FLUSH_TYPE, REFERENCES_TYPE
+from service.formats.adoption import AdoptedTopicPartition, Adoption
 from service.formats.dead_letter import Reason, StoredRecord, decode_stored_record
 from service.formats.flush_record import (
     BackfilledTopicPartition,
@@ -47,7 +48,7 @@ from tests.golden.example import (
 )
 
 PAGE_TEXT = PAGE.read_text(encoding="utf-8")
-KINDS = ["references", "flush_record", "backfill_record", "offset_metadata", "dead_letter_record"]
+KINDS = ["references", "flush_record", "backfill_record", "adoption", "offset_metadata", "dead_letter_record"]
 every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
@@ -129,7 +130,7 @@ def test_schema_demands_every_field_and_takes_new_ones(kind: str) -> None:
 
 def test_schemas_have_the_fields_of_the_code_and_no_other() -> None:
     """At the top and in each object inside."""
-    references, flush, backfill = map(schema_of, KINDS[:3])
+    references, flush, backfill, adoption = map(schema_of, KINDS[:4])
     inside = references["properties"]
     for struct, schema in [
         (ReferenceMessage, references), (ObjectPlace, inside["object"]), (SchemaLocation, inside["schema"]),
@@ -138,6 +139,7 @@ def test_schemas_have_the_fields_of_the_code_and_no_other() -> None:
         (FlushedTopicPartition, flush["properties"]["topic_partitions"]["items"]),
         (BackfillRecord, backfill), (BackfillTotals, backfill["properties"]["totals"]),
         (BackfilledTopicPartition, backfill["properties"]["topic_partitions"]["items"]),
+        (Adoption, adoption), (AdoptedTopicPartition, adoption["properties"]["topic_partitions"]["items"]),
         (StoredRecord, schema_of("dead_letter_record")),
     ]:  # fmt: skip
         names = [field.encode_name for field in msgspec.structs.fields(struct)]
@@ -188,5 +190,5 @@ def test_messages_in_other_forms_fit_their_schema() -> None:
 
 def test_page_names_every_type_reason_and_version() -> None:
     """What a reader compares with."""
-    for word in [REFERENCES_TYPE, FLUSH_TYPE, BACKFILL_TYPE, *Reason]:
+    for word in [REFERENCES_TYPE, FLUSH_TYPE, ADOPTION_TYPE, BACKFILL_TYPE, *Reason]:
         assert f"`{word}`" in PAGE_TEXT
