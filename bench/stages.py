@@ -19,7 +19,8 @@ from service.batch.batch import ClosedBatch, Opening
 from service.batch.seal import seal
 from service.boundary import Membership, Poll
 from service.config.rules import json_decoder, seal_rules
-from service.config.settings import KafkaSettings, S3Settings, Settings
+from service.config.s3_settings import S3Settings
+from service.config.settings import KafkaSettings, Settings
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.app import recorder_rules
 from service.runtime.recorder import Recorder

@@ -17,7 +17,8 @@ from pydantic_settings import SettingsConfigDict
 
 from service.config.checks import load
 from service.config.kafka_properties import is_secret
-from service.config.settings import PositiveInt, PositiveSeconds, Section, Settings, Zone
+from service.config.section import PositiveInt, PositiveSeconds, Section
+from service.config.settings import Settings, Zone
 from service.config.sources import SourcedSettings, read_settings
 from service.errors import SettingsError
 from service.oracle.times import EpochUnit

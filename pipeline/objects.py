@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 import boto3
 from botocore.config import Config
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
     from pipeline.pieces import ReadGroup
-    from service.config.settings import S3Settings
+    from service.config.s3_settings import S3Settings
 
 Asked = TypeVar("Asked")
 Given = TypeVar("Given")
@@ -310,7 +310,12 @@ def _asked(address: Address) -> dict[str, str]:
 
 @lru_cache(maxsize=4)
 def _client_of(
-    endpoint_url: str | None, region: str, keys: tuple[str, str] | None, timeouts: tuple[float, float], threads: int
+    endpoint_url: str | None,
+    region: str | None,
+    addressing: Literal["auto", "path", "virtual"],
+    keys: tuple[str, str] | None,
+    timeouts: tuple[float, float],
+    threads: int,
 ) -> S3Client:
     access_key, secret_key = keys or (None, None)
     return boto3.client(
@@ -324,7 +329,7 @@ def _client_of(
             read_timeout=timeouts[1],
             max_pool_connections=threads,
             retries={"mode": "standard", "total_max_attempts": 5},
-            s3={"addressing_style": "path"} if endpoint_url else {},
+            s3={"addressing_style": addressing},
             response_checksum_validation="when_required",
         ),
     )
@@ -336,4 +341,9 @@ def _client(settings: S3Settings, threads: int) -> S3Client:
     if settings.access_key is not None and settings.secret_key is not None:
         keys = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()
     timeouts = settings.connect_timeout_s, settings.read_timeout_s
-    return _client_of(settings.endpoint_url, settings.region, keys, timeouts, threads)
+    return _client_of(settings.endpoint_url, region_of(settings), settings.addressing, keys, timeouts, threads)
+
+
+def region_of(settings: S3Settings) -> str | None:
+    """Return the region that objects and the table's files are asked for in; None: nothing says one."""
+    return settings.region_or(boto3.Session().region_name)

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from pipeline import python_daemon
 from pipeline.jars import find_jars
+from pipeline.objects import region_of
 
 if TYPE_CHECKING:
     from pipeline.config import CatalogSettings, JobSettings, SparkSettings
@@ -104,9 +105,11 @@ def catalog_properties(settings: JobSettings) -> dict[str, str]:
     if settings.warehouse.startswith("s3://"):
         s3 = settings.worker.s3
         properties["io-impl"] = "org.apache.iceberg.aws.s3.S3FileIO"
-        properties["client.region"] = s3.region
+        if (region := region_of(s3)) is not None:
+            properties["client.region"] = region
         if s3.endpoint_url is not None:
             properties["s3.endpoint"] = s3.endpoint_url
+        if s3.addressing == "path":
             properties["s3.path-style-access"] = "true"
         if s3.access_key is not None and s3.secret_key is not None:
             properties["s3.access-key-id"] = s3.access_key.get_secret_value()

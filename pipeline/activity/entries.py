@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from pipeline.config import ActivitySettings
     from pipeline.objects import Content
     from pipeline.pieces import ReadGroup, ReferencePart
-    from service.config.settings import InputSettings, S3Settings
+    from service.config.s3_settings import S3Settings
+    from service.config.settings import InputSettings
     from service.oracle.published_schema import Restore
 
 Row = dict[str, Any]

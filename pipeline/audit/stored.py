@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from pipeline.audit.ground import Announced
-    from service.config.settings import S3Settings
+    from service.config.s3_settings import S3Settings
 
 _OWN = ("user=", "pack/", "_schemas/", "_dead-letters/")  # see `service.formats.object_key`
 _OF_BACKFILL = rf"/({BATCH_PREFIX}[^/]+)-[0-9a-f]{{8}}-[0-9]+(\.avro|\.record\.json)?$"

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from pipeline.config import JobSettings
     from pipeline.retired import RetiredSnapshot
-    from service.config.settings import S3Settings
+    from service.config.s3_settings import S3Settings
     from service.formats.reference import Reference
 
 WHOLE = -1

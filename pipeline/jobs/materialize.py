@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from pipeline.config import JobSettings, MaterializeSettings
     from service.audit.kafka_topics import Ends
-    from service.config.settings import S3Settings
+    from service.config.s3_settings import S3Settings
     from service.formats.reference import Reference
 
 _MESSAGE_COLUMNS = ("partition", "offset", "value")

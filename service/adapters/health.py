@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import NamedTuple
 
 from service.boundary import Clock
+from service.errors import StopError
 
 CONNECTION_S = 10.0  # without a word on a connection, which has a thread of its own
 
@@ -56,6 +57,11 @@ class HealthServer:
     """Serves the probes from a thread of its own."""
 
     def __init__(self, host: str, port: int, *, health: Health, exposition: Callable[[], bytes]) -> None:
+        """Listen; `start` begins to answer.
+
+        Raises:
+            StopError: the port is taken, or the address is none of this machine's.
+        """
         probes = {"/livez": health.live, "/readyz": health.ready}
 
         class Handler(BaseHTTPRequestHandler):
@@ -81,7 +87,13 @@ class HealthServer:
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is http.server's
                 """Write nothing: a probe every few seconds is not an event."""
 
-        self._server = ThreadingHTTPServer((host, port), Handler)
+        try:
+            self._server = ThreadingHTTPServer((host, port), Handler)
+        except OSError as error:
+            where = f"http.host {host} and http.port {port}: {error.strerror or error}"
+            raise StopError(
+                f"the probes cannot be served on {where}. Give the worker a free port of this machine"
+            ) from error
         self._server.daemon_threads = True
         self.port: int = self._server.server_address[1]
         self._thread = threading.Thread(target=self._server.serve_forever, name="health", daemon=True)

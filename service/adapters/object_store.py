@@ -35,7 +35,7 @@ from botocore.exceptions import (
 )
 
 from service.boundary import StoredObject
-from service.config.settings import S3Settings
+from service.config.s3_settings import S3Settings
 from service.control.deadline import Deadline
 from service.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
 from service.formats.reference import Location
@@ -279,13 +279,13 @@ def make_client(settings: S3Settings) -> S3Client:
         retries={"total_max_attempts": 1, "mode": "standard"},
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
-        s3={"addressing_style": "path" if settings.endpoint_url else "auto"},
+        s3={"addressing_style": settings.addressing},
     )
     try:
         return boto3.client(
             "s3",
             endpoint_url=settings.endpoint_url,
-            region_name=settings.region,
+            region_name=settings.region_or(boto3.Session().region_name),
             aws_access_key_id=settings.access_key.get_secret_value() if settings.access_key else None,
             aws_secret_access_key=secret,
             config=config,

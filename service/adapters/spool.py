@@ -66,7 +66,8 @@ class DiskSpool:
         except OSError as error:
             lock.close()
             if isinstance(error, BlockingIOError):
-                raise SpoolError(f"{self._root} is in use: is there another worker of this name?") from error
+                who = "another worker on this machine has this name, or this spool.directory"
+                raise SpoolError(f"{self._root} is in use: {who}") from error
             raise
         self._lock = lock
 
@@ -160,7 +161,7 @@ class DiskBatch:
             while written < len(data):
                 written += os.pwrite(self._rows.fileno(), memoryview(data)[written:], self._end + written)
         except OSError as error:
-            raise SpoolError(f"append of {len(data)} bytes: {error}") from error
+            raise SpoolError(f"append of {len(data)} bytes to {self._directory}: {error}") from error
         piece = Piece(self._end, len(data), native.crc32(data))
         self._end += len(data)
         return piece
@@ -175,7 +176,7 @@ class DiskBatch:
         try:
             data = os.pread(self._rows.fileno(), piece.length, piece.start)
         except (OSError, ValueError) as error:  # ValueError: the file is closed
-            raise SpoolError(f"read of {piece.length} bytes: {error}") from error
+            raise SpoolError(f"read of {piece.length} bytes in {self._directory}: {error}") from error
         if len(data) != piece.length or native.crc32(data) != piece.crc32:
             raise SpoolError(f"{piece.length} bytes at {piece.start} of the spool are not what was written")
         return data
@@ -190,7 +191,7 @@ class DiskBatch:
         try:
             file = path.open("xb")
         except OSError as error:
-            raise SpoolError(f"{path.name}: {error}") from error
+            raise SpoolError(f"{path}: {error}") from error
         self._files.append(file)
         return DiskObject(path, file, self)
 
@@ -204,9 +205,9 @@ class DiskBatch:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise SpoolError(f"read of {path.name}: {error}") from error
+            raise SpoolError(f"read of {path}: {error}") from error
         if len(data) != sealed.size or native.crc32(data) != sealed.crc32:
-            raise SpoolError(f"{path.name} is not what was written")
+            raise SpoolError(f"{path} is not what was written")
         return data
 
     def delete(self) -> None:
@@ -258,7 +259,7 @@ class DiskObject:
         try:
             self._file.write(self._waiting)
         except OSError as error:
-            raise SpoolError(f"{self._path.name}: {error}") from error
+            raise SpoolError(f"{self._path}: {error}") from error
         self._sha256.update(self._waiting)
         self._crc32 = native.crc32(self._waiting, self._crc32)
         self._waiting.clear()
@@ -273,7 +274,7 @@ class DiskObject:
         try:
             self._file.close()
         except OSError as error:
-            raise SpoolError(f"{self._path.name}: {error}") from error
+            raise SpoolError(f"{self._path}: {error}") from error
         return SealedFile(str(self._path), self.size, self._sha256.digest(), self._crc32)
 
 

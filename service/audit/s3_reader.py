@@ -14,7 +14,7 @@ from service.audit.findings import CouldNotTellError
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-    from service.config.settings import S3Settings
+    from service.config.s3_settings import S3Settings
 
 _GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
 
@@ -27,7 +27,7 @@ class S3Reader:
         self._client: S3Client = boto3.client(
             "s3",
             endpoint_url=settings.endpoint_url,
-            region_name=settings.region,
+            region_name=settings.region_or(boto3.Session().region_name),
             aws_access_key_id=None if access is None else access.get_secret_value(),
             aws_secret_access_key=None if secret is None else secret.get_secret_value(),
             config=botocore.config.Config(
@@ -35,6 +35,7 @@ class S3Reader:
                 connect_timeout=settings.connect_timeout_s,
                 read_timeout=settings.read_timeout_s,
                 retries={"total_max_attempts": settings.attempts, "mode": "standard"},
+                s3={"addressing_style": settings.addressing},
             ),
         )
 

@@ -19,6 +19,7 @@ from service.errors import SettingsError
 from service.partitioning.locate import compile_path
 
 BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
+_LISTENERS = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # what the client library takes before ://
 _BUCKET_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}\Z")  # older buckets, and other stores, have more than AWS allows now
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
 
@@ -120,8 +121,15 @@ def _topics(settings: Settings) -> Iterator[str]:
 
 def _places(settings: Settings) -> Iterator[str]:
     s3 = settings.s3
-    if not settings.kafka.bootstrap_servers.strip(" ,"):
+    servers = [server.strip() for server in settings.kafka.bootstrap_servers.split(",")]
+    if not any(servers):
         yield "kafka.bootstrap_servers names no broker: host:port, separated by commas"
+    for server in servers:
+        if "://" in server and server.partition("://")[0].upper() not in _LISTENERS:
+            yield (
+                f"kafka.bootstrap_servers: {server.rpartition('@')[2]} begins with what is no listener of Kafka: give "
+                "host:port alone, and what the connection is in kafka.client_properties, as security.protocol"
+            )
     if not _BUCKET_NAME.match(s3.bucket):
         yield f"s3.bucket ({s3.bucket!r}) is no bucket name: letters, digits, '.', '_' and '-'; what follows it in keys is s3.prefix"
     if not all(s3.prefix.split("/")):

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from service.batch.pack_plan import Layout
+from service.config.s3_settings import S3Settings
+from service.config.section import PositiveInt, PositiveSeconds, Section
 from service.config.sources import SourcedSettings
 from service.formats.object_key import key_safe
 
@@ -27,19 +29,13 @@ def _known_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
-        raise ValueError(f"{name!r} is not a time zone of this machine, such as UTC or Europe/Berlin") from error
+        raise ValueError(
+            f"{name!r} is not a time zone of this machine or of the package tzdata, such as UTC or Europe/Berlin"
+        ) from error
     return name
 
 
 Zone = Annotated[str, AfterValidator(_known_zone)]
-PositiveSeconds = Annotated[float, Field(gt=0)]
-PositiveInt = Annotated[int, Field(gt=0)]
-
-
-class Section(BaseModel):
-    """A frozen group of settings; an unknown name is an error, not a silence."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class KafkaSettings(Section):
@@ -253,31 +249,6 @@ class SpoolSettings(Section):
     )
     block_bytes: PositiveInt = Field(64 * 1024, description="Bytes of rows in one Avro block before compression.")
     codec: Literal["zstandard", "deflate", "null"] = Field("zstandard", description="Avro codec of the objects.")
-
-
-class S3Settings(Section):
-    """Where objects go."""
-
-    bucket: str = Field(min_length=1, max_length=255, description="Bucket of objects and schemas.")
-    prefix: str = Field("logs", max_length=512, description="Key prefix of everything this service writes.")
-    endpoint_url: str | None = Field(None, description="Endpoint of an S3 that is not AWS.")
-    region: str = Field("us-east-1", description="Region.")
-    access_key: SecretStr | None = Field(None, description="Access key; without one boto3 looks where it always does.")
-    secret_key: SecretStr | None = Field(None, description="Secret key.")
-    upload_threads: int = Field(32, ge=1, le=256, description="Uploads under way at once.")
-    connect_timeout_s: PositiveSeconds = Field(5, description="Seconds to connect.")
-    read_timeout_s: PositiveSeconds = Field(
-        60, description="Seconds without an answer once a body is sent; what is buffered on the way counts as sent."
-    )
-    attempts: int = Field(
-        5,
-        ge=1,
-        description="Attempts per object within the upload deadline; a store that says SlowDown is not counted.",
-    )
-    conditional: bool = Field(default=True, description="Send If-None-Match: * with every PUT.")
-    checksum: Literal["sha256", "crc32"] = Field(
-        "sha256", description="Checksum sent with every PUT, verified by the store."
-    )
 
 
 class VerifySettings(Section):

@@ -139,3 +139,8 @@ def _is_json(text: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def aws_region() -> str | None:
+    """Return what pods on AWS are given; boto3 reads the second only, the JVM's SDK the first only."""
+    return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None

@@ -138,7 +138,7 @@ class Process:
         try:
             spool.prepare()
         except SpoolError as error:
-            raise StopError(f"no spool: {error}") from error
+            raise StopError(f"no spool in spool.directory: {error}") from error
         cleanup.callback(spool.close)
         store = S3Store(settings.s3)
         self._patience.ask(store.check)

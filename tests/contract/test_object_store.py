@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 from service.adapters import object_store
 from service.adapters.object_store import S3Store
 from service.boundary import StoredObject
-from service.config.settings import S3Settings
+from service.config.s3_settings import S3Settings
 from service.control.deadline import Deadline
 from service.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
 from service.runtime.uploader import Uploader, bytes_upload

@@ -258,7 +258,7 @@ def test_second_worker_process_of_one_name_is_refused_and_the_first_goes_on(tmp_
     command = [sys.executable, "-m", "service", "run"]
     second = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=60)
     assert second.returncode != 0
-    assert "is in use: is there another worker of this name?" in second.stdout + second.stderr
+    assert "is in use: another worker on this machine has this name" in second.stdout + second.stderr
     assert "Traceback" not in second.stderr
     assert batch.read(piece) == b"rows"
     assert batch.load(file.finish()) == b"abc"

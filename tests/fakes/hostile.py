@@ -14,7 +14,8 @@ from service.batch.batch import Opening
 from service.batch.messages import Sender
 from service.boundary import Membership, Message
 from service.config.rules import inline_text_max, json_decoder, seal_rules
-from service.config.settings import KafkaSettings, S3Settings, Settings
+from service.config.s3_settings import S3Settings
+from service.config.settings import KafkaSettings, Settings
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
 from service.formats.model import CommittedOffset, Headers, SourceRecord, TopicPartition

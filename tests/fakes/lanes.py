@@ -12,7 +12,8 @@ from service.batch.messages import rows_in
 from service.batch.seal import SealedObject, seal
 from service.boundary import Membership, Poll
 from service.config.rules import json_decoder, lane_rules, seal_rules
-from service.config.settings import KafkaSettings, S3Settings, Settings
+from service.config.s3_settings import S3Settings
+from service.config.settings import KafkaSettings, Settings
 from service.formats.model import CommittedOffset, SourceRecord
 from service.runtime.app import recorder_rules
 from service.runtime.recorder import Recorder

@@ -15,7 +15,8 @@ from service.batch.fast_lane import LaneRules
 from service.batch.messages import Sender
 from service.batch.pack_plan import Layout, LayoutRules
 from service.batch.seal import SealRules
-from service.config.settings import IdSettings, KafkaSettings, S3Settings, Settings, TimeSettings
+from service.config.s3_settings import S3Settings
+from service.config.settings import IdSettings, KafkaSettings, Settings, TimeSettings
 from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
 from service.input.decode import InputRules, RecordDecoder

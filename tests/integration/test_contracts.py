@@ -15,7 +15,8 @@ from service.adapters.kafka_consumer import KafkaConsumer
 from service.adapters.kafka_flush_records import KafkaFlushRecords
 from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.object_store import S3Store
-from service.config.settings import KafkaSettings, S3Settings
+from service.config.s3_settings import S3Settings
+from service.config.settings import KafkaSettings
 from service.formats.model import TopicPartition
 from service.runtime.ports import Committer, Consumer, FlushRecords
 from tests.contract import kafka_suite

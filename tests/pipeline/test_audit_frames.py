@@ -21,7 +21,7 @@ from pipeline.audit.stored import sort_out
 from pipeline.kafka import Ends
 from pipeline.topics import lines_of
 from service.accounting import Kind
-from service.config.settings import S3Settings
+from service.config.s3_settings import S3Settings
 from service.formats.model import TopicPartition
 from tests.pipeline.conftest import pipeline_variables, settings_of
 

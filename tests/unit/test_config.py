@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -198,6 +199,16 @@ def test_settings_cannot_be_changed() -> None:
         settings.worker = "x"  # type: ignore[misc]
 
 
+def test_zones_are_known_on_a_machine_that_has_none(environment: pytest.MonkeyPatch) -> None:
+    """As slim images: the package tzdata brings them; a name that nobody knows is refused in a sentence."""
+    ZoneInfo.clear_cache()
+    environment.setattr("zoneinfo._tzpath.TZPATH", ())
+    assert problems(partition={"zone": "Europe/Berlin"}) == []
+
+    (problem,) = problems(partition={"zone": "Europe/Nowhere"})
+    assert "'Europe/Nowhere' is not a time zone of this machine or of the package tzdata" in problem
+
+
 # Rules between settings: an accepting and a rejecting case each.
 
 RULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
@@ -246,6 +257,10 @@ RULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
      {"kafka": {"flushes_topic": "f"}}, {"kafka": {"flushes_topic": "f\n"}}),
     ("kafka.bootstrap_servers names no broker",
      {"kafka": {"bootstrap_servers": "a:1,"}}, {"kafka": {"bootstrap_servers": " , "}}),
+    ("kafka.bootstrap_servers: kafka://b:2 begins with what is no listener of Kafka",
+     {"kafka": {"bootstrap_servers": "SASL_SSL://a:1, ssl://b:2"}}, {"kafka": {"bootstrap_servers": "a:1, kafka://b:2"}}),
+    ("kafka.bootstrap_servers: http://b:2 begins",
+     {"kafka": {"bootstrap_servers": "b:2"}}, {"kafka": {"bootstrap_servers": "http://b:2"}}),
     ("s3.bucket ('s3://my-logs/x') is no bucket name",
      {"s3": {"bucket": "my.logs-1"}}, {"s3": {"bucket": "s3://my-logs/x"}}),
     ("s3.bucket ('My_Logs!') is no bucket name",

@@ -11,6 +11,7 @@ import pytest
 
 from service.adapters import health
 from service.adapters.health import Health, HealthServer
+from service.errors import StopError
 from tests.fakes.clock import FakeClock
 
 
@@ -83,6 +84,15 @@ def test_query_does_not_matter_and_other_paths_are_not_there(bench: Bench) -> No
     """Some probes add a query."""
     assert bench.get("/livez?verbose")[0] == 200
     assert bench.get("/")[0] == 404
+
+
+def test_port_that_is_taken_and_address_that_is_not_ours_are_told_with_their_settings(bench: Bench) -> None:
+    """One sentence: both settings, the system's word."""
+    taken = f"http.host 127.0.0.1 and http.port {bench.server.port}: Address already in use"
+    with pytest.raises(StopError, match=taken):
+        HealthServer("127.0.0.1", bench.server.port, health=bench.health, exposition=bytes)
+    with pytest.raises(StopError, match=r"http.host 192\.0\.2\.1 and http.port 0: Cannot assign requested address"):
+        HealthServer("192.0.2.1", 0, health=bench.health, exposition=bytes)
 
 
 @pytest.mark.parametrize("said", [b"", b"GET /livez HT"], ids=["nothing", "half a request"])

@@ -27,7 +27,8 @@ from service.avro.schema import META as META_NAME
 from service.avro.schema import schema_of, type_of
 from service.avro.schema_types import RecordType
 from service.batch.pack_schema import merge_entries, projection_of
-from service.config.settings import KafkaSettings, S3Settings, Settings
+from service.config.s3_settings import S3Settings
+from service.config.settings import KafkaSettings, Settings
 from service.formats.dead_letter import DeadLetter, Reason, headers_of
 from service.formats.flush_record import (
     BackfillRecord,

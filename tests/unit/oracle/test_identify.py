@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from service.config.settings import IdSettings, InputSettings, KafkaSettings, S3Settings, Settings
+from service.config.s3_settings import S3Settings
+from service.config.settings import IdSettings, InputSettings, KafkaSettings, Settings
 from service.errors import UnreadableObjectError
 from service.formats.identity import DEAD_ENTRY
 from service.formats.model import HEADERS_UNREADABLE, SourceRecord

@@ -12,7 +12,7 @@ import pytest
 from pipeline.errors import ObjectError
 from pipeline.objects import Content, Objects
 from pipeline.pieces import ReadGroup, ReferencePart
-from service.config.settings import S3Settings
+from service.config.s3_settings import S3Settings
 from service.formats.model import PartitionKey
 from service.formats.reference import Checksum
 

@@ -8,7 +8,7 @@ from botocore.stub import Stubber
 from pipeline import objects
 from pipeline.errors import ObjectError
 from pipeline.objects import Objects
-from service.config.settings import S3Settings
+from service.config.s3_settings import S3Settings
 
 BUCKET = "retired"
 

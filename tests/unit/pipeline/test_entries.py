@@ -9,7 +9,8 @@ from pipeline.activity.entries import Reading, entries_of, size_of
 from pipeline.config import ActivitySettings
 from pipeline.objects import Content
 from pipeline.pieces import pieces_of
-from service.config.settings import InputSettings, S3Settings
+from service.config.s3_settings import S3Settings
+from service.config.settings import InputSettings
 from service.formats.model import PartitionKey, RootLink
 from service.oracle.decode import Decoder
 from service.oracle.equal import canonical

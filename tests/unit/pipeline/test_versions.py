@@ -20,7 +20,7 @@ from pipeline.errors import ObjectError
 from pipeline.objects import Objects, Stored
 from pipeline.pieces import ReadGroup, decode_share, encode_share, pieces_of
 from pipeline.rows import Container
-from service.config.settings import S3Settings
+from service.config.s3_settings import S3Settings
 from service.formats.reference import Reference
 from tests.pipeline.packs import KEY, Entry, write_object
 

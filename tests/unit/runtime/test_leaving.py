@@ -10,7 +10,8 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from service.config.settings import HttpSettings, KafkaSettings, S3Settings, Settings, SpoolSettings
+from service.config.s3_settings import S3Settings
+from service.config.settings import HttpSettings, KafkaSettings, Settings, SpoolSettings
 from service.control.machine import Phase
 from service.errors import LeavingError, SpoolError, StopError
 from service.runtime.app import Process

@@ -1,0 +1,62 @@
+"""The section of settings that says where objects go."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from service.config.section import PositiveSeconds, Section
+from service.config.sources import aws_region
+
+
+class S3Settings(Section):
+    """Where objects go."""
+
+    bucket: str = Field(min_length=1, max_length=255, description="Bucket of objects and schemas.")
+    prefix: str = Field("logs", max_length=512, description="Key prefix of everything this service writes.")
+    endpoint_url: str | None = Field(None, description="Endpoint of an S3 that is not AWS.")
+    region: str | None = Field(
+        None,
+        description="Region; without one AWS_REGION, AWS_DEFAULT_REGION or the profile says it, and with "
+        "s3.endpoint_url it is us-east-1 if none does.",
+    )
+    addressing_style: Literal["auto", "path", "virtual"] = Field(
+        "auto",
+        description="Whether the bucket is in the path or in the host's name; auto: in the path with s3.endpoint_url, "
+        "else as AWS wants it.",
+    )
+    access_key: SecretStr | None = Field(None, description="Access key; without one boto3 looks where it always does.")
+    secret_key: SecretStr | None = Field(None, description="Secret key.")
+    upload_threads: int = Field(32, ge=1, le=256, description="Uploads under way at once.")
+    connect_timeout_s: PositiveSeconds = Field(5, description="Seconds to connect.")
+    read_timeout_s: PositiveSeconds = Field(
+        60, description="Seconds without an answer once a body is sent; what is buffered on the way counts as sent."
+    )
+    attempts: int = Field(
+        5,
+        ge=1,
+        description="Attempts per object within the upload deadline; a store that says SlowDown is not counted.",
+    )
+    conditional: bool = Field(default=True, description="Send If-None-Match: * with every PUT.")
+    checksum: Literal["sha256", "crc32"] = Field(
+        "sha256", description="Checksum sent with every PUT, verified by the store."
+    )
+
+    def region_or(self, found: str | None) -> str | None:
+        """Return the region to sign for: the setting's, the environment's, else what boto3 has `found` in a profile.
+
+        Other stores do not care.
+        """
+        return self.region or aws_region() or found or (None if self.endpoint_url is None else "us-east-1")
+
+    @property
+    def addressing(self) -> Literal["auto", "path", "virtual"]:
+        """The style that a client of S3 is told."""
+        is_path = self.addressing_style == "auto" and self.endpoint_url is not None
+        return "path" if is_path else self.addressing_style
+
+    @property
+    def place(self) -> str:
+        """The bucket, and where it is, as messages name them."""
+        return f"bucket {self.bucket} at {self.endpoint_url or 'AWS'}"
