@@ -62,7 +62,7 @@ REFERENCE = T.StructType(
         T.StructField("is_keyed", T.BooleanType()),
         T.StructField("is_text_true", T.BooleanType()),
         T.StructField("line", T.IntegerType()),
-        *_strings("reference_id", "batch_id", "worker"),
+        *_strings("reference_id", "batch_id", "group_id", "worker"),
         *_longs("generation"),
         T.StructField("location", _LOCATION),
         *_strings("user", "date"),
@@ -117,6 +117,7 @@ def _row_of(one: Reference, line: int) -> Row:
         "line": line,
         "reference_id": one.reference_id,
         "batch_id": one.batch_id,
+        "group_id": one.group_id,
         "worker": one.worker,
         "generation": one.generation,
         "location": location,
@@ -139,7 +140,10 @@ def reference_of(row: Row) -> Reference:
     location = row["location"]
     checksum = Checksum(**location["checksum"])
     return Reference(
-        **{name: row[name] for name in ("reference_id", "batch_id", "worker", "generation", "entries", "roots_cut")},
+        **{
+            name: row[name]
+            for name in ("reference_id", "batch_id", "group_id", "worker", "generation", "entries", "roots_cut")
+        },
         location=Location(**(location | {"checksum": checksum, "ranges": tuple(map(tuple, location["ranges"]))})),
         partition_key=PartitionKey(row["user"], row["date"], row["hour"]),
         event_time_min_us=row["event_time_min_us"],

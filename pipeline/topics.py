@@ -59,7 +59,7 @@ _FLUSH = (
     "discarded_replays bigint, references bigint, bytes bigint>"
 )
 _BACKFILL = (
-    "format_version int, batch_id string, worker string, generation bigint, started_at_ms bigint, "
+    "format_version int, batch_id string, group_id string, worker string, generation bigint, started_at_ms bigint, "
     "committed_at_ms bigint, outbox string, published bigint, messages bigint, "
     "topic_partitions array<struct<topic string, partition int, first_offset bigint, next_offset bigint, "
     "entries_in_files bigint, dead_letters bigint>>, totals struct<references bigint, entries_in_files bigint, "

@@ -235,6 +235,7 @@ def beginning(outbox: Outbox) -> BackfillRecord:
     run = outbox.run
     return BackfillRecord(
         batch_id=run.batch_id,
+        group_id=run.group_id,
         worker=WORKER,
         generation=GENERATION,
         started_at_ms=run.started_at_ms,

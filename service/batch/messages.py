@@ -88,6 +88,7 @@ def reference_messages(
         for group in one.sealed.groups:
             message = ReferenceMessage(
                 batch_id=batch_id,
+                group_id=sender.group_id,
                 worker=sender.worker,
                 generation=generation,
                 first_number=number,
@@ -259,7 +260,7 @@ def dead_letter_message(letter: DeadLetter, sender: Sender, *, batch_id: str, ob
     """Wrap a dead letter: key, value and headers of the record untouched, but for what is stored apart."""
     if object_key is not None and holds_record(object_key):
         letter = letter._replace(record=letter.record._replace(key=None, headers=()))
-    headers = headers_of(letter, batch_id=batch_id, object_key=object_key)
+    headers = headers_of(letter, batch_id=batch_id, group_id=sender.group_id, object_key=object_key)
     value = letter.record.value if object_key is None else None
     return Message(sender.dead_letters_topic, letter.record.key, value, headers)
 

@@ -25,6 +25,7 @@ HEADER_END_OFFSET = "lp-end-offset"
 HEADER_TIMESTAMP = "lp-timestamp-ms"
 HEADER_INDEXES = "lp-indexes"
 HEADER_BATCH = "lp-batch-id"
+HEADER_GROUP = "lp-group-id"
 HEADER_OBJECT = "lp-object"
 MESSAGE_CHARS_MAX = 256
 
@@ -98,6 +99,7 @@ class DeadLetterHeaders(NamedTuple):
     offset: int
     indexes: tuple[int, ...] | None
     batch_id: str
+    group_id: str
     object_key: str | None
     end_offset: int | None = None
 
@@ -114,7 +116,9 @@ encode_stored_record = msgspec.json.Encoder().encode
 decode_stored_record = msgspec.json.Decoder(StoredRecord).decode
 
 
-def headers_of(letter: DeadLetter, *, batch_id: str, object_key: str | None = None) -> list[tuple[str, bytes | None]]:
+def headers_of(
+    letter: DeadLetter, *, batch_id: str, group_id: str, object_key: str | None = None
+) -> list[tuple[str, bytes | None]]:
     """Make the headers of a dead letter: the record's own, untouched, then ours."""
     record = letter.record
     ours = [
@@ -125,6 +129,7 @@ def headers_of(letter: DeadLetter, *, batch_id: str, object_key: str | None = No
         (HEADER_OFFSET, str(record.offset)),
         (HEADER_INDEXES, ALL if letter.indexes is None else ",".join(map(str, letter.indexes))),
         (HEADER_BATCH, batch_id),
+        (HEADER_GROUP, group_id),
     ]
     if record.timestamp_ms is not None:
         ours.append((HEADER_TIMESTAMP, str(record.timestamp_ms)))
@@ -157,6 +162,7 @@ def parse_headers(headers: Headers | Iterable[tuple[str, bytes | None]]) -> Dead
         offset=int(found[HEADER_OFFSET]),
         indexes=None if indexes == ALL else tuple(int(index) for index in indexes.split(",")),
         batch_id=found[HEADER_BATCH].decode(),
+        group_id=found[HEADER_GROUP].decode(),
         object_key=found[HEADER_OBJECT].decode() if HEADER_OBJECT in found else None,
         end_offset=int(found[HEADER_END_OFFSET]) if HEADER_END_OFFSET in found else None,
     )

@@ -105,6 +105,7 @@ class BackfillRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     format_version: int = FORMAT_VERSION
     batch_id: str
+    group_id: str
     worker: str
     generation: int
     started_at_ms: int

@@ -1,6 +1,6 @@
 """The references topic: one message announces data of one object, one line of it the data of one PartitionKey.
 
-    message      batch · worker · generation · object · its schema · offset ranges of the batch · hours · exact schemas
+    message      batch · group · worker · generation · object · its schema · offset ranges of the batch · hours · exact schemas
     └── line     user · hour · entries · event times · exact schema · nulls · byte range · offsets per TopicPartition
 
 What lines share stands once in the message; a line is an array that points to it by number (docs/FORMATS.md). Each line
@@ -116,6 +116,7 @@ class ReferenceMessage(msgspec.Struct, frozen=True, kw_only=True):
 
     format_version: int = FORMAT_VERSION
     batch_id: str
+    group_id: str
     worker: str
     generation: int
     first_number: Number
@@ -168,6 +169,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     reference_id: str
     batch_id: str
+    group_id: str
     worker: str
     generation: int
     location: Location
@@ -254,6 +256,7 @@ def _whole(message: ReferenceMessage, line: Line, number: int) -> Reference:
     return Reference(
         reference_id=reference_id(message.batch_id, number),
         batch_id=message.batch_id,
+        group_id=message.group_id,
         worker=message.worker,
         generation=message.generation,
         location=Location(

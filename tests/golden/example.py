@@ -151,6 +151,7 @@ def reference_message() -> bytes:
     sha256 = hashlib.sha256(PACK).hexdigest()
     message = ReferenceMessage(
         batch_id=BATCH_ID,
+        group_id="log-partitioner",
         worker=WORKER,
         generation=3,
         first_number=40,
@@ -220,6 +221,7 @@ ADOPTION = Adoption(
 )
 BACKFILL_RECORD = BackfillRecord(
     batch_id="backfill-20260305T090000Z-0a1b2c3d",
+    group_id="log-partitioner",
     worker="backfill",
     generation=0,
     started_at_ms=1_772_701_200_000,

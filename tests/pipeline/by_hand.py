@@ -99,7 +99,7 @@ class ByHand:
             self._put(one)
         self._announce(written, batch_id)
         for letter in letters:
-            headers = {name: text or b"" for name, text in headers_of(letter, batch_id=batch_id)}
+            headers = {name: text or b"" for name, text in headers_of(letter, batch_id=batch_id, group_id=self.group)}
             self.kafka.produce(self.dead_letters_topic, [ToProduce(value=letter.record.value, headers=headers)])
         flush = self._flush_record(batch_id, records, places, deliverable, letters, written)
         parts = [ToProduce(value=encode_flush_record(one)) for one in split_parts(flush, bytes_max=PARTS_BYTES_MAX)]
@@ -118,7 +118,12 @@ class ByHand:
         self, deliverable: dict[PartitionKey, list[Entry]], batch_id: str, covered: dict[int, tuple[int, int]]
     ) -> list[Written]:
         common: dict[str, Any] = {"batch_id": batch_id, "bucket": self.bucket, "topic": self.source, "covered": covered}
-        common |= {"codec": "zstandard", "rows_per_block": 5, "with_text": self._flushes % 2 == 0}
+        common |= {
+            "group_id": self.group,
+            "codec": "zstandard",
+            "rows_per_block": 5,
+            "with_text": self._flushes % 2 == 0,
+        }
         if self.layout != "file":
             key = pack_key(PREFIX, None, batch_id=batch_id, number=0)
             return [write_object([one for some in deliverable.values() for one in some], object_key=key, **common)]

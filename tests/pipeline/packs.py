@@ -73,6 +73,7 @@ def write_object(
     object_key: str = "p/pack/b-0.avro",
     batch_id: str = "b",
     first_number: int = 0,
+    group_id: str = "log-partitioner",
     bucket: str = BUCKET,
     topic: str = TOPIC,
     covered: dict[int, tuple[int, int]] | None = None,
@@ -114,6 +115,7 @@ def write_object(
         )
     message = ReferenceMessage(
         batch_id=batch_id,
+        group_id=group_id,
         worker="w",
         generation=1,
         first_number=first_number,
@@ -271,6 +273,7 @@ def _message_of(references: list[Reference], header_bytes: int) -> ReferenceMess
     lines = tuple(_line_of(one, header_bytes, sources, hours, schemas) for one in references)
     return ReferenceMessage(
         batch_id=first.batch_id,
+        group_id=first.group_id,
         worker=first.worker,
         generation=first.generation,
         first_number=_number(first),

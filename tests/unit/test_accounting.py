@@ -63,6 +63,7 @@ def run_line(tp: TopicPartition, first: int, after: int, files: int, dead: int) 
 
 RUN = BackfillRecord(
     batch_id="backfill-1",
+    group_id="group",
     worker="backfill",
     generation=0,
     started_at_ms=1,

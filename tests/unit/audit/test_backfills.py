@@ -15,7 +15,7 @@ from service.formats.flush_record import (
     BackfillTotals,
 )
 from service.formats.reference import decode_references, encode_message
-from tests.unit.audit.world import World, clean_world
+from tests.unit.audit.world import GROUP, World, clean_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,11 +28,12 @@ def repaired_world() -> World:
     world = clean_world().build()
     world.change_message(1, batch_id=BATCH, worker="backfill", generation=0, first_number=0)
     dead = world.dead[0][1]
-    world.dead_letters[0] = dead.record._replace(headers=tuple(headers_of(dead, batch_id=BATCH)))
+    world.dead_letters[0] = dead.record._replace(headers=tuple(headers_of(dead, batch_id=BATCH, group_id=GROUP)))
     (source,) = decode_references(encode_message(world.messages[1]))[0].sources
     world.backfill_records = [
         BackfillRecord(
             batch_id=BATCH,
+            group_id=GROUP,
             worker="backfill",
             generation=0,
             started_at_ms=0,

@@ -15,6 +15,7 @@ from service.formats.model import TopicPartition
 from tests.unit.audit.test_backfills import BATCH
 from tests.unit.audit.world import (
     APP_0,
+    GROUP,
     APP_1,
     HOUR_10,
     File,
@@ -336,7 +337,7 @@ def backfill_record(*lines: BackfilledTopicPartition, published: int, messages: 
         references=references, entries_in_files=entries, dead_letters=0, dead_letter_records=0, bytes=0
     )
     return BackfillRecord(
-        batch_id=BATCH, worker="backfill", generation=0, started_at_ms=0, committed_at_ms=1, outbox="",
+        batch_id=BATCH, group_id=GROUP, worker="backfill", generation=0, started_at_ms=0, committed_at_ms=1, outbox="",
         published=published, messages=messages, topic_partitions=lines, totals=totals,
     )  # fmt: skip
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from service.audit.report import Report
 
 APP_0, APP_1 = TopicPartition("app", 0), TopicPartition("app", 1)
+GROUP = "log-partitioner"
 TIMESTAMP_MS = 1_714_560_000_000  # 2024-05-01T10:40:00Z
 HOUR_10 = 1_714_557_600_000_000
 HOUR_11 = HOUR_10 + 3_600_000_000
@@ -238,7 +239,8 @@ class World:
             self.change_message(number, first_number=numbers.get(message.batch_id, 0))
             numbers[message.batch_id] = self.messages[number].first_number + len(message.references)
         self.dead_letters = [
-            letter.record._replace(headers=tuple(headers_of(letter, batch_id=batch))) for batch, letter in self.dead
+            letter.record._replace(headers=tuple(headers_of(letter, batch_id=batch, group_id=GROUP)))
+            for batch, letter in self.dead
         ]
         self.flush_records = [self._flush(batch, ranges) for batch, ranges in self.flushes.items()]
         return self
@@ -316,6 +318,7 @@ class World:
         starts = [len(header) + sum(map(len, blocks[:number])) for number in range(len(files))]
         return ReferenceMessage(
             batch_id=batch,
+            group_id=GROUP,
             worker="w",
             generation=1,
             first_number=0,
@@ -381,7 +384,7 @@ class World:
             bytes=0,
         )
         return FlushRecord(
-            batch_id=batch, group_id="log-partitioner", topic_ids={"app": "id"},
+            batch_id=batch, group_id=GROUP, topic_ids={"app": "id"},
             worker="w", boot="x", seq=1, generation=1, reason="interval", started_at_ms=0,
             ended_at_ms=1, step_seconds={}, topic_partitions=tuple(lines), totals=totals,
         )  # fmt: skip

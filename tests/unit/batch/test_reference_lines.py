@@ -66,7 +66,7 @@ def messages(groups: list[LineGroup]) -> list[bytes]:
     made, number = [], 0
     for group in groups:
         message = ReferenceMessage(
-            batch_id="b1", worker="w", generation=1, first_number=number, object=PLACE,
+            batch_id="b1", group_id="g", worker="w", generation=1, first_number=number, object=PLACE,
             schema=SchemaLocation("ab", "key"), sources=group.sources, event_time_us=group.event_time_us,
             hours=group.hours, schemas=group.schemas, references=cast("tuple[Line, ...]", group.lines),
         )  # fmt: skip

@@ -34,7 +34,7 @@ def letter(
     offset: int, indexes: tuple[int, ...] | None, reason: str = Reason.NO_USER, end_offset: int | None = None
 ) -> DeadLetterHeaders:
     """Make a dead letter of P0."""
-    return DeadLetterHeaders(reason, "", P0.topic, P0.partition, offset, indexes, "batch", None, end_offset)
+    return DeadLetterHeaders(reason, "", P0.topic, P0.partition, offset, indexes, "batch", "group", None, end_offset)
 
 
 ROWS = [row(10, 0), row(10, 1), row(11, 0), row(13)]

@@ -20,7 +20,7 @@ def letter(
 ) -> SourceRecord:
     """Make a message of the dead-letters topic."""
     record = SourceRecord(tp=TopicPartition("logs", 0), offset=7, timestamp_ms=1, key=None, value=value, headers=())
-    headers = headers_of(DeadLetter(record, reason, "why", indexes), batch_id="b", object_key=key)
+    headers = headers_of(DeadLetter(record, reason, "why", indexes), batch_id="b", group_id="g", object_key=key)
     return record._replace(headers=tuple(headers))
 
 

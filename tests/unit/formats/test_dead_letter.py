@@ -33,13 +33,14 @@ PARSED = DeadLetterHeaders(
     offset=2**40,
     indexes=(0,),
     batch_id="b1",
+    group_id="g",
     object_key=None,
 )
 
 
 def test_headers_of_a_dead_letter_are_the_records_own_and_then_ours() -> None:
     """Bytes, nulls and order of the record's headers are untouched; ours read back."""
-    headers = headers_of(LETTER, batch_id="b1")
+    headers = headers_of(LETTER, batch_id="b1", group_id="g")
     assert tuple(headers[:2]) == RECORD.headers
     assert parse_headers(headers) == PARSED
 
@@ -49,7 +50,7 @@ def test_headers_of_format_1_are_those_of_the_golden_file() -> None:
     golden: list[Any] = json.loads(GOLDEN.read_text())
     as_bytes = [(name, bytes.fromhex(value["hex"]) if isinstance(value, dict) else value and value.encode())
                 for name, value in golden]  # fmt: skip
-    assert headers_of(LETTER, batch_id="b1", object_key="logs/_dead-letters/b1-0") == as_bytes
+    assert headers_of(LETTER, batch_id="b1", group_id="g", object_key="logs/_dead-letters/b1-0") == as_bytes
     assert parse_headers(as_bytes) == PARSED._replace(object_key="logs/_dead-letters/b1-0")
 
 
@@ -58,7 +59,7 @@ def test_indexes_of_any_number_read_back_and_count(indexes: tuple[int, ...] | No
     """W3: a record that could not be split counts as one entry, `all`."""
     letter = LETTER._replace(indexes=indexes)
     assert letter.entries == entries
-    assert parse_headers(headers_of(letter, batch_id="b1")).indexes == indexes
+    assert parse_headers(headers_of(letter, batch_id="b1", group_id="g")).indexes == indexes
 
 
 PLAIN = SourceRecord(TopicPartition("app", 3), 0, None, None, None, ())
@@ -99,21 +100,26 @@ def test_dead_letter_takes_no_more_memory_than_it_says(make: Callable[[int], Sou
 
 def test_record_without_a_timestamp_has_no_timestamp_header() -> None:
     """Absent stays absent."""
-    names = [name for name, _ in headers_of(LETTER._replace(record=RECORD._replace(timestamp_ms=None)), batch_id="b1")]
+    names = [
+        name
+        for name, _ in headers_of(
+            LETTER._replace(record=RECORD._replace(timestamp_ms=None)), batch_id="b1", group_id="g"
+        )
+    ]
     assert "lp-timestamp-ms" not in names
 
 
 def test_replayed_dead_letter_is_read_by_its_newest_headers() -> None:
     """A record that brings the headers of its first death along does not lend them to the second."""
-    first = headers_of(LETTER._replace(indexes=None), batch_id="b1", object_key="logs/_dead-letters/b1-0")
+    first = headers_of(LETTER._replace(indexes=None), batch_id="b1", group_id="g", object_key="logs/_dead-letters/b1-0")
     replayed = RECORD._replace(offset=9, headers=tuple(first))
-    second = headers_of(LETTER._replace(record=replayed), batch_id="b2")
-    assert parse_headers(second) == PARSED._replace(offset=9, batch_id="b2")
+    second = headers_of(LETTER._replace(record=replayed), batch_id="b2", group_id="g")
+    assert parse_headers(second) == PARSED._replace(offset=9, batch_id="b2", group_id="g")
 
 
 def test_message_is_cut_and_holds_what_utf8_can() -> None:
     """A message quotes hostile text: bounded, and never a reason to fail."""
-    headers = dict(headers_of(LETTER._replace(message="\ud800" + "x" * 999), batch_id="b1"))
+    headers = dict(headers_of(LETTER._replace(message="\ud800" + "x" * 999), batch_id="b1", group_id="g"))
     assert headers["lp-message"] == b"?" + b"x" * (MESSAGE_CHARS_MAX - 1)
 
 
@@ -122,6 +128,6 @@ def test_message_is_cut_and_holds_what_utf8_can() -> None:
 )
 def test_headers_that_are_not_ours_are_refused(change: tuple[str, bytes | None]) -> None:
     """What is missing or malformed is an error of the reader's, not a guess."""
-    headers = [header for header in headers_of(LETTER, batch_id="b1") if header[0] != change[0]]
+    headers = [header for header in headers_of(LETTER, batch_id="b1", group_id="g") if header[0] != change[0]]
     with pytest.raises((KeyError, ValueError)):
         parse_headers([*headers, change])
