@@ -1,6 +1,6 @@
 """The references topic: one message announces data of one object, one line of it the data of one PartitionKey.
 
-    message      batch · group · worker · generation · object · its schema · offset ranges of the batch · hours · exact schemas
+    message      batch · group · worker · generation · object, its schema · offset ranges · hours · exact schemas
     └── line     user · hour · entries · event times · exact schema · nulls · byte range · offsets per TopicPartition
 
 What lines share stands once in the message; a line is an array that points to it by number (docs/FORMATS.md). Each line

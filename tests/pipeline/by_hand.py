@@ -9,6 +9,7 @@ from collections import Counter
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+import msgspec
 from confluent_kafka import Message
 
 from service.formats.dead_letter import DeadLetter, Reason, headers_of
@@ -118,12 +119,7 @@ class ByHand:
         self, deliverable: dict[PartitionKey, list[Entry]], batch_id: str, covered: dict[int, tuple[int, int]]
     ) -> list[Written]:
         common: dict[str, Any] = {"batch_id": batch_id, "bucket": self.bucket, "topic": self.source, "covered": covered}
-        common |= {
-            "group_id": self.group,
-            "codec": "zstandard",
-            "rows_per_block": 5,
-            "with_text": self._flushes % 2 == 0,
-        }
+        common |= {"codec": "zstandard", "rows_per_block": 5, "with_text": self._flushes % 2 == 0}
         if self.layout != "file":
             key = pack_key(PREFIX, None, batch_id=batch_id, number=0)
             return [write_object([one for some in deliverable.values() for one in some], object_key=key, **common)]
@@ -142,7 +138,8 @@ class ByHand:
     def _announce(self, written: list[Written], batch_id: str) -> None:
         lines_max = LINES_MAX if self.layout == "split" else 1_000_000
         messages = [message for one in written for message in split_message(one.message, lines_max=lines_max)]
-        values = [ToProduce(value=encode_message(one), key=batch_id.encode()) for one in messages]
+        ours = [msgspec.structs.replace(one, group_id=self.group) for one in messages]
+        values = [ToProduce(value=encode_message(one), key=batch_id.encode()) for one in ours]
         self.kafka.produce(self.references_topic, values)
 
     def _flush_record(

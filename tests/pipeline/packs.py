@@ -73,7 +73,6 @@ def write_object(
     object_key: str = "p/pack/b-0.avro",
     batch_id: str = "b",
     first_number: int = 0,
-    group_id: str = "log-partitioner",
     bucket: str = BUCKET,
     topic: str = TOPIC,
     covered: dict[int, tuple[int, int]] | None = None,
@@ -115,7 +114,7 @@ def write_object(
         )
     message = ReferenceMessage(
         batch_id=batch_id,
-        group_id=group_id,
+        group_id="log-partitioner",
         worker="w",
         generation=1,
         first_number=first_number,

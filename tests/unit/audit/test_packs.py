@@ -15,8 +15,8 @@ from service.formats.model import TopicPartition
 from tests.unit.audit.test_backfills import BATCH
 from tests.unit.audit.world import (
     APP_0,
-    GROUP,
     APP_1,
+    GROUP,
     HOUR_10,
     File,
     Row,

@@ -244,8 +244,8 @@ def test_record_of_a_backfill_is_keyed_by_its_batch() -> None:
     """A compacted topic keeps the last of each run."""
     totals = BackfillTotals(references=1, entries_in_files=1, dead_letters=0, dead_letter_records=0, bytes=5)
     record = BackfillRecord(
-        batch_id="b1", group_id="group", worker="w1", generation=0, started_at_ms=1, committed_at_ms=2, outbox="ab", published=3,
-        messages=4, topic_partitions=(), totals=totals,
+        batch_id="b1", group_id="group", worker="w1", generation=0, started_at_ms=1, committed_at_ms=2, outbox="ab",
+        published=3, messages=4, topic_partitions=(), totals=totals,
     )  # fmt: skip
     message = backfill_message(record, "backfills", SENDER, at_ms=AT_MS)
     assert (message.topic, message.key, headers(message)["ce_id"]) == ("backfills", b"b1", "b1/3")
