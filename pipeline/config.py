@@ -13,11 +13,20 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
-from pydantic_settings import SettingsConfigDict
 
 from service.config.checks import load
 from service.config.kafka_properties import is_secret
-from service.config.section import PositiveInt, PositiveSeconds, Section
+from service.config.section import (
+    BYTES,
+    TAKES_SIZE,
+    Names,
+    NotNegativeSeconds,
+    PositiveBytes,
+    PositiveInt,
+    PositiveSeconds,
+    Properties,
+    Section,
+)
 from service.config.settings import Settings, Zone
 from service.config.sources import SourcedSettings, read_settings
 from service.errors import SettingsError
@@ -43,7 +52,7 @@ class SparkSettings(Section):
         None,
         description="Directory of the jars in pipeline/jars.lock; by default where `make pipeline-jars` puts them.",
     )
-    properties: dict[str, str] = Field({}, description="Further Spark properties (JSON object); they win over ours.")
+    properties: Properties = Field({}, description="Further Spark properties (JSON object); they win over ours.")
 
 
 class CatalogSettings(Section):
@@ -60,7 +69,7 @@ class CatalogSettings(Section):
     )
     user: str | None = Field(None, description="User of the Postgres catalogue.")
     password: SecretStr | None = Field(None, description="Password of the Postgres catalogue.")
-    properties: dict[str, str] = Field({}, description="Further Iceberg catalogue properties (JSON object).")
+    properties: Properties = Field({}, description="Further Iceberg catalogue properties (JSON object).")
 
 
 class TableSettings(Section):
@@ -80,15 +89,14 @@ class MaterializeSettings(Section):
         5000,
         description="References in one commit, unless one message alone has more; more make fewer, larger files, and more to do again after a kill.",
     )
-    bytes_max: PositiveInt = Field(
+    bytes_max: PositiveBytes = Field(
         256 * 1024 * 1024,
         description="Bytes of objects and messages in one commit, unless one message alone has more.",
     )
     interval_s: PositiveSeconds = Field(60, description="Seconds between micro-batches where it runs continuously.")
     rows_per_batch: PositiveInt = Field(8192, description="Rows in one Arrow batch.")
-    bytes_per_batch: PositiveInt = Field(
+    bytes_per_batch: Annotated[int, Field(gt=0, le=256 * 1024 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = Field(
         16 * 1024 * 1024,
-        le=256 * 1024 * 1024,
         description="Bytes of rows in one Arrow batch, as files hold them; one row may have more.",
     )
     download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
@@ -115,7 +123,7 @@ class ActivitySettings(Section):
         5000,
         description="References counted in one interval, unless one message alone has more; a backlog is worked off at this rate.",
     )
-    bytes_max: PositiveInt = Field(
+    bytes_max: PositiveBytes = Field(
         256 * 1024 * 1024,
         description="Bytes of objects and messages counted in one interval, unless one message alone has more.",
     )
@@ -135,7 +143,7 @@ class BackfillSettings(Section):
     transaction_messages_max: PositiveInt = Field(
         1000, description="Messages, of references and of dead letters, in one transaction."
     )
-    transaction_bytes_max: PositiveInt = Field(
+    transaction_bytes_max: PositiveBytes = Field(
         32 * 1024 * 1024, description="Bytes of references and dead letters in one transaction, beyond the first."
     )
     part_messages_max: PositiveInt = Field(
@@ -160,8 +168,8 @@ class AuditSettings(Section):
     unreferenced: Literal["finding", "note"] = Field(
         "finding", description="What an object is that nothing committed names; killed workers leave some."
     )
-    unreferenced_age_s: float = Field(
-        3600, ge=0, description="Seconds since which an object has been there to be called so."
+    unreferenced_age_s: NotNegativeSeconds = Field(
+        3600, description="Seconds since which an object has been there to be called so."
     )
     hours_max: PositiveInt = Field(5000, description="Hours in a result, the newest.")
     flushes_max: PositiveInt = Field(5000, description="Flush records in a result, the newest.")
@@ -189,16 +197,15 @@ class CsvSettings(Section):
     )
     time_unit: EpochUnit = Field("auto", description="Unit of times that are numbers; auto: by magnitude.")
     zone: Zone = Field("UTC", description="Time zone of folders, and of times that name none.")
-    time_tolerance_s: float = Field(
+    time_tolerance_s: NotNegativeSeconds = Field(
         1,
-        ge=0,
         description="Seconds by which times may differ and be the same: how exactly the older system wrote them.",
     )
-    values: dict[str, str] = Field(
+    values: Properties = Field(
         {}, description='Further columns to compare, with the path of the value in an entry: {"message": "msg"}.'
     )
-    columns: tuple[str, ...] = Field(
-        (), description="Names of the columns (JSON list) where files have no header; empty: the first line names them."
+    columns: Names = Field(
+        (), description="Names of the columns where files have no header; empty: the first line names them."
     )
     delimiter: str = Field(",", min_length=1, max_length=1, description="Between fields.")
     quote: str = Field('"', min_length=1, max_length=1, description="Around fields; doubled inside them.")
@@ -241,7 +248,7 @@ class CompactSettings(Section):
 class PipelineSettings(SourcedSettings):
     """All settings of the jobs that are not the worker's."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid")
+    prefix = PREFIX
 
     spark: SparkSettings = SparkSettings()
     catalog: CatalogSettings = CatalogSettings()
@@ -284,20 +291,15 @@ def load_all() -> JobSettings:
     Raises:
         SettingsError: with everything that is wrong, at once.
     """
-    problems: list[str] = []
-    worker = pipeline = None
+    jobs = read_settings(PipelineSettings)
+    problems = jobs.with_rules(_catalog_problems(jobs.settings))
     try:
         worker = load()
     except SettingsError as error:
-        problems += error.problems
-    try:
-        pipeline, wrong_names = read_settings(PipelineSettings)
-        problems += [*wrong_names, *_catalog_problems(pipeline)]
-    except SettingsError as error:
-        problems += error.problems
-    if worker is None or pipeline is None or problems:
+        raise SettingsError([*error.problems, *problems]) from error
+    if problems:
         raise SettingsError(problems)
-    return JobSettings(worker=worker, pipeline=pipeline)
+    return JobSettings(worker=worker, pipeline=jobs.settings)
 
 
 def _catalog_problems(settings: PipelineSettings) -> Iterator[str]:

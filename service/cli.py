@@ -48,7 +48,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("run", help="run a worker until SIGTERM")
     command.set_defaults(command=_run)
-    command = commands.add_parser("check-config", help="check all settings and print the effective ones")
+    command = commands.add_parser("check-config", help="check all settings")
+    command.add_argument("--show", action="store_true", help="print the effective settings as JSON, without secrets")
     command.set_defaults(command=_check_config)
     command = commands.add_parser("config-schema", help="print every setting with default and meaning, as JSON schema")
     command.set_defaults(command=_config_schema)
@@ -95,11 +96,16 @@ def _offsets(options: argparse.Namespace) -> int:
     return offsets.main(options, settings)
 
 
-def _check_config(_options: argparse.Namespace) -> int:
+def _check_config(options: argparse.Namespace) -> int:
     settings = _load_for_worker()
-    sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
-    lane = lane_rules(settings)
-    sys.stderr.write(f"fast lane: {lane if isinstance(lane, str) else 'on'}\n")
+    if options.show:
+        sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
+        return 0
+    kafka, s3, lane = settings.kafka, settings.s3, lane_rules(settings)
+    sys.stdout.write(
+        f"The settings are good: group {kafka.group_id} reads {', '.join(kafka.source_topics)} and writes "
+        f"s3://{s3.bucket}/{s3.prefix}; fast lane: {lane if isinstance(lane, str) else 'on'}.\n"
+    )
     return 0
 
 

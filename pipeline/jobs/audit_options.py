@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import re
+import math
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,8 +11,7 @@ from pathlib import Path
 from pipeline.audit.result import Window, Witness
 from pipeline.errors import PipelineError
 from pipeline.report.options import add_page_arguments
-
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+from service.config.units import seconds_of
 
 
 def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +22,11 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
         "--last", type=_seconds, metavar="DURATION", help="a window so long, up to --padding before now"
     )
     parser.add_argument(
-        "--padding", type=_seconds, default=600.0, metavar="DURATION", help="how far record times may stray (10m)"
+        "--padding",
+        type=_seconds,
+        default=600.0,
+        metavar="DURATION",
+        help="how far record times may stray; by default 10m",
     )
     parser.add_argument(
         "--against",
@@ -53,7 +56,9 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--examples", type=int, default=10, metavar="N", help="examples of each kind (%(default)s)")
     parser.add_argument("--json", dest="json_file", type=Path, metavar="FILE", help="write the result as JSON")
     add_page_arguments(parser, is_required=False)
-    parser.add_argument("--every", type=_seconds, metavar="DURATION", help="go on: one audit every so often (1h)")
+    parser.add_argument(
+        "--every", type=_seconds, metavar="DURATION", help="go on: an audit so often, such as 1h; by default one alone"
+    )
 
 
 def archive_of(given: argparse.Namespace, location: str | None) -> str | None:
@@ -106,7 +111,10 @@ def _moment_ms(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if match is None or float(match[1]) == 0:
+    try:
+        seconds = seconds_of(text)
+    except ValueError:
+        seconds = None
+    if not isinstance(seconds, float) or not 0 < seconds < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration such as 90s, 15m, 1h or 1d")
-    return float(match[1]) * _UNITS[match[2]]
+    return seconds

@@ -1,8 +1,8 @@
 # ruff: noqa: E501 - one sentence, one line
 """The rules between settings: each has a name, and says what to change, with the numbers in it (DESIGN 4.7, W10).
 
-`load` reads settings. What is no setting, or no value of one, is reported at once; and where there is nothing of the kind,
-all that contradicts itself. The checks are plain functions from settings to sentences.
+`load` reads settings and reports all problems of all kinds at once: names, values, and conflicts between settings whose
+values are good. The checks are plain functions from settings to sentences.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ from service.partitioning.locate import compile_path
 
 BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
 _LISTENERS = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # what the client library takes before ://
+_NEEDED = ("kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket")
+EXAMPLE = """this is enough, with your own names:
+  export LOGP_KAFKA__BOOTSTRAP_SERVERS=broker:9092 LOGP_KAFKA__SOURCE_TOPICS=app-logs
+  export LOGP_S3__BUCKET=my-logs        # and LOGP_S3__ENDPOINT_URL=https://... unless it is on AWS
+  export LOGP_USER__PATHS=user.id,account
+  export LOGP_TIME__PATHS=@timestamp
+  log-partitioner check-config"""
 _BUCKET_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}\Z")  # older buckets, and other stores, have more than AWS allows now
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
 
@@ -28,13 +35,16 @@ def load(*more: Callable[[Settings], Iterable[str]], **arguments: object) -> Set
     """Read all settings and check them, by `more` checks, too; `arguments` win over every other source.
 
     Raises:
-        SettingsError: with everything that is wrong about variables and values, else about what they come to.
+        SettingsError: with everything that is wrong about variables, values and what they come to.
     """
-    settings, problems = read_settings(Settings, **arguments)
-    problems = [*find_problems(settings), *(one for check in more for one in check(settings)), *problems]
+    reading = read_settings(Settings, **arguments)
+    checks = (find_problems, *more)
+    problems = reading.with_rules(problem for check in checks for problem in check(reading.settings))
+    if reading.doubtful.issuperset(_NEEDED):
+        problems.append(EXAMPLE)
     if problems:
         raise SettingsError(problems)
-    return settings
+    return reading.settings
 
 
 def find_problems(settings: Settings) -> list[str]:

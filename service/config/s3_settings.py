@@ -13,7 +13,9 @@ from service.config.sources import aws_region
 class S3Settings(Section):
     """Where objects go."""
 
-    bucket: str = Field(min_length=1, max_length=255, description="Bucket of objects and schemas.")
+    bucket: str = Field(
+        min_length=1, max_length=255, examples=["my-logs"], description="Bucket of objects and schemas."
+    )
     prefix: str = Field("logs", max_length=512, description="Key prefix of everything this service writes.")
     endpoint_url: str | None = Field(None, description="Endpoint of an S3 that is not AWS.")
     region: str | None = Field(

@@ -10,12 +10,21 @@ from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, Field, SecretStr
-from pydantic_settings import SettingsConfigDict
+from pydantic import AfterValidator, Field
 
 from service.batch.pack_plan import Layout
 from service.config.s3_settings import S3Settings
-from service.config.section import PositiveInt, PositiveSeconds, Section
+from service.config.section import (
+    BYTES,
+    TAKES_SIZE,
+    Names,
+    PositiveBytes,
+    PositiveInt,
+    PositiveSeconds,
+    Properties,
+    SecretProperties,
+    Section,
+)
 from service.config.sources import SourcedSettings
 from service.formats.object_key import key_safe
 
@@ -41,7 +50,9 @@ Zone = Annotated[str, AfterValidator(_known_zone)]
 class KafkaSettings(Section):
     """Brokers, topics, the consumer group, and additional librdkafka properties."""
 
-    bootstrap_servers: str = Field(description="Brokers to start from, host:port, separated by commas.")
+    bootstrap_servers: str = Field(
+        examples=["broker:9092"], description="Brokers to start from, host:port, separated by commas."
+    )
     group_id: str = Field("log-partitioner", min_length=1, max_length=255, description="Consumer group of all workers.")
     group_protocol: Literal["classic", "consumer"] = Field(
         "classic", description="Group protocol: classic, or consumer (KIP-848, brokers from 4.0)."
@@ -50,7 +61,7 @@ class KafkaSettings(Section):
         "cooperative-sticky",
         description="How the classic protocol assigns; the consumer protocol ignores it.",
     )
-    source_topics: tuple[str, ...] = Field(min_length=1, description="Topics to read log records from (JSON list).")
+    source_topics: Names = Field(min_length=1, examples=["app-logs"], description="Topics to read log records from.")
     references_topic: str = Field("references", description="Topic that gets references: a message per object.")
     flushes_topic: str = Field("flushes", description="Topic that gets one flush record per flush.")
     dead_letters_topic: str = Field("dead-letters", description="Topic that gets what cannot be partitioned.")
@@ -80,23 +91,22 @@ class KafkaSettings(Section):
     transaction_timeout_s: PositiveSeconds = Field(
         60, description="Seconds after which the broker aborts an open transaction."
     )
-    message_bytes_max: int = Field(
+    message_bytes_max: Annotated[int, Field(ge=100_000, json_schema_extra=BYTES), TAKES_SIZE] = Field(
         900_000,
-        ge=100_000,
         description="Bytes of a message to references, flushes or dead letters; at most their max.message.bytes.",
     )
     consume_records_max: PositiveInt = Field(2000, description="Records taken from the client library in one call.")
-    client_properties: dict[str, str] = Field(
+    client_properties: Properties = Field(
         {},
         description="librdkafka properties for consumer and producer, such as security.protocol (JSON object).",
     )
-    consumer_properties: dict[str, str] = Field(
+    consumer_properties: Properties = Field(
         {}, description="librdkafka properties for the consumer only (JSON object)."
     )
-    producer_properties: dict[str, str] = Field(
+    producer_properties: Properties = Field(
         {}, description="librdkafka properties for the producer only (JSON object)."
     )
-    secret_properties: dict[str, SecretStr] = Field(
+    secret_properties: SecretProperties = Field(
         {}, description="librdkafka properties that must not be shown, such as sasl.password (JSON object)."
     )
 
@@ -109,7 +119,7 @@ class InputSettings(Section):
         description="json: an object, an array of objects or an envelope; ndjson: one object per line.",
     )
     entries_field: str | None = Field(None, description="Field of an envelope object that holds the list of entries.")
-    record_bytes_max: PositiveInt = Field(
+    record_bytes_max: PositiveBytes = Field(
         16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter."
     )
     entries_per_record_max: PositiveInt = Field(100_000, description="Entries in a record; more is a dead letter.")
@@ -139,10 +149,8 @@ class UserSettings(Section):
     (the record key as JSON) and `header:name` look elsewhere. The first that yields a value wins.
     """
 
-    paths: tuple[str, ...] = Field(
-        ("user",), min_length=1, description="Where to look for the user, in this order (JSON list)."
-    )
-    no_values: tuple[str, ...] = Field(("", "-"), description="Values that mean: no user here (JSON list).")
+    paths: Names = Field(("user",), min_length=1, description="Where to look for the user, in this order.")
+    no_values: Names = Field(("", "-"), description="Values that mean: no user here.")
     missing: Literal["dead-letter", "name"] = Field(
         "dead-letter", description="What becomes of an entry without a user."
     )
@@ -154,9 +162,9 @@ class UserSettings(Section):
 class TimeSettings(Section):
     """Where the event time of an entry is found and how it is read; paths as in UserSettings."""
 
-    paths: tuple[str, ...] = Field(
+    paths: Names = Field(
         ("time", "timestamp", "@timestamp"),
-        description="Where to look for the event time, in this order (JSON list).",
+        description="Where to look for the event time, in this order.",
     )
     epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = Field(
         "auto", description="Unit of numbers; auto decides by magnitude."
@@ -174,7 +182,7 @@ class TimeSettings(Section):
 class IdSettings(Section):
     """Where the unique id of an entry is found; paths as in UserSettings."""
 
-    paths: tuple[str, ...] = Field((), description="Where to look for the unique id, in this order (JSON list).")
+    paths: Names = Field((), description="Where to look for the unique id, in this order.")
 
 
 class SchemaSettings(Section):
@@ -192,14 +200,14 @@ class SchemaSettings(Section):
     fields_max: PositiveInt = Field(
         1000, description="Fields of one schema, nested ones too; beyond it a PartitionKey goes on in another object."
     )
-    bytes_max: PositiveInt = Field(
+    bytes_max: PositiveBytes = Field(
         512 * 1024,
         description="Estimated bytes of one schema text; beyond it a PartitionKey goes on in another object.",
     )
     inline: Literal["auto", "inline", "fingerprint"] = Field(
         "auto", description="Whether messages of references carry the text of their object's schema."
     )
-    inline_bytes_max: PositiveInt = Field(
+    inline_bytes_max: PositiveBytes = Field(
         1024 * 1024, description="Bytes of schema text in the messages of one flush up to which auto means inline."
     )
 
@@ -214,7 +222,7 @@ class FlushSettings(Section):
     """When a batch is flushed and how long that may take."""
 
     interval_s: PositiveSeconds = Field(30, description="Seconds a batch stays open at most.")
-    bytes_max: PositiveInt = Field(256 * 1024 * 1024, description="Bytes of source records in a batch.")
+    bytes_max: PositiveBytes = Field(256 * 1024 * 1024, description="Bytes of source records in a batch.")
     entries_max: PositiveInt = Field(2_000_000, description="Entries in a batch.")
     upload_deadline_s: PositiveSeconds = Field(90, description="Seconds for sealing and all uploads of a flush.")
     commit_budget_s: PositiveSeconds = Field(30, description="Seconds for the transaction of a flush.")
@@ -231,23 +239,23 @@ class SpoolSettings(Section):
     directory: Path = Field(
         Path("spool"), description="Directory for rows and objects of the batch; each worker uses one of its own in it."
     )
-    bytes_max: PositiveInt = Field(
+    bytes_max: PositiveBytes = Field(
         2 * 1024 * 1024 * 1024,
         description="Bytes on disk; a batch is flushed before, and where that frees nothing the consumer is paused.",
     )
-    memory_bytes_max: PositiveInt = Field(
+    memory_bytes_max: PositiveBytes = Field(
         128 * 1024 * 1024,
         description="Bytes of the open batch in memory: entries beyond go to disk, rows and PartitionKeys make a flush.",
     )
-    packed_bytes_max: PositiveInt = Field(
+    packed_bytes_max: PositiveBytes = Field(
         1024 * 1024,
         description="Bytes of rows of a PartitionKey in a batch beyond which it keeps an object of its own.",
     )
-    pack_bytes_max: PositiveInt = Field(32 * 1024 * 1024, description="Bytes of one pack.")
-    object_bytes_max: PositiveInt = Field(
+    pack_bytes_max: PositiveBytes = Field(32 * 1024 * 1024, description="Bytes of one pack.")
+    object_bytes_max: PositiveBytes = Field(
         64 * 1024 * 1024, description="Bytes of rows in an object of one PartitionKey; it goes on in another."
     )
-    block_bytes: PositiveInt = Field(64 * 1024, description="Bytes of rows in one Avro block before compression.")
+    block_bytes: PositiveBytes = Field(64 * 1024, description="Bytes of rows in one Avro block before compression.")
     codec: Literal["zstandard", "deflate", "null"] = Field("zstandard", description="Avro codec of the objects.")
 
 
@@ -260,7 +268,7 @@ class VerifySettings(Section):
         description="What a difference does: a metric and a line of the log, or it ends the process, too, before the "
         "next commit.",
     )
-    bytes_max: PositiveInt = Field(
+    bytes_max: PositiveBytes = Field(
         64 * 1024 * 1024,
         description="Bytes of memory for what is remembered until it is committed (29 an entry); what finds no room is "
         "counted, and not verified.",
@@ -288,7 +296,7 @@ class LogSettings(Section):
 class Settings(SourcedSettings):
     """All settings of a worker."""
 
-    model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__", frozen=True, extra="forbid")
+    prefix = PREFIX
 
     worker: str = Field(
         default_factory=socket.gethostname,

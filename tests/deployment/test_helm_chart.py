@@ -112,11 +112,14 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
     values = {
         "config.transactional_id_prefix": "team-a",
         "config.kafka.client_properties": {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"},
+        "config.kafka.consumer_properties": {"fetch.max.bytes": 104_857_600, "socket.keepalive.enable": True},
         "config.kafka.group_id": awkward,
         "config.user.paths": ["user.name", "header:x-user"],
         "config.user.no_values": ["", "-", "null"],
         "config.spool.bytes_max": 9_000_000_000_000,
         "config.flush.interval_s": 7.5,
+        "config.flush.bytes_max": "64MiB",
+        "config.flush.backoff_max_s": "1m",
         "config.s3.conditional": False,
         "config.s3.endpoint_url": None,
     }
@@ -131,6 +134,8 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
     assert settings.user.no_values == ("", "-", "null")
     assert settings.spool.bytes_max == 9_000_000_000_000
     assert settings.flush.interval_s == 7.5
+    assert (settings.flush.bytes_max, settings.flush.backoff_max_s) == (67_108_864, 60)
+    assert settings.kafka.consumer_properties == {"fetch.max.bytes": "104857600", "socket.keepalive.enable": "true"}
     assert settings.s3.conditional is False
     assert settings.s3.endpoint_url is None
 
@@ -139,6 +144,7 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
     ("value", "message"),
     [
         ("config.flush.interval=3", "'interval' not allowed"),
+        ("config.flush.interval_s=soon", "does not match pattern"),
         ("config.s3.secret_key=x", "'secret_key' not allowed"),
         ("config.http.port=0", "minimum"),
         ("config.kafka.group_protocol=eager", "value must be one of"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 import pipeline.cli
+from pipeline.config import PipelineSettings
 from service import cli, version
 from service.adapters.kafka_options import (
     PINNED_CONSUMER,
@@ -24,6 +25,7 @@ from service.config import settings as config
 from service.config.checks import load
 from service.config.kafka_properties import REFUSED, SECRET
 from service.config.settings import ABORT_S, ANSWER_MARGIN_S, POLL_MARGIN_S, Settings
+from service.config.sources import SourcedSettings, read_settings
 from service.errors import SettingsError
 from service.version import product_version
 
@@ -117,7 +119,7 @@ def test_sources_that_are_named_but_absent_are_refused(environment: pytest.Monke
     environment.setenv("LOGP_SECRETS_DIR", str(tmp_path / "none"))
     with pytest.raises(SettingsError) as refused:
         load()
-    file, directory = refused.value.problems
+    directory, file = refused.value.problems
     assert file.startswith("LOGP_CONFIG_FILE names no file")
     assert directory.startswith("LOGP_SECRETS_DIR names no directory")
 
@@ -132,7 +134,10 @@ def test_file_that_is_not_toml_or_names_no_setting_is_refused(environment: pytes
     file.write_text("[flush]\ninterval = 1\n[colour]\nred = 1\n")
     with pytest.raises(SettingsError) as refused:
         load()
-    assert [problem.partition(" ")[0] for problem in refused.value.problems] == ["flush.interval", "colour"]
+    assert refused.value.problems == [
+        "LOGP_CONFIG_FILE: flush.interval names no setting: did you mean flush.interval_s?",
+        "LOGP_CONFIG_FILE: colour names no setting",
+    ]
 
 
 # Refusals.
@@ -169,19 +174,197 @@ def test_all_rules_that_are_broken_are_named_at_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "example"),
-    [("LOGP_KAFKA__SOURCE_TOPICS", '["a", "b"]'), ("LOGP_KAFKA__SECRET_PROPERTIES", '{"name": "value"}'),
-     ("LOGP_USER__PATHS", '["a", "b"]')],
+    ("name", "value", "example"),
+    [("LOGP_KAFKA__SOURCE_TOPICS", f"[app,{CANARY}", 'must be a list: a,b or, as JSON, ["a", "b"]'),
+     ("LOGP_KAFKA__SECRET_PROPERTIES", f"app,{CANARY}", 'must be a JSON object such as {"name": "value"}'),
+     ("LOGP_KAFKA", f"app,{CANARY}", 'must be a JSON object such as {"name": "value"}')],
 )  # fmt: skip
-def test_list_or_object_that_is_not_json_is_named_with_an_example(
-    environment: pytest.MonkeyPatch, name: str, example: str
+def test_list_or_object_that_is_none_is_named_with_an_example(
+    environment: pytest.MonkeyPatch, name: str, value: str, example: str
 ) -> None:
-    """Pydantic alone names neither the variable nor the form; the value is not repeated, it may be a secret."""
-    environment.setenv(name, f"app,{CANARY}")
+    """Beside all other problems; the value is not repeated, it may be a secret."""
+    environment.setenv(name, value)
     environment.setenv("LOGP_TYPO", "1")
     with pytest.raises(SettingsError) as refused:
         load()
-    assert set(refused.value.problems) == {f"{name} is not JSON, such as {example}", "LOGP_TYPO names no setting"}
+    assert len(refused.value.problems) == 2
+    assert "LOGP_TYPO names no setting" in refused.value.problems
+    assert any(name in problem and problem.endswith(example) for problem in refused.value.problems)
+    assert CANARY not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("logs", ("logs",)), ("a,b", ("a", "b")), (" a , b, ", ("a", "b")), ('"logs"', ("logs",)), ('"a", "b"', ("a", "b")),
+     ('["a,b"]', ("a,b",))],
+)  # fmt: skip
+def test_list_takes_commas_as_well_as_json(environment: pytest.MonkeyPatch, text: str, names: tuple[str, ...]) -> None:
+    """Also what an env file leaves in its quotes; JSON is for names with commas in them."""
+    environment.setenv("LOGP_USER__PATHS", text)
+    assert load().user.paths == names
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("30", 30),
+        ("7.5", 7.5),
+        ("1e1", 10),
+        ("30s", 30),
+        ("500ms", 0.5),
+        ("5m", 300),
+        ("5 min", 300),
+        ("1H", 3600),
+        ("1d", 86_400),
+    ],
+)
+def test_time_takes_a_unit_and_is_in_seconds_without(
+    environment: pytest.MonkeyPatch, text: str, seconds: float
+) -> None:
+    """As every peer takes it."""
+    environment.setenv("LOGP_TIME__FUTURE_MAX_S", text)
+    assert load().time.future_max_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("4096", 4096),
+        ("1kB", 1000),
+        ("64KiB", 65_536),
+        ("1.5MiB", 1_572_864),
+        ("2GiB", 2**31),
+        ("2Gi", 2**31),
+        ("3 gb", 3 * 10**9),
+    ],
+)
+def test_size_takes_a_unit_and_is_in_bytes_without(environment: pytest.MonkeyPatch, text: str, size: int) -> None:
+    """KiB, MiB and GiB by 1,024, kB, MB and GB by 1,000."""
+    environment.setenv("LOGP_INPUT__RECORD_BYTES_MAX", text)
+    assert load().input.record_bytes_max == size
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [("LOGP_FLUSH__INTERVAL_S", "30 seconds", "(LOGP_FLUSH__INTERVAL_S) must be a time such as"),
+     ("LOGP_FLUSH__INTERVAL_S", "-1s", "(LOGP_FLUSH__INTERVAL_S) must be more than 0"),
+     ("LOGP_FLUSH__INTERVAL_S", "nan", "(LOGP_FLUSH__INTERVAL_S) must be a time such as"),
+     ("LOGP_FLUSH__INTERVAL_S", "1e999", "(LOGP_FLUSH__INTERVAL_S) must be a number"),
+     ("LOGP_SPOOL__BYTES_MAX", "2G", "(LOGP_SPOOL__BYTES_MAX) must be a size such as"),
+     ("LOGP_SPOOL__BYTES_MAX", "1.5", "(LOGP_SPOOL__BYTES_MAX) must be a whole number")],
+)  # fmt: skip
+def test_quantity_that_is_none_is_refused_with_examples(
+    environment: pytest.MonkeyPatch, name: str, text: str, said: str
+) -> None:
+    """A letter alone could mean either kind of kilo."""
+    environment.setenv(name, text)
+    with pytest.raises(SettingsError) as refused:
+        load()
+    (problem,) = refused.value.problems
+    assert said in problem
+
+
+def test_property_takes_numbers_and_booleans(environment: pytest.MonkeyPatch) -> None:
+    """A librdkafka property is text; what JSON and TOML have other types for is written as the library reads it."""
+    environment.setenv("LOGP_KAFKA__CLIENT_PROPERTIES", '{"socket.timeout.ms": 1000, "socket.keepalive.enable": true}')
+    assert load().kafka.client_properties == {"socket.timeout.ms": "1000", "socket.keepalive.enable": "true"}
+
+
+def test_nothing_set_names_what_is_needed_and_an_example_that_works(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The first contact: three variables, each with its meaning, and five lines to copy."""
+    for name in MINIMAL:
+        environment.delenv(name)
+    assert cli.main(["check-config"]) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert [line.split()[1] for line in lines[:3]] == sorted(MINIMAL)
+    assert all(" is not set: " in line for line in lines[:3])
+    example = [line.removeprefix("  export ").partition("  #")[0].split() for line in lines[4:-1]]
+    assert len(lines[4:]) == 5
+    for name, value in (given.split("=") for line in example for given in line):
+        environment.setenv(name, value)
+    assert cli.main(["check-config"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [("LOGP_KAFKA__BOOTSTRAP_SERVER", "LOGP_KAFKA__BOOTSTRAP_SERVERS"), ("LOGP_S3__BUKET", "LOGP_S3__BUCKET"),
+     ("LOGP_KAFKA_BOOTSTRAP_SERVERS", "LOGP_KAFKA__BOOTSTRAP_SERVERS"), ("LOGP_FLUSCH__INTERVAL_S", "LOGP_FLUSH__INTERVAL_S"),
+     ("LOGP_FLUSH__INTERVAL", "LOGP_FLUSH__INTERVAL_S"), ("LOGP_WORKERS", "LOGP_WORKER")],
+)  # fmt: skip
+def test_typo_is_told_with_the_nearest_setting(environment: pytest.MonkeyPatch, given: str, meant: str) -> None:
+    """In a section, of a section, without the second underscore."""
+    environment.setenv(given, "1")
+    with pytest.raises(SettingsError) as refused:
+        load()
+    assert f"{given} names no setting: did you mean {meant}?" in refused.value.problems
+
+
+def test_setting_without_our_prefix_is_recognised(environment: pytest.MonkeyPatch) -> None:
+    """A variable that nobody reads is not refused, but told where it is missed."""
+    environment.delenv("LOGP_S3__BUCKET")
+    environment.setenv("LOGPARTITIONER_S3__BUCKET", "logs")
+    environment.setenv("LOG_S3__BUCKET", "logs")
+    with pytest.raises(
+        SettingsError, match=r"LOGP_S3__BUCKET is not set \(LOG_S3__BUCKET is: its prefix must be LOGP_\)"
+    ):
+        load()
+
+
+def test_problems_of_every_kind_are_told_in_one_go(
+    environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Names, values, conflicts between good values, and what the client library refuses; no rule about a wrong value."""
+    environment.setenv("LOGP_TYPO", "1")
+    environment.setenv("LOGP_HTTP__LIVE_MAX_S", "soon")
+    environment.setenv("LOGP_FLUSH__UPLOAD_DEADLINE_S", "10m")
+    environment.setenv("LOGP_S3__ACCESS_KEY", "AK")
+    environment.setenv("LOGP_KAFKA__CLIENT_PROPERTIES", '{"security.protokol": "ssl", "a": [1]}')
+    assert cli.main(["check-config"]) == 2
+    text = capsys.readouterr().err
+    for said in ("LOGP_TYPO names no setting", "(LOGP_HTTP__LIVE_MAX_S) must be a time", ": a must be text",
+                 "kafka.max_poll_interval_s (300) must be at least 735", "belong together", "security.protokol is refused"):  # fmt: skip
+        assert said in text
+    assert len(text.splitlines()) == 6
+
+
+def _settings_of(kind: type[SourcedSettings]) -> Iterator[tuple[str, str]]:
+    for name, field in kind.model_fields.items():
+        inner = getattr(field.annotation, "model_fields", {})
+        yield from ((name, setting) for setting in inner) if inner else ((name, ""),)
+
+
+@pytest.mark.parametrize("kind", [Settings, PipelineSettings])
+def test_no_setting_is_refused_in_words_of_the_library_behind(kind: type[SourcedSettings]) -> None:
+    """Each setting is given what no setting, or few, can be: every refusal has a sentence of ours."""
+    odd: list[Any] = [
+        "",
+        "x" * 5000,
+        "1e999",
+        "-1",
+        "0",
+        "1.5",
+        "?",
+        "1" * 5000,
+        "null",
+        "\0",
+        [],
+        {},
+        [1],
+        {"a": [1]},
+        None,
+        object(),
+    ]
+    said = set()
+    for section, name in _settings_of(kind):
+        for value in odd:
+            reading = read_settings(kind, **{section: {name: value} if name else value})
+            said |= {problem for problem in reading.problems if section in problem}
+    assert len(said) > 100
+    for word in ("Field required", "Extra inputs", "Input should", "valid tuple", "unable to parse", "Value error",
+                 "no value that it can have", "validation"):  # fmt: skip
+        assert [problem for problem in said if word in problem] == []
 
 
 def test_variables_of_tests_are_nobodys_business(environment: pytest.MonkeyPatch) -> None:
@@ -441,7 +624,7 @@ def test_producer_is_told_what_the_promise_needs() -> None:
 # The commands.
 
 
-def test_check_config_prints_effective_settings_and_no_secret(
+def test_check_config_says_one_sentence_and_shows_settings_without_secrets(
     environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """I11: a canary in every secret setting is in no output."""
@@ -450,9 +633,11 @@ def test_check_config_prints_effective_settings_and_no_secret(
     environment.setenv("LOGP_KAFKA__SECRET_PROPERTIES", json.dumps(dict.fromkeys(SECRET, CANARY)))
     environment.setenv("LOGP_FLUSH__INTERVAL_S", "17")
     assert cli.main(["check-config"]) == 0
+    (sentence,) = capsys.readouterr().out.splitlines()
+    assert cli.main(["check-config", "--show"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["flush"]["interval_s"] == 17
-    assert CANARY not in out + err
+    assert CANARY not in out + err + sentence
 
 
 @pytest.mark.parametrize(

@@ -38,8 +38,9 @@ def test_everything_wrong_is_said_at_once(environment: pytest.MonkeyPatch) -> No
         load_all()
     problems = "\n".join(refused.value.problems)
     assert "PIPELINE_SPAK__MASTER names no setting" in problems
-    assert "PIPELINE_CATALOG__PROPERTIES is not JSON" in problems
-    assert "LOGP_S3" in problems
+    assert "(PIPELINE_CATALOG__PROPERTIES) must be a JSON object" in problems
+    assert "(PIPELINE_TABLE__COLUMNS_MAX) must be at least 20" in problems
+    assert "LOGP_S3__BUCKET is not set" in problems
 
 
 def test_value_out_of_range_is_named(environment: pytest.MonkeyPatch) -> None:

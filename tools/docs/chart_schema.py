@@ -7,11 +7,16 @@ import re
 from typing import Any
 
 from service.config.kafka_properties import OF_SECRETS, PUBLIC, SECRET
-from tools.docs.settings_schema import Group, groups
+from tools.docs.settings_schema import Group, Setting, groups
 
 _UNPRIVILEGED_PORT_MIN = 1024
 # Set by the chart from the pod's name.
 _OF_THE_CHART = {("worker",)}
+# Texts that `service.config.units` reads.
+_QUANTITIES = {
+    "seconds": r"^[0-9]+(\.[0-9]+)?(ms|s|m|min|h|d)$",
+    "bytes": r"^[0-9]+(\.[0-9]+)?([KMGT]i?B|kB|[KMGT]i|B)$",
+}
 # What the templates compute with: values.yaml repeats these defaults, and they may not be unset.
 _NEEDED = {
     "kafka": ["max_poll_interval_s", "transaction_timeout_s"],
@@ -33,6 +38,7 @@ def _config() -> dict[str, Any]:
     plain = by_name.pop("")
     for place in ("client_properties", "consumer_properties", "producer_properties"):
         by_name["kafka"][place]["propertyNames"] = _no_secret()
+        by_name["kafka"][place]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     # Probes and scrapes need a port that is known, and that a process without privileges may open.
     by_name["http"]["port"]["minimum"] = _UNPRIVILEGED_PORT_MIN
     sections = {name: _object(properties, _NEEDED.get(name, [])) for name, properties in by_name.items()}
@@ -42,10 +48,20 @@ def _config() -> dict[str, Any]:
 def _properties(group: Group) -> dict[str, Any]:
     """Leave out secrets, which may not stand in values; what is required, a template checks (lint has no values)."""
     return {
-        setting.path[-1]: {name: value for name, value in setting.schema.items() if name not in ("title", "default")}
+        setting.path[-1]: _property(setting, computed=setting.path[-1] in _NEEDED.get(group.name, ()))
         for setting in group.settings
         if not setting.is_secret and setting.path not in _OF_THE_CHART
     }
+
+
+def _property(setting: Setting, *, computed: bool) -> dict[str, Any]:
+    """Give a setting's schema; a number that no template computes with may have a unit, as the worker takes it."""
+    schema = {name: value for name, value in setting.schema.items() if name not in ("title", "default", "examples")}
+    unit = schema.pop("unit", None)
+    if unit is None or computed:
+        return schema
+    text = {"type": "string", "pattern": _QUANTITIES[unit]}
+    return {"description": schema.pop("description"), "anyOf": [schema, text]}
 
 
 def _no_secret() -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from pipeline.config import PREFIX as PIPELINE_PREFIX
 from pipeline.config import PipelineSettings
@@ -19,16 +19,21 @@ Made by `python -m tools.docs` from `service/config/settings.py`; do not edit.
 
 A setting is given by, and the first wins:
 
-1. a variable of the environment, as in the tables; lists and objects as JSON,
+1. a variable of the environment, as in the tables: a list as `a,b` or as JSON, an object as JSON,
 2. a TOML file named by `LOGP_CONFIG_FILE` (`[flush]` and `interval_s = 30` is `LOGP_FLUSH__INTERVAL_S`),
 3. a file in the directory named by `LOGP_SECRETS_DIR`, named like the variable in lower case,
 4. the default.
 
-A variable with the prefix `LOGP_` that names no setting is refused. `log-partitioner check-config` reports all names
-and values that are wrong; where none is, all that contradicts itself and all that the client library refuses (it is
-asked without a broker; files of certificates have to be there). Else it prints the effective settings without secrets.
-`log-partitioner config-schema` prints this page as JSON schema. In the chart the same names stand under `config`:
-`config.flush.interval_s`.
+A time is a number of seconds, or a text with a unit: `500ms`, `30s`, `5m`, `1h`, `1d`. A size is a number of bytes,
+or a text with a unit: `64KiB`, `256MiB`, `2GiB` (kB, MB and GB count by 1,000). Values of librdkafka properties may
+be texts, numbers, true or false.
+
+A variable with the prefix `LOGP_` that names no setting is refused, with the nearest setting. `log-partitioner
+check-config` reports all problems at once: names, values, conflicts between settings, and what the client library
+refuses (it is asked without a broker; files of certificates have to be there). `--show` prints the effective settings
+without secrets; `log-partitioner config-schema` prints this page as JSON schema. In the chart the same names stand
+under `config`: `config.flush.interval_s`; the chart computes with the times and sizes that its values.yaml names, so
+these are numbers there.
 """
 _PIPELINE_HEAD = """\
 # Configuration of the pipeline
@@ -40,6 +45,7 @@ topics and objects are and how entries are read, and beside them these. They com
 environment, a TOML file named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by
 `PIPELINE_SECRETS_DIR`, defaults. A variable with the prefix `PIPELINE_` that names no setting is refused.
 """
+_UNITS: Mapping[str | None, str] = {"seconds": "time, ", "bytes": "size, "}
 _DEFAULTS_MADE = {"worker": "host name"}
 _TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean": "true, false"}
 
@@ -60,7 +66,7 @@ def _section(group: Group, *, prefix: str) -> str:
     rows = [
         (
             code(variable_of(setting.path, prefix=prefix)),
-            _type(setting.schema) + (", secret" if setting.is_secret else ""),
+            _UNITS.get(setting.unit, "") + _type(setting.schema) + (", secret" if setting.is_secret else ""),
             _default(setting),
             setting.schema["description"],
         )

@@ -20,6 +20,11 @@ class Setting(NamedTuple):
     is_required: bool
 
     @property
+    def unit(self) -> str | None:
+        """The unit of a number that may be given as a text with a unit."""
+        return next((option["unit"] for option in self.schema.get("anyOf", [self.schema]) if "unit" in option), None)
+
+    @property
     def is_secret(self) -> bool:
         """Whether it, or a value in it, is never shown."""
         return _holds_secret(self.schema)
