@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from service.config.settings import SpoolSettings
 from tests import canaries
 from tests.stack.providers import kafka_provider, s3_provider
 from tests.stack.real_logs import real_log_sets
@@ -17,6 +18,7 @@ from tests.stack.real_logs import real_log_sets
 pytest_plugins = ("tests.stack.fixtures",)
 
 _HERE = Path(__file__).parent
+_SPOOL = _HERE.parent / SpoolSettings().directory
 _LONG = ("pipeline", "integration", "stack")
 # Of minutes each, all of them for one process: begun late, the last of them would keep one busy and the others idle.
 _LONGEST = (
@@ -33,6 +35,14 @@ def _logs_as_they_were() -> Iterator[None]:
     """Forget what a test's command has configured: it writes to that test's standard error, which is closed then."""
     yield
     structlog.reset_defaults()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_beside_the_code() -> Iterator[None]:
+    """Fail a test that started a worker without LOGP_SPOOL__DIRECTORY: its default is a directory of the repository."""
+    was_there = _SPOOL.exists()
+    yield
+    assert was_there or not _SPOOL.exists(), f"{_SPOOL} was made meanwhile: set LOGP_SPOOL__DIRECTORY, or spool"
 
 
 def pytest_configure() -> None:

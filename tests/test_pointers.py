@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -53,7 +54,8 @@ def texts() -> Iterator[tuple[Path, str]]:
     paths = (ROOT / name for name in names)
     for path in paths:
         if path.suffix in SUFFIXES and path != Path(__file__) and path.is_file():
-            yield path, path.read_text()
+            with suppress(UnicodeDecodeError):  # what a tool has left, not a person
+                yield path, path.read_text()
 
 
 def lost_in(text: str) -> Iterator[str]:

@@ -110,6 +110,7 @@ class Deployment:
             "LOGP_HTTP__HOST": "127.0.0.1",
             "LOGP_HTTP__PORT": "0",
             "LOGP_LOG__FORMAT": "json",
+            "LOGP_SPOOL__DIRECTORY": str(self.root / "spool"),
             "LOGP_TIME__PATHS": '["time", "timestamp", "@timestamp"]',
         }
 
@@ -122,8 +123,7 @@ class Deployment:
 
     def start(self, name: str, *, inside: Sequence[str] = (), **settings: str) -> ServerProcess:
         """Start a worker, `inside` another command where given; a name may start again after its process has ended."""
-        env = self.environment() | self._disturbed
-        env |= {"LOGP_WORKER": name, "LOGP_SPOOL__DIRECTORY": str(self.root / "spool"), **settings}
+        env = self.environment() | self._disturbed | {"LOGP_WORKER": name, **settings}
         command = [*inside, sys.executable, *self.program, "run"]
         process = ServerProcess(name, command, log=self.log_of(name), env=env)
         self.workers[name] = process

@@ -80,7 +80,8 @@ class Mutant:
     """One wrong worker.
 
     `parts` are its classes in the simulation, `patches` what else is exchanged. `blind` says why the simulation cannot
-    see it, where it cannot: then a fast test or a real run has to.
+    see it, where it cannot: then a fast test or a real run has to. `is_rare`: the simulation sees it in one seed of
+    dozens. `make mutants` looks for that one; the tests ask its fast test alone.
     """
 
     name: str
@@ -93,6 +94,7 @@ class Mutant:
     fast: FastTest | None = None
     real: RealRun | None = None
     blind: str = ""
+    is_rare: bool = False
 
     def __str__(self) -> str:
         return self.name

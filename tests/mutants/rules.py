@@ -65,6 +65,7 @@ SURVIVORS = (
         style=Style.KIP848,
         swarm=STOPPED,
         fast=FastTest(f"{_RUNTIME}/test_flusher.py::test_illegal_generation_of_another_member_is_a_discard"),
+        is_rare=True,
     ),
     Mutant(
         "one-digit-too-many",
@@ -241,6 +242,7 @@ STARTS = (
         patches=(Patch(StartPositions, "doubt", patches.nothing),),
         swarm=LOADING,
         fast=FastTest(f"{_STARTS}::test_commit_without_an_answer_is_looked_for_in_the_flush_records"),
+        is_rare=True,
     ),
     Mutant(
         "compares-no-ids",

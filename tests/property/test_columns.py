@@ -1,6 +1,6 @@
 """Columns of the table: laws of names and types, whatever schemas come in whatever order."""
 
-from functools import reduce
+from functools import partial, reduce
 from random import Random
 from time import process_time
 
@@ -24,16 +24,24 @@ from pipeline.columns import (
 
 # A column's name says its type, so one name never has two.
 _LEAVES = [T.StructField("a__long", T.LongType()), T.StructField("b__string", T.StringType())]
-_STRUCTS = st.deferred(lambda: st.lists(_FIELDS, max_size=3, unique_by=lambda field: field.name).map(T.StructType))
-_FULL = st.deferred(
-    lambda: st.lists(_FIELDS, min_size=1, max_size=3, unique_by=lambda field: field.name).map(T.StructType)
-)
-_FIELDS = st.one_of(
-    st.sampled_from(_LEAVES),
-    _FULL.map(lambda kind: T.StructField("r", kind)),
-    _FULL.map(lambda kind: T.StructField("l__array_record", T.ArrayType(kind))),
-    _FULL.map(lambda kind: T.StructField("m__map_record", T.MapType(T.StringType(), kind))),
-)
+
+
+def _structs(depth: int, fields_min: int = 0) -> st.SearchStrategy[T.StructType]:
+    """Generate structs of up to three fields, in any order; records in them reach so deep, and none is empty."""
+    types: dict[str, st.SearchStrategy[T.DataType]] = {leaf.name: st.just(leaf.dataType) for leaf in _LEAVES}
+    if depth:
+        inner = _structs(depth - 1, 1)
+        types["r"] = inner
+        types["l__array_record"] = inner.map(T.ArrayType)
+        types["m__map_record"] = inner.map(lambda kind: T.MapType(T.StringType(), kind))
+    return (
+        st.lists(st.sampled_from(sorted(types)), min_size=fields_min, max_size=3, unique=True)
+        .flatmap(lambda names: st.tuples(*(types[name].map(partial(T.StructField, name)) for name in names)))
+        .map(lambda fields: T.StructType(list(fields)))
+    )
+
+
+_STRUCTS = _structs(3)
 
 
 @given(st.text())
