@@ -13,8 +13,10 @@ import msgspec
 from service.accounting import Kind, Sums, tp_of
 from service.audit.findings import Findings
 from service.audit.put_away import Claim
+from service.audit.whose import has_reference
+from service.formats.adoption import Adoption, Lineage, decode_flushes
 from service.formats.dead_letter import HEADER_REASON, DeadLetterHeaders, parse_headers
-from service.formats.flush_record import BackfillRecord, FlushRecord, decode_flush_record, merge_parts
+from service.formats.flush_record import BackfillRecord, FlushRecord, merge_parts
 from service.formats.model import Headers, SourceRecord, TopicPartition
 from service.formats.reference import (
     Line,
@@ -54,9 +56,11 @@ class SeenDeadLetter(NamedTuple):
 
 
 class Announced:
-    """All committed messages of the worker and of backfills."""
+    """All committed messages of the workers and backfills of one history; those of others are counted by group."""
 
-    def __init__(self, findings: Findings) -> None:
+    def __init__(self, findings: Findings, lineage: Lineage) -> None:
+        self.others: Counter[str] = Counter()
+        self.groups: set[str] = set()  # all that have flush records
         self.references: list[Reference] = []
         self.flushes: list[FlushRecord] = []
         self.backfills: dict[str, BackfillRecord] = {}
@@ -66,6 +70,7 @@ class Announced:
         # By reference id, where nulls are left out: bytes of a message of this line alone, without a schema text.
         self.bytes_without_nulls: dict[str, int] = {}
         self._findings = findings
+        self._lineage = lineage
         self._shared: dict[Any, Any] = {}
         self._flush_parts: list[FlushRecord] = []
 
@@ -78,6 +83,9 @@ class Announced:
             return
         if not references:
             self._findings.add(Kind.REFERENCE_WRONG, f"{_at(message)}: a message without references")
+            return
+        if not all(has_reference(self._lineage, one) for one in references):
+            self.others[references[0].group_id] += 1
             return
         batch_id, schema = references[0].batch_id, references[0].schema
         if message.key != batch_id.encode():
@@ -110,9 +118,17 @@ class Announced:
     def add_flush(self, message: SourceRecord) -> None:
         """Take a message of the flushes topic; `flushes` has it after `join_flushes`."""
         try:
-            self._flush_parts.append(decode_flush_record(message.value or b""))
+            record = decode_flushes(message.value or b"")
         except msgspec.DecodeError as error:
             self._findings.add(Kind.FLUSH_WRONG, f"{_at(message)}: not a flush record: {error}")
+            return
+        if isinstance(record, Adoption):
+            return  # the history is made of them
+        self.groups.add(record.group_id)
+        if self._lineage.has_flush(record):
+            self._flush_parts.append(record)
+        else:
+            self.others[record.group_id] += 1
 
     def join_flushes(self) -> None:
         """Put flush records together that came in parts."""
@@ -129,6 +145,9 @@ class Announced:
             says = parse_headers(message.headers[begin:])
         except (KeyError, ValueError) as error:
             self._findings.add(Kind.DEAD_LETTER_WRONG, f"{_at(message)}: headers cannot be read: {error!r}")
+            return
+        if not self._lineage.has(says.group_id, says.topic, says.partition, (says.end_offset or says.offset + 1)):
+            self.others[says.group_id] += 1
             return
         own = message.headers[:begin]
         self.dead_letters.append(SeenDeadLetter(says, message.key, own, value_digest(message.value)))

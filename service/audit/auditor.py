@@ -26,12 +26,14 @@ from service.audit.flushes import (
     ranges_of,
 )
 from service.audit.objects import ObjectAudit, SourceSpan
-from service.audit.put_away import find_put_away
+from service.audit.put_away import decodes_alone, find_put_away
 from service.audit.reconcile import account, check_order, first_records
 from service.audit.report import Report
 from service.audit.schemas import check_schema_object
 from service.audit.source_table import SourceTable
-from service.audit.uncommitted import Reached, notes_of
+from service.audit.uncommitted import Reached, notes_of, waits_for_records
+from service.audit.whose import nothing_of
+from service.formats.adoption import Lineage
 from service.oracle.equal import differences
 from service.oracle.judge import Judge
 
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 EXAMPLES = 5
 THREADS = 16
 DIFFERENCES_MAX = 5
+FATAL_MAX = 20  # records that ended a worker's process, each decoded in a process of its own
 PROGRESS_EVERY_S = 0.5
 SCHEMA_BYTES = 64 * 1024  # of an ordinary schema's object: it bounds how many are read ahead
 
@@ -82,17 +85,21 @@ class Topics(Protocol):
 
 
 class Audit:
-    """One run of the audit over `topics` and `store`."""
+    """One run over `topics` and `store`, of the group of the settings; without `lineage` it has adopted none."""
 
-    def __init__(self, settings: Settings, options: Options, topics: Topics, store: Store) -> None:
+    def __init__(
+        self, settings: Settings, options: Options, topics: Topics, store: Store, lineage: Lineage | None = None
+    ) -> None:
         self._settings = settings
+        self._lineage = lineage or Lineage(settings.kafka.group_id, [])
         self._options = options
         self._topics = topics
         self._fetch = Fetcher(store, threads=options.threads)
         self._judge = Judge(settings)
         self._findings = Findings(examples_max=options.examples)
-        self._announced = Announced(self._findings)
+        self._announced = Announced(self._findings, self._lineage)
         self._table = SourceTable()
+        self._fatal: list[SourceRecord] = []
         self._show = _progress()
 
     def run(self) -> Report:
@@ -111,18 +118,20 @@ class Audit:
         if self._read_backfills(Findings(examples_max=0)) != self._announced.backfills:
             findings.doubt("a backfill was publishing while the audit was reading: audit again")
         self._leave_out_later(committed, self._topics.committed(tps))
-        self._read_source(committed)
+        ends = self._read_source(committed)
         objects, sizes = self._check_objects(are_whole=are_whole)
         dead_letters = self._check_dead_letters()
         ranges = ranges_of(self._announced.flushes)
         is_from_start = kafka.start_at == "beginning" and are_whole
         starts = first_records(self._table, committed) if is_from_start else {}
-        check_flushes(self._announced, self._table, findings, group_id=kafka.group_id)
+        check_flushes(self._announced, self._table, findings)
         check_topic_ids(self._announced.flushes, findings)
         check_references(self._announced, findings)
         check_backfills(self._announced, committed, findings)
-        check_contiguity(ranges, committed, starts, findings)
+        check_contiguity(self._announced.flushes, committed, starts, findings)
         accounts = account(self._table, ranges=ranges, committed=committed, starts=starts, findings=findings)
+        self._say_whose(ends, audited=bool(accounts.records or self._announced.flushes))
+        self._judge_fatal()
         self._explain(objects.altered)
         self._show(None)
         counts = {
@@ -145,7 +154,7 @@ class Audit:
         """Read the newest record of each backfill; without the topic there was none."""
         topic = self._settings.kafka.backfills_topic
         ranges = self._settled(self._topics.topic_partitions(topic, may_be_absent=True))
-        return newest_records(self._topics.read(ranges), findings)
+        return newest_records(self._topics.read(ranges), findings, self._lineage)
 
     def _settled(self, tps: list[TopicPartition]) -> Mapping[TopicPartition, tuple[int, int]]:
         ranges, doubts = self._topics.settled(tps)
@@ -181,7 +190,7 @@ class Audit:
             self._announced.drop_batches(later)
             self._findings.note(f"{len(later)} batches were committed while the audit was reading; left out")
 
-    def _read_source(self, committed: Committed) -> None:
+    def _read_source(self, committed: Committed) -> list[Reached]:
         ranges: OffsetRanges = {}
         ends: list[Reached] = []
         covered = ranges_of(self._announced.flushes)
@@ -204,6 +213,27 @@ class Audit:
             self._show(f"source: {count:,} records")
         if beyond:
             self._findings.doubt(f"{beyond:,} records of the source are not committed yet")
+        return ends
+
+    def _say_whose(self, ends: list[Reached], *, audited: bool) -> None:
+        """Say which groups' messages were left out, and where nothing was audited which groups there are."""
+        others, group_id = self._announced.others, self._lineage.group_id
+        for group, messages in sorted(others.items()):
+            text = f"{messages:,} messages are of group {group}, not of the history of {group_id}"
+            self._findings.note(f"{text}: left out")
+        if not audited and not waits_for_records(ends):
+            self._findings.doubt(nothing_of(group_id, self._announced.groups))
+
+    def _judge_fatal(self) -> None:
+        """Say which records that ended a worker's process hold entries after all."""
+        good = [record for record in self._fatal[:FATAL_MAX] if decodes_alone(self._settings, record)]
+        for record in good:
+            where = f"{record.tp} offset {record.offset}"
+            self._findings.note(f"{where}: its dead letter is fatal, and it decodes here: look at it, and replay it")
+        if len(self._fatal) > FATAL_MAX:
+            self._findings.note(
+                f"{len(self._fatal):,} dead letters are fatal; {FATAL_MAX} of these records were decoded"
+            )
 
     def _records(self, ranges: OffsetRanges) -> Iterator[SourceRecord]:
         """Yield what the source holds; where nobody can read, what the dead letter of these offsets stands for."""
@@ -211,7 +241,10 @@ class Audit:
         for stand_in, readable in put_away.around(ranges):
             if stand_in is not None:
                 yield stand_in
-            yield from map(put_away.seen, self._topics.read(readable))
+            for record in self._topics.read(readable):
+                if (record.tp, record.offset) in put_away.fatal:
+                    self._fatal.append(record)
+                yield put_away.seen(record)
 
     def _check_objects(self, *, are_whole: bool) -> tuple[ObjectAudit, dict[str, int]]:
         announced, findings = self._announced, self._findings

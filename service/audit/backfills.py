@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from service.accounting import Kind, Sums, judge_run, tp_of
+from service.audit.whose import has_run
 from service.formats.flush_record import decode_backfill_record
 
 if TYPE_CHECKING:
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from service.audit.announced import Announced, Committed
     from service.audit.findings import Findings
     from service.audit.source_table import SourceTable
+    from service.formats.adoption import Lineage
     from service.formats.flush_record import BackfillRecord, FlushRecord
     from service.formats.model import SourceRecord
 
 
-def newest_records(messages: Iterable[SourceRecord], findings: Findings) -> dict[str, BackfillRecord]:
-    """Return the newest record of each batch id: those of one run come in order, each further than the one before."""
+def newest_records(messages: Iterable[SourceRecord], findings: Findings, lineage: Lineage) -> dict[str, BackfillRecord]:
+    """Return the newest record of each batch id of a history: those of one run come in order, each further on."""
     newest: dict[str, BackfillRecord] = {}
     for message in messages:
         where = f"{message.tp} offset {message.offset}"
@@ -31,6 +33,8 @@ def newest_records(messages: Iterable[SourceRecord], findings: Findings) -> dict
             record = decode_backfill_record(message.value or b"")
         except msgspec.DecodeError as error:
             findings.add(Kind.BACKFILL_WRONG, f"{where}: not a backfill's record: {error}")
+            continue
+        if not has_run(lineage, record):
             continue
         before = newest.get(record.batch_id)
         if before is not None and before.published >= record.published:

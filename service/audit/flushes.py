@@ -61,19 +61,23 @@ def later_batches(flushes: Iterable[FlushRecord], before: Committed, after: Comm
 
 
 def check_contiguity(
-    ranges: Ranges, committed: Committed, starts: dict[TopicPartition, int], findings: Findings
+    flushes: list[FlushRecord], committed: Committed, starts: dict[TopicPartition, int], findings: Findings
 ) -> None:
-    """Check that ranges join from `starts` (where known) to the committed offset."""
-    for tp in sorted(ranges.keys() | committed.keys()):
+    """Check that ranges join from `starts` (where known) to the committed offset, which whatever is flushed has."""
+    ranges = ranges_of(flushes)
+    named = {tp_of(line) for flush in flushes for line in flush.topic_partitions}
+    for tp in sorted(named | committed.keys()):
         lines, reached = ranges.get(tp, []), committed.get(tp)
         for wrong, _ in judge_joins(tp, lines, start=starts.get(tp), committed=reached or 0):
             findings.add(wrong.kind, f"{tp}: {wrong.text}")
         for wrong, _ in judge_uncommitted(tp, lines, committed=reached):
             findings.add(wrong.kind, f"{tp}: {wrong.text}")
+        if reached is None and tp in named and not lines:
+            findings.add(Kind.FLUSH_WRONG, f"{tp}: flush records name it, and the group has no committed offset")
 
 
-def check_flushes(announced: Announced, table: SourceTable, findings: Findings, *, group_id: str) -> None:
-    """Check every flush record of the group against itself, the source, and what its batch has published.
+def check_flushes(announced: Announced, table: SourceTable, findings: Findings) -> None:
+    """Check every flush record against itself, the source, and what its batch has published.
 
     Where that falls short, data of backfills within its ranges has to make good exactly what is lacking.
     """
@@ -87,8 +91,6 @@ def check_flushes(announced: Announced, table: SourceTable, findings: Findings, 
         findings.add(kind, f"batch {batch_id}: references or dead letters without a flush record")
     for flush in announced.flushes:
         where = f"batch {flush.batch_id}"
-        if flush.group_id != group_id:
-            findings.add(Kind.FLUSH_WRONG, f"{where}: of group {flush.group_id}, audited is {group_id}")
         own, good = sums.get(flush.batch_id, Sums()), made_good(flush, table)
         has_source = all(one.first_offset >= table.of(tp_of(one)).low_offset for one in flush.topic_partitions)
         published = judge_published(flush.totals, flush.topic_partitions, own, good, has_source=has_source)

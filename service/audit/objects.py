@@ -54,6 +54,7 @@ class ObjectAudit:
         self._findings = findings
         self._rows = RowAudit(table, findings)
         self._schemas = SchemaAudit(table, findings, limits=settings.record_schema, parse=parse)
+        self._bucket = settings.s3.bucket
         self._message_bytes_max = settings.kafka.message_bytes_max
         self._unnamed: list[tuple[str, str]] = []
 
@@ -67,6 +68,9 @@ class ObjectAudit:
     ) -> list[tuple[Reference, list[SourceSpan]]]:
         """Check one object and all references to it; give the order of entries by reference."""
         key = references[0].location.object
+        if (bucket := references[0].location.bucket) != self._bucket:
+            text = f"{key}: it is said to be in bucket {bucket}, the settings say {self._bucket}"
+            self._findings.add(Kind.REFERENCE_WRONG, text)
         if stored is None:
             self._findings.add(Kind.OBJECT_MISSING, f"{key}: there is no such object")
             self._schemas.leave_out(references)

@@ -1,14 +1,24 @@
-"""Offsets that the worker has put away: nobody can read them, or decoding them ended it. Nobody tries again here."""
+"""Offsets that the worker has put away: nobody can read them, or decoding them ended it.
+
+What ended a worker is decoded again in a process of its own, which it may end.
+"""
 
 from __future__ import annotations
 
+import sys
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.formats.dead_letter import Reason
 from service.formats.model import FATAL, OffsetRanges, SourceRecord, TopicPartition
+from service.oracle.judge import Judge
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from service.config.settings import Settings
+
+DECODE_S = 60.0
 
 
 class Claim(NamedTuple):
@@ -81,3 +91,18 @@ def find_put_away(
 def _meet(offsets: tuple[int, int], first: int, end: int) -> bool:
     begin, stop = offsets
     return first < stop and begin < end
+
+
+def decodes_alone(settings: Settings, record: SourceRecord) -> bool:
+    """Return whether a record has an entry to deliver; blocks for a minute at most."""
+    process = get_context("spawn").Process(target=_decode, args=(settings, record), daemon=True)
+    process.start()
+    process.join(DECODE_S)
+    process.kill()
+    process.join()
+    return process.exitcode == 0
+
+
+def _decode(settings: Settings, record: SourceRecord) -> None:
+    judged = Judge(settings).judge(record)
+    sys.exit(0 if any(entry.deliverable for entry in judged.entries) else 1)

@@ -12,6 +12,7 @@ from service.audit.findings import CouldNotTellError
 from service.audit.kafka_topics import KafkaTopics
 from service.audit.report import Report
 from service.audit.s3_reader import S3Reader
+from service.audit.whose import Groups, of_group
 
 if TYPE_CHECKING:
     import argparse
@@ -63,7 +64,12 @@ def run_audit(settings: Settings, options: Options) -> Report:
     Blocks for as long as it takes to read everything.
 
     Raises:
-        CouldNotTellError: Kafka or S3 do not answer.
+        CouldNotTellError: Kafka or S3 do not answer, or it is not known which group is meant.
     """
+    groups = Groups()
     with KafkaTopics(settings.kafka) as topics:
-        return Audit(settings, options, topics, S3Reader(settings.s3, threads=options.threads)).run()
+        groups.read_on(topics, settings.kafka.flushes_topic)
+    lineage = groups.lineage(settings.kafka)
+    settings = of_group(settings, lineage.group_id)
+    with KafkaTopics(settings.kafka) as topics:
+        return Audit(settings, options, topics, S3Reader(settings.s3, threads=options.threads), lineage).run()

@@ -24,6 +24,7 @@ class S3Reader:
 
     def __init__(self, settings: S3Settings, *, threads: int) -> None:
         access, secret = settings.access_key, settings.secret_key
+        self._bucket = settings.bucket
         self._client: S3Client = boto3.client(
             "s3",
             endpoint_url=settings.endpoint_url,
@@ -53,7 +54,8 @@ class S3Reader:
                 answer = self._client.get_object(Bucket=bucket, Key=key, VersionId=version_id)
             return FetchedObject(answer["Body"].read(), answer.get("ETag"))
         except botocore.exceptions.ClientError as error:
-            if error.response.get("Error", {}).get("Code") in _GONE:
+            code = error.response.get("Error", {}).get("Code")
+            if code in _GONE or (code == "NoSuchBucket" and bucket != self._bucket):
                 raise ObjectMissingError(key) from error
             raise CouldNotTellError(f"object {key}: {error}") from error
         except (botocore.exceptions.BotoCoreError, botocore.exceptions.HTTPClientError, OSError) as error:

@@ -21,6 +21,12 @@ class Reached(NamedTuple):
     committed: int | None
 
 
+def waits_for_records(reached: Iterable[Reached]) -> bool:
+    """Return whether the group has offsets of a source that holds nothing."""
+    some = list(reached)
+    return any(one.committed is not None for one in some) and all(one.first >= one.end for one in some)
+
+
 def notes_of(reached: Iterable[Reached]) -> list[str]:
     """Return what a reader should know: which have no committed offset, then which have most beyond theirs.
 

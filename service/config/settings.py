@@ -53,7 +53,12 @@ class KafkaSettings(Section):
     bootstrap_servers: str = Field(
         examples=["broker:9092"], description="Brokers to start from, host:port, separated by commas."
     )
-    group_id: str = Field("log-partitioner", min_length=1, max_length=255, description="Consumer group of all workers.")
+    group_id: str = Field(
+        "log-partitioner",
+        min_length=1,
+        max_length=255,
+        description="Consumer group of all workers; not set, readers of the output take the only one there is.",
+    )
     group_protocol: Literal["classic", "consumer"] = Field(
         "classic", description="Group protocol: classic, or consumer (KIP-848, brokers from 4.0)."
     )

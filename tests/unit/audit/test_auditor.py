@@ -329,10 +329,6 @@ def start_late(world: World) -> None:
     world.change_flushed(0, APP_0, first_offset=1)
 
 
-def flush_of_another_group(world: World) -> None:
-    world.flush_records[0] = msgspec.structs.replace(world.flush_records[0], group_id="other")
-
-
 def lose_part_of_flush_record(world: World) -> None:
     world.split_flush(0)
     del world.flush_records[1]
@@ -420,7 +416,6 @@ def break_reference(world: World) -> None:
         (lose_flush_record, {Kind.FLUSH_GAP, Kind.REFERENCE_WRONG}),
         (repeat_flush_record, {Kind.FLUSH_OVERLAP}),
         (start_late, {Kind.FLUSH_WRONG, Kind.REFERENCE_WRONG, Kind.FLUSH_GAP}),
-        (flush_of_another_group, {Kind.FLUSH_WRONG}),
         (lose_part_of_flush_record, {Kind.FLUSH_WRONG, Kind.REFERENCE_WRONG, Kind.FLUSH_GAP}),
         (repeat_part_of_flush_record, {Kind.FLUSH_WRONG, Kind.FLUSH_OVERLAP}),
         (flush_counts_too_many, {Kind.FLUSH_WRONG}),

@@ -23,12 +23,14 @@ import msgspec
 
 from service.audit.auditor import Audit, Options
 from service.audit.fetch import FetchedObject, ObjectMissingError
+from service.audit.whose import Groups, of_group
 from service.avro.schema import META as META_NAME
 from service.avro.schema import schema_of, type_of
 from service.avro.schema_types import RecordType
 from service.batch.pack_schema import merge_entries, projection_of
 from service.config.s3_settings import S3Settings
 from service.config.settings import KafkaSettings, Settings
+from service.formats.adoption import Adoption, encode_adoption
 from service.formats.dead_letter import DeadLetter, Reason, headers_of
 from service.formats.flush_record import (
     BackfillRecord,
@@ -222,6 +224,7 @@ class World:
     messages: list[ReferenceMessage] = field(default_factory=list)
     keys: dict[int, bytes] = field(default_factory=dict)
     flush_records: list[FlushRecord] = field(default_factory=list)
+    adoptions: list[Adoption] = field(default_factory=list)
     backfill_records: list[BackfillRecord] = field(default_factory=list)
     dead_letters: list[SourceRecord] = field(default_factory=list)
     objects: dict[str, bytes] = field(default_factory=dict)
@@ -248,7 +251,11 @@ class World:
     def audit(self, *, caught_up: bool = True, **sections: Any) -> Report:
         """Run the audit over it."""
         options = Options(require_caught_up=caught_up, threads=2)
-        return Audit(settings(**sections), options, MemoryTopics(self), MemoryStore(self.objects)).run()
+        topics, groups, asked = MemoryTopics(self), Groups(), settings(**sections)
+        groups.read_on(topics, asked.kafka.flushes_topic)
+        lineage = groups.lineage(asked.kafka)
+        asked = of_group(asked, lineage.group_id)
+        return Audit(asked, options, topics, MemoryStore(self.objects), lineage).run()
 
     def change_message(self, number: int, **changes: Any) -> None:
         """Put other values into a message of references."""
@@ -397,7 +404,7 @@ class MemoryTopics:
         self._world = world
         output = {
             "references": [encode_message(one) for one in world.messages],
-            "flushes": [encode_flush_record(one) for one in world.flush_records],
+            "flushes": [*map(encode_adoption, world.adoptions), *map(encode_flush_record, world.flush_records)],
             "backfills": [encode_backfill_record(one) for one in world.backfill_records],
         }
         keys = {number: one.batch_id.encode() for number, one in enumerate(world.messages)} | world.keys
