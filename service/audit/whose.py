@@ -37,7 +37,7 @@ class _Flush(msgspec.Struct):
 _decode = msgspec.json.Decoder(_Flush).decode
 
 
-class Topics(Protocol):
+class FlushTopics(Protocol):
     """Kafka, as far as the choice needs it; see `KafkaTopics`."""
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
@@ -58,7 +58,7 @@ class Groups:
         self.adoptions: list[Adoption] = []
         self._reached: dict[TopicPartition, int] = {}
 
-    def read_on(self, topics: Topics, flushes_topic: str) -> None:
+    def read_on(self, topics: FlushTopics, flushes_topic: str) -> None:
         """Read what was committed since the last call; blocks until it is read.
 
         Raises:
