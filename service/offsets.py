@@ -15,6 +15,7 @@ from typing import NamedTuple
 from service.boundary import Clock
 from service.config.settings import Settings
 from service.control.deadline import Deadline
+from service.control.flush_history import OurGroup
 from service.errors import SettingsError
 from service.formats import offset_metadata
 from service.formats.model import CommittedOffset, TopicPartition
@@ -118,7 +119,7 @@ class Offsets:
             if before is not None:
                 self._topics.keep(tp, before.metadata)
         deadline = Deadline.after(FLUSH_RECORDS_S, self._clock.now_s)
-        found = self._flush_records.next_offsets(committed, self._topics, deadline=deadline)
+        found, _ = self._flush_records.read(committed, self._topics, deadline=deadline)
         return [self._recovered(tp, before, found.get(tp)) for tp, before in committed.items()]
 
     def _recovered(self, tp: TopicPartition, before: CommittedOffset | None, flushed: int | None) -> Change:
@@ -173,7 +174,7 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     kafka = settings.kafka
     reading = consumer_options(kafka, worker="offsets")
     consumer = KafkaConsumer(reading, [options.topic], incremental=True)
-    flush_records = KafkaFlushRecords(reading, kafka.flushes_topic, group_id=kafka.group_id)
+    flush_records = KafkaFlushRecords(reading, kafka.flushes_topic, group=OurGroup(kafka.group_id))
     try:
         offsets = Offsets(consumer, flush_records, options.topic, clock=SystemClock())
         changes = _plan(offsets, options)

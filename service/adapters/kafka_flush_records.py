@@ -16,9 +16,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_log import make_client
 from service.control.deadline import Deadline
-from service.control.flush_history import FlushHistory
+from service.control.flush_history import Flushed, FlushHistory, Foreign, OurGroup, at_ms
 from service.errors import HistoryUnknownError
-from service.formats.flush_record import decode_flush_record
+from service.formats.adoption import decode_flushes
 from service.formats.model import TopicPartition
 from service.formats.offset_metadata import SourceTopics
 from service.patience import Patience
@@ -34,54 +34,59 @@ class KafkaFlushRecords:
     """Reads the flushes topic; used by the loop thread only."""
 
     def __init__(
-        self, options: Mapping[str, Any], topic: str, *, group_id: str, patience: Patience | None = None
+        self, options: Mapping[str, Any], topic: str, *, group: OurGroup, patience: Patience | None = None
     ) -> None:
         self._options = options
         self._topic = topic
-        self._group_id = group_id
+        self._group = group
         self._patience = patience or Patience()
         self._log = structlog.get_logger("flush_records")
 
-    def next_offsets(
+    def read(
         self,
         tps: Iterable[TopicPartition],
         topics: SourceTopics,
         *,
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,
-    ) -> dict[TopicPartition, int]:
+    ) -> Flushed:
         """Return up to where each was flushed that a flush record names; blocks until that is known of all of `tps`.
 
         `newest_of` is looked for in 10,500 offsets of each of the topic's partitions, or as many as are read by the
-        deadline; where that alone is asked for, what this version cannot read is passed over with a warning. Where
-        retention has cut the topic it warns of those of `tps` that are found nowhere: they need not be new.
+        deadline; if nothing else is asked for, what this version cannot read is passed over with a warning. If
+        retention has cut the topic it warns of those of `tps` that are found nowhere: they need not be new. At least
+        the newest 500 offsets of each partition are looked through for foreign groups; the first one ends the reading.
 
         Raises:
             HistoryUnknownError: the topic cannot be read, or not by the deadline.
             LeavingError: asked to leave meanwhile.
         """
         wanted = sorted(tps)
-        history = FlushHistory(wanted, newest_of=newest_of, group_id=self._group_id, topics=topics)
+        history = FlushHistory(wanted, newest_of=newest_of, group=self._group, topics=topics)
+        foreign: list[Foreign] = []
         try:
             with _Backwards(self._options, self._topic, deadline, self._patience) as reading:
-                oldest_ms = reading.read_chunk(history)
-                while oldest_ms is not None and not history.is_enough(oldest_ms, is_long=reading.is_long):
+                is_over = False
+                while not is_over:
                     oldest_ms = reading.read_chunk(history)
+                    foreign = history.foreign  # adoptions are behind all that they concern: a whole chunk tells
+                    is_over = oldest_ms is None or history.is_enough(oldest_ms, is_long=reading.is_long)
+                    is_over = is_over or bool(foreign)
         except KafkaException as error:
             raise HistoryUnknownError(f"topic {self._topic}: {_text_of(error.args[0])}") from error
         except _LateError as error:
             if wanted or not reading.chunks:
                 raise HistoryUnknownError(f"topic {self._topic} is not read in time") from error
-        if reading.passed_over:
+        if reading.passed_over and not foreign:
             if wanted:
                 raise HistoryUnknownError(reading.passed_over)
             self._log.warning("flush_record_unknown", message=reading.passed_over)
         found = history.next_offsets
-        nowhere = [str(tp) for tp in wanted if tp not in found]
+        nowhere = [str(tp) for tp in wanted if tp not in found and not foreign]
         if nowhere and (cut := reading.cut()):
             message = f"{cut}: what was before is gone, and nothing that is left names these: they begin as if new"
             self._log.warning("history_cut", topic_partitions=nowhere, message=message)
-        return found
+        return Flushed(found, foreign)
 
 
 class _LateError(Exception):
@@ -186,13 +191,13 @@ class _Backwards:
             return
         if error is None and offset < upper:
             try:
-                record = decode_flush_record(message.value() or b"")
+                record = decode_flushes(message.value() or b"")
             except msgspec.DecodeError as problem:
                 text = f"{self._topic}-{partition} has no flush record that this version reads at offset {offset}"
                 self.passed_over = f"{text}: {problem}"
             else:
                 history.add(record)
-                self._oldest_ms[partition] = min(record.ended_at_ms, self._oldest_ms.get(partition, record.ended_at_ms))
+                self._oldest_ms[partition] = min(at_ms(record), self._oldest_ms.get(partition, _NEVER_MS))
         if offset + (error is None) >= upper:
             del waiting[partition]
 

@@ -81,6 +81,11 @@ class KafkaSettings(Section):
         description="Start at the committed offset, or where kafka.start_at says, also where the flush records cannot be "
         "read, which tell whether the group has flushed more than that: it would be published twice.",
     )
+    accept_groups: tuple[str, ...] = Field(
+        (),
+        description="Other groups that may publish the same source topics to the same topics: each entry is there once for "
+        "each group (JSON list). A worker that finds flush records of any other group refuses to start.",
+    )
     on_unreadable: Literal["stop", "hold", "dead-letter"] = Field(
         "stop",
         description="What to do where the client library cannot read a record batch, also not when it is fetched "

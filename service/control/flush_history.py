@@ -1,19 +1,49 @@
-"""What the flush records of a group say of its TopicPartitions: up to where each was flushed, so where to go on.
+"""What the flushes topic says of a group's TopicPartitions: up to where each was flushed, and who else flushes them.
 
-Owns the choice; the records come from `adapters.kafka_flush_records`, newest first. A part of a flush record says as
-much of its own TopicPartitions as a whole one: its transaction is committed, or nobody reads it.
+Owns both answers; the records come from `adapters.kafka_flush_records`, newest first. A part of a flush record says as
+much of its own TopicPartitions as a whole one: its transaction is committed, or nobody reads it. An adoption by the
+group says where it goes on, as a flush record does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from typing import Literal, NamedTuple
 
+from service.formats.adoption import Adoption, Lineage
 from service.formats.flush_record import FlushRecord
 from service.formats.model import TopicPartition
 from service.formats.offset_metadata import SourceTopics
 
 SKEW_MS = 600_000
 """How far the clocks of two workers may be apart: of flush records nearer to each other the furthest one counts."""
+
+
+class OurGroup(NamedTuple):
+    """Whose history it is; of which topics it must be the only one, but for groups that are accepted by name."""
+
+    group_id: str
+    alone_on: Collection[str] = ()
+    accepted: Collection[str] = ()
+
+
+class Foreign(NamedTuple):
+    """A group that publishes the same source topic, and is not part of our history.
+
+    It is an `other` one; or one that we have adopted, and that has flushed `beyond` the adopted offset; or its adoption
+    of our group makes it our `heir`. `place` is one of the TopicPartitions and the next offset there.
+    """
+
+    kind: Literal["other", "beyond", "heir"]
+    group_id: str
+    place: tuple[TopicPartition, int]
+
+
+class Flushed(NamedTuple):
+    """The next offset of each TopicPartition that was asked for, where one is known, and foreign groups."""
+
+    next_offsets: dict[TopicPartition, int]
+    foreign: list[Foreign]
 
 
 class FlushHistory:
@@ -29,31 +59,36 @@ class FlushHistory:
         wanted: Iterable[TopicPartition],
         *,
         newest_of: Iterable[TopicPartition] = (),
-        group_id: str,
+        group: OurGroup,
         topics: SourceTopics,
     ) -> None:
         self._wanted = frozenset(wanted)
         self._newest_of = frozenset(newest_of)
-        self._group_id = group_id
+        self._group = group
         self._topics = topics
         self._newest: dict[TopicPartition, list[tuple[int, int]]] = {}
+        self._adoptions: list[Adoption] = []
+        self._others: dict[tuple[str, TopicPartition, str | None], int] = {}
 
-    def add(self, record: FlushRecord) -> None:
+    def add(self, record: FlushRecord | Adoption) -> None:
         """Take one in; the order is no matter."""
-        if record.group_id != self._group_id:
-            return
+        if isinstance(record, Adoption):
+            self._adoptions.append(record)
+        is_ours = record.group_id == self._group.group_id
         for line in record.topic_partitions:
-            tp = TopicPartition(line.topic, line.partition)
-            if (tp in self._wanted or tp in self._newest_of) and self._counts(record, tp):
-                self._take(tp, record.ended_at_ms, line.next_offset)
-
-    def _counts(self, record: FlushRecord, tp: TopicPartition) -> bool:
-        topic_id = record.topic_ids.get(tp.topic)
-        is_same = topic_id is None or self._topics.ids.get(tp.topic, topic_id) == topic_id
-        set_ms = self._topics.set_ms.get(tp)
-        return is_same and (set_ms is None or record.ended_at_ms > set_ms + SKEW_MS)
+            tp, topic_id = TopicPartition(line.topic, line.partition), record.topic_ids.get(line.topic)
+            if topic_id is not None and self._topics.ids.get(line.topic, topic_id) != topic_id:
+                continue
+            if not is_ours:
+                place = record.group_id, tp, topic_id
+                self._others[place] = max(line.next_offset, self._others.get(place, 0))
+            elif tp in self._wanted or tp in self._newest_of:
+                self._take(tp, at_ms(record), line.next_offset)
 
     def _take(self, tp: TopicPartition, ended_at_ms: int, next_offset: int) -> None:
+        set_ms = self._topics.set_ms.get(tp)
+        if set_ms is not None and ended_at_ms <= set_ms + SKEW_MS:
+            return
         known = [*self._newest.get(tp, ()), (ended_at_ms, next_offset)]
         newest_ms, _ = max(known)
         self._newest[tp] = [one for one in known if one[0] >= newest_ms - SKEW_MS]
@@ -67,6 +102,32 @@ class FlushHistory:
         return all(tp in self._newest and max(self._newest[tp])[0] - SKEW_MS > oldest_ms for tp in needed)
 
     @property
+    def foreign(self) -> list[Foreign]:
+        """The groups that publish the topics on which ours must be alone; decided as soon as a record of one is read.
+
+        Adoptions stand in each partition of the topic, behind all that they make part of our history.
+        """
+        lineage = Lineage(self._group.group_id, self._adoptions)
+        heirs = {one.group_id for one in self._adoptions if one.from_group in lineage.groups}
+        found: dict[str, Foreign] = {}
+        for (group_id, tp, topic_id), next_offset in sorted(self._others.items(), key=lambda item: item[0][:2]):
+            is_part = lineage.has(group_id, *tp, next_offset, topic_id)
+            if is_part or group_id in self._group.accepted or tp.topic not in self._group.alone_on:
+                continue
+            kind: Literal["other", "beyond", "heir"] = "other"
+            if group_id in lineage.groups:
+                kind = "beyond"
+            elif group_id in heirs:
+                kind = "heir"
+            found.setdefault(group_id, Foreign(kind, group_id, (tp, next_offset)))
+        return list(found.values())
+
+    @property
     def next_offsets(self) -> dict[TopicPartition, int]:
         """The next offset of each that a flush record names."""
         return {tp: max(next_offset for _, next_offset in some) for tp, some in sorted(self._newest.items())}
+
+
+def at_ms(record: FlushRecord | Adoption) -> int:
+    """Return when the transaction of a record began, by the clock of who wrote it."""
+    return record.adopted_at_ms if isinstance(record, Adoption) else record.ended_at_ms

@@ -51,12 +51,16 @@ class Encoded(NamedTuple):
 
 
 class OffsetMetadata(NamedTuple):
-    """What the metadata of a committed offset says; None and nothing where it is unknown, which is never different."""
+    """What the metadata of a committed offset says; None and nothing where it is unknown, which is never different.
+
+    `is_ours`: a worker or `log-partitioner offsets` has written it; consumers and tools of others leave it empty.
+    """
 
     topic_id: str | None = None
     roots: tuple[RootLink, ...] = ()
     began: Began | None = None
     set_ms: int | None = None
+    is_ours: bool = False
 
 
 def encode(
@@ -93,7 +97,9 @@ def decode(text: str) -> OffsetMetadata:
         roots = tuple(_root(name, place) for name, place in form.roots.items())
     except (msgspec.MsgspecError, ValueError, RecursionError):
         return OffsetMetadata()
-    return OffsetMetadata(form.topic_id, roots, form.began, form.set_ms) if form.v == VERSION else OffsetMetadata()
+    if form.v != VERSION:
+        return OffsetMetadata()
+    return OffsetMetadata(form.topic_id, roots, form.began, form.set_ms, is_ours=True)
 
 
 def _root(name: str, place: list[int]) -> RootLink:

@@ -37,6 +37,7 @@ from service.config.rules import (
     seal_rules,
 )
 from service.config.settings import POLL_MARGIN_S, Settings
+from service.control.flush_history import OurGroup
 from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
 from service.errors import LeavingError, SpoolError, StopError
@@ -150,12 +151,11 @@ class Process:
         cleanup.callback(journal.close)
         kafka = settings.kafka
         reading = consumer_options(kafka, worker=settings.worker)
+        group = OurGroup(kafka.group_id, alone_on=kafka.source_topics, accepted=kafka.accept_groups)
         ports = Ports(
             consumer=self._consumer,
             committer=committer,
-            flush_records=KafkaFlushRecords(
-                reading, kafka.flushes_topic, group_id=kafka.group_id, patience=self._patience
-            ),
+            flush_records=KafkaFlushRecords(reading, kafka.flushes_topic, group=group, patience=self._patience),
             uploads=uploader,
             spool=spool,
             journal=journal,
@@ -238,7 +238,7 @@ def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
         recorder=recorder_rules(settings, decoder),
         flush=_flush_rules(settings),
         control=_control_rules(settings),
-        start=StartRules(kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
+        start=StartRules(kafka.group_id, kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
         loop=LoopRules(_flush_bounds(settings), kafka.consume_records_max),
         on_unreadable=kafka.on_unreadable,
         fatal_ends_max=settings.input.fatal_ends_max,

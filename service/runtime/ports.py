@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 from service.boundary import BatchSpool, FetchFailure, Membership, Message, Poll, RebalanceListener, StoredObject
 from service.control.deadline import Deadline
+from service.control.flush_history import Flushed
 from service.formats.identity import ConsumedRecord, StoredRow
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.formats.offset_metadata import SourceTopics
@@ -112,16 +113,16 @@ class Consumer(Protocol):
 
 
 class FlushRecords(Protocol):
-    """What this group has flushed before, in the topic of flush records."""
+    """What this group has flushed before, and who else has, in the topic of flush records."""
 
-    def next_offsets(
+    def read(
         self,
         tps: Iterable[TopicPartition],
         topics: SourceTopics,
         *,
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,
-    ) -> dict[TopicPartition, int]:
+    ) -> Flushed:
         """Return up to where each was flushed that a flush record of this group names; outside callbacks.
 
         Of a topic whose id is another one than in `topics` nothing is said, nor what was flushed before a person set

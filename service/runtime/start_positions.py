@@ -38,6 +38,8 @@ from service.runtime.commit_history import CommitHistory, command, listed
 from service.runtime.ports import Committer, Consumer, FlushRecords
 
 TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have
+LOOKS = 5  # for foreign groups, before the first flushes of a process
+LOOK_S = 10.0
 COMMIT_S = 30.0  # for one try to commit start positions
 UNCOMMITTED_MAX_S = 120.0  # for all of them
 
@@ -54,6 +56,7 @@ class StartPosition(NamedTuple):
 class StartRules(NamedTuple):
     """The policy where nothing is committed; whether it holds where flush records cannot be read; all source topics."""
 
+    group_id: str
     start_at: StartAt
     accept_unknown_history: bool
     topics: tuple[str, ...]
@@ -75,7 +78,10 @@ class StartPositions:
         self._rules = rules
         self._consumer = consumer
         self._committer = committer
-        self._history = CommitHistory(flush_records, topics, clock, accept_unknown=rules.accept_unknown_history)
+        self._history = CommitHistory(
+            flush_records, topics, clock, group_id=rules.group_id, accept_unknown=rules.accept_unknown_history
+        )
+        self._looks_left = LOOKS
         self._topics = topics
         self._clock = clock
         self._found: dict[TopicPartition, StartPosition] = {}
@@ -119,7 +125,7 @@ class StartPositions:
             raise StartPositionError(
                 f"group has no committed offset for topic {topic}, and kafka.start_at is fail: set it to "
                 "beginning or end for the first start, or commit offsets for this group "
-                f"(`{command('recover', topic)}` takes them from flush records)"
+                f"(`{command('flushed', topic)}` takes them from flush records)"
             )
         began = None
         if start_at == "end" and not committed:
@@ -211,16 +217,18 @@ class StartPositions:
         return (
             f"topic {topic} was made anew under its name: its id is {self._topics.ids[topic]}, but the committed "
             f"offsets of {listed(offsets)} are of another topic. Stop all workers of the group, then go on at these "
-            f"offsets, where they name the same records (`{command('go-on', topic)}`), or begin anew at the topic's "
-            f"beginning (`{command('begin-anew', topic)}`)."
+            f"offsets, where they name the same records (`{command('committed', topic)}`), or begin anew at the "
+            f"topic's beginning (`{command('beginning', topic)}`)."
         )
 
     def _compare_history(self, deadline: Deadline) -> None:
-        """Compare start positions with where the flush records end: what lies before that would be published twice."""
+        """Compare start positions with where the flush records end: earlier is published twice, later is skipped."""
         starts, known = self._found, self._history.next_offset
         missing = {tp for tp, start in starts.items() if start.source != "committed"}
         self._history.read(missing, starts.keys() - missing, deadline=deadline)
-        differ = {tp: end for tp, start in starts.items() if (end := known(tp)) not in (None, start.committed.offset)}
+        ends = {tp: end for tp in starts if (end := known(tp)) is not None}
+        self._history.require_ours({tp: starts[tp].committed for tp in ends.keys() - missing}, ends)
+        differ = {tp: end for tp, end in ends.items() if end != starts[tp].committed.offset}
         wrong = {tp: end for tp, end in differ.items() if tp in missing or end > starts[tp].committed.offset}
         if not wrong:
             return
@@ -309,19 +317,25 @@ class StartPositions:
             tell(self._log.info, StartsCommitted({str(tp): start.offset for tp, start in sorted(starts.items())}))
         return frozenset(waiting.keys() - starts.keys())
 
-    # Topics that are made anew while a worker runs.
+    # Topics that are made anew, and groups that begin, while a worker runs.
 
     def watch(self, *, deadline: Deadline) -> None:
         """Check that no source topic was made anew since its records were read; before a flush outside a callback.
+
+        Before the first ones it looks for foreign groups again: two new groups that start together do not see each
+        other at the start. 1. Both look, and find nothing. 2. Both commit a flush. 3. Both look: the one that committed
+        second finds the other's flush record, whatever happens; the other finds it once that is committed.
 
         Where a topic is made anew the library takes over the new id and reads on at its position (KAFKA_FACTS O4).
         A flush inside a callback may still have records of both; its offsets have the old id, which the next owner
         compares.
 
         Raises:
-            StartPositionError: a topic was made anew.
+            StartPositionError: a topic was made anew, or another group publishes the same.
         """
         self._ask_ids(self._rules.topics, deadline)
+        if self._looks_left and self._history.look(deadline=deadline.at_most(LOOK_S)):
+            self._looks_left -= 1
 
     def _ask_ids(self, topics: Iterable[str], deadline: Deadline) -> None:
         found = self._consumer.topic_ids(topics, deadline=deadline.at_most(TOPIC_IDS_S))

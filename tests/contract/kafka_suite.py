@@ -329,22 +329,22 @@ class FlushRecordsContract:
         topics, made_anew = SourceTopics(FLUSH_RECORD.topic_ids), SourceTopics({"app": "made anew"})
         first, second, absent = (TopicPartition("app", number) for number in (0, 3, 9))
         deadline = soon(kafka)
-        assert kafka.flush_records(group_id).next_offsets([first], topics, deadline=deadline) == {}
+        assert kafka.flush_records(group_id).read([first], topics, deadline=deadline).next_offsets == {}
         older = replace(FLUSH_RECORD, ended_at_ms=0, topic_partitions=(replace(ours[0], next_offset=500),))
         foreign = replace(FLUSH_RECORD, group_id="another", topic_partitions=(replace(ours[0], next_offset=900),))
         kafka.announce(*map(encode_flush_record, (older, FLUSH_RECORD, foreign)))
         asked = [first, second, absent]
-        found = kafka.flush_records(group_id).next_offsets(asked, topics, deadline=deadline)
+        found = kafka.flush_records(group_id).read(asked, topics, deadline=deadline).next_offsets
         assert found == {first: ours[0].next_offset, second: ours[1].next_offset}
-        assert kafka.flush_records(group_id).next_offsets([], topics, newest_of=asked, deadline=deadline) == found
-        assert kafka.flush_records("another").next_offsets(asked, topics, deadline=deadline) == {first: 900}
-        assert kafka.flush_records(group_id).next_offsets(asked, made_anew, deadline=deadline) == {}
+        assert kafka.flush_records(group_id).read([], topics, newest_of=asked, deadline=deadline).next_offsets == found
+        assert kafka.flush_records("another").read(asked, topics, deadline=deadline).next_offsets == {first: 900}
+        assert kafka.flush_records(group_id).read(asked, made_anew, deadline=deadline).next_offsets == {}
 
     def test_what_is_no_flush_record_is_not_passed_over(self, kafka: Kafka) -> None:
         """It may be one of a later version."""
         kafka.announce(b"{}")
         with pytest.raises(HistoryUnknownError):
-            kafka.flush_records("group").next_offsets([TopicPartition("app", 0)], SourceTopics(), deadline=soon(kafka))
+            kafka.flush_records("group").read([TopicPartition("app", 0)], SourceTopics(), deadline=soon(kafka))
 
 
 class CommitterContract:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from service.boundary import Message
+from service.control.flush_history import OurGroup
 from service.errors import CommitAbortedError, CommitUnknownError, StartPositionError
 from service.formats.model import CommittedOffset, TopicPartition
 from service.runtime.ports import Consumer
@@ -94,7 +95,7 @@ class FakeKafka:
 
     def flush_records(self, group_id: str) -> FakeFlushRecords:
         """Give a reader of flush records."""
-        return FakeFlushRecords(self._broker, self.announcements, group_id)
+        return FakeFlushRecords(self._broker, self.announcements, OurGroup(group_id))
 
     def announced(self) -> list[bytes | None]:
         """Read what is committed."""

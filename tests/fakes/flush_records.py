@@ -7,45 +7,53 @@ from collections.abc import Iterable
 import msgspec
 
 from service.control.deadline import Deadline
-from service.control.flush_history import FlushHistory
+from service.control.flush_history import Flushed, FlushHistory, OurGroup
 from service.errors import HistoryUnknownError
-from service.formats.flush_record import decode_flush_record
+from service.formats.adoption import decode_flushes
 from service.formats.model import TopicPartition
 from service.formats.offset_metadata import SourceTopics
 from tests.fakes.broker import FakeBroker
 
 
 class FakeFlushRecords:
-    """Fulfils `runtime.ports.FlushRecords`; `error` is raised instead, `budgets_s` are the seconds for each reading."""
+    """Fulfils `runtime.ports.FlushRecords`; `error` is raised instead.
 
-    def __init__(self, broker: FakeBroker, topic: str, group_id: str) -> None:
+    `budgets_s` are the seconds for each reading, `looks` counts those that ask for foreign groups alone.
+    """
+
+    def __init__(self, broker: FakeBroker, topic: str, group: OurGroup) -> None:
         self.error: Exception | None = None
         self.budgets_s: list[float] = []
+        self.looks = 0
         self._broker = broker
         self._topic = topic
-        self._group_id = group_id
+        self.group = group
 
     @property
     def reads(self) -> int:
         """How often they were read."""
         return len(self.budgets_s)
 
-    def next_offsets(
+    def read(
         self,
         tps: Iterable[TopicPartition],
         topics: SourceTopics,
         *,
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,
-    ) -> dict[TopicPartition, int]:
+    ) -> Flushed:
         """Read all of them."""
-        self.budgets_s.append(deadline.remaining_s())
+        wanted, newest = list(tps), list(newest_of)
+        if wanted or newest:
+            self.budgets_s.append(deadline.remaining_s())
+        else:
+            self.looks += 1
         if self.error is not None:
             raise self.error
-        history = FlushHistory(tps, newest_of=newest_of, group_id=self._group_id, topics=topics)
+        history = FlushHistory(wanted, newest_of=newest, group=self.group, topics=topics)
         for message in self._broker.messages(self._topic):
             try:
-                history.add(decode_flush_record(message.value or b""))
+                history.add(decode_flushes(message.value or b""))
             except msgspec.DecodeError as error:
                 raise HistoryUnknownError(str(error)) from error
-        return history.next_offsets
+        return Flushed(history.next_offsets, history.foreign)

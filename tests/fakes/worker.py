@@ -17,6 +17,7 @@ from service.batch.pack_plan import Layout, LayoutRules
 from service.batch.seal import SealRules
 from service.config.s3_settings import S3Settings
 from service.config.settings import IdSettings, KafkaSettings, Settings, TimeSettings
+from service.control.flush_history import OurGroup
 from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
 from service.input.decode import InputRules, RecordDecoder
@@ -88,7 +89,7 @@ CONTROL_RULES = ControlRules(
     revoke_budget_s=100.0,
     machine=MachineRules(backoff_max_s=30.0, size_max=Size(FLUSH_BOUNDS.bytes_max, FLUSH_BOUNDS.entries_max)),
 )
-START_RULES = StartRules(start_at="beginning", accept_unknown_history=False, topics=("source",))
+START_RULES = StartRules(group_id=GROUP, start_at="beginning", accept_unknown_history=False, topics=("source",))
 
 
 LANE_RULES = LaneRules(
@@ -235,7 +236,7 @@ class FakeWorker:
         self.store = FakeObjectStore(bucket, clock, point=point)
         self.spool = FakeSpool(point=point)
         self.journal = journal or FakeJournal()
-        self.flush_records = FakeFlushRecords(broker, FLUSHES, GROUP)
+        self.flush_records = FakeFlushRecords(broker, FLUSHES, OurGroup(GROUP, alone_on=START_RULES.topics))
         ports = Ports(
             consumer=self.consumer,
             committer=self.committer,

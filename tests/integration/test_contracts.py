@@ -17,6 +17,7 @@ from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.object_store import S3Store
 from service.config.s3_settings import S3Settings
 from service.config.settings import KafkaSettings
+from service.control.flush_history import OurGroup
 from service.formats.model import TopicPartition
 from service.runtime.ports import Committer, Consumer, FlushRecords
 from tests.contract import kafka_suite
@@ -94,7 +95,9 @@ class RealKafka:
 
     def flush_records(self, group_id: str) -> FlushRecords:
         """Give a reader of flush records."""
-        return KafkaFlushRecords(consumer_options(self._settings, worker="w"), self.announcements, group_id=group_id)
+        return KafkaFlushRecords(
+            consumer_options(self._settings, worker="w"), self.announcements, group=OurGroup(group_id)
+        )
 
     def announced(self) -> list[bytes | None]:
         """Read what is committed."""

@@ -13,13 +13,15 @@ from structlog.testing import capture_logs
 
 from service.adapters.kafka_flush_records import KafkaFlushRecords
 from service.control.deadline import Deadline
+from service.control.flush_history import OurGroup
 from service.errors import HistoryUnknownError, LeavingError
+from service.formats.adoption import AdoptedTopicPartition, encode_adoption
 from service.formats.flush_record import encode_flush_record
 from service.formats.model import TopicPartition
 from service.formats.offset_metadata import SourceTopics
 from service.patience import Patience
 from tests.fakes.clock import FakeClock
-from tests.golden.example import FLUSH_RECORD
+from tests.golden.example import ADOPTION, FLUSH_RECORD
 
 APP_0, APP_3, NEW = TopicPartition("app", 0), TopicPartition("app", 3), TopicPartition("app", 9)
 MINUTE_MS = 60_000
@@ -108,13 +110,13 @@ class _Message:
 def reader(topic: Topic, monkeypatch: pytest.MonkeyPatch, **options: Any) -> KafkaFlushRecords:
     """Give the adapter over the scripted topic."""
     monkeypatch.setattr(confluent_kafka, "Consumer", topic)
-    return KafkaFlushRecords({"group.id": "g"}, "flushes", group_id=FLUSH_RECORD.group_id, **options)
+    return KafkaFlushRecords({"group.id": "g"}, "flushes", group=OurGroup(FLUSH_RECORD.group_id), **options)
 
 
 def ask(one: KafkaFlushRecords, *tps: TopicPartition, seconds: float = 10.0) -> dict[TopicPartition, int]:
     """Ask for next offsets."""
     deadline = Deadline.after(seconds, CLOCK.now_s)
-    return one.next_offsets(tps, SourceTopics(FLUSH_RECORD.topic_ids), deadline=deadline)
+    return one.read(tps, SourceTopics(FLUSH_RECORD.topic_ids), deadline=deadline).next_offsets
 
 
 def test_newest_chunk_is_enough_where_it_names_all(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,7 +140,7 @@ def test_newest_flush_records_are_read_so_far_and_no_further(monkeypatch: pytest
     topic = Topic([value(0), *[value(60, "another")] * 20_000])
     deadline = Deadline.after(10.0, CLOCK.now_s)
     topics = SourceTopics(FLUSH_RECORD.topic_ids)
-    assert reader(topic, monkeypatch).next_offsets([], topics, newest_of=[APP_0], deadline=deadline) == {}
+    assert reader(topic, monkeypatch).read([], topics, newest_of=[APP_0], deadline=deadline).next_offsets == {}
     assert topic.read == [(0, 19_501), (0, 17_501), (0, 9_501)]
 
 
@@ -150,7 +152,7 @@ def test_what_cannot_be_read_is_passed_over_where_only_the_newest_are_asked_for(
     one = reader(topic, monkeypatch)
     topics = SourceTopics(FLUSH_RECORD.topic_ids)
     with capture_logs() as logs:
-        found = one.next_offsets([], topics, newest_of=[APP_0], deadline=Deadline.after(10.0, CLOCK.now_s))
+        found = one.read([], topics, newest_of=[APP_0], deadline=Deadline.after(10.0, CLOCK.now_s)).next_offsets
     assert found == {APP_0: 110}
     assert [line["event"] for line in logs] == ["flush_record_unknown"]
     with pytest.raises(HistoryUnknownError, match="flushes-0 has no flush record"):
@@ -170,9 +172,9 @@ def test_newest_flush_records_that_were_read_by_the_deadline_are_enough(monkeypa
 
     topic.consume = slowly  # type: ignore[method-assign]
     topics = SourceTopics(FLUSH_RECORD.topic_ids)
-    assert one.next_offsets([], topics, newest_of=[APP_0], deadline=Deadline.after(5.0, clock.now_s)) == {}
+    assert one.read([], topics, newest_of=[APP_0], deadline=Deadline.after(5.0, clock.now_s)).next_offsets == {}
     with pytest.raises(HistoryUnknownError, match="not read in time"):
-        one.next_offsets([APP_0], topics, deadline=Deadline.after(5.0, clock.now_s))
+        one.read([APP_0], topics, deadline=Deadline.after(5.0, clock.now_s))
     assert topic.open == 0
 
 
@@ -258,3 +260,42 @@ def test_wish_to_leave_ends_the_reading(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(LeavingError):
         ask(reader(topic, monkeypatch, patience=Patience(lambda: True, grace_s=0.0)), APP_0)
     assert topic.open == 0
+
+
+def test_foreign_group_ends_the_reading_in_the_chunk_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new group would read all there is, which may take longer than it has."""
+    topic = Topic([value(minute, "another") for minute in range(3_000)])
+    monkeypatch.setattr(confluent_kafka, "Consumer", topic)
+    group = OurGroup("new", alone_on=["app"])
+    one = KafkaFlushRecords({"group.id": "g"}, "flushes", group=group)
+    found = one.read([APP_0], SourceTopics(FLUSH_RECORD.topic_ids), deadline=Deadline.after(10.0, CLOCK.now_s))
+    assert [(foreign.kind, foreign.group_id) for foreign in found.foreign] == [("other", "another")]
+    assert topic.read == [(0, 2_500)]
+
+
+def test_foreign_group_is_not_judged_by_half_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The adoption that makes it part of the history may stand in the other half."""
+    clock = FakeClock()
+    lines = tuple(
+        AdoptedTopicPartition(topic=one.topic, partition=one.partition, next_offset=one.next_offset)
+        for one in FLUSH_RECORD.topic_partitions
+    )
+    adopted = encode_adoption(
+        msgspec.structs.replace(ADOPTION, group_id="new", from_group="old", topic_partitions=lines)
+    )
+    topic = Topic([value(0, "old"), adopted])
+    topic.stable[0] = 1
+    consume = topic.consume
+
+    def slowly(most: int, timeout: float) -> list[Any]:
+        clock.advance(4.0)
+        return consume(most, timeout)
+
+    topic.consume = slowly  # type: ignore[method-assign]
+    monkeypatch.setattr(confluent_kafka, "Consumer", topic)
+    one = KafkaFlushRecords({"group.id": "g"}, "flushes", group=OurGroup("new", alone_on=["app"]))
+    topics = SourceTopics(FLUSH_RECORD.topic_ids)
+    with pytest.raises(HistoryUnknownError, match="not read in time"):
+        one.read([], topics, newest_of=[APP_0], deadline=Deadline.after(5.0, clock.now_s))
+    found = one.read([], topics, newest_of=[APP_0], deadline=Deadline.after(60.0, clock.now_s))
+    assert (found.next_offsets, found.foreign) == ({APP_0: 110}, [])

@@ -1,4 +1,4 @@
-"""What flush records say of TopicPartitions without a committed offset."""
+"""What flush records say of TopicPartitions without a committed offset, and of other groups."""
 
 from __future__ import annotations
 
@@ -6,11 +6,12 @@ from itertools import permutations
 
 import msgspec
 
-from service.control.flush_history import SKEW_MS, FlushHistory
+from service.control.flush_history import SKEW_MS, FlushHistory, Foreign, OurGroup
+from service.formats.adoption import Adoption
 from service.formats.flush_record import FlushRecord
 from service.formats.model import TopicPartition
 from service.formats.offset_metadata import SourceTopics
-from tests.golden.example import FLUSH_RECORD
+from tests.golden.example import ADOPTION, FLUSH_RECORD
 
 APP_0, APP_3, APP_9 = TopicPartition("app", 0), TopicPartition("app", 3), TopicPartition("app", 9)
 GROUP, IDS = FLUSH_RECORD.group_id, FLUSH_RECORD.topic_ids
@@ -28,7 +29,7 @@ def record(minute: int, next_offset: int, **fields: object) -> FlushRecord:
 
 def of(*records: FlushRecord, topic_ids: dict[str, str] = IDS) -> dict[TopicPartition, int]:
     """Give what these say of two TopicPartitions, one of which they do not name."""
-    history = FlushHistory([APP_0, APP_9], group_id=GROUP, topics=SourceTopics(topic_ids))
+    history = FlushHistory([APP_0, APP_9], group=OurGroup(GROUP), topics=SourceTopics(topic_ids))
     for one in records:
         history.add(one)
     return history.next_offsets
@@ -56,7 +57,7 @@ def test_flush_records_near_to_each_other_do_not_hand_an_old_offset_on() -> None
 def test_what_was_flushed_before_an_offset_was_set_is_passed_over_of_that_one_only() -> None:
     """And for as long after it as clocks may differ."""
     topics = SourceTopics(IDS, set_ms={APP_0: 20 * MINUTE_MS})
-    history = FlushHistory([APP_0, APP_3], group_id=GROUP, topics=topics)
+    history = FlushHistory([APP_0, APP_3], group=OurGroup(GROUP), topics=topics)
     for minute in (10, 29):
         history.add(record(minute, 900))
     assert history.next_offsets == {APP_3: 9}
@@ -83,11 +84,80 @@ def test_part_of_a_flush_record_says_as_much_of_its_own() -> None:
 
 def test_older_records_are_needed_until_all_are_named_and_the_clocks_cannot_explain_it() -> None:
     """Then reading ends."""
-    history = FlushHistory([APP_0, APP_3], group_id=GROUP, topics=SourceTopics(IDS))
+    history = FlushHistory([APP_0, APP_3], group=OurGroup(GROUP), topics=SourceTopics(IDS))
     assert not history.is_enough(0)
     history.add(record(60, 100))
     assert not history.is_enough(60 * MINUTE_MS - SKEW_MS)
     assert history.is_enough(60 * MINUTE_MS - SKEW_MS - 1)
-    lacking = FlushHistory([APP_0, APP_9], group_id=GROUP, topics=SourceTopics(IDS))
+    lacking = FlushHistory([APP_0, APP_9], group=OurGroup(GROUP), topics=SourceTopics(IDS))
     lacking.add(record(60, 100))
     assert not lacking.is_enough(0)
+
+
+# Adoptions, and groups that publish the same.
+
+
+def adoption(group_id: str, from_group: str, next_offset: int = 100, minute: int = 40) -> Adoption:
+    """Give an adoption of app-0 and app-3."""
+    first, second = ADOPTION.topic_partitions
+    lines = (
+        msgspec.structs.replace(first, next_offset=next_offset),
+        msgspec.structs.replace(second, next_offset=9),
+    )
+    changes = {"group_id": group_id, "from_group": from_group, "topic_partitions": lines}
+    return msgspec.structs.replace(ADOPTION, adopted_at_ms=minute * MINUTE_MS, **changes)
+
+
+def foreign_to(group: OurGroup, *records: FlushRecord | Adoption, topic_ids: dict[str, str] = IDS) -> list[Foreign]:
+    """Give who is foreign."""
+    history = FlushHistory([APP_0, APP_9], group=group, topics=SourceTopics(topic_ids))
+    for one in records:
+        history.add(one)
+    return history.foreign
+
+
+OURS = OurGroup(GROUP, alone_on=["app"])
+THEIRS = record(30, 100, group_id="another")
+
+
+def test_adoption_by_the_group_says_where_it_goes_on() -> None:
+    """As a flush record of its own does; one by another group says nothing of ours."""
+    assert of(adoption(GROUP, "old", 100)) == {APP_0: 100}
+    assert of(adoption(GROUP, "old", 100, minute=40), record(70, 300)) == {APP_0: 300}
+    assert of(adoption("another", GROUP, 100)) == {}
+
+
+def test_group_that_flushes_the_same_topic_is_foreign() -> None:
+    """Unless it is accepted by name, or nobody needs to be alone on that topic."""
+    assert foreign_to(OURS, record(1, 50), THEIRS) == [Foreign("other", "another", (APP_0, 100))]
+    assert foreign_to(OURS, record(1, 50)) == []
+    assert foreign_to(OURS._replace(accepted=["another"]), THEIRS) == []
+    assert foreign_to(OURS._replace(alone_on=["web"]), THEIRS) == []
+
+
+def test_group_of_another_topic_of_the_same_name_is_not_foreign() -> None:
+    """By id; one that is not known, here or there, is no other one."""
+    assert foreign_to(OURS, THEIRS, topic_ids={"app": "made anew"}) == []
+    assert foreign_to(OURS, THEIRS, topic_ids={}) != []
+    assert foreign_to(OURS, msgspec.structs.replace(THEIRS, topic_ids={})) != []
+
+
+def test_adopted_group_is_part_of_the_history_up_to_the_adopted_offset() -> None:
+    """What it flushes beyond is not; nor is another adoption of it."""
+    adopted = adoption(GROUP, "another", 100)
+    assert foreign_to(OURS, THEIRS, adopted) == []
+    assert foreign_to(OURS, THEIRS, adopted, record(50, 101, group_id="another")) == [
+        Foreign("beyond", "another", (APP_0, 101))
+    ]
+    assert foreign_to(OURS, THEIRS, adopted, adoption("third", "another", 100)) == [
+        Foreign("heir", "third", (APP_0, 100))
+    ]
+
+
+def test_group_that_was_adopted_finds_its_heir() -> None:
+    """Before that has flushed anything; so does one whose heir was adopted in its turn."""
+    ours = [record(1, 100), adoption("heir", GROUP, 100)]
+    assert foreign_to(OURS, *ours) == [Foreign("heir", "heir", (APP_0, 100))]
+    twice = [*ours, record(50, 300, group_id="heir"), adoption("last", "heir", 300)]
+    assert {one.group_id for one in foreign_to(OURS, *twice)} == {"heir", "last"}
+    assert foreign_to(OurGroup("last", alone_on=["app"]), *twice) == []

@@ -42,7 +42,7 @@ def test_metadata_comes_back_but_for_the_least_recently_used_roots(topic_id: str
     """Never more than the broker takes; the id stays whatever happens."""
     text, dropped = encode(topic_id, some)
     assert len(text.encode()) <= BYTES_MAX
-    assert decode(text) == OffsetMetadata(topic_id, tuple(some[dropped:]))
+    assert decode(text) == OffsetMetadata(topic_id, tuple(some[dropped:]), is_ours=True)
 
 
 def test_roots_are_dropped_only_where_there_is_no_room() -> None:
@@ -64,13 +64,13 @@ def test_roots_are_dropped_only_where_there_is_no_room() -> None:
     ],
 )  # fmt: skip
 def test_what_is_not_of_this_version_is_unknown(text: str) -> None:
-    """Another tool, an administrator, a newer worker: unknown, never different."""
+    """Another tool, an administrator, a newer worker: unknown, never different, and not ours."""
     assert decode(text) == OffsetMetadata(None, ())
 
 
 def test_nul_that_the_client_library_adds_is_no_part_of_it() -> None:
     """Readers with another client library get it to see."""
-    assert decode(encode(TOPIC_ID, ROOTS).text + "\0") == OffsetMetadata(TOPIC_ID, ROOTS)
+    assert decode(encode(TOPIC_ID, ROOTS).text + "\0") == OffsetMetadata(TOPIC_ID, ROOTS, is_ours=True)
 
 
 @given(st.text(max_size=60))
@@ -83,7 +83,7 @@ def test_when_a_group_began_is_kept_beside_the_topic_id() -> None:
     """Under the policy `end`, and when a person has set an offset; other workers read past what they do not know."""
     text = encode(TOPIC_ID, began=Began(1772600767000, 4)).text
     assert text == f'{{"v":1,"topic_id":"{TOPIC_ID}","began":[1772600767000,4],"roots":{{}}}}'
-    assert decode(text) == OffsetMetadata(TOPIC_ID, began=Began(1772600767000, 4))
-    assert decode(encode(None, set_ms=7).text) == OffsetMetadata(set_ms=7)
-    assert decode('{"v":1,"topic_id":"x","of-later":[1],"roots":{}}') == OffsetMetadata("x")
+    assert decode(text) == OffsetMetadata(TOPIC_ID, began=Began(1772600767000, 4), is_ours=True)
+    assert decode(encode(None, set_ms=7).text) == OffsetMetadata(set_ms=7, is_ours=True)
+    assert decode('{"v":1,"topic_id":"x","of-later":[1],"roots":{}}') == OffsetMetadata("x", is_ours=True)
     assert decode('{"v":1,"topic_id":"x","began":[1]}') == OffsetMetadata()

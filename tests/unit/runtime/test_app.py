@@ -73,7 +73,7 @@ def test_rules_are_those_of_the_settings(settings: Settings) -> None:
     bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (70 - 20))
     machine = MachineRules(6, Size(9_000, 90))
     assert (rules.on_unreadable, rules.fatal_ends_max) == ("hold", 7)
-    assert rules.start == StartRules("fail", accept_unknown_history=True, topics=("one", "other"))
+    assert rules.start == StartRules("log-partitioner", "fail", accept_unknown_history=True, topics=("one", "other"))
     assert rules.loop == LoopRules(bounds, 70)
     assert rules.control == ControlRules(200 - POLL_MARGIN_S, settings.settle_s, 60 + 20, 70, machine)
     assert rules.flush[:6] == ("prefix", 60, 20, 400_000, 5_000, 100_000)

@@ -10,6 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.control.deadline import Deadline
+from service.control.flush_history import Flushed, OurGroup
 from service.errors import (
     CommitAbortedError,
     DiscardError,
@@ -175,7 +176,7 @@ def test_flush_says_nothing_of_what_is_not_proven() -> None:
     worker = rig.owning()
     worker.controller.on_revoked(frozenset({P1}))
     rig.broker.reset({P1: None})
-    worker.flush_records.error = DiscardError("no answer")
+    worker.flush_records.error, worker.start_positions._looks_left = DiscardError("no answer"), 0
     worker.controller.on_assigned(frozenset({P1}))
     worker.controller.consume_returned()
     assert worker.controller.state.rewinds == {P1}
@@ -460,8 +461,8 @@ def test_committed_offset_of_a_topic_that_was_made_anew_is_refused(style: str) -
     error = refusal(rig)
     assert f"source-0 (4, of id {old})" in error
     assert f"its id is {new}" in error
-    assert "`log-partitioner offsets go-on --topic source`" in error
-    assert "`log-partitioner offsets begin-anew --topic source`" in error
+    assert "`log-partitioner offsets set --topic source --to committed`" in error
+    assert "`log-partitioner offsets set --topic source --to beginning`" in error
     assert worker.flush_records.reads == 1
     assert rig.committed() == {P0: 4, P1: 4}
 
@@ -552,7 +553,7 @@ def test_lost_offset_is_refused_with_the_offset_to_go_on_from(style: str, policy
     rig.broker.reset({P1: None})
     error = refusal(rig, rules=Rules().with_start_at(policy))
     assert "go on with source-1 at 4 (committed: nothing)." in error
-    assert "`log-partitioner offsets recover --topic source`" in error
+    assert "`log-partitioner offsets set --topic source --to flushed`" in error
     rig.broker.reset({P0: None})
     assert "go on with source-0 at 4 (committed: nothing), source-1 at 4 (committed: nothing)." in refusal(
         rig, rules=Rules().with_start_at(policy)
@@ -625,8 +626,8 @@ def test_flush_records_of_another_group_or_another_topic_are_no_history() -> Non
     rig.fill(P0, 3)
     worker = rig.worker("b")
     rig.turn_until(lambda: rig.committed()[P0] == 3)
-    worker.flush_records._group_id = "another"
-    found = worker.flush_records.next_offsets([P0], SourceTopics(), deadline=Deadline.after(1.0, rig.clock.now_s))
+    worker.flush_records.group = OurGroup("another")
+    found, _ = worker.flush_records.read([P0], SourceTopics(), deadline=Deadline.after(1.0, rig.clock.now_s))
     assert found == {}
 
 
@@ -694,19 +695,18 @@ def test_flush_records_that_were_not_read_whole_are_read_again() -> None:
     flushed(rig)
     rig.broker.reset({P0: None})
     worker = rig.worker("b")
-    read, looks = worker.flush_records.next_offsets, list[bool]()
+    read, looks = worker.flush_records.read, list[bool]()
 
     def failing(
         tps: Iterable[TopicPartition], topics: SourceTopics, *, newest_of: Iterable[TopicPartition], deadline: Deadline
-    ) -> dict[TopicPartition, int]:
+    ) -> Flushed:
         looks.append(P0 in tps)
         if len(looks) == 1:
             raise HistoryUnknownError("not in time")
-        return {
-            one: offset for one, offset in read([*tps, *newest_of], topics, deadline=deadline).items() if one in tps
-        }
+        found, _ = read([*tps, *newest_of], topics, deadline=deadline)
+        return Flushed({one: offset for one, offset in found.items() if one in tps}, [])
 
-    worker.flush_records.next_offsets = failing  # type: ignore[assignment,method-assign]
+    worker.flush_records.read = failing  # type: ignore[assignment,method-assign]
     with pytest.raises(StartPositionError, match="source-0 at 4"):
         turn_for(rig, WRONG_MAX_S + 30.0)
     assert looks[:2] == [True, True]
