@@ -20,7 +20,10 @@ setup: $(VENV)/.installed  ## make the virtual environment from the lock file
 $(VENV)/.installed: requirements-dev.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; found $$($(PYTHON) --version 2>&1). Set PYTHON=/path/to/python3.11"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	@echo "Fetching Python packages, once: 435 MB to download, 1.3 GB in $(VENV); some two minutes."
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off --require-hashes -r requirements-dev.lock \
+	  | awk -v of="$$(grep -c == requirements-dev.lock)" '/^Collecting/ && ++n % 10 == 0 {say(n " of " of " looked up")} \
+	    /^Installing/ {say("all are here, installing them")} function say(text) {print "  " text; fflush()}'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
@@ -35,7 +38,7 @@ $(VENV)/.native: $(VENV)/.installed $(shell find native -name '*.rs' -o -name 'C
 	@touch $@
 
 .PHONY: pipeline-jars
-pipeline-jars: setup  ## fetch the jars of the Spark session (140 MB, once; needs Maven)
+pipeline-jars: setup  ## fetch the jars of the Spark session (137 MB, once; needs Maven)
 	@$(BIN)/python -m tools.pipeline_jars
 
 .PHONY: spark-classes
@@ -65,10 +68,10 @@ option = $(if $(value $(2)),$(1)='$(subst ','\'',$(value $(2)))')
 
 .PHONY: up down
 up: setup  ## start Kafka and S3, create topics and bucket, keep them running
-	$(BIN)/python -m tools.local up
+	@$(BIN)/python -m tools.local up
 
-down: setup  ## stop what `make up` started
-	$(BIN)/python -m tools.local down
+down: setup  ## stop what `make up` started; WIPE=1 removes topics and objects too
+	@$(BIN)/python -m tools.local down $(if $(WIPE),--wipe)
 
 .PHONY: table audit
 table: setup pipeline-jars  ## bring the Iceberg table up to date with what `make up` started, and query it

@@ -7,6 +7,7 @@ network, nor Maven, nor its repository is needed.
 import hashlib
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,8 @@ class JarSet:
 
     pom: Path
     lock: Path
+    what: str = "jars"
+    """How they are called while they are fetched, with their size."""
 
     def ensure(self, target: Path) -> Path:
         """Give `target`, filled; fetches the jars the first time (seconds to minutes).
@@ -33,6 +36,7 @@ class JarSet:
         if target.is_dir():
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
+        print(f"Fetching {self.what} with Maven, once: a minute or two.", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="fetch-", ignore_cleanup_errors=True) as scratch:
             fetched = Path(scratch, "jars")
             self._run_maven(fetched)

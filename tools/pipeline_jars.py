@@ -13,7 +13,7 @@ from tools.maven import JarSet
 
 _PIPELINE = Path(__file__).parents[1] / "pipeline"
 _HOME = _PIPELINE.parent / jars.DIRECTORY
-_JARS = JarSet(_PIPELINE / "pom.xml", jars.LOCK)
+_JARS = JarSet(_PIPELINE / "pom.xml", jars.LOCK, "Iceberg and what Spark needs for it (137 MB)")
 
 
 def ensure_pipeline_jars(home: Path = _HOME) -> Path:

@@ -72,6 +72,16 @@ def test_maven_missing_is_one_line(programs: Path, tmp_path: Path) -> None:
     )
 
 
+def test_fetch_is_announced_with_its_size(programs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What takes minutes says so before it begins."""
+    _install(programs, "java", """echo 'openjdk version "17.0.1" 2021-10-19' >&2""")
+
+    with pytest.raises(MissingPrerequisiteError):
+        jars.ensure_jars(tmp_path / "jars")
+
+    assert capsys.readouterr().err == ("Fetching Kafka and S3Proxy (107 MB) with Maven, once: a minute or two.\n")
+
+
 def test_maven_failing_shows_its_last_lines(programs: Path, tmp_path: Path) -> None:
     _install(programs, "java", """echo 'openjdk version "17.0.1" 2021-10-19' >&2""")
     _install(programs, "mvn", "echo '[ERROR] no route to host'; exit 1")

@@ -5,6 +5,7 @@ The secret key is printed by `env` alone.
 """
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
@@ -48,10 +49,19 @@ def describe(stack: Stack) -> str:
         f"S3     {stack.s3.url}  bucket {stack.bucket}  access key {stack.s3.access_key}\n"
         f"Data and logs are under {stack.directory}. Processes:\n"
         f"{processes}\n"
-        f"A worker on it:\n"
-        f'  eval "$({shlex.quote(sys.executable)} -m tools.local env)" && '
-        f"{shlex.quote(sys.executable)} -m service run"
+        "A worker on it:\n"
+        f'  eval "$({_program("python")} -m tools.local env)"\n'
+        f"  {_program('log-partitioner')} check-config && {_program('log-partitioner')} run\n"
+        "`make down` stops it and keeps the data, `make down WIPE=1` removes them."
     )
+
+
+def _program(name: str) -> str:
+    """Return how a shell calls a program of the virtual environment, from the directory that it stands in."""
+    program = Path(sys.executable).with_name(name)
+    if not program.exists():
+        return name
+    return shlex.quote(str(program.relative_to(Path.cwd()) if program.is_relative_to(Path.cwd()) else program))
 
 
 def _up(stack_home: StackHome, chosen: argparse.Namespace) -> int:
@@ -102,5 +112,16 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def run(arguments: list[str] | None = None, *, home: Path = HOME) -> int:
+    """Run one command for a shell: a reader that has seen enough, such as `head`, is no error."""
+    try:
+        code = main(arguments, home=home)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more when it ends
+        return 0
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run())

@@ -19,7 +19,7 @@ JAVA_MAJOR_MIN = 17
 _REPEATED = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")  # by `java -version`, before what it is asked for
 
 _HERE = Path(__file__).parent
-_JARS = JarSet(_HERE / "pom.xml", _HERE / "jars.lock")
+_JARS = JarSet(_HERE / "pom.xml", _HERE / "jars.lock", "Kafka and S3Proxy (107 MB)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Jars:
 
 
 def ensure_jars(home: Path, *, compiles_fully: bool = False) -> Jars:
-    """Return the jars under `home`, fetching them the first time (seconds to minutes, about 110 MB).
+    """Return the jars under `home`, fetching them the first time (seconds to minutes, 107 MB).
 
     Raises:
         MissingPrerequisiteError: no fitting Java, or jars to fetch and no Maven.

@@ -174,9 +174,8 @@ def environment_of(stack: Stack) -> dict[str, str]:
     """Return the environment that points a worker and the jobs at the stack; the names are those of their settings."""
     return {
         "LOGP_KAFKA__BOOTSTRAP_SERVERS": stack.bootstrap_servers,
-        "LOGP_KAFKA__SOURCE_TOPICS": json.dumps([stack.source]),
+        "LOGP_KAFKA__SOURCE_TOPICS": stack.source,
         **stack.s3.variables(stack.bucket),
         "LOGP_HTTP__HOST": "127.0.0.1",
-        "LOGP_VERIFY__SHARE": "1",  # whoever develops wants to hear of a difference at once
         "PIPELINE_CATALOG__URI": str(Path(stack.directory) / "catalog.db"),  # tables go with the data that they are of
     }

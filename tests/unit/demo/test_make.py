@@ -28,7 +28,14 @@ AWKWARD = [
 
 
 def make_demo(tmp_path: Path, *variables: str) -> list[str]:
-    """Run `make demo` with a Python that only writes down how it was called; return the demo's arguments."""
+    """Run `make demo`; return the demo's arguments."""
+    arguments = make(tmp_path, "demo", *variables)
+    assert arguments[:2] == ["-m", "tools.demo"]
+    return arguments[2:]
+
+
+def make(tmp_path: Path, target: str, *variables: str) -> list[str]:
+    """Run make with a Python that only writes down how it was called; return its arguments."""
     bin_directory = tmp_path / "bin"
     bin_directory.mkdir()
     called = tmp_path / "called.json"
@@ -37,11 +44,10 @@ def make_demo(tmp_path: Path, *variables: str) -> list[str]:
     python.chmod(0o700)
     (tmp_path / ".installed").touch()
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
-    command = ["make", "--no-print-directory", "demo", f"VENV={tmp_path}", *variables]
+    command = ["make", "--no-print-directory", target, f"VENV={tmp_path}", *variables]
     subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True, timeout=60)
     arguments: list[str] = json.loads(called.read_text())
-    assert arguments[:2] == ["-m", "tools.demo"]
-    return arguments[2:]
+    return arguments
 
 
 @pytest.mark.parametrize("value", AWKWARD)
@@ -64,3 +70,10 @@ def test_make_demo_args_are_several_arguments(tmp_path: Path) -> None:
     options = parse_options(make_demo(tmp_path, r"ARGS=--layout pack --user-path user 'id\.orig_h' --audit small"))
 
     assert (options.layout, options.user_paths, options.audit) == ("pack", ("user", r"id\.orig_h"), "small")
+
+
+def test_make_down_keeps_data_unless_it_is_told_to_wipe(tmp_path: Path) -> None:
+    """`make down WIPE=1` is the way to a clean stack."""
+    (tmp_path / "wipe").mkdir()
+    assert make(tmp_path, "down") == ["-m", "tools.local", "down"]
+    assert make(tmp_path / "wipe", "down", "WIPE=1") == ["-m", "tools.local", "down", "--wipe"]
