@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
@@ -21,6 +22,8 @@ CATALOG = "lake"
 _SQLITE_BUSY_MS = 30_000
 _PLAN_CHARS = "10000"
 _RETAINED = "10"
+_LOOPBACK = "127.0.0.1"
+_LOG4J = Path(__file__).with_name("log4j2.properties").absolute()
 
 
 def open_session(settings: JobSettings, *, name: str) -> SparkSession:
@@ -30,8 +33,12 @@ def open_session(settings: JobSettings, *, name: str) -> SparkSession:
         PipelineError: the jars are not there.
     """
     spark = settings.pipeline.spark
+    structlog.get_logger(name).info(
+        "spark_starting", master=spark.master
+    )  # half a minute, in which nothing else is said
     # The Python of the executors is this one, wherever PATH points to.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    _quieten(spark.master)
     builder = SparkSession.builder.appName(f"log-partitioner {name}").master(spark.master)
     properties = {**_properties(settings), **_addresses(spark.master), **catalog_options(settings), **spark.properties}
     for key, value in properties.items():
@@ -39,6 +46,14 @@ def open_session(settings: JobSettings, *, name: str) -> SparkSession:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("FATAL")  # errors reach us as exceptions; their Java traces help nobody
     return session
+
+
+def _quieten(master: str) -> None:
+    """Keep what Spark's Java says of itself while it starts away from people; what an operator has set stays."""
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
+    if "SPARK_CONF_DIR" not in os.environ:
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", f"-Dlog4j2.configurationFile={_LOG4J.as_uri()}")
 
 
 def is_running(spark: SparkSession) -> bool:
@@ -84,7 +99,7 @@ def _addresses(master: str) -> dict[str, str]:
     """Keep everything of this machine on it; elsewhere executors must find the driver."""
     if not master.startswith("local"):
         return {}
-    return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
 
 
 def catalog_options(settings: JobSettings) -> dict[str, str]:

@@ -6,7 +6,6 @@ goes on by its id, from its outbox where it has one, else from the beginning, wi
 
 from __future__ import annotations
 
-import json
 import re
 import secrets
 import sys
@@ -24,6 +23,7 @@ from pipeline.backfill.ranges import Wanted, format_offsets, parse_offsets, pars
 from pipeline.backfill.split import pieces_of
 from pipeline.backfill.write import written
 from pipeline.errors import OvertakenError, PipelineError, RangeError
+from pipeline.jobs import sentences
 from pipeline.objects import Objects
 from pipeline.progress import StepProgress
 from pipeline.publisher import Publisher
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from service.formats.model import TopicPartition
 
 
+_NO_RANGE = "a range is missing: give --from and --until, such as --from 2026-03-04T05:00Z, or --offsets"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
@@ -70,11 +71,9 @@ def run(settings: JobSettings, options: Options) -> None:
     """
     job = Backfill(settings, options.run_id or new_run_id())
     if options.dry_run:
-        summary = job.summarise(options.wanted)
-        sys.stdout.write(json.dumps(summary._asdict()) + "\n")
+        sys.stdout.write(sentences.would_publish(**job.summarise(options.wanted)._asdict()) + "\n")
     else:
-        published = job.run(options.wanted)
-        sys.stdout.write(json.dumps({"run": job.run_id, **published._asdict()}) + "\n")
+        sys.stdout.write(sentences.published(settings, job.run_id, job.run(options.wanted)) + "\n")
 
 
 def read_options(given: argparse.Namespace) -> Options:
@@ -93,6 +92,8 @@ def read_options(given: argparse.Namespace) -> Options:
         from_ms=None if given.from_time is None else parse_time(given.from_time),
         until_ms=None if given.until_time is None else parse_time(given.until_time),
     )
+    if wanted.is_nothing and given.run_id is None:
+        raise RangeError(f"{_NO_RANGE}; or go on with a run that has begun, by its --run-id")
     return Options(wanted, given.run_id, given.dry_run)
 
 
@@ -155,9 +156,7 @@ class Backfill:
     def _begin(self, wanted: Wanted) -> Run:
         """Fix the range, and up to where to look what is held: in this order, so that all of it is seen."""
         if wanted.is_nothing:
-            raise RangeError(
-                f"run {self.run_id} has no list of messages yet: say which range, by --from, --until or --offsets"
-            )
+            raise RangeError(f"{_NO_RANGE}: run {self.run_id} has none yet")
         kafka, forgotten = self._worker.kafka, self._backfill.assume_forgotten_unheld
         ranges = resolve(kafka, wanted, self._last_offsets)
         self._log.info("backfill_started", offsets=format_offsets(ranges))

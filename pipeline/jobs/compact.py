@@ -7,6 +7,7 @@ where a retention is set.
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from datetime import datetime
@@ -17,6 +18,7 @@ import structlog
 
 from pipeline.audit.verdicts import read_passed
 from pipeline.errors import PipelineError
+from pipeline.jobs import sentences
 from pipeline.progress import StepProgress
 from pipeline.retire import Retired, Retirement
 from pipeline.session import CATALOG, open_session
@@ -57,7 +59,8 @@ def run(settings: JobSettings) -> None:
     Raises:
         PipelineError: see `pipeline.errors`.
     """
-    Compact(open_session(settings, name="compact"), settings).run()
+    done = Compact(open_session(settings, name="compact"), settings).run()
+    sys.stdout.write(sentences.compacted(settings, **done._asdict()) + "\n")
 
 
 class Compact:

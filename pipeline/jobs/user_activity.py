@@ -8,6 +8,7 @@ know an entry of which the next never heard.
 
 from __future__ import annotations
 
+import sys
 import time
 import uuid
 from functools import partial
@@ -20,6 +21,7 @@ from pipeline.activity.entries import ENTRIES, Reading, read_entries
 from pipeline.activity.stages import DAY_KEY, DAYS, HOUR_KEY, HOURS, update_days, update_hours
 from pipeline.activity.tables import StateTable
 from pipeline.errors import OvertakenError, TableError
+from pipeline.jobs import sentences
 from pipeline.kafka import partition_ends
 from pipeline.pieces import encode_share, share_out
 from pipeline.progress import StepProgress
@@ -45,7 +47,9 @@ def run(settings: JobSettings, *, continuous: bool) -> None:
     Raises:
         PipelineError: see `pipeline.errors`.
     """
-    UserActivity(open_session(settings, name="user-activity"), settings).run(continuous=continuous)
+    job = UserActivity(open_session(settings, name="user-activity"), settings)
+    job.run(continuous=continuous)
+    sys.stdout.write(sentences.counted(settings, **job.counts) + "\n")
 
 
 class Update(NamedTuple):
@@ -74,6 +78,7 @@ class UserActivity:
         self._log = structlog.get_logger("user_activity").bind(run=run_id)
         self._written_at_ms = 0
         self._progress = StepProgress(spark, "user-activity")
+        self.counts = {"references": 0, "entries": 0}
 
     def run(self, *, continuous: bool) -> None:
         """Count until everything that there is now is counted, or for ever.
@@ -120,6 +125,10 @@ class UserActivity:
         self._written_at_ms = _now_ms()
         entries = sum(reference.entries for reference in references)
         self._progress.count(references=len(references), entries=entries)
+        self.counts = {
+            "references": self.counts["references"] + len(references),
+            "entries": self.counts["entries"] + entries,
+        }
         self._log.info(
             "references_counted",
             references=len(references),

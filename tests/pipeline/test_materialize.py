@@ -92,7 +92,10 @@ def test_columns_do_not_depend_on_the_order(
 def test_missing_object_is_named(
     conflicting: tuple[Deployment, Places], lake_of: Callable[..., Lake], kafka: KafkaHelper, names: Names
 ) -> None:
-    """A reference to an object that is not there: exit code 2, one line that says which, and nothing in the table."""
+    """A reference to an object that is not there: exit code 2, one line that says which, and nothing in the table.
+
+    Nothing else is said but events: of Spark's Java one line, which no option takes away.
+    """
     deployment, _ = conflicting
     reference = deployment.references()[0]
     location = msgspec.structs.replace(reference.location, object="logs/gone.avro")
@@ -103,6 +106,10 @@ def test_missing_object_is_named(
     job.wait(grace_s=120)
     sentence = f"materialize: s3://{deployment.bucket}/logs/gone.avro is referenced and not there"
     assert (job.exit_code, job.last_lines(1)) == (2, sentence)
+    first, *lines = job.last_lines(1000).splitlines()
+    assert '"event": "spark_starting"' in first
+    known = ("{", "WARNING: Using incubator modules", "NOTE: Picked up JDK_JAVA_OPTIONS")  # the last is this test's own
+    assert [line for line in lines if not line.startswith(known)] == [sentence]
     assert lake.spark.table(lake.table).count() == 0
 
 

@@ -90,3 +90,9 @@ def test_what_java_raises_is_told_by_its_classes(
     assert code == 2
     assert "org.apache.spark.SparkException, java.lang.OutOfMemoryError" in err
     assert canaries.found_in(err) is None
+
+
+def test_backfill_without_a_range_begins_with_what_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is started or asked for it."""
+    assert cli.main(["backfill"]) == 2
+    assert capsys.readouterr().err.startswith("backfill: a range is missing: give --from and --until")

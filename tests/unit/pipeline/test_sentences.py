@@ -1,0 +1,51 @@
+"""What jobs say when they are done: what came of it, with units, and where that is."""
+
+import pytest
+
+from pipeline.backfill.publish import Published
+from pipeline.config import JobSettings, load_all
+from pipeline.jobs import sentences
+from pipeline.retire import Retired
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch) -> JobSettings:
+    """Settings with nothing but what is needed."""
+    for name, value in {
+        "LOGP_KAFKA__BOOTSTRAP_SERVERS": "broker:9092",
+        "LOGP_KAFKA__SOURCE_TOPICS": "logs",
+        "LOGP_S3__BUCKET": "my-logs",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return load_all()
+
+
+def test_user_activity_says_where_its_tables_are(settings: JobSettings) -> None:
+    """Both tables and the catalogue that knows them."""
+    assert sentences.counted(settings, references=1, entries=20_000) == (
+        "20,000 entries of 1 reference counted: by user and hour in logs.user_hours, by user and day in "
+        "logs.user_days, catalogue sqlite .local/catalog.db."
+    )
+
+
+def test_compact_says_what_became_of_files_and_objects(settings: JobSettings) -> None:
+    """Also why nothing was to be done."""
+    done = sentences.compacted(settings, hours=[1, 2], files_before=12, files_after=2, retired=Retired(3, 2**21))
+    assert done == (
+        "2 hours of logs.entries, catalogue sqlite .local/catalog.db: 12 files became 2. "
+        "3 raw objects retired, 2.0 MiB."
+    )
+    nothing = sentences.compacted(settings, hours=[], files_before=0, files_after=0, retired=Retired())
+    assert "no hour has a clean audit and 4 files in one partition" in nothing
+
+
+def test_backfill_says_what_it_would_publish_and_what_it_has(settings: JobSettings) -> None:
+    """With the reasons of dead letters, the topics, and where objects are."""
+    assert sentences.would_publish(entries_in_files=1200, partition_keys=7, dead_letters={"no_user": 2}) == (
+        "Would publish 1,200 entries of 7 users and hours, and 2 entries as dead letters (2 no_user). Nothing was "
+        "written; without --dry-run it is published."
+    )
+    assert sentences.published(settings, "r1", Published(9, 1)) == (
+        "Run r1 has published 9 messages in 1 transaction to references and dead-letters; objects are in "
+        "s3://my-logs/logs."
+    )
