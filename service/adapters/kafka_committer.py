@@ -14,6 +14,7 @@ import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
+from service.adapters.kafka_errors import is_fatal
 from service.adapters.kafka_log import Brokers, describe, make_client
 from service.adapters.kafka_values import position
 from service.boundary import Clock, Membership, Message
@@ -105,7 +106,7 @@ class KafkaCommitter:
                 self._brokers.waited(str(self._options.get("bootstrap.servers", "")), begun_s)
                 problem = error.args[0]
                 what = f"no producer for transactions: {problem.name()}: {self._brokers.trouble() or problem.str()}"
-                is_refused = problem.code() in _HOPELESS or problem.fatal()
+                is_refused = problem.code() in _HOPELESS or is_fatal(problem)
                 if is_refused or (deadline is None and until.has_passed()):
                     raise StopError(what) from error
                 if until.has_passed():
@@ -220,7 +221,7 @@ class KafkaCommitter:
                     raise CommitUnknownError(str(error), code=type(error).__name__) from error
                 if problem.txn_requires_abort():
                     raise self._aborted(producer, error, deadline) from error
-                if problem.retriable() and not problem.fatal() and not deadline.has_passed():
+                if problem.retriable() and not is_fatal(problem) and not deadline.has_passed():
                     self._log.warning("commit_transaction_repeated", **describe(problem))
                     continue
                 raise CommitUnknownError(problem.str(), code=problem.name()) from error
@@ -230,7 +231,7 @@ class KafkaCommitter:
     def _aborted(self, producer: confluent_kafka.Producer, error: Exception, deadline: Deadline) -> Exception:
         """Abort. Where that fails the next producer's init aborts: no commit was ever asked for."""
         problem = _problem_of(error)
-        if problem is not None and problem.fatal():  # nothing can be asked of this producer any more
+        if problem is not None and is_fatal(problem):  # nothing can be asked of this producer any more
             if problem.code() in _HOPELESS:
                 return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
             return FencedError(problem.str(), code=problem.name())

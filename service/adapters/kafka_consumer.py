@@ -15,7 +15,7 @@ import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from service.adapters.kafka_errors import is_passing, require_in_range, require_that_it_mends
+from service.adapters import kafka_errors
 from service.adapters.kafka_log import Brokers, make_client
 from service.adapters.kafka_poll import TopicPartitions, poll_of
 from service.adapters.kafka_search import Search
@@ -31,11 +31,12 @@ from service.boundary import FetchFailure, Membership, Poll, RebalanceListener
 from service.control.deadline import Deadline
 from service.errors import SourceError
 from service.formats.model import CommittedOffset, TopicPartition
-from service.patience import Patience
+from service.patience import Patience, close_or_leave
 
 T = TypeVar("T")
 
 _ASK_AGAIN_S = 0.1
+JOIN_AGAIN_S = 5.0
 
 
 class KafkaConsumer:
@@ -68,6 +69,7 @@ class KafkaConsumer:
 
     def subscribe(self, listener: RebalanceListener) -> None:
         """Join the group; all three callbacks are set, or lost ones would come as revoked."""
+        self._listener = listener
 
         def on_assign(consumer: Any, assigned: list[confluent_kafka.TopicPartition]) -> None:
             if assigned:
@@ -181,16 +183,34 @@ class KafkaConsumer:
         place: Any = (message.topic(), message.partition())
         offset: Any = message.offset()
         tp = None if place[0] is None else TopicPartition(*place)
-        where = "the group" if tp is None else str(tp)
-        require_that_it_mends(error, where)
+        if tp is None and kafka_errors.is_full(error):
+            self._wait_for_room(error)
+            return
+        kafka_errors.require_that_it_mends(error, tp)
         if tp is None or tp not in self._failures:
-            require_in_range(error, tp)
+            kafka_errors.require_in_range(error, tp)
             if tp is None or offset is None or offset < 0:
-                self._log.warning("consumer_error", where=where, code=error.name(), message=error.str())
+                self._note(error, tp)
                 return
             self._failures[tp] = FetchFailure(offset, error.name(), error.str())
             self._consumer.pause([confluent_kafka.TopicPartition(*tp)])  # or it would be fetched again without a pause
             self._paused_tps.add(tp)
+
+    def _note(self, error: KafkaError, tp: TopicPartition | None) -> None:
+        text, where = kafka_errors.describe_with_advice(error), kafka_errors.place_of(tp)
+        if tp is None:
+            self._brokers.refused(text, is_full=kafka_errors.is_full(error))
+        if times := self._brokers.pace.times((where, error.code())):
+            self._log.warning("consumer_error", where=where, code=error.name(), message=text, times=times)
+
+    def _wait_for_room(self, error: KafkaError) -> None:
+        """Note that the group is full; with KIP-848 that kills the client, and another one joins after a while."""
+        self._note(error, None)
+        if kafka_errors.is_fatal(error):
+            self._patience.ask(lambda: time.sleep(JOIN_AGAIN_S))
+            close_or_leave(self._consumer.close)
+            self._consumer = make_client(confluent_kafka.Consumer, "consumer", self._options, self._brokers)
+            self.subscribe(self._listener)
 
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
         """Return what could not be read; such a TopicPartition is paused until it is sought."""
@@ -274,16 +294,7 @@ class KafkaConsumer:
         return found.offset if found.offset >= 0 else None
 
     def _ask(self, what: str, call: Callable[[], T], deadline: Deadline) -> T:
-        """Ask until the deadline where brokers are about to come or to go: the library does not ask again by itself."""
-        while True:
-            try:
-                return self._patience.ask(call)
-            except KafkaException as error:
-                problem = error.args[0]
-                if not is_passing(problem) or deadline.has_passed():
-                    raise SourceError(f"no {what}: {problem.str()}") from error
-            self._patience.require()
-            time.sleep(_ASK_AGAIN_S)
+        return kafka_errors.ask_until(deadline, what, call, self._patience)
 
     def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
         """Return Kafka's ids of topics, outside callbacks only; blocks for up to 10 s: nothing depends on them."""

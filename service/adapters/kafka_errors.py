@@ -1,11 +1,21 @@
-"""Errors that the consumer reports among its messages: which of them end the worker."""
+"""Errors of the client library: which of them end the worker, and what to do about them."""
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError
+import time
+from collections.abc import Callable
+from typing import TypeVar
 
+from confluent_kafka import KafkaError, KafkaException
+
+from service.control.deadline import Deadline
 from service.errors import SourceError, StartPositionError
 from service.formats.model import TopicPartition
+from service.patience import Patience
+
+T = TypeVar("T")
+
+_ASK_AGAIN_S = 0.1
 
 _OUT_OF_RANGE = {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}  # noqa: SLF001
 _REWRITTEN = KafkaError(KafkaError._LOG_TRUNCATION).str()  # noqa: SLF001 - comes in the text of _AUTO_OFFSET_RESET, too
@@ -15,10 +25,18 @@ _HOPELESS = {
     KafkaError.CLUSTER_AUTHORIZATION_FAILED,
     KafkaError.SASL_AUTHENTICATION_FAILED,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL,
     KafkaError.UNSUPPORTED_VERSION,
     KafkaError._AUTHENTICATION,  # noqa: SLF001
 }  # _MAX_POLL_EXCEEDED is not among them: on_lost follows, and the loop goes on
+
+_ADVICE = {
+    KafkaError.UNSUPPORTED_VERSION: "these brokers do not have the group protocol of KIP-848: set kafka.group_protocol "
+    "to classic, or enable it there (Kafka 4.0 or later, group.coordinator.rebalance.protocols)",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "other members of the group have another kafka.assignment_strategy or "
+    "kafka.group_protocol, which cannot be changed one by one: stop all members, then start them with the same",
+    KafkaError.GROUP_MAX_SIZE_REACHED: "the group is full (the brokers' group.max.size, with KIP-848 "
+    "group.consumer.max.size): this worker joins as soon as there is room",
+}
 
 _PASSING = {
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -38,10 +56,54 @@ def is_passing(error: KafkaError) -> bool:
     return error.code() in _PASSING
 
 
-def require_that_it_mends(error: KafkaError, where: str) -> None:
+def ask_until(deadline: Deadline, what: str, call: Callable[[], T], patience: Patience) -> T:
+    """Ask until the deadline where brokers are about to come or to go: the library does not ask again by itself.
+
+    Raises:
+        SourceError: no answer in time, or another error.
+        LeavingError: asked to leave meanwhile.
+    """
+    while True:
+        try:
+            return patience.ask(call)
+        except KafkaException as error:
+            problem = error.args[0]
+            if not is_passing(problem) or deadline.has_passed():
+                raise SourceError(f"no {what}: {problem.str()}") from error
+        patience.require()
+        time.sleep(_ASK_AGAIN_S)
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Say whether its client is dead for good; of the consumer's messages the code alone says so (KAFKA_FACTS R13)."""
+    return error.fatal() or error.code() == KafkaError._FATAL  # noqa: SLF001
+
+
+def is_full(error: KafkaError) -> bool:
+    """Say whether the group has as many members as brokers allow it."""
+    return _is(error, KafkaError.GROUP_MAX_SIZE_REACHED)
+
+
+def _is(error: KafkaError, code: int) -> bool:
+    """Compare the code; a fatal error has the cause in its text only."""
+    return error.code() == code or (is_fatal(error) and KafkaError(code).str() in error.str())
+
+
+def describe_with_advice(error: KafkaError) -> str:
+    """Return what to do, where that is known, and what the error says: a line of the log may be cut at its end."""
+    text = f"{error.name()}: {error.str()}"
+    return next((f"{advice} ({text})" for code, advice in _ADVICE.items() if _is(error, code)), text)
+
+
+def place_of(tp: TopicPartition | None) -> str:
+    """Say of what an error is: one without a TopicPartition is of the group."""
+    return "the group" if tp is None else str(tp)
+
+
+def require_that_it_mends(error: KafkaError, tp: TopicPartition | None) -> None:
     """Raise SourceError for an error that no waiting mends; the rest librdkafka retries by itself."""
-    if error.fatal() or error.code() in _HOPELESS:
-        raise SourceError(f"{where}: {error.name()}: {error.str()}")
+    if is_fatal(error) or error.code() in _HOPELESS:
+        raise SourceError(f"{place_of(tp)}: {describe_with_advice(error)}")
 
 
 def require_in_range(error: KafkaError, tp: TopicPartition | None) -> None:
@@ -56,7 +118,7 @@ def require_in_range(error: KafkaError, tp: TopicPartition | None) -> None:
         )
     if error.code() in _OUT_OF_RANGE:
         raise StartPositionError(
-            f"the committed offset of {'the group' if tp is None else tp} is out of range: {error.str()}. Stop all "
+            f"the committed offset of {place_of(tp)} is out of range: {error.str()}. Stop all "
             "workers of the group. Records between the committed offset and the start of the log are gone (`"
             f"log-partitioner offsets begin-anew{command} --at FIRST_OFFSET`), or the topic was made anew "
             f"(`log-partitioner offsets begin-anew --topic {tp.topic if tp else 'TOPIC'}`)."

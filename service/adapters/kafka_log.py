@@ -94,6 +94,14 @@ class Trouble(NamedTuple):
     seen_s: float
 
 
+class GroupRefusal(NamedTuple):
+    """Why the group did not take us the last time; a full one is waited for."""
+
+    text: str
+    is_full: bool
+    seen_s: float
+
+
 class Brokers:
     """What the clients of this process report of the brokers; written by the loop thread, read by the probes' too."""
 
@@ -101,6 +109,7 @@ class Brokers:
         self.now_s = now_s
         self.pace = Pace(now_s)
         self._trouble: Trouble | None = None
+        self._refusal: GroupRefusal | None = None
         self._answered = False
         self._log = structlog.get_logger("brokers")
 
@@ -128,6 +137,19 @@ class Brokers:
             return None
         since = f"for {now_s - trouble.since_s:.0f} s"
         return f"broker {trouble.address}: {trouble.reason}, {since} ({trouble.cause})"
+
+    def refused(self, text: str, *, is_full: bool) -> None:
+        """Take note of what keeps us out of the group."""
+        self._refusal = GroupRefusal(text, is_full, self.now_s())
+
+    def joined(self) -> None:
+        """Take note that the group has taken us."""
+        self._refusal = None
+
+    def refusal(self) -> GroupRefusal | None:
+        """Return what keeps us out of the group; the library asks again every few seconds."""
+        refusal = self._refusal
+        return refusal if refusal is not None and self.now_s() - refusal.seen_s <= TROUBLE_S else None
 
     def waited(self, addresses: str, since_s: float) -> None:
         """Log that nothing has answered, where there was neither answer nor error for SILENT_S."""
@@ -160,7 +182,7 @@ class ClientLog(logging.Handler):
             self._log.log(_LEVELS.get(level, logging.WARNING), "client_log", line=line, times=times)
 
     def on_error(self, error: KafkaError) -> None:
-        """Write what the client library reports beside its calls; fatal errors come back from the calls."""
+        """Write what the client library reports beside its calls; fatal errors come back from the calls, too."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._brokers.all_down()
             return

@@ -89,6 +89,11 @@ def _times(settings: Settings) -> Iterator[str]:
             f"kafka.session_timeout_s ({kafka.session_timeout_s:g}) must be under kafka.max_poll_interval_s "
             f"({kafka.max_poll_interval_s:g})"
         )
+    if kafka.no_membership_max_s < 2 * kafka.max_poll_interval_s:
+        yield (
+            f"kafka.no_membership_max_s ({kafka.no_membership_max_s:g}) must be at least twice kafka.max_poll_interval_s "
+            f"({kafka.max_poll_interval_s:g}): a slow flush and a rebalance behind it may take as long"
+        )
     if settings.http.live_max_s <= kafka.max_poll_interval_s:
         yield (
             f"http.live_max_s ({settings.http.live_max_s:g}) must exceed kafka.max_poll_interval_s "

@@ -98,6 +98,11 @@ class KafkaSettings(Section):
     max_poll_interval_s: PositiveSeconds = Field(
         300, description="Seconds a worker may spend between polls before it loses its place."
     )
+    no_membership_max_s: PositiveSeconds = Field(
+        600,
+        description="Seconds without membership in the group, or without any broker that answers, after which the "
+        "process ends and says why; a full group is waited for.",
+    )
     transaction_timeout_s: PositiveSeconds = Field(
         60, description="Seconds after which the broker aborts an open transaction."
     )

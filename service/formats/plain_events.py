@@ -12,7 +12,7 @@ PLAIN: Mapping[str, str] = {
     "client_log": "A line of the client library. `client`; `line`.",
     "commit_transaction_repeated": "A commit is asked for again, of the same producer. `code`, `fatal`, `retriable`.",
     "committed_topic_id_unknown": "Committed offsets do not say of which topic they are.",
-    "consumer_error": "The client library reports an error in place of a record. `where`: its place; `code`.",
+    "consumer_error": "The client library reports an error in place of a record. `where`: its place; `code`; `times`.",
     "entries_not_verified": "Verification mode leaves entries out. `entries`; `cause`: memory, time, outcome.",
     "flush_record_unknown": "This version cannot read a flush record; committed offsets are held against others.",
     "history_cut": "The topic of flush records has lost its beginning, and none that is left names these.",

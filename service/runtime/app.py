@@ -37,6 +37,7 @@ from service.config.rules import (
     seal_rules,
 )
 from service.config.settings import POLL_MARGIN_S, Settings
+from service.control.deadline import Deadline
 from service.control.flush_history import OurGroup
 from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
@@ -50,6 +51,7 @@ from service.partitioning.partitioner import Partitioner
 from service.patience import LEAVE_S_MAX, Patience, end_process_after
 from service.runtime.controller import ControlRules
 from service.runtime.flusher import FlushRules
+from service.runtime.participation import Participation
 from service.runtime.recorder import RecorderRules
 from service.runtime.runloop import LoopRules
 from service.runtime.start_positions import StartRules
@@ -64,6 +66,7 @@ FIXED_SHARE = 0.5  # of memory, for rows and PartitionKeys; the rest is for entr
 SPOOL_SHARE = 0.6  # of the spool: rows that left memory, and the objects that they become
 _ALLOCATIONS = 100_000  # between two looks for cycles
 _LOOK_S = 1.0  # between two looks at whether we are a member
+_ANSWER_S = 10.0
 
 
 def run(settings: Settings) -> None:
@@ -93,14 +96,15 @@ class Process:
         self._log = structlog.get_logger("worker")
         self.clock = SystemClock()
         self.metrics = PrometheusMetrics()
-        self._brokers = Brokers()
+        self._brokers = Brokers(self.clock.now_s)
         self._patience = Patience(lambda: stop.requested)
-        self.health = Health(self.clock, live_max_s=settings.http.live_max_s, trouble=self._brokers.trouble)
+        self.health = Health(self.clock, live_max_s=settings.http.live_max_s, trouble=self._trouble)
         server = HealthServer(settings.http.host, settings.http.port, health=self.health, exposition=self._exposition)
         server.start()
         cleanup.callback(server.close)
         self.http_port = server.port
         self._started_at_ms = self.clock.wall_ms()
+        self._participation = Participation(without_max_s=settings.kafka.no_membership_max_s, now_s=self.clock.now_s())
         self._look_at_s = 0.0
         self._discarded = 0.0
         self._json = json_decoder(settings)
@@ -202,7 +206,7 @@ class Process:
         self.health.beat()
         if (now_s := self.clock.now_s()) >= self._look_at_s:
             self._look_at_s = now_s + _LOOK_S
-            self.health.is_member = self._consumer.membership().is_proof
+            self._look(now_s)
             if (discarded := self.metrics.value("batches_discarded")) != self._discarded:
                 self._discarded = discarded
                 gc.collect()  # a failed upload leaves its body in a cycle
@@ -213,6 +217,32 @@ class Process:
         if self._json.rounded:
             self.metrics.add("inexact_numbers", self._json.rounded)
             self._json.rounded = 0
+
+    def _look(self, now_s: float) -> None:
+        """Look whether we take part in the group; a full one is waited for.
+
+        Raises:
+            SourceError: we have not for too long.
+        """
+        self.health.is_member = is_member = self._consumer.membership().is_proof
+        if is_member:
+            self._brokers.joined()
+        hindrance, refusal = self._trouble(), self._brokers.refusal()
+        if hindrance is None and not is_member:
+            hindrance = "the group has not answered"
+        elif refusal is not None and refusal.is_full:
+            hindrance = None
+        if is_member and hindrance is not None and self._participation.is_over(now_s):  # where no record comes, ask
+            deadline = Deadline.after(_ANSWER_S, self.clock.now_s)
+            if self._consumer.topic_ids(self._settings.kafka.source_topics, deadline=deadline):
+                self._brokers.answered()
+                hindrance = None
+        self._participation.look(now_s, hindrance)
+
+    def _trouble(self) -> str | None:
+        """Say what keeps us from the brokers, or the group from us."""
+        refusal = self._brokers.refusal()
+        return self._brokers.trouble() or (None if refusal is None else refusal.text)
 
     def _exposition(self) -> bytes:
         committed_at_s = self.metrics.value("last_commit_timestamp_seconds") or self._started_at_ms / 1000

@@ -16,6 +16,7 @@ from typing import Any, Self
 import confluent_kafka
 
 _PRODUCE, _FETCH = 0, 1
+JOIN_GROUP, GROUP_HEARTBEAT = 11, 68  # of the classic protocol; of KIP-848
 _NOW_MS = 1_714_521_600_000
 _CRC32C = 0x82F63B78
 Header = tuple[bytes, bytes]
@@ -54,9 +55,13 @@ class MockCluster:
 
     def fail_fetches(self, *codes: int) -> None:
         """Answer the next fetches with these error codes."""
+        self.fail(_FETCH, *codes)
+
+    def fail(self, request: int, *codes: int) -> None:
+        """Answer the next requests of this API key with these error codes."""
         array = (ctypes.c_int * len(codes))(*codes)
         self._library.rd_kafka_mock_push_request_errors_array(
-            self._cluster, ctypes.c_int16(_FETCH), ctypes.c_size_t(len(codes)), array
+            self._cluster, ctypes.c_int16(request), ctypes.c_size_t(len(codes)), array
         )
 
     def elect(self) -> None:

@@ -154,7 +154,7 @@ def test_offset_out_of_range_stops_the_worker(bench: Bench, code: int) -> None:
         KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED),
         KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED),
         KafkaError(KafkaError._AUTHENTICATION),
-        KafkaError(KafkaError.INCONSISTENT_GROUP_PROTOCOL),
+        KafkaError(KafkaError._FATAL, "comes without the flag"),
         KafkaError(KafkaError.UNSUPPORTED_VERSION),
         KafkaError(KafkaError.FENCED_INSTANCE_ID, "fenced", True),  # noqa: FBT003
     ],

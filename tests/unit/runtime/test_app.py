@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
 
+from service.adapters.kafka_log import Brokers
+from service.boundary import Membership
 from service.config.settings import (
     POLL_MARGIN_S,
     FlushSettings,
@@ -21,12 +24,15 @@ from service.config.settings import (
 )
 from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
+from service.errors import SourceError
 from service.input.json_text import JsonDecoder
 from service.runtime.app import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, Process, _rules
 from service.runtime.controller import ControlRules
+from service.runtime.participation import Participation
 from service.runtime.runloop import LoopRules
 from service.runtime.start_positions import StartRules
 from service.runtime.stop import StopFlag
+from tests.fakes.clock import FakeClock
 
 
 @pytest.fixture
@@ -87,3 +93,82 @@ def test_journal_outlives_the_next_start(settings: Settings) -> None:
             journal = Process(settings, "b00t", StopFlag(), cleanup).worker._ports.journal
             assert journal.read() == said_before
             journal.write(b"in hand", is_synced=False)
+
+
+class Watched:
+    """A process whose clock, membership and brokers are in a test's hand; nothing is asked of anybody."""
+
+    def __init__(self, process: Process) -> None:
+        self.process, self.clock = process, FakeClock()
+        self.is_member, self.answers = False, False
+        self.brokers = Brokers(self.clock.now_s)
+        process.clock, process._brokers = self.clock, self.brokers  # type: ignore[assignment]
+        process._participation = Participation(without_max_s=600, now_s=self.clock.now_s())
+        process._consumer = self  # type: ignore[assignment]
+
+    def membership(self) -> Membership:
+        """Give a membership that proves something, or one that does not."""
+        return Membership(3 if self.is_member else -1, "member" if self.is_member else "", b"")
+
+    def topic_ids(self, topics: Iterable[str], **_: object) -> dict[str, str]:
+        """Answer, or do not."""
+        return dict.fromkeys(topics, "an id") if self.answers else {}
+
+    def beat(self, seconds: int, *, refusal: str = "", is_full: bool = False, trouble: str = "") -> None:
+        """Turn the loop once a second, while this is reported."""
+        for _ in range(seconds):
+            self.clock.advance(1.0)
+            if refusal:
+                self.brokers.refused(refusal, is_full=is_full)
+            if trouble:
+                self.brokers.failed("broker:9092", "SASL refused", trouble)
+            self.process._beat()
+
+
+@pytest.fixture
+def watched(settings: Settings) -> Iterator[Watched]:
+    """Give a process that nothing was asked of yet."""
+    with ExitStack() as cleanup:
+        yield Watched(Process(settings, "b00t", StopFlag(), cleanup))
+
+
+def test_worker_whom_the_group_does_not_take_ends_in_time_with_the_reason_last_heard(watched: Watched) -> None:
+    """As one whose strategy is not that of the others; a membership of a moment begins the time anew."""
+    watched.beat(500, refusal="no such session")
+    watched.is_member = True
+    watched.beat(1)
+    watched.is_member = False
+    watched.beat(590)
+    with pytest.raises(
+        SourceError, match=r"no part in the group for 600 s \(kafka.no_membership_max_s\): other strategy"
+    ):
+        watched.beat(10, refusal="other strategy")
+
+
+def test_worker_whom_nobody_answers_ends_too(watched: Watched) -> None:
+    """There may be no reason at all."""
+    with pytest.raises(SourceError, match="the group has not answered"):
+        watched.beat(600)
+
+
+def test_full_group_is_waited_for_without_end_and_readiness_says_so(watched: Watched) -> None:
+    """However long it takes until there is room."""
+    watched.beat(2000, refusal="the group is full", is_full=True)
+    assert watched.process.health.ready() == (False, "not a member of the group yet: the group is full")
+    watched.is_member = True
+    watched.beat(1)
+    assert watched.process.health.ready() == (True, "member of the group")
+
+
+def test_member_whose_brokers_fail_for_long_ends_too(watched: Watched) -> None:
+    """As with a password that has expired: with KIP-848 no session ends on this side."""
+    watched.is_member = True
+    watched.beat(599, trouble="authentication error")
+    with pytest.raises(SourceError, match="broker broker:9092: SASL refused"):
+        watched.beat(1, trouble="authentication error")
+
+
+def test_member_without_records_whom_a_broker_answers_goes_on_though_another_fails(watched: Watched) -> None:
+    """Nothing but a question tells that case from the one before."""
+    watched.is_member = watched.answers = True
+    watched.beat(1500, trouble="connection refused")

@@ -1,0 +1,115 @@
+"""A group that does not take a member, on the real client library: what ends, what is waited for, what is said."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError
+from structlog.testing import capture_logs
+
+from service.adapters import kafka_consumer
+from service.adapters.kafka_consumer import KafkaConsumer
+from service.adapters.kafka_log import Brokers
+from service.adapters.kafka_options import PINNED_CONSUMER
+from service.errors import SourceError
+from service.formats.model import CommittedOffset, TopicPartition
+from tests.contract.mock_cluster import GROUP_HEARTBEAT, JOIN_GROUP, MockCluster
+
+WAIT_S = 30.0
+REQUEST = {"classic": JOIN_GROUP, "consumer": GROUP_HEARTBEAT}
+
+
+class Member:
+    """Joins a group, and notes what is assigned to it."""
+
+    def __init__(self, cluster: MockCluster, protocol: str) -> None:
+        self.assigned: set[TopicPartition] = set()
+        self.brokers = Brokers()
+        options: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "group.id": "group", "log_level": 0}
+        options |= {**PINNED_CONSUMER, "group.protocol": protocol}
+        self.consumer = KafkaConsumer(
+            options, [cluster.topic], incremental=protocol == "consumer", brokers=self.brokers
+        )
+        self.consumer.subscribe(self)
+
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+        """Begin at the beginning."""
+        self.assigned |= tps
+        return dict.fromkeys(tps, CommittedOffset(0))
+
+    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
+        """Keep nothing."""
+        self.assigned -= tps
+
+    on_lost = on_revoked
+
+    def poll_until_refused(self) -> str:
+        """Poll until the group has said why it does not take us."""
+        until_s = time.monotonic() + WAIT_S
+        while (refusal := self.brokers.refusal()) is None and time.monotonic() < until_s:
+            self.consumer.consume(records_max=1, timeout_s=0.05)
+        assert refusal is not None
+        return refusal.text
+
+    def poll_until_assigned(self) -> None:
+        """Poll until something is assigned."""
+        until_s = time.monotonic() + WAIT_S
+        while not self.assigned and time.monotonic() < until_s:
+            self.consumer.consume(records_max=1, timeout_s=0.05)
+        assert self.assigned
+
+
+@contextmanager
+def refused(protocol: str, *codes: int) -> Iterator[Member]:
+    """Give a member whose first requests to join are answered with these errors."""
+    with MockCluster("source") as cluster:
+        cluster.fail(REQUEST[protocol], *codes)
+        member = Member(cluster, protocol)
+        try:
+            yield member
+        finally:
+            member.consumer.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        (KafkaError.UNSUPPORTED_VERSION, "set kafka.group_protocol to classic"),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, "Group authorization failed"),
+        (KafkaError.UNSUPPORTED_ASSIGNOR, "not supported by the consumer group"),
+        (KafkaError.UNKNOWN, "Unknown broker error"),
+    ],
+)
+def test_member_that_is_refused_for_good_stops_with_the_reason(code: int, said: str) -> None:
+    """P02: with KIP-848 the library reports it once, as a fatal error that says `fatal() == False`, and is silent."""
+    with refused("consumer", code) as member, pytest.raises(SourceError, match=said):
+        member.poll_until_assigned()
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_full_group_is_waited_for_with_one_line_and_joined_once_there_is_room(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P05: the client that KIP-848 kills is replaced by another one; the reason is at hand until then."""
+    monkeypatch.setattr(kafka_consumer, "JOIN_AGAIN_S", 0.1)
+    with capture_logs() as logs, refused(protocol, *[KafkaError.GROUP_MAX_SIZE_REACHED] * 3) as member:
+        text = member.poll_until_refused()
+        member.poll_until_assigned()
+        assert member.consumer.membership().is_proof
+
+    (line,) = [line for line in logs if line["event"] == "consumer_error"]
+    assert "the group is full" in text
+    assert line["message"] == text
+
+
+def test_other_strategy_is_told_with_what_to_do_and_waited_for() -> None:
+    """P06: stop all members; once the others are gone the same worker joins."""
+    with refused("classic", *[KafkaError.INCONSISTENT_GROUP_PROTOCOL] * 2) as member:
+        text = member.poll_until_refused()
+        assert "kafka.assignment_strategy" in text
+        assert "stop all members" in text
+        member.poll_until_assigned()
