@@ -11,6 +11,7 @@ use crate::times::{from_double, from_int, from_text, Unit};
 
 const US_PER_HOUR: i64 = 3_600_000_000;
 const USER_CHARS_MAX: usize = 4096;
+const WHITE: &[u8] = b" \t\r\n"; // JSON's
 const RECORD_BYTES_MAX: usize = 64 * 1024; // larger ones are looked at one by one: they may need a batch of their own
 
 type Path = (String, Vec<String>);
@@ -124,12 +125,12 @@ impl Reader {
         if self.rules.is_ndjson {
             let mut start = 0;
             for line in text.split(|&byte| byte == b'\n') {
-                if !line.trim_ascii().is_empty() {
+                if !line.iter().all(|byte| WHITE.contains(byte)) {
                     self.one(record, start, start + line.len())?;
                 }
                 start += line.len() + 1;
             }
-        } else if text.trim_ascii_start().first() == Some(&b'[') {
+        } else if text.iter().find(|byte| !WHITE.contains(byte)) == Some(&b'[') {
             self.several(record, Cursor::new(text, 0))?.end()?;
         } else {
             let entries = match &mut self.envelope {
@@ -267,12 +268,13 @@ fn place((home, keys): Path, in_entry: &mut Vec<Keys>, in_envelope: &mut Vec<Key
     }
 }
 
-/// Read a string, or an integer as text; false where the value is no name.
+/// Read a string, or an integer as text; false where the value is no name. A double may be an integer: Python looks.
 fn read_name(text: &[u8], value: Option<Value>, out: &mut Vec<u8>) -> Parsed<bool> {
     match value {
         Some(Value::String { start, end, is_escaped: false }) => out.extend_from_slice(&text[start..end]),
         Some(Value::String { start, end, is_escaped: true }) => unescape(&text[start..end], out)?,
         Some(Value::Int(number)) => out.extend_from_slice(number.to_string().as_bytes()),
+        Some(Value::Double(_)) => return Err(Refused),
         _ => return Ok(false),
     }
     Ok(true)

@@ -58,7 +58,7 @@ pub fn from_double(value: f64, unit: Unit) -> Option<i64> {
     (micros.abs() < 9e18).then_some(micros as i64)
 }
 
-/// `YYYY-MM-DDTHH:MM:SS`, maybe a fraction, maybe `Z` or `+HH:MM`, `+HHMM`, `+HH`; without, UTC if that is what it means.
+/// `YYYY-MM-DDTHH:MM:SS`, maybe a fraction, maybe `Z`, `z` or `+HH:MM`, `+HHMM`, `+HH`; without, UTC if that is what it means.
 /// None for any other text.
 pub fn from_text(text: &[u8], is_naive_utc: bool) -> Option<i64> {
     if text.len() < 19 || !matches!(text[10], b'T' | b't' | b' ') {
@@ -96,7 +96,7 @@ fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
 }
 
 fn offset_s(zone: &[u8]) -> Option<i64> {
-    if zone.is_empty() || zone == b"Z" {
+    if zone.is_empty() || zone == b"Z" || zone == b"z" {
         return Some(0);
     }
     let sign = match zone[0] {

@@ -5,7 +5,7 @@ Owns nothing but the mapping; what the settings mean stands in `service.config.s
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from service import native
@@ -21,6 +21,7 @@ from service.partitioning.event_time import EARLIEST_US, LATEST_US, TimeRules
 from service.partitioning.locate import plain_path
 from service.partitioning.partitioner import KeyRules
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MESSAGE_HEAD_BYTES = 16_000  # of a message of references, with the longest names, beside lines, lists and schema text
 
 
@@ -86,7 +87,7 @@ def key_rules(settings: Settings) -> KeyRules:
         time=TimeRules(
             epoch_unit=times.epoch_unit,
             zone=ZoneInfo(times.zone),
-            earliest_us=round(earliest.timestamp()) * 1_000_000,
+            earliest_us=(earliest - _EPOCH) // timedelta(microseconds=1),
             future_max_us=round(times.future_max_s * 1_000_000),
         ),
         missing_time=times.missing,

@@ -20,7 +20,7 @@ import msgspec
 from service import zstd
 from service.formats.dead_letter import Reason, reason_of
 from service.formats.model import SourceRecord
-from service.input.json_text import FAST_REFUSALS, JsonDecoder, UndecodableError, split_array, split_object
+from service.input.json_text import FAST_REFUSALS, WHITE, JsonDecoder, UndecodableError, split_array, split_object
 
 _LINE = re.compile(rb"[^\n]+")
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -105,7 +105,7 @@ class RecordDecoder:
             text = self._decompress(value)
             if self._rules.format == "ndjson":
                 return self._sort_out(self._lines(text), None, len(text))
-            first = text.lstrip()[:1]
+            first = text.lstrip(WHITE)[:1]
             if first == b"[":
                 return self._sort_out(self._elements(text), None, len(text))
             return self._object(text, len(text), may_be_envelope=first == b"{") if text else Decoded([], None, [], 0)
@@ -141,13 +141,13 @@ class RecordDecoder:
             return Decoded([(0, entry, text)], None, [], size)
         entries = members.pop(field)
         envelope = {name: self._value(member) for name, member in members.items()}
-        if entries.lstrip()[:1] != b"[":
+        if entries.lstrip(WHITE)[:1] != b"[":
             found = type(self._value(entries)).__name__
             raise UndecodableError(Reason.ENTRIES_NOT_A_LIST, f"the envelope's {field} is {found}")
         return self._sort_out(self._elements(entries), envelope, size)
 
     def _lines(self, text: bytes) -> list[bytes]:
-        lines = (line[0] for line in _LINE.finditer(text) if line[0].strip())
+        lines = (line[0] for line in _LINE.finditer(text) if line[0].strip(WHITE))
         # One more than the limit is enough to refuse: a record of line ends alone must not fill the memory.
         return self._not_too_many(list(islice(lines, self._rules.entries_per_record_max + 1)))
 

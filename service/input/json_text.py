@@ -17,6 +17,7 @@ import msgspec
 
 from service.formats.dead_letter import Reason
 
+WHITE = b" \t\r\n"  # JSON's: a form feed is none
 _EXACT_CHARS = 16  # 15 significant digits and a point: every decimal of that length survives a double,
 _EXACT_FROM = 2.3e-308  # from here on: smaller ones have fewer bits
 _INT_DIGITS_MAX = 4300  # beyond it Python refuses to make an int (CVE-2020-10735); such a number is kept as text
@@ -105,7 +106,7 @@ def _no_text(value: Any) -> None:
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[]["{},]', re.DOTALL)  # a quote alone: a string that never ends
 _CLOSES = {b"]": b"[", b"}": b"{"}
-_KEY = re.compile(rb'\s*("(?:[^"\\]|\\.)*")\s*:', re.DOTALL)
+_KEY = re.compile(rb'[ \t\r\n]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:', re.DOTALL)
 
 
 def split_array(text: bytes, *, elements_max: int) -> list[bytes]:
@@ -147,7 +148,7 @@ def _text_of(key: bytes) -> str:
 
 def _split(text: bytes, opening: bytes, closing: bytes, *, parts_max: int) -> list[bytes]:
     """Split at the commas that stand directly inside the outermost brackets."""
-    text = text.strip()
+    text = text.strip(WHITE)
     if not (text.startswith(opening) and text.endswith(closing)):
         raise UndecodableError(Reason.MALFORMED, "neither an object nor an array")
     elements = []
@@ -172,6 +173,6 @@ def _split(text: bytes, opening: bytes, closing: bytes, *, parts_max: int) -> li
     if open_brackets:
         raise UndecodableError(Reason.MALFORMED, f"{len(open_brackets)} brackets stay open")
     last = text[start:-1]
-    if elements or last.strip():
+    if elements or last.strip(WHITE):
         elements.append(last)
     return elements

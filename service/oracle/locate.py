@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 from service.formats.model import RootLink
 from service.oracle.json_text import Exact, Parse, holds_lone_surrogates, may_hold_surrogates
-from service.oracle.times import read_iso, read_time
+from service.oracle.times import END_US, FIRST_US, read_bound, read_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _TOPIC_CHARS_MAX = 249
 _USER_CHARS_MAX = 4096
+_EXACT_MAX = 1 << 53  # every integer up to it is a double
 
 
 class Path(NamedTuple):
@@ -85,11 +86,13 @@ def values_at(paths: tuple[Path, ...], entry: JsonObject, around: Surroundings) 
 
 
 def text_of(value: object) -> str | None:
-    """Return a string or an integer as text; anything else names nobody."""
+    """Return a string, or an integer in any form that JSON has for it, as text; anything else names nobody."""
     if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
+    if isinstance(value, float) and -_EXACT_MAX <= value <= _EXACT_MAX and value == int(value):
+        return str(int(value))
     if isinstance(value, Exact) and value.is_integer:
         return value.literal
     return None
@@ -161,8 +164,7 @@ class TimeRule:
         self._settings = settings
         self._paths = tuple(map(parse_path, settings.paths))
         self._zone = ZoneInfo(settings.zone)
-        earliest = settings.earliest
-        self._earliest_us = read_iso(earliest, self._zone) or read_iso(f"{earliest}T00:00:00", self._zone)
+        self._earliest_us = read_bound(settings.earliest, self._zone)
         self._ahead_us = round(settings.future_max_s * 1_000_000)
 
     def time_of(self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None) -> int | None:
@@ -170,7 +172,7 @@ class TimeRule:
         time_us = self._first_readable(entry, around)
         if time_us is not None and self._is_plausible(time_us, timestamp_ms):
             return time_us
-        if self._settings.missing == "dead-letter" or timestamp_ms is None or timestamp_ms < 0:
+        if self._settings.missing == "dead-letter" or timestamp_ms is None or not 0 <= timestamp_ms * 1_000 < END_US:
             return None
         return timestamp_ms * 1_000
 
@@ -182,9 +184,10 @@ class TimeRule:
         return None
 
     def _is_plausible(self, time_us: int, timestamp_ms: int | None) -> bool:
-        if self._earliest_us is not None and time_us < self._earliest_us:
+        if not max(self._earliest_us, FIRST_US) <= time_us < END_US:
             return False
-        return timestamp_ms is None or time_us <= timestamp_ms * 1_000 + self._ahead_us
+        is_clock = timestamp_ms is not None and timestamp_ms * 1_000 >= self._earliest_us
+        return not is_clock or time_us - self._ahead_us <= (timestamp_ms or 0) * 1_000
 
 
 def _value_at(path: Path, entry: JsonObject, around: Surroundings) -> object:

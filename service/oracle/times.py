@@ -6,16 +6,21 @@ Owns which texts and numbers are times; whether a time is absurd is decided in `
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from decimal import Decimal
 from typing import Literal
 
 from service.oracle.json_text import Exact
+from service.oracle.written_times import read_written
 
 EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
+# Every zone can name the hour of what lies between: the second day of the first year, the last but one of the last.
+FIRST_US = (datetime(1, 1, 2, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+END_US = (datetime(9999, 12, 31, tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _DATE_AND_TIME = re.compile(r"\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}.*", re.ASCII | re.DOTALL)
 _NUMERIC = re.compile(r"[+-]?\d+(\.\d+)?", re.ASCII)
 # What Decimal holds exactly by default, and more than any calendar needs.
@@ -41,14 +46,9 @@ def read_time(value: object, *, unit: EpochUnit, zone: tzinfo) -> int | None:
     return None
 
 
-def read_iso(text: str, zone: tzinfo) -> int | None:
-    """Read ISO-8601 with date and time; without an offset it is local time of `zone`."""
-    if not _DATE_AND_TIME.fullmatch(text):
-        return None
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        return None
+def read_bound(text: str, zone: tzinfo) -> int:
+    """Read a time of the settings, which were checked; without an offset it is local time of `zone`."""
+    moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)
     return (moment - _EPOCH) // _MICROSECOND
@@ -66,10 +66,17 @@ def date_and_hour(time_us: int, zone: tzinfo) -> tuple[str, int] | None:
 def _from_text(text: str, unit: EpochUnit, zone: tzinfo) -> int | None:
     match = _NUMERIC.fullmatch(text)
     if match is None:
-        return read_iso(text, zone)
+        return _from_words(text, zone)
     if len(text) > _DIGITS_MAX:
         return _NEVER
     return _from_integer(int(text), unit) if match[1] is None else _from_decimal(Decimal(text), unit)
+
+
+def _from_words(text: str, zone: tzinfo) -> int | None:
+    if _DATE_AND_TIME.fullmatch(text):
+        with suppress(ValueError):
+            return read_bound(text, zone)
+    return read_written(text, zone)
 
 
 def _from_integer(number: int, unit: EpochUnit) -> int:

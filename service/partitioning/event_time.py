@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from service.partitioning.time_forms import read_form
+
 EpochUnit = Literal["auto", "s", "ms", "us", "ns"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -48,10 +50,16 @@ def parse_event_time(value: Any, rules: TimeRules) -> int | None:
 
 
 def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: TimeRules) -> bool:
-    """Return whether a time lies outside the window; its upper end needs Kafka's timestamp of the record."""
+    """Return whether a time lies outside the window.
+
+    Its upper end needs Kafka's timestamp of the record; one before the window says nothing: it is no clock's.
+    """
     if event_time_us < rules.earliest_us or event_time_us < EARLIEST_US or event_time_us >= LATEST_US:
         return True
-    return record_timestamp_ms is not None and event_time_us > record_timestamp_ms * 1000 + rules.future_max_us
+    if record_timestamp_ms is None:
+        return False
+    newest_us = record_timestamp_ms * 1000
+    return event_time_us > newest_us + rules.future_max_us and newest_us >= rules.earliest_us
 
 
 def _parse_text(text: str, rules: TimeRules) -> int | None:
@@ -59,7 +67,7 @@ def _parse_text(text: str, rules: TimeRules) -> int | None:
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
-            return None
+            return read_form(text, rules.zone)
         if moment.tzinfo is None:
             moment = moment.replace(tzinfo=rules.zone)
         return _micros(moment)
@@ -67,7 +75,7 @@ def _parse_text(text: str, rules: TimeRules) -> int | None:
         if len(text) > _NUMBER_CHARS_MAX:
             return LATEST_US  # a time, but an absurd one
         return _from_epoch(Decimal(text) if "." in text else int(text), rules.epoch_unit)
-    return None
+    return read_form(text, rules.zone)
 
 
 def _micros(moment: datetime) -> int:

@@ -15,6 +15,8 @@ from service.partitioning.event_time import LATEST_US, TimeRules, is_absurd, par
 from service.partitioning.locate import Locate, Whole, compile_path, plain_path
 
 USER_CHARS_MAX = 4096
+_EXACT_MAX = 2.0**53
+_KINDS = {str: "in user.no_values", bool: "true or false", dict: "an object", list: "an array"}
 
 
 class KeyRules(NamedTuple):
@@ -74,7 +76,7 @@ class Partitioner:
         """Return what `partition` returns, for a record of this timestamp."""
         user = self._user(entry, envelope, whole)
         if user is None:
-            return Rejection(Reason.NO_USER, "no path of user.paths yields a user")
+            return Rejection(Reason.NO_USER, self._nobody(entry, envelope, whole))
         if len(user) > USER_CHARS_MAX:
             return Rejection(Reason.NO_USER, f"a user of {len(user)} characters, the limit is {USER_CHARS_MAX}")
         event_time_us = self._event_time(entry, envelope, timestamp_ms, whole)
@@ -94,6 +96,16 @@ class Partitioner:
             if user is not None and user not in self._rules.no_users:
                 return user
         return self._rules.missing_user
+
+    def _nobody(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str:
+        """Say why there is no user, without any value."""
+        found = [locate(entry, envelope, whole) for _, locate in self._users]
+        told = [
+            f"{path} is {_KINDS.get(type(value), 'no integer')}"
+            for path, value in zip(self._rules.user_paths, found, strict=True)
+            if value is not None
+        ]
+        return ": ".join(["no path of user.paths yields a user", *filter(None, [", ".join(told)])])
 
     def _event_time(
         self, entry: dict[str, Any], envelope: dict[str, Any] | None, timestamp_ms: int | None, whole: Whole
@@ -126,9 +138,14 @@ def _is_date(timestamp_ms: int | None) -> TypeGuard[int]:
 
 
 def as_name(value: Any) -> str | None:
-    """Read a value as a user or an id: a string, or an integer as decimal text; nothing else is one."""
+    """Read a value as a user or an id: a string, or an integer as decimal text; nothing else is one.
+
+    An integer is one however it is written: 42, 42.0 and 4.2e1, as far as every double is exact.
+    """
     if type(value) is str:
         return value
+    if type(value) is float:
+        return str(int(value)) if value.is_integer() and abs(value) <= _EXACT_MAX else None
     if type(value) is msgspec.Raw:  # a number kept as text: an integer of more digits than Python takes
         text = bytes(value).decode()
         return text if text.lstrip("-").isdigit() else None

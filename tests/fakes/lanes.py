@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,6 +15,7 @@ from service.boundary import Membership, Poll
 from service.config.rules import json_decoder, lane_rules, seal_rules
 from service.config.s3_settings import S3Settings
 from service.config.settings import KafkaSettings, Settings
+from service.formats.identity import ConsumedEntry
 from service.formats.model import CommittedOffset, SourceRecord
 from service.runtime.app import recorder_rules
 from service.runtime.recorder import Recorder
@@ -43,6 +45,37 @@ def deliver(
     records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, at_once: int = 1000, memory_max: int = 2**40
 ) -> Delivered:
     """Record all as one poll, at most so many at once, and seal them as one batch."""
+    recorder = _opened(records, given, is_fast=is_fast, memory_max=memory_max)
+    taken = _record(recorder, Poll.of(records), at_once)
+    load = recorder.load()
+    batch = recorder.close()
+    steps = seal(batch.rows, batch.spool, batch.spans, seal_rules(given), batch_id="b1", is_one_record=False)
+    objects = [step.finished for step in steps if step.finished is not None]
+    batch.check(rows_in(objects))
+    found = [(batch.spool.load(one.file), one) for one in objects]
+    return Delivered(found, [*batch.dead_letters], {**batch.progress}, dict(recorder.outcomes), load, taken)
+
+
+def recorded(
+    records: Sequence[SourceRecord], given: Settings, *, is_fast: bool
+) -> tuple[dict[tuple[int, int], ConsumedEntry], Counter[int]]:
+    """Record all of one TopicPartition; gives the rows by offset and index, and how many entries of each are dead."""
+    recorder = _opened(records, given, is_fast=is_fast, memory_max=2**40)
+    _record(recorder, Poll.of(records), _EVERYTHING)
+    batch = recorder.close()
+    rows, dead = batch.rows, Counter[int]()
+    for letter in batch.dead_letters:
+        dead[letter.record.offset] += letter.entries
+    found = {
+        (rows.offsets[n], rows.indexes[n]): ConsumedEntry(
+            rows.keys[rows.key_of[n]], rows.event_times_us[n], rows.ids.get(n)
+        )
+        for n in range(len(rows))
+    }
+    return found, dead
+
+
+def _opened(records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, memory_max: int) -> Recorder:
     lane = lane_rules(given)
     if is_fast:
         assert native.IS_INSTALLED, "make native"
@@ -52,14 +85,7 @@ def deliver(
     for tp in {one.tp for one in records}:
         recorder.own(tp, CommittedOffset(0))
     recorder.open(Opening("b1", 1, Membership(1, "m", None), 0.0, 0))
-    taken = _record(recorder, Poll.of(records), at_once)
-    load = recorder.load()
-    batch = recorder.close()
-    steps = seal(batch.rows, batch.spool, batch.spans, seal_rules(given), batch_id="b1", is_one_record=False)
-    objects = [step.finished for step in steps if step.finished is not None]
-    batch.check(rows_in(objects))
-    found = [(batch.spool.load(one.file), one) for one in objects]
-    return Delivered(found, [*batch.dead_letters], {**batch.progress}, dict(recorder.outcomes), load, taken)
+    return recorder
 
 
 def _record(recorder: Recorder, poll: Poll, at_once: int) -> int:

@@ -81,6 +81,13 @@ def test_ndjson_line_that_is_bad_costs_its_neighbours_nothing() -> None:
     assert reasons(decoded) == [(1, Reason.MALFORMED), (2, Reason.NOT_AN_OBJECT)]
 
 
+def test_ndjson_line_of_other_white_space_than_jsons_is_bad() -> None:
+    """A form feed or a vertical tab is text that is no JSON; spaces, tabs and carriage returns are a blank line."""
+    decoded = decode(b'{"a": 1}\n \t\r\n\x0c\n\x0b{"a": 2}\n{"a": 3}', "ndjson")
+    assert entries_of(decoded) == [(0, {"a": 1}), (3, {"a": 3})]
+    assert reasons(decoded) == [(1, Reason.MALFORMED), (2, Reason.MALFORMED)]
+
+
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
@@ -92,6 +99,9 @@ def test_ndjson_line_that_is_bad_costs_its_neighbours_nothing() -> None:
         (b'{"a": 1} {"b": 2}', Reason.MALFORMED),
         (b'[{"a": 1}', Reason.MALFORMED),
         (b'[{"a": 1}, {"b": 2]]', Reason.MALFORMED),
+        (b'\x0c[{"a": 1}]', Reason.MALFORMED),
+        (b'[{"a": 1}]\x0b', Reason.MALFORMED),
+        (b'\x0b{"a": 1}', Reason.MALFORMED),
         (b"\xef\xbb\xbf{}", Reason.MALFORMED),
         (b'{"a": "\xff"}', Reason.INVALID_UNICODE),
         (b'{"a": "\\ud800"}', Reason.INVALID_UNICODE),
@@ -117,6 +127,8 @@ def test_record_that_cannot_be_split_is_bad_as_a_whole(value: bytes, reason: Rea
     [
         (b"yes", Reason.MALFORMED),
         (b"", Reason.MALFORMED),
+        (b"\x0c", Reason.MALFORMED),
+        (b'\x0c{"a": 1}', Reason.MALFORMED),
         (b"NaN", Reason.MALFORMED),
         (b'{"a": NaN}', Reason.MALFORMED),
         (b'{"a": 1 "b": 2}', Reason.MALFORMED),

@@ -98,8 +98,8 @@ def test_epoch_is_read_by_its_unit_or_by_its_magnitude(value: Any, unit: EpochUn
 
 @pytest.mark.parametrize(
     "value",
-    [None, True, False, "", " ", "yesterday", "2024-05-01", "12:00:00", "2024-13-01T00:00:00Z", "2024-02-30T00:00:00Z",
-     "2024-05-01T25:00:00Z", "2024-05-01T12:00:60Z", "2024-05-01T12:00:00+99:00", "01/May/2024:12:00:00 +0000", "1e9",
+    [None, True, False, "", " ", "yesterday", "12:00:00", "2024-13-01T00:00:00Z", "2024-02-30T00:00:00Z",
+     "2024-05-01T25:00:00Z", "2024-05-01T12:00:00+99:00", "1e9",
      "\u0662\u0660\u0662\u0664-05-01T12:00:00Z", "\u0665", "NaN", "inf", "1.", ".5", "--5", [], {},
      "2024-05-01T12:00:00Z\ud800",
      ["2024-05-01T12:00:00Z"], {"$date": 1}, " 1714564800", "2024-05-01T12:00:00Z "],
@@ -127,6 +127,11 @@ def test_number_of_any_size_in_any_unit_does_not_raise(value: Any, unit: EpochUn
         (NOON + 24 * HOUR, NOON // 1000, False),
         (NOON + 24 * HOUR + 1, NOON // 1000, True),
         (NOON, NOON // 1000 + 10**9, False),
+        (NOON, 0, False),  # Kafka's timestamp is before the window: no clock of today
+        (NOON, 946_684_799_999, False),
+        (NOON, 946_684_800_000, True),
+        (LATEST_US - 1, 253_402_300_799_999, False),
+        (LATEST_US, 253_402_300_799_999, True),
         (LATEST_US - 1, None, False),
         (LATEST_US, None, True),
         (10**30, None, True),

@@ -51,6 +51,10 @@ def test_entry_with_all_it_takes_is_placed_by_user_date_and_hour() -> None:
         ({"user": {"name": "ann"}}, "eve"),
         ({"user": True}, "eve"),
         ({"user": 1.5}, "eve"),
+        ({"user": 42.0}, "42"),
+        ({"user": -0.0}, "0"),
+        ({"user": 2.0**53}, "9007199254740992"),
+        ({"user": 2.0**53 + 2}, "eve"),  # doubles beyond are not each one integer
         ({"user": msgspec.Raw(b"1e400")}, "eve"),
         ({"user": msgspec.Raw(b"7" * 4500)}, None),
         ({"user": " "}, " "),
@@ -71,6 +75,19 @@ def test_entry_without_a_user_is_dead_or_gets_the_configured_name(entry: dict[st
     assert placed.reason is Reason.NO_USER
     named = place(entry, rules=RULES._replace(missing_user="unknown"))
     assert isinstance(named, Rejection) or named.key.user == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("entry", "why"),
+    [
+        ({}, ""),
+        ({"user": 1.5, "account": {"id": True}}, ": user is no integer, account.id is true or false"),
+        ({"user": "-", "account": {"id": ["ann"]}}, ": user is in user.no_values, account.id is an array"),
+    ],
+)
+def test_entry_without_a_user_says_what_stands_at_the_paths(entry: dict[str, Any], why: str) -> None:
+    """By kind, never by value."""
+    assert place(entry) == Rejection(Reason.NO_USER, f"no path of user.paths yields a user{why}")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,122 @@
+"""The worker, in either lane, and the second opinion decide the same of every entry (DESIGN 3.1)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service import native
+from service.config.settings import IdSettings, InputSettings, Settings, TimeSettings, UserSettings
+from service.formats.identity import ConsumedEntry
+from service.formats.model import SourceRecord, TopicPartition
+from service.oracle.identify import Identifier
+from tests.fakes.lanes import recorded, settings
+from tests.strategies import times_as_many
+
+TP = TopicPartition("app", 0)
+NOW_MS = 1_767_225_600_000  # 2026-01-01
+LANES = [
+    pytest.param(False, id="Python's lane"),
+    pytest.param(True, id="fast lane", marks=pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")),
+]
+
+spaces = st.text(" \t\r\n\x0b\x0c\x1c\x85\u00a0\u2028\ufeff\0", max_size=2) | st.sampled_from(["", "", "", " ", "\n"])
+years = st.sampled_from([0, 1, 2, 999, 1899, 1969, 1970, 1999, 2000, 2025, 2026, 9998, 9999])
+moments = st.tuples(
+    years,
+    st.sampled_from([1, 2, 3, 12, 13]),
+    st.sampled_from([0, 1, 2, 3, 29, 30, 31]),
+    st.sampled_from([0, 1, 23, 24]),
+    st.sampled_from([0, 59, 60]),
+    st.sampled_from([0, 59, 60, 61]),
+)
+zones = st.sampled_from(["", "Z", "z", " UTC", " +0000", "+14:00", "-12:00", " -0930 CET", "+24:00", "Z[UTC]", " PST"])
+_MONTHS = ["?", "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec", "?"]
+
+
+@st.composite
+def time_texts(draw: st.DrawFn) -> str:
+    """Write a moment, which need not exist, in one of many forms."""
+    year, month, day, hour, minute, second = draw(moments)
+    fraction = draw(st.sampled_from(["", "", ".5", ",999999", ".1234567"]))
+    mark, sep = draw(st.sampled_from(["-", "-", "/", "", "."])), draw(st.sampled_from("TTt :_"))
+    colon = draw(st.sampled_from([":", ":", ":", ""]))
+    dates = [
+        f"{year:04}{mark}{month:02}{mark}{day:02}",
+        f"{day:02}/{_MONTHS[month]}/{year:04}",
+        f"Sat, {day} {_MONTHS[month]} {year:04}",
+    ]
+    clock = f"{hour:02}{colon}{minute:02}{colon}{second:02}{fraction}"
+    text = draw(st.sampled_from([dates[0], *dates])) + draw(st.sampled_from(["", *[f"{sep}{clock}"] * 4]))
+    return text + draw(zones)
+
+
+epochs = st.sampled_from(
+    [-1, 0, 1, 946_684_799, 946_684_800, 253_402_214_399, 253_402_214_400, NOW_MS // 1000]
+).flatmap(lambda s: st.sampled_from([s, s * 1000, s * 10**6, float(s), s + 0.5, str(s), f"{s}.25"]))
+users: Any = st.sampled_from(["ann", "1", 1, 1.0, 1e0, -0.0, 1.5, 2.0**53, 2.0**53 + 2, 1e300, True, None, "-", [1]])
+entries = st.fixed_dictionaries(
+    {"user": users, "time": time_texts() | epochs}, optional={"when": time_texts(), "id": users}
+)
+
+
+@st.composite
+def values(draw: st.DrawFn) -> bytes:
+    """Write some entries as an object, an array, an envelope or lines, with any white space around the parts."""
+    texts = [draw(spaces) + json.dumps(draw(entries)) + draw(spaces) for _ in range(draw(st.integers(1, 3)))]
+    form = draw(st.sampled_from(["object", "array", "envelope", "lines", "nothing"]))
+    text = {
+        "object": texts[0],
+        "array": f"[{','.join(texts)}]",
+        "envelope": f'{{"n":1,{draw(spaces)}"entries"{draw(spaces)}:{draw(spaces)}[{",".join(texts)}]}}',
+        "lines": "\n".join(draw(spaces) + text for text in texts),
+        "nothing": f"[{draw(spaces)}]",
+    }[form]
+    return (draw(spaces) + text + draw(spaces)).encode()
+
+
+timestamps = st.sampled_from(
+    [None, 0, 1, 946_684_799_999, NOW_MS, NOW_MS, 253_402_214_399_999, 253_402_214_400_000, 2**60]
+)
+records = st.tuples(timestamps, values()).map(lambda drawn: SourceRecord(TP, 0, drawn[0], None, drawn[1], ()))
+RULES = [
+    settings(
+        user=UserSettings(missing=missing_user),
+        id=IdSettings(paths=("id",)),
+        input=InputSettings(format=form, entries_field=field),
+        time=TimeSettings(paths=("time", "when"), zone=zone, missing=missing_time, earliest=earliest),
+    )
+    for missing_user, form, field, zone, missing_time, earliest in [
+        ("dead-letter", "json", None, "UTC", "record-timestamp", "1970-01-01T00:00:00Z"),
+        ("name", "json", "entries", "UTC", "dead-letter", "1970-01-01"),
+        ("dead-letter", "json", "entries", "Europe/Berlin", "record-timestamp", "2000-01-01T00:00:00Z"),
+        ("name", "ndjson", None, "UTC", "record-timestamp", "0001-01-01"),
+        ("dead-letter", "ndjson", None, "Pacific/Kiritimati", "dead-letter", "1969-12-31T23:00:00.5Z"),
+    ]
+]
+
+
+@pytest.mark.parametrize("is_fast", LANES)
+@times_as_many(4)
+@given(records, st.sampled_from(RULES))
+def test_worker_and_second_opinion_decide_the_same(
+    is_fast: bool,  # noqa: FBT001 - a case
+    record: SourceRecord,
+    given_settings: Settings,
+) -> None:
+    """White space of all kinds, years, earliest times, Kafka's timestamps, forms of times and of numbers.
+
+    The record comes a second time, which the fast lane takes if it is plain.
+    """
+    again = record._replace(offset=1)
+    rows, dead = recorded([record, again], given_settings, is_fast=is_fast)
+    consumed = Identifier(given_settings).entries_of(record)
+    expected: dict[int, ConsumedEntry] = {n: one for n, one in enumerate(consumed.entries) if one.key is not None}
+    for offset in (0, 1):
+        found = {index: row for (at, index), row in rows.items() if at == offset}
+        assert found == expected
+        assert dead[offset] == len(consumed.entries) - len(expected)
