@@ -105,6 +105,7 @@ def _check_config(options: argparse.Namespace) -> int:
     sys.stdout.write(
         f"The settings are good: group {kafka.group_id} reads {', '.join(kafka.source_topics)} and writes "
         f"s3://{s3.bucket}/{s3.prefix}; fast lane: {lane if isinstance(lane, str) else 'on'}.\n"
+        + "".join(f"note: {note}\n" for note in checks.find_notes(settings))
     )
     return 0
 

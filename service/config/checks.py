@@ -19,6 +19,7 @@ from service.errors import SettingsError
 from service.partitioning.locate import compile_path
 
 BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
+ALERT_WINDOW_S = 600  # of LogPartitionerNoCommit in deploy/alerts
 _LISTENERS = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # what the client library takes before ://
 _NEEDED = ("kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket")
 EXAMPLE = """this is enough, with your own names:
@@ -51,6 +52,16 @@ def find_problems(settings: Settings) -> list[str]:
     """Find everything that contradicts itself; one sentence each."""
     checks = (_times, _sizes, _topics, _places, _paths, _properties, _credentials)
     return [problem for check in checks for problem in check(settings)]
+
+
+def find_notes(settings: Settings) -> Iterator[str]:
+    """Find what is allowed, and has a consequence that nobody would look for."""
+    interval_s = settings.flush.interval_s
+    if interval_s > ALERT_WINDOW_S:
+        yield (
+            f"flush.interval_s ({interval_s:g}) is longer than the {ALERT_WINDOW_S} s in which the alert "
+            "LogPartitionerNoCommit expects a commit: give its rule a longer window"
+        )
 
 
 def _times(settings: Settings) -> Iterator[str]:
