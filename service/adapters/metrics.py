@@ -63,7 +63,7 @@ METRICS: Mapping[str, Metric] = {
     "fetch_failures": Metric(
         "counter", "Fetches of which something could not be read, by the client library's error.", {"code": ANY}
     ),
-    "offset_gaps": Metric("counter", "Jumps in offsets; legal where the hole holds no data record."),
+    "offset_gaps": Metric("counter", "Offset gaps; normal with transactions or compaction."),
     "lag_records": Metric(
         "gauge", "Records between the committed offset and the end.", {"topic": ANY, "partition": ANY}
     ),
@@ -82,9 +82,7 @@ METRICS: Mapping[str, Metric] = {
         "gauge", "TopicPartitions that are not read on, since a record batch cannot be read."
     ),
     "paused": Metric("gauge", "1 while no records are taken, after a flush or the disk has failed."),
-    "cautious": Metric(
-        "gauge", "1 while few records are taken at once, since the process has ended with the same ones in hand."
-    ),
+    "cautious": Metric("gauge", "1 while reading few records at once, after repeated crashes on the same offsets."),
     "state": Metric("gauge", "1 for the state the worker is in.", {"state": tuple(phase.value for phase in Phase)}),
     "verified_entries": Metric("counter", "Entries that verification mode has found again, in committed flushes."),
     "unverified_entries": Metric(

@@ -78,19 +78,18 @@ class KafkaSettings(Section):
     )
     accept_unknown_history: bool = Field(
         default=False,
-        description="Start at the committed offset, or where kafka.start_at says, also where the flush records cannot be "
-        "read, which tell whether the group has flushed more than that: it would be published twice.",
+        description="Start even if the flushes topic is unreadable. Risk: if the committed offset is stale, data is "
+        "published twice.",
     )
-    accept_groups: tuple[str, ...] = Field(
+    accept_groups: Names = Field(
         (),
         description="Other groups that may publish the same source topics to the same topics: each entry is there once for "
         "each group (JSON list). A worker that finds flush records of any other group refuses to start.",
     )
     on_unreadable: Literal["stop", "hold", "dead-letter"] = Field(
         "stop",
-        description="What to do where the client library cannot read a record batch, also not when it is fetched "
-        "again three times: stop; hold its TopicPartition and go on with the others; or put a dead letter in its "
-        "place that names the offsets, and go on behind them.",
+        description="What to do with a record batch that stays unreadable after three refetches: stop; hold its "
+        "TopicPartition and go on with the others; or dead-letter: name its offsets in a dead letter, and go on.",
     )
     session_timeout_s: PositiveSeconds = Field(
         30, description="Seconds without heartbeat until a worker is replaced (classic)."
@@ -165,7 +164,7 @@ class UserSettings(Section):
     """
 
     paths: Names = Field(("user",), min_length=1, description="Where to look for the user, in this order.")
-    no_values: Names = Field(("", "-"), description="Values that mean: no user here.")
+    no_values: Names = Field(("", "-"), description="Values treated as a missing user.")
     missing: Literal["dead-letter", "name"] = Field(
         "dead-letter", description="What becomes of an entry without a user."
     )
@@ -175,7 +174,7 @@ class UserSettings(Section):
 
 
 class TimeSettings(Section):
-    """Where the event time of an entry is found and how it is read; paths as in UserSettings."""
+    """Where the event time of an entry is found and how it is read; paths as for `user`."""
 
     paths: Names = Field(
         ("time", "timestamp", "@timestamp"),
@@ -195,7 +194,7 @@ class TimeSettings(Section):
 
 
 class IdSettings(Section):
-    """Where the unique id of an entry is found; paths as in UserSettings."""
+    """Where the unique id of an entry is found; paths as for `user`."""
 
     paths: Names = Field((), description="Where to look for the unique id, in this order.")
 

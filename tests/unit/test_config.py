@@ -28,6 +28,7 @@ from service.config.settings import ABORT_S, ANSWER_MARGIN_S, POLL_MARGIN_S, Set
 from service.config.sources import SourcedSettings, read_settings
 from service.errors import SettingsError
 from service.version import product_version
+from tools.docs.settings_schema import groups
 
 MINIMAL = {
     "LOGP_KAFKA__BOOTSTRAP_SERVERS": "kafka:9092",
@@ -333,6 +334,22 @@ def _settings_of(kind: type[SourcedSettings]) -> Iterator[tuple[str, str]]:
     for name, field in kind.model_fields.items():
         inner = getattr(field.annotation, "model_fields", {})
         yield from ((name, setting) for setting in inner) if inner else ((name, ""),)
+
+
+@pytest.mark.parametrize("kind", [Settings, PipelineSettings])
+def test_every_time_size_and_list_is_taken_as_a_text(kind: type[SourcedSettings]) -> None:
+    """Whoever adds a setting takes the types of `service.config.section`."""
+    settings = [setting for group in groups(kind) for setting in group.settings]
+    for setting in settings:
+        *section, name = setting.path
+        if name.endswith("_s"):
+            assert setting.unit == "seconds", setting.path
+        elif "bytes" in name:
+            assert setting.unit == "bytes", setting.path
+        elif setting.schema.get("type") == "array":
+            given: dict[str, object] = {name: "a,b"}
+            problems_of_it = [one for one in read_settings(kind, **{section[0]: given}).problems if name in one]
+            assert problems_of_it == []
 
 
 @pytest.mark.parametrize("kind", [Settings, PipelineSettings])

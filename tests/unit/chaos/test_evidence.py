@@ -15,7 +15,7 @@ RUN: dict[str, Any] = {
     "kind": "chaos", "date": "2026-01-02", "protocol": "range", "lane": ["on"], "seconds": 3600, "records": 1_000,
     "entries": 1_100, "faults": {"worker-kill": 7}, "assignment_changes": 9, "flushes": 80,
     "batches_given_up": {"Lost": 2}, "recovery_s": {"worker-kill": quantiles([2.0, 3.0])}, "verified_entries": 1_090,
-    "unverified_entries": 10, "violations": [],
+    "unverified_entries": 10, "violations": [], "audit": {"verdict": "clean", "findings": {}},
 }  # fmt: skip
 CELL = RUN | {"kind": "matrix", "cell": "kill-workers-range-clean"}
 PIECE = RUN | {
@@ -43,7 +43,8 @@ def test_page_adds_up_what_was_recorded(tmp_path: Path) -> None:
     """Runs and cells; a cell that was not played says so."""
     page = _page(tmp_path, chaos=RUN, matrix=CELL, endurance=PIECE)
     assert "| faults | 21, of them 21 kills |" in page
-    assert "| **lost, duplicated, torn; rules broken** | **0** |" in page
+    assert "| **lost, duplicated, torn**: findings of the audits at the end | **0** |" in page
+    assert "| runs that are not clean for another reason: below | 0 of 3 |" in page
     assert "0 / 0 / 0 · 1,000 records, 7 bounces · 2.5 s, 3.0 s" in page
     assert page.count("not played") == 2, "a row without any cell is left out"
     assert "| worker-kill | 21 | 31.0 | 2.5 | 3.0 | 3.0 |" in page
@@ -51,10 +52,22 @@ def test_page_adds_up_what_was_recorded(tmp_path: Path) -> None:
 
 
 def test_page_shows_what_was_found(tmp_path: Path) -> None:
-    """In the sum and beside its run."""
-    page = _page(tmp_path, chaos=RUN | {"violations": ["audit: findings: {'missing': 1}"]})
-    assert page.count("audit: findings") == 2
-    assert "**0**" not in page
+    """In the sum and beside its run; an audit that could not tell is no zero."""
+    audit = {"verdict": "findings", "findings": {"missing": 3}}
+    page = _page(tmp_path, chaos=RUN | {"violations": ["audit: findings: {'missing': 3}"], "audit": audit})
+    assert page.count("audit: findings") == 1
+    assert "at the end | **3** |" in page
+    assert "below | 0 of 1 |" in page
+    unsure = RUN | {"audit": {"verdict": "could_not_tell", "findings": {}}}
+    assert "at the end | **1** |" in _page(tmp_path, chaos=unsure)
+
+
+def test_run_whose_logs_broke_a_rule_lost_nothing(tmp_path: Path) -> None:
+    """What its audit found and why it is not clean are two rows."""
+    page = _page(tmp_path, chaos=RUN | {"violations": ["verify-logs: exit code 1"]})
+    assert "at the end | **0** |" in page
+    assert "below | 1 of 1 |" in page
+    assert page.count("verify-logs: exit code 1") == 1
 
 
 def test_place_without_a_table_is_an_error(tmp_path: Path) -> None:
