@@ -1,0 +1,103 @@
+"""Commands that pages name exist, with the options shown; labels that they select by are the chart's."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pipeline.cli
+from service import cli
+from tests.deployment.tools import CHART, RULES
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), RULES, CHART / "templates" / "NOTES.txt"])
+PROGRAMS = {"log-partitioner": cli._parser, "python -m pipeline": pipeline.cli._parser}
+COMMAND = re.compile(r"(?<![\w./=\"-])(log-partitioner|python -m [\w.]+) ([^`\n#|;&]*)")
+OPTION = re.compile(r"(?<!\S)(--[a-z][a-z-]*)")
+TARGET = re.compile(r"^make ([a-z][a-z-]*)", re.MULTILINE)
+COMING = ("offsets adopt",)
+
+
+def code_of(page: Path) -> list[str]:
+    """Return the code blocks and code spans of a page."""
+    text = page.read_text().replace("\\\n", " ")
+    blocks = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+    spans = re.findall(r"`([^`\n]+(?:\n[^`\n]+)?)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    return [*blocks, *(span.replace("\n", " ") for span in spans)]
+
+
+def commands() -> Iterator[tuple[str, str, str]]:
+    """Yield page, program and arguments of each command."""
+    for page in PAGES:
+        for code in code_of(page):
+            yield from ((page.name, program, arguments) for program, arguments in COMMAND.findall(code))
+
+
+def parser_of(program: str, words: list[str]) -> argparse.ArgumentParser | None:
+    """Follow the words that are sub-commands; None where one is none."""
+    parser = PROGRAMS[program]()
+    for word in words:
+        inner = next((one for one in parser._actions if isinstance(one, argparse._SubParsersAction)), None)
+        if inner is None or word.startswith("-") or word.isupper():
+            break
+        if word not in inner.choices:
+            return None
+        parser = inner.choices[word]
+    return parser
+
+
+def is_known(program: str, arguments: str) -> bool:
+    """Say whether there is such a command with such options."""
+    if program in PROGRAMS:
+        parser = parser_of(program, arguments.split())
+        known = set() if parser is None else {option for one in parser._actions for option in one.option_strings}
+        return parser is not None and set(OPTION.findall(arguments)) <= known
+    module = program.removeprefix("python -m ")
+    found = importlib.util.find_spec(module)
+    if found is None or found.origin is None:
+        return False
+    file = Path(found.origin)
+    source = "".join(one.read_text() for one in (file.parent.glob("*.py") if file.stem == "__init__" else [file]))
+    return all(f'"{option}"' in source for option in OPTION.findall(arguments))
+
+
+def test_command_of_a_page_exists_with_its_options() -> None:
+    """Whoever copies it gets no usage message."""
+    unknown = [
+        (page, f"{program} {arguments}")
+        for page, program, arguments in commands()
+        if not is_known(program, arguments) and not arguments.startswith(COMING)
+    ]
+    assert unknown == []
+
+
+@pytest.mark.parametrize(
+    ("program", "arguments"),
+    [("log-partitioner", "replay"), ("log-partitioner", "audit --list-objects"), ("log-partitioner", "offsets undo"),
+     ("python -m pipeline", "audit --hourly"), ("python -m service.none", ""), ("python -m tools.local", "--never")],
+)  # fmt: skip
+def test_command_that_is_none_is_noticed(program: str, arguments: str) -> None:
+    """A sub-command, an option of another command, a module."""
+    assert not is_known(program, arguments)
+
+
+def test_target_of_make_exists() -> None:
+    """In README and docs."""
+    makefiles = "\n".join(file.read_text() for file in (ROOT / "Makefile", ROOT / "tools" / "chart.mk"))
+    targets = {name for names in re.findall(r"^([a-z][a-z -]*):", makefiles, re.MULTILINE) for name in names.split()}
+    named = {name for page in PAGES for code in code_of(page) for name in TARGET.findall(code)}
+    assert {"demo", "test"} <= named
+    assert named - targets == set()
+
+
+def test_label_of_a_selector_is_one_of_the_chart() -> None:
+    """`kubectl -l` with another key selects nothing, and says so by silence."""
+    labels = (CHART / "templates" / "_helpers.tpl").read_text()
+    used = {key for page in PAGES for key in re.findall(r"kubectl[^\n`]* -l ([\w./-]+)=", page.read_text())}
+    assert used, "pages select by label"
+    assert {key for key in used if f"{key}:" not in labels} == set()
