@@ -81,11 +81,19 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 	@settings=$$($(BIN)/python -m tools.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
 
 ##@ Tests
-.PHONY: test test-unit test-python test-integration sim mutants chaos matrix endurance fuzz
-# Much of the time goes to waiting for time-outs of brokers: three processes keep two cores busy, each with its own servers.
-test: setup spark-classes  ## all tests: lint, types, unit, property, contract, simulation, integration on real Kafka and S3
-	$(MAKE) --no-print-directory lint type
-	$(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder --durations 10 $(PYTEST_ARGS)
+.PHONY: test test-all test-unit test-python test-integration sim mutants chaos matrix endurance fuzz
+# Each process has its own servers, which wait for some of the time: three keep two cores busy.
+PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder
+QUICK := main_path or not (slow or integration or spark)
+# Other seeds each day: their numbers are in the header, and `make sim SEED=n` shows one again.
+SEED_OF_TODAY := $(shell echo $$(( $$(date +%s) / 86400 * 200 )))
+test: setup  ## what trusts a change: lint, types, all that is pure, 200 seeds, one way through real Kafka, S3 and Spark
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type
+	HYPOTHESIS_PROFILE=quick $(PYTEST) -m '$(QUICK)' --seeds 200 --first-seed $(SEED_OF_TODAY) $(PYTEST_ARGS)
+
+test-all: setup spark-classes  ## all tests, as CI runs them: real logs, kills, faults on three brokers, 1,000 seeds
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type
+	$(PYTEST) --seeds 1000 --too-slow 9 $(PYTEST_ARGS)
 
 test-unit: setup  ## only the tests that need nothing but Python
 	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation tests/mutants tests/test_architecture.py tests/test_pointers.py $(PYTEST_ARGS)

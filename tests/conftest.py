@@ -3,7 +3,6 @@
 A file `test_real_*.py` is about real log data and is not collected where there are none.
 """
 
-from collections import defaultdict
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
@@ -15,19 +14,10 @@ from tests import canaries
 from tests.stack.providers import kafka_provider, s3_provider
 from tests.stack.real_logs import real_log_sets
 
-pytest_plugins = ("tests.stack.fixtures",)
+pytest_plugins = ("tests.stack.fixtures", "tests.simulation.options", "tests.tiers")
 
 _HERE = Path(__file__).parent
 _SPOOL = _HERE.parent / SpoolSettings().directory
-_LONG = ("pipeline", "integration", "stack")
-# Of minutes each, all of them for one process: begun late, the last of them would keep one busy and the others idle.
-_LONGEST = (
-    "pipeline/test_real_logs.py",
-    "integration/test_chaos.py",
-    "pipeline/test_layouts.py",
-    "pipeline/test_retire.py",
-    "pipeline/test_backfill.py",
-)
 
 
 @pytest.fixture(autouse=True)
@@ -61,23 +51,6 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes minutes, so that no process stands idle at the end; the order is random otherwise.
-
-    Modules that compute, on Spark, stand among those that wait for time-outs of brokers, so that both are done at once.
-    """
-    modules: dict[str, list[Path]] = {}
-    for path in dict.fromkeys(item.path for item in items):
-        modules.setdefault(path.relative_to(_HERE).parts[0], []).append(path)
-    order = {
-        path: ([not path.match(longest) for longest in _LONGEST], name not in _LONG, number / len(paths))
-        for name, paths in modules.items()
-        for number, path in enumerate(paths)
-    }
-    items.sort(key=lambda item: order[item.path])
-
-
 def pytest_report_header() -> list[str]:
     """Say who provides Kafka and S3, and whether real logs are present."""
     sets = len(real_log_sets())
@@ -85,18 +58,6 @@ def pytest_report_header() -> list[str]:
         f"kafka: {kafka_provider()}; s3: {s3_provider()}; three brokers: local process",
         f"real logs: {sets} sets" if sets else "real logs: absent: those tests are not collected",
     ]
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """List the modules that took longest: each is one process's work from its first test to its last."""
-    seconds: defaultdict[str, float] = defaultdict(float)
-    for reports in terminalreporter.stats.values():
-        for report in reports:
-            if isinstance(report, pytest.TestReport):
-                seconds[report.nodeid.partition("::")[0]] += report.duration
-    terminalreporter.section("slowest 10 modules")
-    for name, total in sorted(seconds.items(), key=lambda one: -one[1])[:10]:
-        terminalreporter.write_line(f"{total:.0f} s of a process  {name}")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:

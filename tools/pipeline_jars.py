@@ -25,6 +25,11 @@ def ensure_pipeline_jars(home: Path = _HOME) -> Path:
     return _JARS.ensure(home / jars.version())
 
 
+def has_pipeline_jars() -> bool:
+    """Return whether they are here already."""
+    return (_HOME / jars.version()).is_dir()
+
+
 @cache
 def spark_class_archive() -> Path:
     """Return where the classes of Spark are, once `tools.spark_classes` has put them there.

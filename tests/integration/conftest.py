@@ -12,6 +12,7 @@ import pytest
 _HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what was collected here."""
     for item in items:

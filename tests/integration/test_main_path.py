@@ -4,6 +4,8 @@ import json
 import urllib.request
 from pathlib import Path
 
+import pytest
+
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
@@ -20,22 +22,41 @@ def _generated(entries: int, seed: int) -> list[ToProduce]:
     ]
 
 
-def test_worker_generated_logs_everything_accounted_for(
+@pytest.mark.main_path
+def test_worker_is_joined_by_another_everything_accounted_for(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
 ) -> None:
-    """Of 20,000 awkward entries none is missing, doubled, misplaced or altered, and SIGTERM flushes and exits 0."""
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path) as deployment:
-        written = kafka.produce(deployment.source, _generated(20_000, seed=7))
-        deployment.start("w1", LOGP_FLUSH__INTERVAL_S="600")
-        kafka.wait_for("an open batch", lambda: _metric(deployment, "w1", "batch_entries") > 15_000, timeout_s=120)
+    """Of 20,000 awkward entries none is missing, doubled, misplaced or altered, and nothing is read twice.
 
+    The batch is flushed for the one who joins, and SIGTERM flushes and exits 0.
+    """
+    settings = {"LOGP_FLUSH__INTERVAL_S": "600", "LOGP_KAFKA__SESSION_TIMEOUT_S": "4"}
+    records = _generated(20_000, seed=7)
+    half = len(records) // 2
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, settings=settings) as deployment:
+        written = kafka.produce(deployment.source, records[:half])
+        deployment.start("w1")
+        deployment.wait_metric("w1", "records_total", half)
         assert deployment.committed() == 0
-        assert deployment.stop_all() == {"w1": 0}
+        deployment.start("w2")
+        for name in ("w1", "w2"):
+            deployment.wait_metric(name, "owned_topic_partitions", 3)
+        deployment.wait_drained(written, timeout_s=5)
+
+        written += kafka.produce(deployment.source, records[half:])
+        kafka.wait_for(
+            "everything is taken",
+            lambda: sum(deployment.metric(name, "records_total") for name in ("w1", "w2")) == len(records),
+            timeout_s=60,
+        )
+        assert deployment.count("rewound") == deployment.count("records_refused") == 0
+        assert deployment.stop_all() == {"w1": 0, "w2": 0}
         deployment.wait_drained(written, timeout_s=5)
         deployment.require_clean()
         flushes = deployment.flush_records()
-        assert [flush.reason for flush in flushes] == ["stopping"]
-        assert flushes[0].totals.entries == flushes[0].totals.entries_in_files + flushes[0].totals.dead_letters
+        assert sorted(flush.reason for flush in flushes) == ["revoked", "stopping", "stopping"]
+        for totals in (flush.totals for flush in flushes):
+            assert totals.entries == totals.entries_in_files + totals.dead_letters
         assert not [path for path in (tmp_path / "spool").rglob("*") if path.is_file() and path.name[0] != "."]
 
 

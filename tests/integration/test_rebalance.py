@@ -31,12 +31,9 @@ def _wait_shares(deployment: Deployment, shares: dict[str, int]) -> None:
         deployment.wait_metric(name, "owned_topic_partitions", share)
 
 
-@pytest.mark.parametrize("protocol", ["cooperative-sticky", "consumer"])
-def test_worker_added_while_a_batch_is_open(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
-) -> None:
-    """The batch is flushed at the rebalance; nothing is taken from the client library twice, by nobody."""
-    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol, settings=QUICK) as deployment:
+def test_worker_added_while_a_batch_is_open(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+    """As in test_main_path.py, by the consumer protocol: flushed at the rebalance, nothing is taken twice."""
+    with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol="consumer", settings=QUICK) as deployment:
         written = _write(deployment, 300)
         deployment.start("w1", LOGP_FLUSH__INTERVAL_S=NEVER)
         deployment.wait_metric("w1", "records_total", 300)

@@ -18,16 +18,20 @@ from pipeline.session import catalog_options, open_session
 from tests.stack.s3_helper import S3Helper
 from tools.demo.options import small_spark, temporary_files
 from tools.local.processes import ServerProcess
-from tools.pipeline_jars import ensure_pipeline_jars
+from tools.pipeline_jars import ensure_pipeline_jars, has_pipeline_jars
 
 _HERE = Path(__file__).parent
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs servers."""
+    """Mark what needs servers, and what needs Spark."""
     for item in items:
-        if item.path.is_relative_to(_HERE) and {"kafka", "s3"} & set(getattr(item, "fixturenames", ())):
+        fixtures = set(getattr(item, "fixturenames", ())) if item.path.is_relative_to(_HERE) else set()
+        if {"kafka", "s3"} & fixtures:
             item.add_marker(pytest.mark.integration)
+        if "spark" in fixtures:
+            item.add_marker(pytest.mark.spark)
 
 
 class Delivery(Protocol):
@@ -96,6 +100,8 @@ def settings_of(variables: dict[str, str]) -> JobSettings:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark in this process, for the whole run; take a `lake` to have a catalogue."""
+    if not has_pipeline_jars():
+        pytest.skip("Spark's jars are absent (140 MB): `python -m tools.pipeline_jars` fetches them")
     root = tmp_path_factory.mktemp("spark")
     worker = {
         "LOGP_KAFKA__BOOTSTRAP_SERVERS": "127.0.0.1:1",

@@ -6,10 +6,11 @@ from collections import Counter
 
 import pytest
 
-from tests.simulation.conftest import SEEDS_DEFAULT, Run
+from tests.simulation.conftest import Run
+from tests.simulation.options import seeds_of
 from tests.simulation.swarm import Style, Swarm
 
-GROUPS = 20
+SEEDS_OF_A_TEST = 2
 # Places of a worker at which every run of the suite must have let something else happen.
 PLACES = {
     "init", "consume", "callback_served", "committed", "watermarks", "unstable", "seek", "put",
@@ -19,18 +20,21 @@ PLACES = {
 FAULTS = {"kill", "zombie", "stall", "commit", "ended itself", "full disk", "slow store", "slow sealing", "damage"}
 
 
-@pytest.mark.parametrize("group", range(GROUPS))
-def test_workers_under_faults_lose_and_double_nothing(
-    group: int, run_seed: Run, request: pytest.FixtureRequest
-) -> None:
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Share the seeds out."""
+    if "seeds" in metafunc.fixturenames:
+        seeds = seeds_of(metafunc.config)
+        groups = [seeds[at : at + SEEDS_OF_A_TEST] for at in range(0, len(seeds), SEEDS_OF_A_TEST)]
+        metafunc.parametrize("seeds", groups, ids=[f"{group[0]}-{group[-1]}" for group in groups])
+
+
+def test_workers_under_faults_lose_and_double_nothing(seeds: list[int], run_seed: Run) -> None:
     """I1-I5, W3 and I9 hold for every seed, after healing and draining, and at every commit on the way."""
-    chosen = request.config.getoption("--seed", [])
-    first, count = request.config.getoption("--first-seed", 0), request.config.getoption("--seeds", SEEDS_DEFAULT)
-    seeds = chosen if chosen and group == 0 else [] if chosen else range(first + group, first + count, GROUPS)
     for seed in seeds:
         run_seed(seed)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", list(Style))
 def test_swarm_reaches_every_place_with_every_fault(style: Style, run_seed: Run) -> None:
     """A simulation that never gets there proves nothing: all places and kinds of faults occur, in every style."""
