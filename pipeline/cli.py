@@ -21,8 +21,56 @@ from pipeline.progress import CLEAR_LINE
 from pipeline.report.options import add_report_arguments
 from service import privacy
 from service.errors import SettingsError
+from service.usage import Usage, add_usage
 from service.version import product_version
 
+_CODES = {"0": "done", "2": "it could not be done; the line on standard error says why"}
+_JUDGES = {"0": "clean", "1": "findings", "2": "could not tell, or settings or arguments are wrong"}
+_SETTINGS = "Settings are a worker's (LOGP_...), and its own (PIPELINE_..., docs/CONFIGURATION_PIPELINE.md)."
+JOBS = {
+    "materialize": Usage(
+        f"Bring the Iceberg table up to date with the references topic. {_SETTINGS}",
+        "python -m pipeline materialize --show",
+        _CODES,
+        "DESIGN.md, section 8",
+    ),
+    "audit": Usage(
+        f"Compare a window of the source with files, dead letters and table. {_SETTINGS}",
+        "python -m pipeline audit --table --last 4h --html audit.html",
+        _JUDGES,
+        "AUDIT.md",
+    ),
+    "compare": Usage(
+        "Compare two audits of one window: who of both witnesses lacks what. Needs no Spark.",
+        "python -m pipeline compare outputs.json csv.json",
+        {"0": "both agree and are clean", "1": "one of them names something", "2": "one could not tell"},
+        "AUDIT.md",
+    ),
+    "report": Usage(
+        "Write results of audits as one HTML page. Needs no Spark.",
+        "python -m pipeline report --html audit.html result.json",
+        _CODES,
+        "AUDIT.md",
+    ),
+    "backfill": Usage(
+        f"Publish what no committed reference or dead letter holds of a range of the source. {_SETTINGS}",
+        "python -m pipeline backfill --from 2026-03-04T05:00Z --until 2026-03-04T06:00Z --dry-run",
+        _CODES,
+        "DESIGN.md, section 8",
+    ),
+    "compact": Usage(
+        f"Rewrite small files of hours that the audit has passed, and expire snapshots. {_SETTINGS}",
+        "python -m pipeline compact",
+        _CODES,
+        "DESIGN.md, section 8",
+    ),
+    "user-activity": Usage(
+        f"Count entries and bytes per user and hour, per user and day. {_SETTINGS}",
+        "python -m pipeline user-activity",
+        _CODES,
+        "DESIGN.md, section 8",
+    ),
+}
 _CONSOLE = structlog.dev.ConsoleRenderer()
 _JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b")
 
@@ -89,6 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     compare.add_compare_arguments(jobs.add_parser("compare", help="two audits of one window: who lacks what?"))
     add_audit_arguments(jobs.add_parser("audit", help="source against files, dead letters and table: is all there?"))
     add_report_arguments(jobs.add_parser("report", help="results of audits as one HTML page"))
+    add_usage(jobs.choices, JOBS)
     return parser
 
 

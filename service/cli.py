@@ -19,6 +19,7 @@ from service.config import checks
 from service.config.rules import lane_rules
 from service.config.settings import Settings
 from service.errors import LogPartitionerError, SettingsError
+from service.usage import COMMANDS, add_usage
 from service.verify import command as verify_logs
 from service.version import product_version
 
@@ -43,7 +44,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="log-partitioner", description="Kafka log records -> Avro files on S3.")
+    parser = argparse.ArgumentParser(
+        prog="log-partitioner",
+        description="Kafka log records -> Avro files on S3.",
+        epilog="`log-partitioner COMMAND --help` has an example and the exit codes. README.md is where to begin.",
+    )
     parser.add_argument("--version", action="version", version=f"%(prog)s {product_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     command = commands.add_parser("run", help="run a worker until SIGTERM")
@@ -62,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("offsets", help="set committed offsets, where a worker refuses to start at them")
     offsets.add_arguments(command)
     command.set_defaults(command=_offsets)
+    add_usage(commands.choices, COMMANDS)
     return parser
 
 

@@ -20,7 +20,7 @@ PROGRAMS = {"log-partitioner": cli._parser, "python -m pipeline": pipeline.cli._
 COMMAND = re.compile(r"(?<![\w./=\"-])(log-partitioner|python -m [\w.]+) ([^`\n#|;&]*)")
 OPTION = re.compile(r"(?<!\S)(--[a-z][a-z-]*)")
 TARGET = re.compile(r"^make ([a-z][a-z-]*)", re.MULTILINE)
-COMING = ("offsets adopt",)
+COMING = ("offsets adopt", "try")
 
 
 def code_of(page: Path) -> list[str]:
@@ -101,3 +101,21 @@ def test_label_of_a_selector_is_one_of_the_chart() -> None:
     used = {key for page in PAGES for key in re.findall(r"kubectl[^\n`]* -l ([\w./-]+)=", page.read_text())}
     assert used, "pages select by label"
     assert {key for key in used if f"{key}:" not in labels} == set()
+
+
+@pytest.mark.parametrize("program", sorted(PROGRAMS))
+def test_help_of_every_command_has_an_example_that_exists_and_its_exit_codes(program: str) -> None:
+    """Also what it does, and a page to read on."""
+    parser = PROGRAMS[program]()
+    (inner,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    bare = [name for name, command in inner.choices.items() if not (command.description and command.epilog)]
+    assert [name for name in bare if name not in COMING] == []
+    for name, command in inner.choices.items():
+        if name in COMING:
+            continue
+        assert "exit codes:" in str(command.epilog)
+        examples = COMMAND.findall(str(command.epilog))
+        assert examples, name
+        assert [example for example in examples if not is_known(*example)] == []
+        (page,) = re.findall(r"more: docs/([\w.]+)", str(command.epilog))
+        assert (ROOT / "docs" / page).is_file()

@@ -1,0 +1,75 @@
+"""What `--help` of a command says beside its options: what it does, an example, exit codes, where to read on."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from textwrap import fill
+from typing import NamedTuple
+
+
+class Usage(NamedTuple):
+    """The help of one command; `codes` by exit code, `page` below docs/."""
+
+    about: str
+    example: str
+    codes: Mapping[str, str]
+    page: str
+
+    @property
+    def epilog(self) -> str:
+        """The lines below the options."""
+        codes = [f"  {code:<4}{meaning}" for code, meaning in self.codes.items()]
+        return "\n".join(["example:", f"  {self.example}", "", "exit codes:", *codes, "", f"more: docs/{self.page}"])
+
+
+_COLUMNS = 100
+_SETTINGS = "Settings come from the environment (LOGP_...), LOGP_CONFIG_FILE and LOGP_SECRETS_DIR."
+_REFUSED = {"2": "settings or arguments are wrong; nothing was started"}
+COMMANDS: Mapping[str, Usage] = {
+    "run": Usage(
+        "Run one worker until SIGTERM or SIGINT: it flushes and leaves; a second signal abandons the flush. "
+        f"{_SETTINGS}",
+        "log-partitioner check-config && log-partitioner run",
+        {"0": "asked to leave, and did", "1": "it could not go on; the last line says why"} | _REFUSED,
+        "RUNBOOK.md",
+    ),
+    "check-config": Usage(
+        f"Check names and values of all settings, and what they come to together; nothing is asked. {_SETTINGS}",
+        "log-partitioner check-config --show",
+        {"0": "the settings are good"} | _REFUSED,
+        "CONFIGURATION.md",
+    ),
+    "config-schema": Usage(
+        "Print every setting with type, default and meaning, as JSON schema.",
+        "log-partitioner config-schema",
+        {"0": "printed"},
+        "CONFIGURATION.md",
+    ),
+    "audit": Usage(
+        f"Compare every record that the source still holds with everything that was committed of it. {_SETTINGS}",
+        "log-partitioner audit --json report.json",
+        {"0": "clean", "1": "findings", "2": "could not tell, or settings or arguments are wrong"},
+        "AUDIT.md",
+    ),
+    "verify-logs": Usage(
+        "Read the JSON logs of all workers as one history and hold it against nine rules; needs neither Kafka nor S3.",
+        "log-partitioner verify-logs worker-*.log --page history.html",
+        {"0": "no rule is broken", "1": "one is", "2": "lines are missing, or a file cannot be read"},
+        "AUDIT.md",
+    ),
+    "offsets": Usage(
+        f"Look at committed offsets, or set them where a worker refuses to start at them. {_SETTINGS}",
+        "log-partitioner offsets recover --topic app-logs",
+        {"0": "what was asked for holds now", "1": "it does not: refused, or not known"} | _REFUSED,
+        "RUNBOOK.md",
+    ),
+}
+
+
+def add_usage(commands: Mapping[str, argparse.ArgumentParser], usages: Mapping[str, Usage]) -> None:
+    """Give each command its help."""
+    for name, parser in commands.items():
+        if name in usages:
+            parser.description, parser.epilog = fill(usages[name].about, _COLUMNS), usages[name].epilog
+            parser.formatter_class = argparse.RawDescriptionHelpFormatter
