@@ -140,8 +140,8 @@ class InputSettings(Section):
     fatal_ends_max: int = Field(
         3,
         ge=0,
-        description="A record that ended the process so many times in a row while it alone was in hand becomes a dead "
-        "letter, undecoded; 0: never.",
+        description="A record that ended the process so many times in a row while it was alone in hand and in its "
+        "batch becomes a dead letter, undecoded; 0: never.",
     )
     json_depth_max: int = Field(
         100, ge=2, le=200, description="Levels of nesting in an entry; deeper is a dead letter."

@@ -13,6 +13,7 @@ import structlog
 
 from service.batch.messages import Sender
 from service.boundary import Clock
+from service.control.flush_policy import FlushReason
 from service.control.machine import Phase
 from service.errors import LeavingError, LogPartitionerError, StopError
 from service.formats.log_events import WorkerFailed, tell
@@ -125,7 +126,13 @@ class Worker:
         refetcher = Refetcher(
             policy=rules.on_unreadable, recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics
         )
-        crash_guard = CrashGuard(ports.journal, ends_max=rules.fatal_ends_max, recorder=self.recorder, metrics=metrics)
+        crash_guard = CrashGuard(
+            ports.journal,
+            ends_max=rules.fatal_ends_max,
+            recorder=self.recorder,
+            metrics=metrics,
+            flush=lambda: self.controller.flush_due(FlushReason.SHRUNK),
+        )
         self.loop = parts.runloop(
             rules=rules.loop,
             controller=self.controller,

@@ -45,6 +45,24 @@ def deadly_worker(
     return worker
 
 
+def worker_of_little_memory(rig: Rig, journal: FakeJournal) -> FakeWorker:
+    """Start a worker that ends when its batch holds forty entries, whatever comes then; five records at a time."""
+    worker = rig.worker("a", journal=journal, rules=Rules(loop=LoopRules(FLUSH_BOUNDS, 5)))
+
+    def of_little_memory(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        def decode_or_end(value: bytes | None) -> object:
+            if worker.recorder.load().entries >= 40:
+                raise Killed
+            return decode(value)
+
+        return decode_or_end
+
+    decoder, lane = worker.recorder._rules.decoder, worker.recorder._python
+    decoder.decode = of_little_memory(decoder.decode)  # type: ignore[method-assign]
+    lane._decode = of_little_memory(lane._decode)
+    return worker
+
+
 def run_until_it_ends(rig: Rig, worker: FakeWorker, *, turns: int = 300) -> bool:
     """Turn until the process ends, or everything is committed; tells whether it has ended."""
     try:
@@ -61,10 +79,16 @@ def run_until_it_ends(rig: Rig, worker: FakeWorker, *, turns: int = 300) -> bool
     raise AssertionError("neither ended nor done")
 
 
-def lives(rig: Rig, journal: FakeJournal, *, most: int = 30) -> tuple[int, FakeWorker]:
+def lives(
+    rig: Rig,
+    journal: FakeJournal,
+    *,
+    most: int = 30,
+    start: Callable[[Rig, FakeJournal], FakeWorker] = deadly_worker,
+) -> tuple[int, FakeWorker]:
     """Start one process after the other; gives how many have ended, and the one that has not."""
     for ended in range(most):
-        worker = deadly_worker(rig, journal)
+        worker = start(rig, journal)
         if not run_until_it_ends(rig, worker):
             return ended, worker
     raise AssertionError(f"{most} processes have ended")
@@ -90,6 +114,33 @@ def test_record_that_ends_the_process_is_put_away_and_nothing_else() -> None:
     assert letter.value == rig.broker.logs[P0].records[DEADLY].value
     assert worker.metrics.gauges["cautious", ()] == 0
     assert journal.synced > 0
+
+
+def test_batch_that_ends_the_process_puts_none_of_its_records_away() -> None:
+    """As where memory ends: the record in hand is the same each time, and is not the cause; smaller batches pass."""
+    rig, journal = filled(60), FakeJournal()
+    lives(rig, journal, start=worker_of_little_memory)
+    rig.check()
+    assert rig.broker.messages(DEAD_LETTERS) == []
+
+
+def test_record_put_away_of_another_topic_partition_slows_nobody_and_is_forgotten_once_it_has_moved_away() -> None:
+    """Whoever has that TopicPartition now has its own journal; at that offset there may be another record later."""
+    rig, journal = filled(), FakeJournal()
+    for _ in range(7):
+        assert run_until_it_ends(rig, deadly_worker(rig, journal))
+    worker = rig.worker("a", journal=journal)
+    guard, recorder = worker.loop._crash_guard, worker.recorder
+    for tp in (P0, P1):
+        recorder.own(tp, CommittedOffset(0))
+    ahead, others = rig.broker.logs[P0].records, rig.broker.logs[P1].records
+    assert [guard.has_fatal for _ in guard.parts(Poll.of(ahead[DEADLY + 1 :]))] == [False]
+    assert [guard.has_fatal for _ in guard.parts(Poll.of(others))] == [False]
+    assert [guard.has_fatal for _ in guard.parts(Poll.of(ahead))] == [False, True, False]
+
+    recorder.disown(P0)
+    list(guard.parts(Poll.of(others)))
+    assert journal.line == b""
 
 
 def test_record_that_is_put_away_in_a_batch_that_is_discarded_is_put_away_again() -> None:
@@ -158,9 +209,9 @@ def test_stop_that_the_broker_causes_is_of_no_record(monkeypatch: pytest.MonkeyP
     assert rig.worker("a", journal=journal).loop._crash_guard._history.ends == 0
 
 
-@pytest.mark.parametrize(("ends", "parts"), [(2, [120]), (3, [50, 50, 20]), (4, [1] * 120)])
+@pytest.mark.parametrize(("ends", "parts"), [(2, [120]), (3, [50, 50, 20]), (4, [1] * 50 + [70])])
 def test_fewer_records_are_taken_at_once_from_one_end_to_the_next(ends: int, parts: list[int]) -> None:
-    """As many as usual, then few, then one, while the suspects lie ahead; the metric says so."""
+    """As many as usual, then few of the suspects, then one, and the others as usual; the metric says so."""
     rig, journal = filled(120), FakeJournal()
     for _ in range(ends):
         assert run_until_it_ends(rig, deadly_worker(rig, journal))
