@@ -57,9 +57,10 @@ _CLIENT_ERRORS = range(400, 500)
 _THROTTLED_STATUS = {429, 503}
 _THROTTLED_CODES = {"SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"}
 _RETRIABLE_STATUS = {408, 409, 425, 429}
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException")
 _RETRIABLE_CODES = {
     "RequestTimeout", "RequestTimeTooSkewed", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests",
-    "ExpiredToken", "ExpiredTokenException", "BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch",
+    *_EXPIRED, "BadDigest", "InvalidDigest", "XAmzContentSHA256Mismatch",
     "IncompleteBody", "ConditionalRequestConflict", "OperationAborted",
 }  # fmt: skip
 
@@ -109,7 +110,7 @@ class S3Store:
         Raises:
             KeyTakenError: an object has this key; `find` tells whether it is ours.
             UploadError: not acknowledged in time.
-            StoreRefusedError: no such bucket, no permission, no credentials.
+            StoreRefusedError: no such bucket, no permission, no credentials, or expired ones.
         """
         problem = "its turn came after the deadline"
         attempt = failures = 0
@@ -142,6 +143,9 @@ class S3Store:
             if not is_throttled or attempt == 1:
                 self._log.warning("upload_repeated", key=veiled(key), attempt=attempt, problem=problem)
             time.sleep(pause_s)
+        if problem.endswith(_EXPIRED):  # what can be renewed has been by now: the last seconds were for that
+            text = "the credentials have expired, and this process gets no others"
+            raise StoreRefusedError(f"bucket {self._settings.bucket}: {problem}: {text}")
         raise UploadError(f"{veiled(key)}: {problem}", object_key=key)
 
     def _arguments(

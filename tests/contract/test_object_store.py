@@ -128,6 +128,15 @@ def test_fault_that_stays_stops_the_worker_at_once(place: Place, server: HttpS3,
     assert len(server.requests) == 1
 
 
+def test_credentials_that_expired_and_are_not_renewed_while_it_asks_again_stop_the_worker(
+    place: Place, server: HttpS3
+) -> None:
+    """Whoever gave them to the process gives it no others: the next process may get some."""
+    server.faults.extend([(400, "ExpiredToken")] * 5)
+    with pytest.raises(StoreRefusedError, match="400 ExpiredToken: the credentials have expired"):
+        place.put("one.avro", b"body")
+
+
 def test_fault_that_does_not_pass_ends_in_a_discard_after_all_attempts(place: Place, server: HttpS3) -> None:
     """The last problem stands in the error, with the key."""
     server.faults.extend([(500, "InternalError")] * 5)
