@@ -13,12 +13,13 @@ import json
 import sys
 from collections.abc import Sequence
 
-from service import offsets, privacy
+from service import privacy
 from service.audit import run as audit
 from service.config import checks
 from service.config.rules import lane_rules
 from service.config.settings import Settings
 from service.errors import LogPartitionerError, SettingsError
+from service.offsets import command as offsets
 from service.usage import COMMANDS, add_usage
 from service.verify import command as verify_logs
 from service.version import product_version
@@ -64,7 +65,9 @@ def _parser() -> argparse.ArgumentParser:
     command = commands.add_parser("verify-logs", help="prove from all workers' logs who owned and committed what")
     verify_logs.add_arguments(command)
     command.set_defaults(command=_verify_logs)
-    command = commands.add_parser("offsets", help="set committed offsets, where a worker refuses to start at them")
+    command = commands.add_parser(
+        "offsets", help="show committed offsets, and set them where a worker refuses to start"
+    )
     offsets.add_arguments(command)
     command.set_defaults(command=_offsets)
     add_usage(commands.choices, COMMANDS)

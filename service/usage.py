@@ -59,9 +59,9 @@ COMMANDS: Mapping[str, Usage] = {
         "AUDIT.md",
     ),
     "offsets": Usage(
-        f"Look at committed offsets, or set them where a worker refuses to start at them. {_SETTINGS}",
-        "log-partitioner offsets recover --topic app-logs",
-        {"0": "what was asked for holds now", "1": "it does not: refused, or not known"} | _REFUSED,
+        f"Show committed offsets, set them if a worker refuses to start at them, or go on under another group. {_SETTINGS}",
+        "log-partitioner offsets set --topic app-logs --to flushed --dry-run",
+        {"0": "what was asked for holds", "1": "it does not: refused, not confirmed, not known, or left"} | _REFUSED,
         "RUNBOOK.md",
     ),
 }

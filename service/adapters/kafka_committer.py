@@ -141,6 +141,20 @@ class KafkaCommitter:
         assert offsets, "W1: a transaction without offsets would announce data nobody accounts for"
         self._run(messages, deadline, [(some, membership.raw) for some in _at_once(offsets)])
 
+    def commit_without_member(
+        self,
+        messages: Iterable[Message],
+        offsets: Mapping[TopicPartition, CommittedOffset],
+        membership: Membership,
+        *,
+        deadline: Deadline,
+    ) -> None:
+        """Run one transaction with offsets of a group in which nobody lives; ends and raises as `commit` does.
+
+        A classic group takes it whoever lives there (KAFKA_FACTS F3): that is for the caller to exclude.
+        """
+        self._run(messages, deadline, [(some, membership.raw) for some in _at_once(offsets)])
+
     def publish(self, messages: Iterable[Message], *, deadline: Deadline) -> None:
         """Run one transaction of messages alone; ends and raises as `commit` does."""
         self._run(messages, deadline, ())

@@ -113,13 +113,13 @@ def require_in_range(error: KafkaError, tp: TopicPartition | None) -> None:
         raise StartPositionError(
             f"the log of {tp} was rewritten before the committed offset, as by an unclean election: {error.str()}. "
             "Stop all workers of the group. Then take what was written since from the broker end offset, where the "
-            f"logs part (`log-partitioner offsets begin-anew{command} --at OFFSET`), or go on at the committed offset "
-            f"and never read what this log has before it (`log-partitioner offsets go-on{command}`)."
+            f"logs part (`log-partitioner offsets set{command} --to OFFSET`), or go on at the committed offset "
+            f"and never read what this log has before it (`log-partitioner offsets set{command} --to committed`)."
         )
     if error.code() in _OUT_OF_RANGE:
         raise StartPositionError(
             f"the committed offset of {place_of(tp)} is out of range: {error.str()}. Stop all "
             "workers of the group. Records between the committed offset and the start of the log are gone (`"
-            f"log-partitioner offsets begin-anew{command} --at FIRST_OFFSET`), or the topic was made anew "
-            f"(`log-partitioner offsets begin-anew --topic {tp.topic if tp else 'TOPIC'}`)."
+            f"log-partitioner offsets set{command} --to beginning`), or the topic was made anew "
+            f"(`log-partitioner offsets set --topic {tp.topic if tp else 'TOPIC'} --to beginning`)."
         )

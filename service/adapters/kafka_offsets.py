@@ -1,9 +1,9 @@
-"""Commits offsets of a group in which nobody lives, as Kafka's own tools for administrators do."""
+"""Groups in which nobody lives: whether that is so, and offsets committed as Kafka's own tools commit them."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
@@ -36,6 +36,32 @@ def commit_offsets(
         time.sleep(_ASK_AGAIN_S)
 
 
+def require_nobody(options: Mapping[str, Any], groups: Iterable[str], *, timeout_s: float) -> None:
+    """Require that no group has a member: a transaction without a member is taken by one that has (KAFKA_FACTS F3).
+
+    Raises:
+        SourceError: one has members, a permission is missing, or the broker does not answer.
+    """
+    client = make_admin(options)
+    until = time.monotonic() + timeout_s
+    for group_id in groups:
+        while True:
+            (future,) = client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
+            try:
+                members = future.result().members
+            except KafkaException as error:
+                problem = error.args[0]
+                if problem.code() == KafkaError.GROUP_ID_NOT_FOUND:
+                    break
+                if problem.code() not in _NOT_YET or time.monotonic() > until:
+                    raise SourceError(f"group {group_id}: {problem.name()}: {problem.str()}") from error
+                time.sleep(_ASK_AGAIN_S)
+                continue
+            if members:
+                raise _alive(group_id)
+            break
+
+
 def _ask(client: AdminClient, asked: ConsumerGroupTopicPartitions, timeout_s: float) -> KafkaError | None:
     """Return the first error, if there is one."""
     try:
@@ -49,5 +75,9 @@ def _ask(client: AdminClient, asked: ConsumerGroupTopicPartitions, timeout_s: fl
 
 def _refused(group_id: str, error: KafkaError) -> SourceError:
     if error.code() in _LIVE:
-        return SourceError(f"group {group_id} has live members: stop its workers first; nothing is changed")
+        return _alive(group_id)
     return SourceError(f"offsets of group {group_id} are not committed: {error.name()}: {error.str()}")
+
+
+def _alive(group_id: str) -> SourceError:
+    return SourceError(f"group {group_id} has live members: stop its workers first; nothing is changed")

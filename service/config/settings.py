@@ -83,8 +83,9 @@ class KafkaSettings(Section):
     )
     accept_groups: Names = Field(
         (),
-        description="Other groups that may publish the same source topics to the same topics: each entry is there once for "
-        "each group (JSON list). A worker that finds flush records of any other group refuses to start.",
+        examples=["staging"],
+        description="Other groups that may publish the same source topics to the same topics: each has every entry once. "
+        "A worker that finds flush records of any other group refuses to start.",
     )
     on_unreadable: Literal["stop", "hold", "dead-letter"] = Field(
         "stop",
@@ -366,3 +367,8 @@ class Settings(SourcedSettings):
     def backfill_transactional_id(self) -> str:
         """The one id of all backfills of a group; no worker's, which has no slash behind the prefix."""
         return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}/backfill"
+
+    @property
+    def offsets_transactional_id(self) -> str:
+        """The one id of `offsets adopt`, by the same rule."""
+        return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}/offsets"

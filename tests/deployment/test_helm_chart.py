@@ -2,16 +2,18 @@
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.cli import main
 from service.config.checks import load
 from service.config.kafka_properties import PUBLIC, SECRET, is_secret
 from service.config.settings import PREFIX, Settings
 from service.errors import SettingsError
-from tests.deployment.tools import CHART, REQUIRED_VALUES, parse, render, run
+from tests.deployment.tools import CHART, REQUIRED_VALUES, ROOT, parse, render, run
 
 Manifests = dict[str, dict[str, Any]]
 CANARY = "canary-7f3a"
@@ -408,3 +410,21 @@ def test_chart_placement_is_passed_on(tmp_path: Path) -> None:
     assert _pod(placed)["nodeSelector"] == {"disk": "ssd"}
     assert _pod(placed)["imagePullSecrets"] == [{"name": "r"}]
     assert {"nodeSelector", "tolerations", "affinity", "imagePullSecrets"} & set(_pod(plain)) == set()
+
+
+def test_job_of_the_runbook_has_image_settings_and_permissions_of_the_release(tmp_path: Path) -> None:
+    """Names are those that the chart gives; its command is one that the program takes."""
+    page = (ROOT / "docs" / "RUNBOOK.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"^```yaml\n(apiVersion: batch/v1\n.*?)^```", page, re.MULTILINE | re.DOTALL)
+    job = parse(text, tmp_path / "job")["Job"]["spec"]["template"]["spec"]
+    (command,) = job["containers"]
+    manifests = _manifests(tmp_path, "secret.name=logs-secrets")
+    pod, worker = _pod(manifests), _worker(manifests)
+
+    for field in ("serviceAccountName", "automountServiceAccountToken", "enableServiceLinks", "securityContext"):
+        assert job[field] == pod[field]
+    for field in ("image", "envFrom", "securityContext"):
+        assert command[field] == worker[field]
+    with pytest.raises(SystemExit) as caught:
+        main([*command["args"], "--help"])
+    assert caught.value.code == 0

@@ -19,8 +19,9 @@ from typing import Any, Self
 
 from confluent_kafka import KafkaException, Message
 
+from service.formats.adoption import decode_flushes
 from service.formats.dead_letter import Reason
-from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
+from service.formats.flush_record import FlushRecord, merge_parts
 from service.formats.reference import Reference, decode_references
 from tests import canaries
 from tests.stack.kafka_helper import KafkaHelper
@@ -250,9 +251,9 @@ class Deployment:
         return [reference for message in messages for reference in decode_references(_value(message))]
 
     def flush_records(self) -> list[FlushRecord]:
-        """All committed flush records, their parts together."""
-        messages = self.kafka.read_committed(self.flushes_topic)
-        whole, problems = merge_parts(decode_flush_record(_value(message)) for message in messages)
+        """All committed flush records, their parts together; without adoptions."""
+        found = [decode_flushes(_value(message)) for message in self.kafka.read_committed(self.flushes_topic)]
+        whole, problems = merge_parts(one for one in found if isinstance(one, FlushRecord))
         assert not problems, problems
         return whole
 
@@ -260,10 +261,10 @@ class Deployment:
         """All committed dead letters."""
         return self.kafka.read_committed(self.dead_letters_topic)
 
-    def run(self, *arguments: str) -> tuple[int, str]:
+    def run(self, *arguments: str, **settings: str) -> tuple[int, str]:
         """Run a command of the product as its own process, past any proxy; gives its exit code and what it wrote."""
-        command = [sys.executable, "-m", "service", *arguments]
-        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=240, check=False)
+        command, env = [sys.executable, "-m", "service", *arguments], self.environment(**settings)
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
         return done.returncode, done.stdout + done.stderr
 
     def audit(self, *arguments: str) -> Report:

@@ -19,14 +19,15 @@ TWO = 2
 COORDINATOR_S = 30.0
 
 
-def _deployment(
+def deployed(
     kafka: KafkaHelper, s3: S3Helper, names: Names, root: Path, protocol: str = "cooperative-sticky", **settings: str
 ) -> Deployment:
+    """Make a deployment that flushes often."""
     quick = {"LOGP_FLUSH__INTERVAL_S": "0.5", **settings}
     return Deployment(kafka=kafka, s3=s3, names=names, root=root, partitions=TWO, protocol=protocol, settings=quick)
 
 
-def _drained(deployment: Deployment, records: int = 40) -> list[tuple[int, int]]:
+def drained(deployment: Deployment, records: int = 40) -> list[tuple[int, int]]:
     """Let a worker flush some records, and stop it."""
     written = deployment.kafka.produce(deployment.source, some_records(records, partitions=TWO))
     deployment.start("w1")
@@ -35,7 +36,7 @@ def _drained(deployment: Deployment, records: int = 40) -> list[tuple[int, int]]
     return written
 
 
-def _complaint(deployment: Deployment, name: str, **settings: str) -> str:
+def complaint(deployment: Deployment, name: str, **settings: str) -> str:
     """Start a worker that ends by itself; gives what it says."""
     deployment.start(name, **settings)
     assert deployment.exit_code(name, within_s=60) == 1
@@ -80,76 +81,80 @@ def _drop_group(deployment: Deployment) -> None:
         future.result(20)
 
 
-def _records(deployment: Deployment) -> int:
+def records_of(deployment: Deployment) -> int:
+    """Count the records of all flushes."""
     return sum(flush.totals.records for flush in deployment.flush_records())
 
 
-@pytest.mark.parametrize(("command", "records"), [("go-on", 10), ("begin-anew", 50)])
+@pytest.mark.parametrize(("place", "records"), [("committed", 10), ("beginning", 50)])
 def test_topic_made_anew_while_the_worker_is_away_is_refused_until_a_command_says_how_to_go_on(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, command: str, records: int
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, place: str, records: int
 ) -> None:
     """The committed number is in range, but names other records."""
-    with _deployment(kafka, s3, names, tmp_path) as deployment:
-        _drained(deployment)
+    with deployed(kafka, s3, names, tmp_path) as deployment:
+        drained(deployment)
         old = offset_metadata.decode(kafka.committed_metadata(deployment.group, deployment.source)[0]).topic_id
         _remake_and_restore(deployment)
         written = kafka.produce(deployment.source, some_records(50, partitions=TWO))
-        line = _complaint(deployment, "w2")
+        line = complaint(deployment, "w2")
         assert line.startswith(f"StartPositionError: topic {deployment.source} was made anew under its name")
         assert f"{deployment.source}-0 (20, of id {old})" in line
-        assert f"`log-partitioner offsets {command} --topic {deployment.source}`" in line
+        assert f"`log-partitioner offsets set --topic {deployment.source} --to {place}`" in line
         assert deployment.committed_offsets() == {0: 20, 1: 20}
 
-        code, text = deployment.run("offsets", command, "--topic", deployment.source)
-        assert (code, text.count("-> 20" if command == "go-on" else "-> 0")) == (0, 2), text
-        assert f"{deployment.source}-0: 20 (of {old}" in text
+        command = ["offsets", "set", "--topic", deployment.source, "--to", place]
+        code, text = deployment.run(*command)
+        assert (code, text.count("-> 20" if place == "committed" else "-> 0")) == (0, 2), text
+        assert f"{deployment.source}-0: 20 (of another topic of this name, {old}" in text
         deployment.start("w3")
         deployment.wait_drained(written)
-        assert _records(deployment) == 40 + records
-        code, text = deployment.run("offsets", command, "--topic", deployment.source)
-        assert (code, text.count("left: it is of this topic")) == (int(command == "begin-anew"), 2), text
+        assert records_of(deployment) == 40 + records
+        deployment.stop_all()
+        code, text = deployment.run(*command)
+        assert (code, "repeat the command with --yes" in text) == ((0, False) if place == "committed" else (1, True)), (
+            text
+        )
 
 
-@pytest.mark.parametrize(("arguments", "begins_at"), [(["go-on"], 20), (["begin-anew", "--at", "15"], 15)])
+@pytest.mark.parametrize(("place", "begins_at"), [("committed", 20), ("15", 15)])
 def test_log_rewritten_while_the_worker_is_away_is_refused_until_a_command_says_how_to_go_on(
-    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, arguments: list[str], begins_at: int
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, place: str, begins_at: int
 ) -> None:
     """The committed epoch is none of this log, as after an unclean election; the other TopicPartition is in order."""
-    with _deployment(kafka, s3, names, tmp_path) as deployment:
-        _drained(deployment)
+    with deployed(kafka, s3, names, tmp_path) as deployment:
+        drained(deployment)
         text = deployment.kafka.committed_metadata(deployment.group, deployment.source)[0]
         _restore(deployment, [TopicPartition(deployment.source, 0, 20, text, 7)])
         written = kafka.produce(deployment.source, some_records(20, partitions=TWO, first=40))
-        line = _complaint(deployment, "w2")
+        line = complaint(deployment, "w2")
         assert line.startswith(f"StartPositionError: the log of {deployment.source}-0 was rewritten")
         assert "offset 20 (leader epoch 7)" in line
-        command = f"`log-partitioner offsets {' '.join(arguments[:1])} --topic {deployment.source} --partition 0"
-        assert command in line
+        told = "OFFSET" if place.isdecimal() else place
+        assert f"`log-partitioner offsets set --topic {deployment.source} --partition 0 --to {told}`" in line
         assert deployment.committed_offsets()[0] == 20
 
-        where = ["--topic", deployment.source, "--partition", "0"]
-        code, text = deployment.run("offsets", *arguments, *where)
+        command = ["offsets", "set", "--topic", deployment.source, "--partition", "0", "--to"]
+        code, text = deployment.run(*command, place)
+        if begins_at < 20:
+            assert (code, "up to 5 records would be published a second time" in text) == (1, True), text
+            code, text = deployment.run(*command, place, "--yes")
         assert (code, f"-> {begins_at}" in text) == (0, True), text
         deployment.start("w3")
         deployment.wait_drained(written)
-        assert _records(deployment) == 40 + 20 + (20 - begins_at)
-        deployment.stop_all()
-        kafka.produce(deployment.source, some_records(4, partitions=TWO, first=60))
-        code, text = deployment.run("offsets", "begin-anew", *where, "--at", "31")
-        assert (code, "behind what is committed" in text) == (1, True), text
+        assert records_of(deployment) == 40 + 20 + (20 - begins_at)
 
 
 def test_topic_made_anew_whose_offsets_the_brokers_have_dropped_starts_as_before(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
 ) -> None:
     """The flush records are of another topic of this name."""
-    with _deployment(kafka, s3, names, tmp_path) as deployment:
-        _drained(deployment)
+    with deployed(kafka, s3, names, tmp_path) as deployment:
+        drained(deployment)
         _remake(deployment)
         written = kafka.produce(deployment.source, some_records(60, partitions=TWO))
         deployment.start("w2")
         deployment.wait_drained(written)
-        assert _records(deployment) == 100
+        assert records_of(deployment) == 100
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
@@ -157,7 +162,7 @@ def test_topic_made_anew_while_a_worker_runs_stops_it(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
 ) -> None:
     """The client library takes the new id over and reads on; a worker asks before each flush of its loop."""
-    with _deployment(kafka, s3, names, tmp_path, protocol) as deployment:
+    with deployed(kafka, s3, names, tmp_path, protocol) as deployment:
         written = kafka.produce(deployment.source, some_records(40, partitions=TWO))
         deployment.start("w1")
         deployment.wait_drained(written)
@@ -177,27 +182,28 @@ def test_lost_offsets_are_refused_until_a_command_takes_them_from_flush_records(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str, kept: int
 ) -> None:
     """An expired group, an offset of long ago: with the command nothing is missing and nothing is doubled."""
-    with _deployment(kafka, s3, names, tmp_path, protocol) as deployment:
-        _drained(deployment)
+    with deployed(kafka, s3, names, tmp_path, protocol) as deployment:
+        drained(deployment)
         _drop_group(deployment)
         if kept:
             _restore(deployment, [TopicPartition(deployment.source, 0, 7)])
         written = kafka.produce(deployment.source, some_records(40, partitions=TWO, first=40))
-        line = _complaint(deployment, "w2")
-        assert line.startswith("StartPositionError: the group has lost committed offsets")
+        line = complaint(deployment, "w2")
+        assert line.startswith(f"StartPositionError: group {deployment.group} has lost committed offsets")
         assert all(f"{deployment.source}-{number} at 20" in line for number in range(TWO)), line
-        assert f"`log-partitioner offsets recover --topic {deployment.source}`" in line
+        assert f"`log-partitioner offsets set --topic {deployment.source} --to flushed`" in line
         assert deployment.committed_offsets() == ({0: 7} if kept else {})
 
-        code, text = deployment.run("offsets", "recover", "--topic", deployment.source)
-        assert code == 0, text
-        assert text.count(" -> 20 (of ") == TWO, text
+        command = ["offsets", "set", "--topic", deployment.source, "--to", "flushed"]
+        code, text = deployment.run(*command, "--dry-run")
+        assert (code, text.count(" -> 20\n")) == (0, TWO), text
+        assert deployment.committed_offsets() == ({0: 7} if kept else {})
+        code, text = deployment.run(*command)
+        assert (code, text.count(" -> 20\n")) == (0, TWO), text
         deployment.start("w3")
         deployment.wait_drained(written)
-        code, text = deployment.run("offsets", "recover", "--topic", deployment.source)
+        code, text = deployment.run(*command)
         assert (code, text.count("left: it is there")) == (0, TWO), text
-        code, text = deployment.run("offsets", "begin-anew", "--topic", deployment.source)
-        assert (code, text.count("published twice")) == (1, TWO), text
         deployment.require_clean()
 
 
@@ -205,12 +211,13 @@ def test_offsets_of_a_group_with_live_members_are_not_set(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
 ) -> None:
     """The brokers refuse; the command says so, and changes nothing."""
-    with _deployment(kafka, s3, names, tmp_path) as deployment:
+    with deployed(kafka, s3, names, tmp_path) as deployment:
         kafka.produce(deployment.source, some_records(4, partitions=1))
         deployment.start("w1")
         deployment.require_event("starts_committed", "w1")
         kafka.admin.create_partitions([NewPartitions(deployment.source, 3)])[deployment.source].result(20)
-        code, text = deployment.run("offsets", "begin-anew", "--topic", deployment.source, "--partition", "2")
+        where = ["--topic", deployment.source, "--partition", "2"]
+        code, text = deployment.run("offsets", "set", *where, "--to", "beginning")
         assert code == 1, text
         assert "has live members: stop its workers first" in text
         assert 2 not in deployment.committed_offsets()
@@ -220,16 +227,16 @@ def test_expired_group_whose_flush_records_are_gone_is_refused_unless_that_is_ac
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
 ) -> None:
     """Nobody knows any more what it has flushed."""
-    with _deployment(kafka, s3, names, tmp_path) as deployment:
-        _drained(deployment)
+    with deployed(kafka, s3, names, tmp_path) as deployment:
+        drained(deployment)
         _drop_group(deployment)
         kafka.admin.delete_topics([deployment.flushes_topic])[deployment.flushes_topic].result(20)
-        line = _complaint(deployment, "w2")
+        line = complaint(deployment, "w2")
         assert line.startswith("StartPositionError: ")
         assert "is not known" in line
         assert "kafka.accept_unknown_history" in line
         assert deployment.committed_offsets() == {}
-        code, text = deployment.run("offsets", "recover", "--topic", deployment.source)
+        code, text = deployment.run("offsets", "set", "--topic", deployment.source, "--to", "flushed")
         assert (code, "HistoryUnknownError" in text) == (1, True), text
 
         deployment.start("w3", LOGP_KAFKA__ACCEPT_UNKNOWN_HISTORY="true")
@@ -242,7 +249,7 @@ def test_new_partition_is_read_from_its_beginning_while_a_worker_runs(
 ) -> None:
     """The flush records name the others only."""
     properties = '{"topic.metadata.refresh.interval.ms": "500", "fetch.wait.max.ms": "50"}'
-    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__CONSUMER_PROPERTIES=properties) as deployment:
+    with deployed(kafka, s3, names, tmp_path, LOGP_KAFKA__CONSUMER_PROPERTIES=properties) as deployment:
         written = kafka.produce(deployment.source, some_records(40, partitions=TWO))
         deployment.start("w1")
         deployment.wait_drained(written)
@@ -260,12 +267,13 @@ def test_new_partition_is_read_from_its_beginning_while_a_worker_runs(
 def test_flush_records_are_read_back_over_many_chunks_past_those_of_others(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
 ) -> None:
-    """A thousand flush records of other groups lie behind ours."""
-    with _deployment(kafka, s3, names, tmp_path) as deployment:
-        _drained(deployment)
+    """Thousands of another group, which publishes another topic, lie behind ours."""
+    with deployed(kafka, s3, names, tmp_path) as deployment:
+        drained(deployment)
         _drop_group(deployment)
         (message,) = kafka.read_committed(deployment.flushes_topic)[-1:]
         foreign = (message.value() or b"").replace(deployment.group.encode(), b"another")
+        foreign = foreign.replace(deployment.source.encode(), b"web")
         kafka.produce_values(deployment.flushes_topic, [foreign] * 5_000)
-        line = _complaint(deployment, "w2")
+        line = complaint(deployment, "w2")
         assert f"{deployment.source}-1 at 20" in line

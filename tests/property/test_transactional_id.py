@@ -1,4 +1,4 @@
-"""No two workers, nor worker and backfill, have one transactional id, unless prefix, group and name are the same."""
+"""No two of workers, backfills and `offsets` have one transactional id, unless prefix, group and name are the same."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ parts = st.text(alphabet="a.%~/_-é2E", min_size=1, max_size=4) | st.sampled_fro
 names = st.tuples(parts, parts, parts)
 
 
-def ids(one: Names) -> tuple[str, str]:
-    """Give the transactional ids of a worker and of its group's backfills."""
+def ids(one: Names) -> tuple[str, str, str]:
+    """Give the transactional ids of a worker, of its group's backfills, and of `offsets adopt`."""
     prefix, group, worker = one
     settings = Settings(
         transactional_id_prefix=prefix,
@@ -27,7 +27,7 @@ def ids(one: Names) -> tuple[str, str]:
         kafka=KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",), group_id=group),
         s3=S3Settings(bucket="bucket"),
     )
-    return settings.transactional_id, settings.backfill_transactional_id
+    return settings.transactional_id, settings.backfill_transactional_id, settings.offsets_transactional_id
 
 
 @times_as_many(10)
@@ -38,17 +38,16 @@ def ids(one: Names) -> tuple[str, str]:
 @example(("p", "g", "é" * 255), ("p", "g", "é" * 254 + "e"))
 def test_transactional_ids_are_injective(one: Names, other: Names) -> None:
     """Equal ids are of equal names; a backfill's is never a worker's, and belongs to prefix and group alone."""
-    (worker, backfill), (other_worker, other_backfill) = ids(one), ids(other)
+    (worker, *own), (other_worker, *others) = ids(one), ids(other)
     assert (worker == other_worker) == (one == other)
-    assert (backfill == other_backfill) == (one[:2] == other[:2])
-    assert {worker, other_worker}.isdisjoint({backfill, other_backfill})
+    assert (own == others) == (not {*own}.isdisjoint(others)) == (one[:2] == other[:2])
+    assert {worker, other_worker}.isdisjoint({*own, *others})
+    assert len({*own}) == len(own)
 
 
 @given(names)
 def test_transactional_id_begins_with_its_prefix_and_is_bounded(one: Names) -> None:
     """ACLs are by prefix; a name without dots stands in it as it is."""
-    worker, backfill = ids(one)
-    assert worker.startswith(f"{one[0]}.")
-    assert backfill.startswith(f"{one[0]}.")
-    assert max(len(worker.encode()), len(backfill.encode())) <= BYTES_MAX
+    assert all(each.startswith(f"{one[0]}.") for each in ids(one))
+    assert max(len(each.encode()) for each in ids(one)) <= BYTES_MAX
     assert ids(("log-partitioner", "my-logs", "pod-0"))[0] == "log-partitioner.my-logs.pod-0"

@@ -1,138 +1,157 @@
-"""The commands that set committed offsets: what they plan, what they leave, and what a worker makes of it."""
+"""The commands that show and set committed offsets: what they plan, what that costs, and what a worker makes of it."""
 
 from __future__ import annotations
 
 import pytest
 
 from service import cli
-from service.errors import SettingsError
+from service.control.flush_history import OurGroup
+from service.errors import HistoryUnknownError, SettingsError, StartPositionError
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.offset_metadata import decode, encode
-from service.offsets import Change, Offsets
+from service.offsets import adopting, command
+from service.offsets.adopting import AdoptionPlan
+from service.offsets.setting import Change, Target, plan
+from service.offsets.survey import Survey
 from tests.fakes.broker import BrokerError
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig
+from tests.fakes.worker import GROUP
+from tests.unit.runtime.test_foreign_groups import adopt, others_flush
 from tests.unit.runtime.test_start_positions import flushed
 
+P2 = TopicPartition("source", 2)
+LATER_S = 3600.0  # than clocks of two workers may be apart
 
-def offsets_of(rig: Rig) -> Offsets:
-    """Give the commands of the topic `source`, by a client that joins no group."""
+
+def survey(rig: Rig, **options: bool) -> Survey:
+    """Give a survey of the topic `source`, by a client that joins no group."""
     nobody = rig.worker("nobody", start=False)
     rig.workers.remove(nobody)
-    return Offsets(nobody.consumer, nobody.flush_records, "source", clock=rig.clock)
+    nobody.flush_records.group = OurGroup(GROUP)
+    return Survey(nobody.consumer, nobody.flush_records, "source", clock=rig.clock, **options)
 
 
 def carry_out(rig: Rig, changes: list[Change]) -> dict[TopicPartition, int | None]:
     """Commit what is planned, as the broker lets an administrator; gives what is committed then."""
-    rig.broker.alter({one.tp: one.after for one in changes if not one.left and one.after is not None})
+    rig.broker.alter({one.tp: one.after for one in changes if one.after is not None})
     return rig.committed()
 
 
-def test_go_on_takes_offsets_for_those_of_the_topic_of_now() -> None:
-    """Without the leader epoch, which is of the other log; then a worker starts there."""
+def to(rig: Rig, target: Target, *partitions: int) -> list[Change]:
+    """Plan `set --to`."""
+    return plan(survey(rig), target, partitions)
+
+
+def costs(changes: list[Change]) -> list[tuple[int, int]]:
+    """Give what is published twice, and what is skipped."""
+    return [(one.twice, one.skipped) for one in changes]
+
+
+# Set.
+
+
+def test_committed_takes_offsets_for_those_of_the_topic_of_now() -> None:
+    """Without the leader epoch, which is of the other log, and without a question; then a worker starts there."""
     rig = Rig()
     flushed(rig)
-    old, new = rig.broker.topic_ids["source"], rig.broker.remake("source", keep_offsets=True)
+    new = rig.broker.remake("source", keep_offsets=True)
     rig.fill(P0, 9)
     rig.fill(P1, 9)
-    changes = offsets_of(rig).go_on()
-    assert str(changes[0]) == f"source-0: 4 (of {old}, leader epoch 0) -> 4 (of {new})"
+    changes = to(rig, "committed")
+    assert costs(changes) == [(0, 0), (0, 0)]
     assert carry_out(rig, changes) == {P0: 4, P1: 4}
-    assert rig.broker.committed(P0) == CommittedOffset(4, None, encode(new).text)
+    stored = rig.broker.committed(P0)
+    assert stored is not None
+    assert (stored.leader_epoch, decode(stored.metadata).topic_id) == (None, new)
     rig.worker("b")
     rig.turn_until(lambda: rig.committed() == {P0: 9, P1: 9})
 
 
-def test_begin_anew_sets_the_first_offset_there_is() -> None:
-    """Of one partition, where only one is named."""
+def test_beginning_is_the_first_offset_there_is() -> None:
+    """Of one partition, if only one is named; nothing of a topic that was made anew was published."""
     rig = Rig()
     flushed(rig)
     rig.broker.remake("source", keep_offsets=True)
     rig.fill(P1, 9)
     rig.broker.logs[P1].first_offset = 2
-    assert carry_out(rig, offsets_of(rig).begin_anew([1])) == {P0: 4, P1: 2}
-    assert carry_out(rig, offsets_of(rig).begin_anew()) == {P0: 0, P1: 2}
+    assert costs(to(rig, "beginning")) == [(0, 0), (0, 0)]
+    assert carry_out(rig, to(rig, "beginning", 1)) == {P0: 4, P1: 2}
+    assert carry_out(rig, to(rig, "beginning")) == {P0: 0, P1: 2}
 
 
-def test_offsets_of_this_very_topic_are_left() -> None:
-    """All three change nothing that is in order; begin-anew says why."""
+def test_beginning_of_this_very_topic_publishes_everything_twice() -> None:
+    """The number is told; what retention has taken is not published again."""
     rig = Rig()
     flushed(rig)
-    commands = offsets_of(rig)
-    for changes in (commands.go_on(), commands.begin_anew(), commands.recover()):
-        assert [bool(one.left) for one in changes] == [True, True]
-    assert "published twice" in str(commands.begin_anew()[0])
+    rig.broker.logs[P1].first_offset = 3
+    assert costs(to(rig, "beginning")) == [(4, 0), (1, 0)]
 
 
-def test_go_on_drops_the_leader_epoch_of_a_partition_that_is_named() -> None:
-    """Its log was rewritten; of the others the epoch is kept, and where there is none nothing changes."""
+def test_offsets_that_are_in_order_are_left() -> None:
+    """What was asked for holds."""
     rig = Rig()
     flushed(rig)
-    text, topic_id = encode(rig.broker.topic_ids["source"]).text, rig.broker.topic_ids["source"]
+    for changes in (to(rig, "committed"), to(rig, "flushed")):
+        assert [(one.after, one.note, one.is_met) for one in changes] == [(None, "it is there", True)] * 2
+
+
+def test_committed_drops_the_leader_epoch_of_a_partition_that_is_named() -> None:
+    """Its log was rewritten; of the others the epoch is kept, and without one nothing changes."""
+    rig = Rig()
+    flushed(rig)
+    text = encode(rig.broker.topic_ids["source"]).text
     rig.broker.alter({P0: CommittedOffset(4, 7, text), P1: CommittedOffset(4, 7, text)})
-    assert [one.left for one in offsets_of(rig).go_on()] == ["it is of this topic"] * 2
-    changes = offsets_of(rig).go_on([1])
-    assert [str(one) for one in changes] == [f"source-1: 4 (of {topic_id}, leader epoch 7) -> 4 (of {topic_id})"]
-    carry_out(rig, changes)
+    assert [one.after for one in to(rig, "committed")] == [None, None]
+    carry_out(rig, to(rig, "committed", 1))
     assert (rig.broker.committed(P0), rig.broker.committed(P1)) == (
         CommittedOffset(4, 7, text),
         CommittedOffset(4, None, text),
     )
-    assert [bool(one.left) for one in offsets_of(rig).go_on([1])] == [True]
+    assert [one.after for one in to(rig, "committed", 1)] == [None]
 
 
-def test_begin_anew_at_an_offset_reads_the_rewritten_log_from_there() -> None:
-    """Before what is committed, or where that is no longer there; what was never read is not passed over."""
+def test_offset_says_what_it_publishes_twice_or_skips() -> None:
+    """By the newest flush record; and it must be one of the log's."""
     rig = Rig()
     flushed(rig)
     rig.fill(P0, 9)
-    assert carry_out(rig, offsets_of(rig).begin_at(0, 2)) == {P0: 2, P1: 4}
-    (change,) = offsets_of(rig).begin_at(0, 3)
-    assert "3 is behind what is committed" in str(change)
+    assert costs(to(rig, 1, 0)) == [(3, 0)]
+    assert costs(to(rig, 4, 0)) == [(0, 0)]
+    assert costs(to(rig, 10, 0)) == [(0, 6)]
     rig.broker.logs[P0].first_offset = 5
-    assert carry_out(rig, offsets_of(rig).begin_at(0, 5)) == {P0: 5, P1: 4}
+    assert costs(to(rig, 5, 0)) == [(0, 0)], "what is gone is not skipped by us"
     for offset in (4, 14):
         with pytest.raises(SettingsError, match="source-0 has the offsets 5 to 13"):
-            offsets_of(rig).begin_at(0, offset)
+            to(rig, offset, 0)
+    for partitions in [(), (0, 1)]:
+        with pytest.raises(SettingsError, match="exactly one --partition"):
+            plan(survey(rig), 5, partitions)
 
 
-def test_offsets_whose_topic_is_not_known_are_set_by_either() -> None:
-    """Who asks for it knows more than the metadata."""
+def test_start_position_that_nothing_was_flushed_behind_tells_what_is_skipped() -> None:
+    """No flush record names it: nothing can be published twice."""
+    rig = Rig()
+    rig.fill(P0, 9)
+    assert costs(to(rig, 5, 0)) == [(0, 5)]
+    rig.broker.alter({P0: CommittedOffset(3, metadata=encode(rig.broker.topic_ids["source"]).text)})
+    assert costs(to(rig, 5, 0)) == [(0, 2)]
+    assert costs(to(rig, 1, 0)) == [(0, 0)]
+
+
+@pytest.mark.parametrize("back", ["flushed", 4])
+def test_what_a_person_has_set_a_person_takes_back(back: Target) -> None:
+    """Before a worker has gone on there: it is free, and a worker goes on as if nothing had been."""
     rig = Rig()
     flushed(rig)
-    rig.broker.alter({P0: CommittedOffset(4), P1: CommittedOffset(4)})
-    commands = offsets_of(rig)
-    assert str(commands.begin_anew()[0]).startswith("source-0: 4 (of a topic that is not known) -> 0 (of ")
-    carry_out(rig, commands.go_on())
+    rig.pass_time(LATER_S)
+    assert carry_out(rig, to(rig, 1, 0)) == {P0: 1, P1: 4}
+    changes = to(rig, back, 0)
+    assert costs(changes) == [(0, 0)]
+    assert carry_out(rig, changes) == {P0: 4, P1: 4}
     stored = rig.broker.committed(P0)
     assert stored is not None
-    assert decode(stored.metadata).topic_id == rig.broker.topic_ids["source"]
-
-
-def test_recover_goes_on_where_flush_records_end() -> None:
-    """What no flush record names is left, and so is what is there."""
-    rig = Rig()
-    flushed(rig)
-    rig.broker.reset({P1: None})
-    rig.broker.grow(TopicPartition("source", 2))
-    changes = offsets_of(rig).recover()
-    assert [str(one) for one in changes] == [
-        f"source-0: 4 (of {rig.broker.topic_ids['source']}, leader epoch 0), left: it is there",
-        f"source-1: none -> 4 (of {rig.broker.topic_ids['source']})",
-        "source-2: none, left: no flush record of this group names it",
-    ]
-    assert carry_out(rig, changes) == {P0: 4, P1: 4, TopicPartition("source", 2): None}
-
-
-def test_recover_goes_forward_to_where_flush_records_end() -> None:
-    """What was lost is the newest part: an older offset is committed, and a worker refuses it."""
-    rig = Rig()
-    flushed(rig)
-    rig.broker.alter({P0: CommittedOffset(1)})
-    (change, left) = offsets_of(rig).recover()
-    assert (change.after or CommittedOffset(0)).offset == 4
-    assert left.left == "it is there"
-    assert carry_out(rig, [change]) == {P0: 4, P1: 4}
+    assert decode(stored.metadata).set_ms is None, "flush records count again"
     rig.worker("b")
     rig.fill(P0, 2)
     rig.drain()
@@ -142,12 +161,8 @@ def test_offset_that_is_set_back_by_hand_is_gone_on_at_for_ever() -> None:
     """Also by who owns it after the first commit behind it; flush records of before say no more where to go on."""
     rig = Rig()
     flushed(rig)
-    assert carry_out(rig, offsets_of(rig).begin_at(0, 2)) == {P0: 2, P1: 4}
+    assert carry_out(rig, to(rig, 2, 0)) == {P0: 2, P1: 4}
     rig.broker.starts[P0] = 2
-    assert [one.left for one in offsets_of(rig).recover()] == ["it is there"] * 2
-    rig.broker.reset({P1: None})
-    assert [str(one.after and one.after.offset) for one in offsets_of(rig).recover()] == ["2", "4"]
-    rig.broker.alter({P1: CommittedOffset(4)})
     for name in "bc":
         worker = rig.worker(name)
         rig.turn_until(lambda: bool(worker.controller.state.owned))  # noqa: B023
@@ -157,42 +172,231 @@ def test_offset_that_is_set_back_by_hand_is_gone_on_at_for_ever() -> None:
         rig.turn_until(lambda: worker.controller.state.phase.value == "stopped")  # noqa: B023
         worker.close()
         rig.workers.remove(worker)
-    assert [one.left for one in offsets_of(rig).recover()] == ["it is there"] * 2
+    assert [one.note for one in to(rig, "flushed")] == ["it is there"] * 2
 
 
-def test_recover_leaves_offsets_of_another_topic() -> None:
-    """What flush records name are offsets of that one, too, where brokers tell no ids."""
+def test_lost_offset_that_is_meant_is_gone_on_at() -> None:
+    """Flush records go further, and a person says that it is to be published twice."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.alter({P0: CommittedOffset(1)})
+    changes = to(rig, "committed", 0)
+    assert costs(changes) == [(3, 0)]
+    carry_out(rig, changes)
+    rig.broker.starts[P0] = 1
+    rig.worker("b")
+    rig.fill(P0, 2)
+    rig.turn_until(lambda: rig.committed()[P0] == 6)
+
+
+def test_flushed_goes_on_where_flush_records_end() -> None:
+    """What no flush record names is left, and what was asked for does not hold."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.reset({P1: None})
+    rig.broker.alter({P0: CommittedOffset(1)})
+    rig.broker.grow(P2)
+    changes = to(rig, "flushed")
+    assert costs(changes) == [(0, 0)] * 3
+    assert [one.is_met for one in changes] == [True, True, False]
+    assert changes[2].note == "no flush record of this group names it"
+    assert carry_out(rig, changes) == {P0: 4, P1: 4, P2: None}
+    rig.worker("b")
+    rig.fill(P0, 2)
+    rig.drain()
+
+
+def test_flushed_takes_back_what_somebody_else_has_committed() -> None:
+    """Ahead, by a consumer with our group.id; `committed` accepts it, and says what is skipped."""
+    rig = Rig()
+    flushed(rig)
+    rig.fill(P0, 5)
+    rig.broker.alter({P0: CommittedOffset(7)})
+    assert costs(to(rig, "committed", 0)) == [(0, 3)]
+    assert carry_out(rig, to(rig, "flushed", 0)) == {P0: 4, P1: 4}
+    rig.worker("b")
+    rig.drain()
+
+
+def test_somebody_elses_offset_that_is_accepted_is_gone_on_at() -> None:
+    """What stands before it is in no output."""
+    rig = Rig()
+    flushed(rig)
+    rig.fill(P0, 5)
+    rig.broker.alter({P0: CommittedOffset(7)})
+    carry_out(rig, to(rig, "committed", 0))
+    rig.worker("b")
+    rig.turn_until(lambda: rig.committed()[P0] == 9)
+
+
+def test_flushed_leaves_offsets_of_another_topic_and_of_a_log_that_has_none() -> None:
+    """What flush records name are offsets of that one, too, if brokers tell no ids."""
     rig = Rig()
     flushed(rig)
     rig.broker.alter({P0: CommittedOffset(1, None, encode("of another").text)})
-    assert [one.left for one in offsets_of(rig).recover()] == ["it is of another topic of this name", "it is there"]
+    rig.broker.logs[P1].first_offset = 9
+    first, second = to(rig, "flushed")
+    assert (first.is_met, "another topic" in first.note) == (False, True)
+    assert (second.is_met, second.note) == (False, "flush records end at 4, the log has 9 to 4 only")
 
 
-def test_go_on_where_nothing_is_committed_is_left() -> None:
+def test_committed_of_nothing_is_left() -> None:
     """There is nothing to go on at."""
-    rig = Rig()
-    assert [one.left for one in offsets_of(rig).go_on()] == ["there is none to go on at"] * 2
+    assert [(one.note, one.is_met) for one in to(Rig(), "committed")] == [("nothing is committed", False)] * 2
 
 
 def test_partition_that_the_topic_does_not_have_is_refused() -> None:
     """A wrong argument, not a silence."""
     with pytest.raises(SettingsError, match="--partition 7"):
-        offsets_of(Rig()).begin_anew([0, 7])
+        to(Rig(), "beginning", 0, 7)
+
+
+def test_flush_records_that_cannot_be_read_are_refused_unless_that_is_accepted() -> None:
+    """Nobody knows then what is published twice."""
+    rig = Rig()
+    rig.broker.publish([])
+    for accepted in (False, True):
+        one = survey(rig, accept_unknown=accepted)
+        one._flush_records.error = HistoryUnknownError("no permission")  # type: ignore[attr-defined]
+        if accepted:
+            assert [change.after is not None for change in plan(one, "beginning", ())] == [True, True]
+            continue
+        with pytest.raises(HistoryUnknownError):
+            plan(one, "beginning", ())
 
 
 def test_offsets_of_a_group_with_live_members_are_refused_by_the_broker() -> None:
-    """What the commands rely on."""
+    """What the command relies on."""
     rig = Rig()
     flushed(rig, is_gone=False)
-    rig.broker.remake("source", keep_offsets=True)
-    changes = offsets_of(rig).begin_anew()
     with pytest.raises(BrokerError, match="UNKNOWN_MEMBER_ID"):
-        carry_out(rig, changes)
+        carry_out(rig, to(rig, "beginning"))
+
+
+# Show.
+
+
+def test_show_says_in_words_what_is_committed_and_flushed() -> None:
+    """By whom, of which topic, and how much is left to read."""
+    rig = Rig()
+    flushed(rig)
+    rig.fill(P0, 5)
+    rig.broker.grow(P2)
+    carry_out(rig, to(rig, 2, 0))
+    rig.broker.alter({P1: CommittedOffset(3)})
+    first, second, third, last = survey(rig).show()
+    assert first.startswith("source-0: committed 2 (set by a person 20")
+    assert first.endswith(", flushed up to 4, log 0 to 9, lag 7")
+    assert second == "source-1: committed 3 (by somebody else), flushed up to 4, log 0 to 4, lag 1"
+    assert third == "source-2: committed nothing, no flush record, log 0 to 0"
+    assert last == "3 TopicPartitions, lag 8, 1 without a committed offset"
+    rig.broker.alter({P0: CommittedOffset(1, 7, encode("x").text)})
+    assert "committed 1 (of another topic of this name, x, leader epoch 7)" in next(survey(rig).show())
+
+
+# Adopt.
+
+
+def adoption(rig: Rig, heir: Rig | None = None, accepted: tuple[str, ...] = ()) -> AdoptionPlan:
+    """Plan what `adopt` commits for a group that has committed what `heir` has, nothing by default."""
+    stopped = survey(rig)
+    stopped._flush_records.group = OurGroup(GROUP, alone_on=["source"], accepted=accepted)  # type: ignore[attr-defined]
+    return adopting.plan(stopped, survey(heir or Rig()), from_group=GROUP, group_id="heir", topic="source")
+
+
+def test_adoption_commits_what_the_stopped_group_has_committed() -> None:
+    """With leader epoch and metadata, which say of which log and topic it is; one never begun is left out."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.grow(P2)
+    found = adoption(rig)
+    assert found.offsets == {P0: rig.broker.committed(P0), P1: rig.broker.committed(P1)}
+    message = found.adoption
+    assert (message.group_id, message.from_group, message.topic_ids) == ("heir", GROUP, rig.broker.topic_ids)
+    assert [(one.partition, one.next_offset) for one in message.topic_partitions] == [(0, 4), (1, 4)]
+
+
+@pytest.mark.parametrize("offset", [None, 3, 6])
+def test_adoption_is_refused_unless_offsets_and_flush_records_agree(offset: int | None) -> None:
+    """Going on there would publish twice, or skip."""
+    rig = Rig()
+    flushed(rig)
+    rig.fill(P0, 9)
+    rig.broker.reset({P0: offset})
+    told = "nothing" if offset is None else offset
+    with pytest.raises(StartPositionError, match=f"source-0: group {GROUP} has committed {told} and flushed up to 4"):
+        adoption(rig)
+
+
+def test_adoption_is_refused_if_the_heir_has_begun() -> None:
+    """It would lose what it stands for."""
+    rig, heir = Rig(), Rig()
+    flushed(rig)
+    heir.broker.reset({P1: 5})
+    with pytest.raises(StartPositionError, match="group heir has committed offsets of topic source already: source-1"):
+        adoption(rig, heir)
+
+
+def test_adoption_is_refused_if_others_publish_the_topic_or_have_adopted_the_group() -> None:
+    """Among them the heir itself, whose offsets are gone; by name a group is accepted here, too."""
+    rig = Rig()
+    flushed(rig)
+    others_flush(rig, "other")
+    with pytest.raises(StartPositionError, match="group other publishes topic source"):
+        adoption(rig)
+    adoption(rig, accepted=("other",))
+    adopt(rig, "first-heir", GROUP)
+    with pytest.raises(StartPositionError, match="group first-heir has adopted the work"):
+        adoption(rig, accepted=("other",))
+
+
+def test_adoption_of_a_group_that_never_was_is_refused() -> None:
+    """A typo in its name."""
+    with pytest.raises(StartPositionError, match="is the name right"):
+        adoption(Rig())
+
+
+def test_adoption_of_offsets_of_somebody_else_or_of_another_topic_is_refused() -> None:
+    """Nobody knows what they stand for."""
+    rig = Rig()
+    rig.broker.alter({P0: CommittedOffset(0), P1: CommittedOffset(0, None, encode("other").text)})
+    with pytest.raises(StartPositionError, match=r"somebody else has committed 0.*is of another topic") as caught:
+        adoption(rig)
+    assert "Nothing is changed" in str(caught.value)
+
+
+# The command.
+
+
+@pytest.mark.parametrize(("answer", "is_confirmed"), [("yes\n", True), ("y\n", False), ("", False)])
+def test_question_is_asked_on_a_terminal_only(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, *, is_confirmed: bool
+) -> None:
+    """Elsewhere the number and the flag are told, and nothing is changed."""
+    changes = [Change(P0, None, CommittedOffset(1), twice=6606), Change(P1, None, CommittedOffset(1), skipped=7)]
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("sys.stdin.readline", lambda: answer)
+    assert command._is_confirmed(changes, is_yes=False) is is_confirmed
+    assert "up to 6606 records would be published a second time" in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin.isatty", lambda: False)
+    assert command._is_confirmed(changes, is_yes=False) is False
+    told = capsys.readouterr().err
+    assert "up to 7 records would be skipped" in told
+    assert "--yes" in told
+    assert command._is_confirmed(changes, is_yes=True) is True
+    assert command._is_confirmed([changes[0]._replace(twice=0)], is_yes=False) is True
 
 
 @pytest.mark.parametrize(
     "arguments",
-    [[], ["go-on"], ["begin-anew", "--topic", "t", "--partition", "x"], ["go-on", "--topic", "t", "--at", "5"]],
+    [
+        [],
+        ["set", "--topic", "t"],
+        ["set", "--to", "flushed"],
+        ["set", "--topic", "t", "--to", "somewhere"],
+        ["set", "--topic", "t", "--partition", "x", "--to", "5"],
+        ["adopt", "--topic", "t"],
+    ],
 )
 def test_wrong_arguments_end_with_exit_code_2(arguments: list[str]) -> None:
     """As for every command."""

@@ -38,7 +38,7 @@ def test_text_of_an_error_shows_no_user_and_still_leads_to_the_object(error: Exc
     assert canaries.found_in(privacy.describe(error)) is None
 
 
-@pytest.mark.parametrize("command", ["run", "audit", "offsets go-on --topic a"])
+@pytest.mark.parametrize("command", ["run", "audit", "offsets show"])
 def test_process_that_falls_over_shows_where_and_not_with_what(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -52,7 +52,7 @@ def test_process_that_falls_over_shows_where_and_not_with_what(
         monkeypatch.setenv(f"LOGP_{name}", value)
     for name in ("S3__ACCESS_KEY", "S3__SECRET_KEY"):
         monkeypatch.setenv(f"LOGP_{name}", canaries.SECRET)
-    for place in ("runtime.app.run", "audit.run.main", "offsets.main"):
+    for place in ("runtime.app.run", "audit.run.main", "offsets.command.main"):
         monkeypatch.setattr(f"service.{place}", fall_over)
     code = cli.main(command.split())
     out, err = capsys.readouterr()

@@ -1,0 +1,72 @@
+"""What `offsets adopt` commits: a group of another name goes on where one has stopped.
+
+Owns the conditions: nobody lives in either group, the one that stopped agrees with its flush records, nobody else has
+adopted it, and the other has not begun. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from service.errors import StartPositionError
+from service.formats import offset_metadata
+from service.formats.adoption import AdoptedTopicPartition, Adoption
+from service.formats.model import CommittedOffset, TopicPartition
+from service.offsets.survey import Survey
+from service.runtime.commit_history import LISTED_MAX, describe_foreign, listed
+
+
+class AdoptionPlan(NamedTuple):
+    """What is committed for the group that goes on, and the message that says so."""
+
+    offsets: Mapping[TopicPartition, CommittedOffset]
+    adoption: Adoption
+
+
+def plan(stopped: Survey, heir: Survey, *, from_group: str, group_id: str, topic: str) -> AdoptionPlan:
+    """Say what to commit; both surveys are of the same topic, as either group.
+
+    Raises:
+        StartPositionError: it would not go on exactly where the other has stopped; nothing is changed.
+        HistoryUnknownError: the flush records cannot be read.
+    """
+    there = {tp: one for tp, one in stopped.committed().items() if one is not None}
+    if begun := [f"{tp} at {one.offset}" for tp, one in heir.committed().items() if one is not None]:
+        raise StartPositionError(
+            f"group {group_id} has committed offsets of topic {topic} already: {listed(begun)}. A group adopts another "
+            "before it begins: choose a new kafka.group_id"
+        )
+    if not there:
+        raise StartPositionError(f"group {from_group} has no committed offset of topic {topic}: is the name right?")
+    if problems := list(_problems(stopped, there, from_group)):
+        more = f" and {len(problems) - LISTED_MAX} more" if len(problems) > LISTED_MAX else ""
+        raise StartPositionError("; ".join(problems[:LISTED_MAX]) + more + ". Nothing is changed")
+    adoption = Adoption(
+        group_id=group_id,
+        from_group=from_group,
+        topic_ids=dict(stopped.topics.ids),
+        adopted_at_ms=stopped.now_ms(),
+        topic_partitions=tuple(
+            AdoptedTopicPartition(topic=tp.topic, partition=tp.partition, next_offset=one.offset)
+            for tp, one in there.items()
+        ),
+    )
+    return AdoptionPlan(there, adoption)
+
+
+def _problems(stopped: Survey, there: Mapping[TopicPartition, CommittedOffset], from_group: str) -> Iterator[str]:
+    flushed, foreign = stopped.flushes()
+    for other in foreign:
+        yield describe_foreign(other, from_group)
+    recover = f"with the settings of group {from_group}, `log-partitioner offsets set --to flushed` sets it right"
+    for tp, end in flushed.items():
+        one = there.get(tp)
+        if one is None or one.offset != end:
+            committed = "nothing" if one is None else one.offset
+            yield f"{tp}: group {from_group} has committed {committed} and flushed up to {end}: {recover}"
+    for tp, one in there.items():
+        if stopped.is_of_another_topic(one):
+            yield f"{tp}: what group {from_group} has committed is of another topic of this name"
+        elif tp not in flushed and not offset_metadata.decode(one.metadata).is_ours:
+            yield f"{tp}: somebody else has committed {one.offset} as group {from_group}: {recover}"

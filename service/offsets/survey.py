@@ -1,0 +1,144 @@
+"""What is known of a topic's TopicPartitions: what is committed, what was flushed, what the log holds.
+
+Owns the questions, and `show`; changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from service.boundary import Clock
+from service.control.deadline import Deadline
+from service.control.flush_history import Flushed
+from service.errors import HistoryUnknownError, SettingsError
+from service.formats import offset_metadata
+from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.offset_metadata import SourceTopics
+from service.runtime.ports import Consumer, FlushRecords
+
+ANSWER_S = 120.0  # also for a transaction that a dead worker has left open over committed offsets
+FLUSH_RECORDS_S = 1800.0
+
+
+class Known(NamedTuple):
+    """One TopicPartition. `flushed` is where the newest flush record ends, whatever a person has set since."""
+
+    tp: TopicPartition
+    committed: CommittedOffset | None
+    flushed: int | None
+    first: int
+    end: int
+
+
+class Survey:
+    """Asks of one topic, as one group."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        flush_records: FlushRecords,
+        topic: str,
+        *,
+        clock: Clock,
+        accept_unknown: bool = False,
+    ) -> None:
+        self._consumer = consumer
+        self._flush_records = flush_records
+        self._clock = clock
+        self._accept_unknown = accept_unknown
+        deadline = self._deadline()
+        self.tps = consumer.partitions_of(topic, deadline=deadline)
+        self.topics = SourceTopics(consumer.topic_ids([topic], deadline=deadline))
+        self.topic_id = self.topics.ids.get(topic)
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(ANSWER_S, self._clock.now_s)
+
+    def committed(self, partitions: Collection[int] = ()) -> dict[TopicPartition, CommittedOffset | None]:
+        """Return what is committed of the partitions that are named, or of all.
+
+        Raises:
+            SettingsError: the topic has no such partition.
+        """
+        if unknown := sorted(set(partitions) - {tp.partition for tp in self.tps}):
+            raise SettingsError([f"--partition {unknown[0]}: the topic has no such partition"])
+        asked = [tp for tp in self.tps if not partitions or tp.partition in partitions]
+        found = self._consumer.committed(asked, deadline=self._deadline())
+        return {tp: found[tp] for tp in asked}
+
+    def known(self, partitions: Collection[int] = (), *, is_quick: bool = False) -> list[Known]:
+        """Return what is known of each. A quick look reads the newest flush records only, and warns at most.
+
+        Raises:
+            HistoryUnknownError: the flush records cannot be read, and that is not accepted.
+        """
+        committed = self.committed(partitions)
+        deadline = Deadline.after(FLUSH_RECORDS_S, self._clock.now_s)
+        wanted, newest_of = ([], committed) if is_quick else (list(committed), ())
+        try:
+            flushed, _ = self._flush_records.read(wanted, self.topics, newest_of=newest_of, deadline=deadline)
+        except HistoryUnknownError:
+            if not self._accept_unknown:
+                raise
+            flushed = {}
+        for tp, before in committed.items():
+            if before is not None:
+                self.topics.keep_began(tp.topic, offset_metadata.decode(before.metadata).began)
+        return [
+            Known(tp, before, flushed.get(tp), *self._consumer.watermarks(tp, deadline=self._deadline()))
+            for tp, before in committed.items()
+        ]
+
+    def flushes(self) -> Flushed:
+        """Return what the flush records say of all TopicPartitions, and who else flushes this topic.
+
+        Raises:
+            HistoryUnknownError: they cannot be read.
+        """
+        deadline = Deadline.after(FLUSH_RECORDS_S, self._clock.now_s)
+        return self._flush_records.read(self.tps, self.topics, deadline=deadline)
+
+    def is_of_this_topic(self, committed: CommittedOffset) -> bool:
+        """Whether that is known."""
+        known = offset_metadata.decode(committed.metadata).topic_id
+        return known is not None and known == self.topic_id
+
+    def is_of_another_topic(self, committed: CommittedOffset) -> bool:
+        """Whether it is of another one of this name, as far as that is known."""
+        known = offset_metadata.decode(committed.metadata).topic_id
+        return known is not None and known != self.topic_id
+
+    def now_ms(self) -> int:
+        """Return the wall-clock time."""
+        return self._clock.wall_ms()
+
+    def describe(self, committed: CommittedOffset | None) -> str:
+        """Say in words what is committed, and by whom."""
+        if committed is None:
+            return "nothing"
+        told = offset_metadata.decode(committed.metadata)
+        words = [] if told.is_ours else ["by somebody else"]
+        if told.set_ms is not None:
+            words.append(f"set by a person {_moment(told.set_ms)}")
+        if self.is_of_another_topic(committed):
+            words.append(f"of another topic of this name, {told.topic_id}")
+        if committed.leader_epoch is not None:
+            words.append(f"leader epoch {committed.leader_epoch}")
+        return f"{committed.offset} ({', '.join(words)})" if words else str(committed.offset)
+
+    def show(self) -> Iterator[str]:
+        """Write a line for each TopicPartition, and one for all."""
+        found = self.known(is_quick=True)
+        for tp, committed, flushed, first, end in found:
+            lag = "" if committed is None else f", lag {max(0, end - committed.offset)}"
+            newest = "no flush record" if flushed is None else f"flushed up to {flushed}"
+            yield f"{tp}: committed {self.describe(committed)}, {newest}, log {first} to {end}{lag}"
+        lag_sum = sum(max(0, one.end - one.committed.offset) for one in found if one.committed is not None)
+        without = sum(one.committed is None for one in found)
+        yield f"{len(found)} TopicPartitions, lag {lag_sum}, {without} without a committed offset"
+
+
+def _moment(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

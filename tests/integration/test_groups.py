@@ -1,0 +1,132 @@
+"""Two groups that publish the same topic, a group that goes on under another name, and strangers in ours."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.integration.flow import some_records
+from tests.integration.harness import Deployment
+from tests.integration.test_lost_offsets import TWO, complaint, deployed, drained, records_of
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+
+def adopt(deployment: Deployment, heir: str, *arguments: str) -> tuple[int, str]:
+    """Run `offsets adopt` with the settings of another group."""
+    command = ["offsets", "adopt", "--from", deployment.group, "--topic", deployment.source]
+    return deployment.run(*command, *arguments, LOGP_KAFKA__GROUP_ID=heir)
+
+
+def test_group_of_another_name_is_refused_until_it_adopts_and_then_goes_on(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+) -> None:
+    """Nothing is published twice, the audit follows both as one history, and the old group is refused.
+
+    Under KIP-848 the broker has made the group as a classic one when the command committed its offsets.
+    """
+    with deployed(kafka, s3, names, tmp_path, "consumer") as deployment:
+        drained(deployment)
+        heir = f"{deployment.group}-renamed"
+        written = kafka.produce(deployment.source, some_records(20, partitions=TWO, first=40))
+        line = complaint(deployment, "w2", LOGP_KAFKA__GROUP_ID=heir)
+        assert line.startswith(f"StartPositionError: group {deployment.group} publishes topic {deployment.source}"), (
+            line
+        )
+        assert f"this worker's group {heir}" in line
+        assert f"`log-partitioner offsets adopt --from {deployment.group} --topic {deployment.source}`" in line
+        assert kafka.committed_offsets(heir, deployment.source) == {}
+
+        code, text = adopt(deployment, heir, "--dry-run")
+        assert (code, text.count(f"group {heir} goes on at 20")) == (0, TWO), text
+        assert kafka.committed_offsets(heir, deployment.source) == {}
+        code, text = adopt(deployment, heir)
+        assert code == 0, text
+        assert kafka.committed_offsets(heir, deployment.source) == {0: 20, 1: 20}
+        deployment.start("w3", LOGP_KAFKA__GROUP_ID=heir)
+        old, deployment.group = deployment.group, heir
+        deployment.wait_drained(written)
+        assert deployment.stop_all()["w3"] == 0
+        assert records_of(deployment) == 60
+
+        line = complaint(deployment, "w4")
+        assert f"group {heir} has adopted the work of group {old}" in line, line
+        command = ["offsets", "adopt", "--from", old, "--topic", deployment.source]
+        code, text = deployment.run(*command, LOGP_KAFKA__GROUP_ID=heir)
+        assert (code, "has committed offsets of topic" in text) == (1, True), text
+        report = deployment.run("audit", "--require-caught-up", LOGP_KAFKA__GROUP_ID=heir)
+        assert report[0] == 0, report[1]
+
+
+def test_group_with_live_members_is_not_adopted(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+    """Its offsets are not where it stops; a classic group would take the transaction (KAFKA_FACTS F3)."""
+    with deployed(kafka, s3, names, tmp_path) as deployment:
+        deployment.wait_drained(_flushing(deployment, "w1"))
+        code, text = adopt(deployment, "heir")
+        assert (code, f"group {deployment.group} has live members" in text) == (1, True), text
+        assert kafka.committed_offsets("heir", deployment.source) == {}
+
+
+def _flushing(deployment: Deployment, name: str) -> list[tuple[int, int]]:
+    written = deployment.kafka.produce(deployment.source, some_records(4, partitions=TWO))
+    deployment.start(name)
+    return written
+
+
+def test_two_new_groups_that_start_together_stop_at_their_first_flushes(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+) -> None:
+    """The one that commits second always does; so does the other one, if a flush of the second was committed."""
+    with deployed(kafka, s3, names, tmp_path) as deployment:
+        groups = {"w1": deployment.group, "w2": f"{deployment.group}-staging"}
+        for name, group in groups.items():
+            deployment.start(name, LOGP_KAFKA__GROUP_ID=group)
+        for name in groups:
+            deployment.require_event("starts_committed", name)
+        until, number = time.monotonic() + 60, 0
+
+        def ended() -> set[str]:
+            return {name for name in groups if not deployment.workers[name].is_alive()}
+
+        def flushed() -> set[str]:
+            return {record.group_id for record in deployment.flush_records()}
+
+        while len(ended()) < len(flushed() or {""}):
+            assert time.monotonic() < until, (ended(), flushed())
+            kafka.produce(deployment.source, some_records(4, partitions=TWO, first=4 * number))
+            number += 1
+            time.sleep(0.3)
+        for name in ended():
+            assert deployment.exit_code(name) == 1
+            (line,) = deployment.complaints(name)
+            others = [group for other, group in groups.items() if other != name]
+            assert line.startswith(f"StartPositionError: group {others[0]} publishes topic {deployment.source}"), line
+        assert deployment.count("flush_committed") <= 2 * 5
+
+
+def test_offsets_that_a_consumer_of_our_group_has_committed_ahead_are_refused(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+) -> None:
+    """As a console consumer does: the range is told, and `set --to flushed` leads on without a loss."""
+    with deployed(kafka, s3, names, tmp_path) as deployment:
+        drained(deployment)
+        written = kafka.produce(deployment.source, some_records(20, partitions=TWO, first=40))
+        stranger = Consumer({"bootstrap.servers": kafka.bootstrap_servers, "group.id": deployment.group})
+        stranger.commit(offsets=[TopicPartition(deployment.source, 1, 27)], asynchronous=False)
+        stranger.close()
+        line = complaint(deployment, "w2")
+        assert line.startswith("StartPositionError: somebody else has committed offsets"), line
+        assert f"{deployment.source}-1 from 20 to 26." in line
+        assert f"`log-partitioner offsets set --topic {deployment.source} --to flushed`" in line
+        code, text = deployment.run("offsets", "show")
+        assert code == 0, text
+        assert f"{deployment.source}-1: committed 27 (by somebody else), flushed up to 20, log 0 to 30, lag 3" in text
+        code, text = deployment.run("offsets", "set", "--topic", deployment.source, "--to", "flushed")
+        assert (code, "27 (by somebody else) -> 20" in text) == (0, True), text
+        deployment.start("w3")
+        deployment.wait_drained(written)
+        deployment.stop_all()
+        deployment.require_clean()
