@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from service.errors import SettingsError
 from service.formats import offset_metadata
 from service.formats.model import CommittedOffset, TopicPartition
-from service.offsets.survey import Known, Survey
+from service.offsets.survey import Standing, Survey
 
 Target = Literal["committed", "flushed", "beginning"] | int
 
@@ -42,70 +42,73 @@ def plan(survey: Survey, target: Target, partitions: Collection[int] = ()) -> li
     if isinstance(target, int) and len(partitions) != 1:
         raise SettingsError(["--to OFFSET takes exactly one --partition"])
     return [
-        _change(survey, place, target, is_named=place.tp.partition in partitions) for place in survey.known(partitions)
+        _change(survey, standing, target, is_named=standing.tp.partition in partitions)
+        for standing in survey.standings(partitions)
     ]
 
 
-def _change(survey: Survey, place: Known, target: Target, *, is_named: bool) -> Change:
-    tp, before = place.tp, place.committed
-    if isinstance(target, int) and not place.first <= target <= place.end:
-        raise SettingsError([f"--to {target}: {tp} has the offsets {place.first} to {place.end}"])
+def _change(survey: Survey, standing: Standing, target: Target, *, is_named: bool) -> Change:
+    tp, before = standing.tp, standing.committed
+    if isinstance(target, int) and not standing.first <= target <= standing.end:
+        raise SettingsError([f"--to {target}: {tp} has the offsets {standing.first} to {standing.end}"])
     if target == "committed":
         if before is None:
             return Change(tp, None, None, "nothing is committed", is_met=False)
         offset = before.offset
     elif target == "flushed":
-        if problem := _not_at_flushed(survey, place):
+        if problem := _not_at_flushed(survey, standing):
             return Change(tp, before, None, problem, is_met=False)
-        assert place.flushed is not None, "there is a flush record"
-        offset = place.flushed
+        assert standing.flushed is not None, "there is a flush record"
+        offset = standing.flushed
     else:
-        offset = place.first if target == "beginning" else target
-    after = _after(survey, place, offset, keeps_epoch=not is_named)
+        offset = standing.first if target == "beginning" else target
+    after = _after(survey, standing, offset, keeps_epoch=not is_named)
     if after == before:
         return Change(tp, before, None, "it is there")
-    twice, skipped = _cost(survey, place, offset)
+    twice, skipped = _cost(survey, standing, offset)
     return Change(tp, before, after, twice=twice, skipped=skipped)
 
 
-def _not_at_flushed(survey: Survey, place: Known) -> str:
+def _not_at_flushed(survey: Survey, standing: Standing) -> str:
     """Say why a TopicPartition cannot go on where its flush records end; empty where it can."""
-    if place.flushed is None:
+    if standing.flushed is None:
         return "no flush record of this group names it"
-    if place.committed is not None and survey.is_of_another_topic(place.committed):
+    if standing.committed is not None and survey.is_of_another_topic(standing.committed):
         return "it is of another topic of this name: --to committed or --to beginning"
-    if not place.first <= place.flushed <= place.end:
-        return f"flush records end at {place.flushed}, the log has {place.first} to {place.end} only"
+    if not standing.first <= standing.flushed <= standing.end:
+        return f"flush records end at {standing.flushed}, the log has {standing.first} to {standing.end} only"
     return ""
 
 
-def _after(survey: Survey, place: Known, offset: int, *, keeps_epoch: bool) -> CommittedOffset:
+def _after(survey: Survey, standing: Standing, offset: int, *, keeps_epoch: bool) -> CommittedOffset:
     """Return what to commit; it says when a person has set it, unless flush records say the same.
 
     If the same offset of this very topic stays, its leader epoch does, too, unless the partition is named: then its log
     may have been rewritten.
     """
-    before = place.committed
+    before = standing.committed
     told = offset_metadata.decode("" if before is None else before.metadata)
     stays = before is not None and before.offset == offset
     is_same = before is not None and stays and survey.is_of_this_topic(before)
-    if place.flushed is not None and offset < place.flushed:
+    if standing.flushed is not None and offset < standing.flushed:
         set_ms: int | None = survey.now_ms()  # whatever was set before: flush records may be younger
     elif is_same:
         set_ms = told.set_ms
     else:
-        set_ms = None if offset == place.flushed else survey.now_ms()
+        set_ms = None if offset == standing.flushed else survey.now_ms()
     epoch = before.leader_epoch if before is not None and is_same and keeps_epoch else None
     roots = told.roots if stays else ()
-    text = offset_metadata.encode(survey.topic_id, roots, began=survey.topics.began.get(place.tp.topic), set_ms=set_ms)
+    text = offset_metadata.encode(
+        survey.topic_id, roots, began=survey.topics.began.get(standing.tp.topic), set_ms=set_ms
+    )
     return CommittedOffset(offset, epoch, text.text)
 
 
-def _cost(survey: Survey, place: Known, offset: int) -> tuple[int, int]:
+def _cost(survey: Survey, standing: Standing, offset: int) -> tuple[int, int]:
     """Count offsets that are published twice, and that are skipped, as far as flush records, or a start, tell."""
-    before, first = place.committed, place.first
-    if place.flushed is not None:
-        known = max(place.flushed, first)
+    before, first = standing.committed, standing.first
+    if standing.flushed is not None:
+        known = max(standing.flushed, first)
         return max(0, known - max(offset, first)), max(0, offset - known)
     if before is not None and before.offset == offset:
         return 0, 0

@@ -22,7 +22,7 @@ ANSWER_S = 120.0  # also for a transaction that a dead worker has left open over
 FLUSH_RECORDS_S = 1800.0
 
 
-class Known(NamedTuple):
+class Standing(NamedTuple):
     """One TopicPartition. `flushed` is where the newest flush record ends, whatever a person has set since."""
 
     tp: TopicPartition
@@ -68,7 +68,7 @@ class Survey:
         found = self._consumer.committed(asked, deadline=self._deadline())
         return {tp: found[tp] for tp in asked}
 
-    def known(self, partitions: Collection[int] = (), *, is_quick: bool = False) -> list[Known]:
+    def standings(self, partitions: Collection[int] = (), *, is_quick: bool = False) -> list[Standing]:
         """Return what is known of each. A quick look reads the newest flush records only, and warns at most.
 
         Raises:
@@ -87,7 +87,7 @@ class Survey:
             if before is not None:
                 self.topics.keep_began(tp.topic, offset_metadata.decode(before.metadata).began)
         return [
-            Known(tp, before, flushed.get(tp), *self._consumer.watermarks(tp, deadline=self._deadline()))
+            Standing(tp, before, flushed.get(tp), *self._consumer.watermarks(tp, deadline=self._deadline()))
             for tp, before in committed.items()
         ]
 
@@ -130,7 +130,7 @@ class Survey:
 
     def show(self) -> Iterator[str]:
         """Write a line for each TopicPartition, and one for all."""
-        found = self.known(is_quick=True)
+        found = self.standings(is_quick=True)
         for tp, committed, flushed, first, end in found:
             lag = "" if committed is None else f", lag {max(0, end - committed.offset)}"
             newest = "no flush record" if flushed is None else f"flushed up to {flushed}"
