@@ -167,12 +167,14 @@ class ObjectReader:
         """Outline: the rule of packs - a reference's schema is covered by that of its object (DESIGN 6)."""
         header = self._header(text)
         if projection == "null":
-            return _Exact(header, ())
+            return _Exact(header, tuple(f"{path}: two fields of this original name" for path in header.beside))
         try:
-            own = PublishedSchema(json.dumps(project(json.loads(text), json.loads(projection))), self._parse)
+            exact = json.dumps(project(json.loads(text), json.loads(projection)))
+            own = PublishedSchema(exact, self._parse, keeps_names=bool(header.beside))
         except _UNREADABLE as error:
             return _Exact(None, (f"its schema {projection}: {error}",))
-        problems = tuple(f"its schema: {problem}" for problem in own.problems)
+        twice = [f"{path}: two fields of this original name" for path in own.beside]
+        problems = tuple(f"its schema: {problem}" for problem in (*own.problems, *twice))
         if not is_covered_by(own.type, header.type):
             problems += ("its schema has other types than that of its object",)
         return _Exact(own, problems)

@@ -10,7 +10,7 @@ shown that it stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any
 
@@ -82,6 +82,23 @@ def walk_entry(record: RecordType, entry: dict[str, Any], out: bytearray, limits
         raise SchemaMismatch
     for name, child in record.by_name.items():
         _walk_nullable(child, entry.get(name), out, limits, depth=depth + 1)
+
+
+def encode_some(
+    fields: Iterable[tuple[str, int, Type]], fields_in_all: int, limits: Limits, entry: dict[str, Any], out: bytearray
+) -> None:
+    """Encode an entry that has values in some of the fields of its object: name, number and type of each, ascending."""
+    following, values = 0, sum(value is not None for value in entry.values())
+    for name, number, child in fields:
+        value = entry.get(name)
+        if value is not None:
+            out += bytes(number - following)
+            _walk_nullable(child, value, out, limits, depth=2)
+            following = number + 1
+            values -= 1
+    if values:
+        raise SchemaMismatch
+    out += bytes(fields_in_all - following)
 
 
 def _walk_nullable(child: Type, value: Any, out: bytearray, limits: Limits, *, depth: int) -> None:

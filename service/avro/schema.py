@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections import Counter
 from typing import Any, NamedTuple
 
 from service.avro.bounded_cache import BoundedCache
-from service.avro.names import avro_names
+from service.avro.names import avro_names, beside, original_of
 from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type
 from service.formats.projection import EMPTY_OBJECT, LONG53, NAME_PROPERTY, NULL, TYPE_PROPERTY
 
@@ -105,8 +106,8 @@ def schema_of(entry_type: RecordType) -> dict[str, Any]:
 def _fields_of(record: RecordType, *, namespace: str, reserved: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     names = avro_names(record.by_name, reserved=reserved)
     fields = []
-    for original, child in record.by_name.items():
-        name = names[original]
+    for key, child in record.by_name.items():
+        name, original = names[key], original_of(key)
         avro, mark = _avro_of(child, name=name, namespace=namespace)
         field: dict[str, Any] = {"name": name, "type": ["null", avro], "default": None}
         if name != original:
@@ -154,12 +155,13 @@ def type_of(schema: dict[str, Any]) -> RecordType:
 
 
 def _record_of(fields: list[dict[str, Any]]) -> RecordType:
-    return RecordType(
-        {
-            field.get(NAME_PROPERTY, field["name"]): _type_of(field["type"], mark=field.get(TYPE_PROPERTY))
-            for field in fields
-        }
-    )
+    by_name: dict[str, Type] = {}
+    fields_of: Counter[str] = Counter()
+    for field in fields:
+        original = field.get(NAME_PROPERTY, field["name"])
+        by_name[beside(original, fields_of[original])] = _type_of(field["type"], mark=field.get(TYPE_PROPERTY))
+        fields_of[original] += 1
+    return RecordType(by_name)
 
 
 def _type_of(union: Any, *, mark: str | None = None) -> Type:

@@ -15,6 +15,7 @@ class Unwritten(NamedTuple):
     """A part to write: rows [begin, end) in the order of sealing, for an object whose schema is that of `written`.
 
     `hour` and `exact_type` are the numbers by which lines name them. What is divisible may be written in pieces.
+    `own` is the part's exact type where fields of the object stand beside each other.
     """
 
     begin: int
@@ -24,6 +25,7 @@ class Unwritten(NamedTuple):
     exact_type: int
     written: RecordType
     is_divisible: bool
+    own: RecordType | None = None
 
 
 Source = tuple[int, int, int, int]

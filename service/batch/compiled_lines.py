@@ -12,7 +12,7 @@ import msgspec
 
 from service import native
 from service.avro.schema_types import RecordType
-from service.batch.pack_schema import projection_of
+from service.batch.pack_schema import MergedFields
 from service.batch.reference_lines import HOUR_BYTES, SOURCE_BYTES, LineGroup, Spans, absent_fields, encode
 from service.formats.model import TopicPartition
 from service.formats.reference import CoveredRange
@@ -70,15 +70,16 @@ class CompiledLines:
     def __init__(self, merged: RecordType, numbered: Numbered) -> None:
         assert native.module is not None, "the fast lane is not installed"
         self._numbered = numbered
-        numbers = {name: number for number, name in enumerate(merged.by_name)}
+        fields = MergedFields(merged)
         types, row_types = numbered.types, numbered.row_types
 
         # They know nothing of whom they work for: Python would not find the cycle, and the batch would stay for ever.
         def projection(exact_type: int) -> bytes:
-            return encode(projection_of(types[exact_type], merged))
+            return encode(fields.projection(types[exact_type]))
 
         def absent(row_type: int, exact_type: int) -> list[int]:
-            return [numbers[name] for name in absent_fields(row_types[row_type], types[exact_type])]
+            numbers = fields.numbers(types[exact_type])
+            return sorted(numbers[name] for name in absent_fields(row_types[row_type], types[exact_type]))
 
         self._native: log_partitioner_native.Lines = native.module.Lines(numbered.rules, projection, absent)
 

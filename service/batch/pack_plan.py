@@ -32,7 +32,8 @@ KNOWN_TYPES_MAX = 16  # of one PartitionKey; what more make is hardly met again
 LINE_HEAD_BYTES = 25_600  # a user of the most characters, each escaped to six bytes, and some numbers
 LINE_SOURCE_BYTES = 60  # the four numbers of one TopicPartition
 PROJECTED_SHARE = 0.75  # a projection has less than a third of a schema's estimated bytes: a quarter of a line
-GROUPS_MAX = 64  # packs with a schema of their own; what fits none of them is an object of its own
+GROUPS_MAX = 64  # packs with a schema of their own that are open at once
+COMPARED_MAX = 50_000_000  # fields of types with those of packs: some seconds
 
 
 class LayoutRules(NamedTuple):
@@ -66,11 +67,15 @@ class Part(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The parts in order, and the merged type of each group."""
+    """The parts in order, and the merged type of each group.
+
+    Groups from `passing` on are each over when the next of them begins.
+    """
 
     order: array[int]
     parts: list[Part]
     merged: list[RecordType]
+    passing: int = 0
 
 
 def plan_objects(rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one_record: bool = False) -> Plan:
@@ -94,7 +99,7 @@ def plan_objects(rows: Rows, bounds: SchemaBounds, rules: LayoutRules, *, is_one
         if group is not None:
             is_busy = counts[group, hour] >= HOUR_PARTS_MIN
             parts[at] = Part(key, begin, end, size, entry_type, group, hour if is_busy else None)
-    return Plan(order, parts, groups.merged())
+    return Plan(order, parts, groups.merged(), groups.passing)
 
 
 def _hour(rows: Rows, part: Part) -> Hour:
@@ -223,29 +228,41 @@ class _Joined:
 
 
 class _Groups:
-    """Merges exact types into as few pack schemas as the rule allows, first come first served."""
+    """Merges exact types into as few pack schemas as the rule allows, first come first served.
+
+    What finds no place in the first GROUPS_MAX, or has been looked for too long, goes into one group after the other
+    with types beside each other, where it has a place until the schema is full: the fields of all types bound their
+    number, whatever the types are.
+    """
 
     def __init__(self, bounds: SchemaBounds) -> None:
+        self.passing = 0
         self._bounds = bounds
         self._groups: list[Merging] = []
-        self._known: dict[RecordType, int | None] = {}
+        self._known: dict[RecordType, int] = {}
 
     def merged(self) -> list[RecordType]:
         """Return the merged type of each group."""
         return [group.entry_type for group in self._groups]
 
-    def assign(self, entry_type: RecordType) -> int | None:
-        """Return the number of the group that a type goes into; None where there is no room."""
-        if entry_type not in self._known:
-            self._known[entry_type] = self._find(entry_type)
-        return self._known[entry_type]
+    def assign(self, entry_type: RecordType) -> int:
+        """Return the number of the group that a type goes into."""
+        number = self._known.get(entry_type)
+        if number is None or self.passing <= number < len(self._groups) - 1:
+            number = self._known[entry_type] = self._find(entry_type)
+        return number
 
-    def _find(self, entry_type: RecordType) -> int | None:
-        bounds = self._bounds
-        for number, group in enumerate(self._groups):
-            if group.add(entry_type, fields_max=bounds.fields_max, bytes_max=bounds.bytes_max):
+    def _find(self, entry_type: RecordType) -> int:
+        bounds, groups = self._bounds, self._groups
+        is_passing = sum(group.compared for group in groups[: self.passing]) > COMPARED_MAX
+        for number in range(0 if is_passing else self.passing):
+            if groups[number].add(entry_type, fields_max=bounds.fields_max, bytes_max=bounds.bytes_max):
                 return number
-        if len(self._groups) == GROUPS_MAX:
-            return None
-        self._groups.append(Merging(entry_type, reserved=(META,), keys_max=bounds.limits.object_keys_max))
-        return len(self._groups) - 1
+        is_passing = is_passing or self.passing == GROUPS_MAX
+        last = groups[-1] if is_passing and len(groups) > self.passing else None
+        if last is None or not last.add(entry_type, fields_max=bounds.fields_max, bytes_max=bounds.bytes_max):
+            types_max = bounds.fields_max if is_passing else 1
+            keys_max = bounds.limits.object_keys_max
+            groups.append(Merging(entry_type, reserved=(META,), keys_max=keys_max, types_max=types_max))
+            self.passing += not is_passing
+        return len(groups) - 1

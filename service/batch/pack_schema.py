@@ -3,17 +3,25 @@
 The merged schema may have more nullable fields, give a type to what is null, `{}` or `[]` throughout, and be long64
 where an exact one is long53; it changes no other type and no Avro name (DESIGN 6). Then every value reads back equal,
 and the exact schema is a projection of the merged one (`service.formats.projection`).
+
+Where packs give out, top-level fields of one name whose types do not merge stand beside each other: any types share a
+pack then, until its schema is full, and each PartitionKey has one of the fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
+from itertools import count
+from operator import itemgetter
+from sys import maxsize
 from typing import Any
 
-from service.avro.names import avro_names, sanitise
+from service.avro.names import BESIDE, avro_names, beside, original_of, sanitise
 from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, Type, field_size
 from service.formats.projection import EMPTY_OBJECT, ITEMS, LONG53, NULL, VALUES
 
+NAMING_COST = 20  # what giving names to fields costs, beside looking at them
 _LONGS = (Scalar.LONG53, Scalar.LONG64)
 
 
@@ -94,11 +102,17 @@ def _plain_name(original: str) -> str:
 
 
 class Merging:
-    """What `merge_entries` makes of many types, as it grows: adding one costs what it has, while no names collide."""
+    """What `merge_entries` makes of many types, as it grows: adding one costs what it has, while no names collide.
 
-    def __init__(self, first: RecordType, *, reserved: tuple[str, ...], keys_max: int) -> None:
+    With `types_max` above one a name has up to so many fields beside each other, and Avro names are the pack's own.
+    `compared` counts the fields that were looked at.
+    """
+
+    def __init__(self, first: RecordType, *, reserved: tuple[str, ...], keys_max: int, types_max: int = 1) -> None:
+        self.compared = 0
         self._reserved = reserved
         self._keys_max = keys_max
+        self._types_max = types_max
         self._entry_type: RecordType | None = first
         self._by_name = dict(first.by_name)
         self._fields, self._size = first.fields, first.size
@@ -114,23 +128,25 @@ class Merging:
 
     def add(self, own: RecordType, *, fields_max: int, bytes_max: int) -> bool:
         """Merge one more type; False, and nothing is changed, where it may not, or passes a bound of one schema."""
+        self.compared += own.fields
         changed: dict[str, Type] = {}
         new: list[str] = []
         fields, size = self._fields, self._size
         try:
             for name, child in own.by_name.items():
-                old = self._by_name.get(name)
-                merged = child if old is None else _merge(old, child, self._keys_max)
+                key, merged = self._place(name, child)
+                old = self._by_name.get(key)
                 if old is None:
-                    new.append(name)
-                    fields, size = fields + 1 + merged.fields, size + field_size(name, merged)
+                    new.append(key)
+                    fields, size = fields + 1 + merged.fields, size + field_size(key, merged)
                 elif merged is not old:
                     fields, size = fields + merged.fields - old.fields, size + merged.size - old.size
                 if merged is not old:
-                    changed[name] = merged
+                    changed[key] = merged
             if fields > fields_max or size > bytes_max:
                 return False
-            if not self._are_free(new):
+            if self._types_max == 1 and not self._are_free(new):
+                self.compared += NAMING_COST * (self._fields + own.fields)
                 merge_entries(self.entry_type, own, reserved=self._reserved, keys_max=self._keys_max)
         except IncompatibleError:
             return False
@@ -139,6 +155,23 @@ class Merging:
             self._by_name.update(changed)
             self._fields, self._size, self._entry_type = fields, size, None
         return True
+
+    def _place(self, name: str, child: Type) -> tuple[str, Type]:
+        """Return the key of the first field of a name that a type goes into, and what that becomes.
+
+        Raises:
+            IncompatibleError: none takes it, and the name has as many as it may have.
+        """
+        for number in range(self._types_max):
+            key = beside(name, number)
+            old = self._by_name.get(key)
+            if old is None:
+                return key, child
+            try:
+                return key, _merge(old, child, self._keys_max)
+            except IncompatibleError:
+                continue
+        raise IncompatibleError(name)
 
     def _are_free(self, originals: list[str]) -> bool:
         """Return whether every name, these included, is its original's alone: then none changes in any company."""
@@ -154,9 +187,61 @@ class Merging:
             self._names.add(name)
 
 
+class MergedFields:
+    """The fields of a merged type by number, and which of them a PartitionKey has."""
+
+    def __init__(self, merged: RecordType) -> None:
+        self._merged = merged
+        self._children = [*merged.by_name.values()]
+        self._numbers = {key: number for number, key in enumerate(merged.by_name)}
+        self._many = {original_of(key) for key in merged.by_name if BESIDE in key}
+
+    def __len__(self) -> int:
+        return len(self._children)
+
+    @property
+    def are_beside(self) -> bool:
+        """Whether a name has several."""
+        return bool(self._many)
+
+    def of(self, own: RecordType) -> list[tuple[str, int, Type]]:
+        """Return name, number and type of the field that each field of an exact type is in; ascending."""
+        numbers = self.numbers(own)
+        found = [(name, numbers[name], self._children[numbers[name]]) for name in own.by_name]
+        return sorted(found, key=itemgetter(1)) if self._many else found
+
+    def numbers(self, own: RecordType) -> Mapping[str, int]:
+        """Return the numbers of these fields by name."""
+        if not self._many:
+            return self._numbers
+        return {
+            name: self._first_holding(name, child) if name in self._many else self._numbers[name]
+            for name, child in own.by_name.items()
+        }
+
+    def _first_holding(self, name: str, child: Type) -> int:
+        """Return the number of the first field of a name that holds a type: it still is the one that took it."""
+        for number in map(self._numbers.__getitem__, map(partial(beside, name), count())):
+            try:
+                if _merge(self._children[number], child, maxsize) is self._children[number]:
+                    return number
+            except IncompatibleError:
+                continue
+        raise AssertionError("the numbers end before")
+
+    def projection(self, own: RecordType) -> Any:
+        """Return the projection that makes an exact type out of the merged one; None if equal."""
+        if own == self._merged:
+            return None
+        return [
+            number if own.by_name[name] == child else [number, _projection(own.by_name[name], child)]
+            for name, number, child in self.of(own)
+        ]
+
+
 def projection_of(own: RecordType, merged: RecordType) -> Any:
     """Return the projection that makes the exact type of a PartitionKey out of the merged one; None if equal."""
-    return None if own == merged else _fields(own, merged)
+    return MergedFields(merged).projection(own)
 
 
 def _fields(own: RecordType, merged: RecordType) -> list[Any]:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from service.avro.schema_types import RecordType, Scalar
-from service.batch.pack_schema import projection_of
+from service.batch.pack_schema import MergedFields
 from service.formats.model import PartitionKey, RootLink, TopicPartition
 from service.formats.reference import CoveredRange, RootRange
 
@@ -62,8 +62,7 @@ class LineWriter:
 
     def __init__(self, merged: RecordType, spans: Spans, *, bytes_max: int) -> None:
         self.lines = 0
-        self._merged = merged
-        self._numbers = {name: number for number, name in enumerate(merged.by_name)}
+        self._fields = MergedFields(merged)
         self._spans = spans
         self._bytes_max = bytes_max
         self._projections: dict[RecordType, bytes] = {}
@@ -136,8 +135,9 @@ class LineWriter:
         nulls: list[int] | None = None
         if with_nulls:
             nulls = []
-            for name, count in counted.items():  # in the order of both types: by name
-                nulls += (self._numbers[name], count)
+            numbers = self._fields.numbers(entry_type)
+            for number, count in sorted((numbers[name], count) for name, count in counted.items()):
+                nulls += (number, count)
         line: list[Any] = [
             key[0],
             self._hour(key[1:]),
@@ -168,7 +168,7 @@ class LineWriter:
             return self._last[1]
         projection = self._projections.get(entry_type)
         if projection is None:
-            projection = self._projections[entry_type] = encode(projection_of(entry_type, self._merged))
+            projection = self._projections[entry_type] = encode(self._fields.projection(entry_type))
         number = self._schemas.get(projection)
         if number is None:
             number = self._schemas[projection] = len(self._schemas)

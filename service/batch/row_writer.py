@@ -6,18 +6,19 @@ Both write the same bytes. The compiled writer asks Python for entries whose tex
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from service import native
 from service.avro import container
-from service.avro.row_encoder import WALKED_ENTRIES, EncodeEntry, entry_encoder, exact_encoder
+from service.avro.row_encoder import WALKED_ENTRIES, EncodeEntry, encode_some, entry_encoder, exact_encoder
 from service.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
-from service.avro.schema_types import Limits, RecordType
+from service.avro.schema_types import EMPTY_RECORD, Limits, RecordType, Scalar
 from service.batch.chunk import CHUNK_BYTES, Blocks, Chunk, PythonChunk, Unwritten
 from service.batch.fast_lane import described
+from service.batch.pack_schema import MergedFields
 from service.batch.rows import Rows
 from service.batch.texts import PythonTexts
 from service.boundary import Piece
@@ -61,18 +62,34 @@ class EntryWriter:
         self._rows = rows
         self._rules = rules
         self._encoders: dict[RecordType, _Encoders] = {}
+        # Of the last one: they come in rows, and there may be very many.
+        self._fields_of: tuple[RecordType | None, MergedFields] = None, MergedFields(EMPTY_RECORD)
+        self._beside: tuple[RecordType | None, Mapping[int, EncodeEntry]] = None, {}
 
-    def write(self, row: int, text: bytes, written: RecordType, out: bytearray) -> None:
+    def write(self, row: int, text: bytes, part: Unwritten, out: bytearray) -> None:
         """Write the entry of a row."""
-        self.encoders_of(written)[self._rows.type_of[row]](self._rules.decode(text), out)
+        self.encoders_of(part)[self._rows.type_of[row]](self._rules.decode(text), out)
 
-    def encoders_of(self, written: RecordType) -> _Encoders:
-        """Return the encoders of rows in objects of one type, by the number of their own."""
+    def encoders_of(self, part: Unwritten) -> Mapping[int, EncodeEntry]:
+        """Return the encoders of the rows of a part, by the number of their type."""
+        if part.own is not None:
+            return self._beside_encoders(part.own, part.written)
+        written = part.written
         encoders = self._encoders.get(written)
         if encoders is None:
             types, counts, limits = self._rows.types, self._rows_of_type, self._rules.limits
             encoders = self._encoders[written] = _Encoders(written, types, counts, limits)
         return encoders
+
+    def _beside_encoders(self, own: RecordType, written: RecordType) -> Mapping[int, EncodeEntry]:
+        """Return what writes entries within one exact type where fields of the object stand beside each other."""
+        if written is not self._fields_of[0]:
+            self._fields_of = written, MergedFields(written)
+        if own is not self._beside[0]:
+            fields, limits = self._fields_of[1], self._rules.limits
+            encode = partial(encode_some, fields.of(own), len(fields), limits)
+            self._beside = own, defaultdict(lambda: encode)
+        return self._beside[1]
 
     @cached_property
     def _rows_of_type(self) -> Counter[int]:
@@ -101,14 +118,14 @@ class PythonWriter:
             assert part.begin == self._next, f"W3: row {self._next} is next, a part begins with {part.begin}"
             start, user = len(out), encode_user(part.user)
             while self._next < part.end and not (part.is_divisible and size >= CHUNK_BYTES):
-                rows, data = self._block(self._next, part.end, user, part.written)
+                rows, data = self._block(self._next, part, user)
                 out += container.block(rows, data, compress=self._rules.compress, sync=self._rules.sync)
                 self._next += rows
                 size += len(data)
             found.append(self._count(self._order[part.begin : self._next], len(out) - start))
         return PythonChunk(bytes(out), found)
 
-    def _block(self, at: int, end: int, user: bytes, written: RecordType) -> tuple[int, bytearray]:
+    def _block(self, at: int, part: Unwritten, user: bytes) -> tuple[int, bytearray]:
         """Write rows until a block is full; gives how many, and the block, not compressed."""
         rows, out, texts, rules = self._rows, bytearray(), self._texts, self._rules
         type_of, tp_of, offsets, times_us = rows.type_of, rows.tp_of, rows.offsets, rows.event_times_us
@@ -119,8 +136,8 @@ class PythonWriter:
             rows.roots,
             self._origins,
         )
-        encoders, count = self._entries.encoders_of(written), 0
-        for row in self._order[at:end]:
+        encoders, count = self._entries.encoders_of(part), 0
+        for row in self._order[at : part.end]:
             out += encode_meta(
                 user,
                 times_us[row],
@@ -215,17 +232,21 @@ class CompiledWriter:
 
         def slow(row: int, text: bytes, number: int) -> bytes:
             out = bytearray()
-            self._entries.write(row, text, parts[number].written, out)
+            self._entries.write(row, text, parts[number], out)
             return bytes(out)
 
         known = self._written
         compiled = [
-            (begin, end, user, hour, exact_type, known.get(id(written)) or self._compile(written), is_divisible)
-            for begin, end, user, hour, exact_type, written, is_divisible in parts
+            (*part[:5], known.get(id(part.written)) or self._compile(part), part.is_divisible) for part in parts
         ]
         return self._sealer.write(compiled, slow)
 
-    def _compile(self, written: RecordType) -> log_partitioner_native.Written:
+    def _compile(self, part: Unwritten) -> log_partitioner_native.Written:
+        """Compile the type of a part's object; where it has fields beside each other, Python writes all its values."""
+        written = part.written
+        if part.own is not None:
+            nobodys = "x" * (1 + max(map(len, written.by_name)))  # longer than every key of the object's entries
+            written = RecordType({f"{nobodys}{number}": Scalar.NULL for number in range(len(written.by_name))})
         compiled: log_partitioner_native.Written = self._native.Written(described(written))
-        self._written[id(written)] = compiled
+        self._written[id(part.written)] = compiled
         return compiled

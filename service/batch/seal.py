@@ -25,6 +25,7 @@ from service.batch.chunk import Blocks, Chunk, Unwritten, joined
 from service.batch.compiled_lines import CompiledLines, Numbered
 from service.batch.describe import Describing
 from service.batch.pack_plan import Hour, LayoutRules, Part, Plan, plan_objects
+from service.batch.pack_schema import MergedFields
 from service.batch.reference_lines import LineGroup, LineWriter, Spans
 from service.batch.row_writer import CompiledWriter, PythonWriter, RowWriter, WriteRules
 from service.batch.rows import Rows
@@ -152,6 +153,7 @@ class Sealing:
         self._packs: dict[tuple[int, Hour | None], _Writing] = {}
         self._hour: Hour | None = None
         self._describing = Describing(rows, plan)
+        self._with_beside = {group for group, one in enumerate(plan.merged) if MergedFields(one).are_beside}
         self._numbered: Numbered | None = None
         if rows.is_fast and not rows.roots:
             self._numbered = Numbered(rows.tps, spans, rows.types, bytes_max=rules.group_bytes_max)
@@ -189,8 +191,8 @@ class Sealing:
             return Unwritten(part.begin, part.end, key.user, hour, exact_type, part.entry_type, is_divisible=True)
         if numbered is not None:
             hour, exact_type = numbered.hour(key[1:]), numbered.exact_type(part.entry_type)
-        merged = self._plan.merged[part.group]
-        return Unwritten(part.begin, part.end, key.user, hour, exact_type, merged, is_divisible=False)
+        merged, own = self._plan.merged[part.group], part.entry_type if part.group in self._with_beside else None
+        return Unwritten(part.begin, part.end, key.user, hour, exact_type, merged, is_divisible=False, own=own)
 
     def _distribute(self, chunk: Chunk, parts: Sequence[Part], *, is_whole: bool) -> Iterator[SealedObject]:
         """Write a chunk into the objects of its parts, the last of which may go on; gives what is finished."""
@@ -216,6 +218,11 @@ class Sealing:
         places = [place for place in self._packs if place[1] == hour]
         return [self._packs.pop(place).finish(None, hour, self._rows.tps) for place in places]
 
+    def _finish_passed(self, group: int) -> list[SealedObject]:
+        """Finish the packs of groups that are over when this one begins."""
+        places = [place for place in self._packs if self._plan.passing <= place[0] < group]
+        return [self._packs.pop(place).finish(None, place[1], self._rows.tps) for place in places]
+
     def _write_own(self, chunk: Chunk, part: Part, number: int, begin: int, *, ends: bool) -> _Sealed:
         """Write what the chunk has of a part into an object of its own."""
         writing = self._own = self._own or self._begin(part.entry_type, is_pack=False)
@@ -235,6 +242,7 @@ class Sealing:
         while first < last:
             writing = self._packs.get(place)
             if writing is None:
+                yield from self._finish_passed(place[0])
                 writing = self._packs[place] = self._begin(self._plan.merged[place[0]], is_pack=True)
             start, is_empty = writing.file.size, not writing.rows_of
             behind, size = chunk.fitting(first, last, max(0, self._rules.layout.pack_bytes_max - start))

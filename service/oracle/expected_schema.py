@@ -138,15 +138,18 @@ def without_subtrees(expected: Type, published: Type) -> Type:
 def is_covered_by(own: Type, merged: Type) -> bool:
     """Return whether a pack may hold entries of an own type under a merged one, so that each value reads back equal.
 
-    Nullable fields may be added; what is null, `{}` or `[]` throughout may get a type, long53 may be long64.
+    Nullable fields may be added; what is null, `{}` or `[]` throughout may get a type, long53 may be long64. A name may
+    have several fields of a pack.
     """
     if own in (merged, "null"):
         return True
     if isinstance(own, Record):
         if not own.fields:
             return isinstance(merged, Record | Map)
-        given = dict(merged.fields) if isinstance(merged, Record) else {}
-        return all(name in given and is_covered_by(kind, given[name]) for name, kind in own.fields)
+        given: dict[str, list[Type]] = {}
+        for name, kind in merged.fields if isinstance(merged, Record) else ():
+            given.setdefault(name, []).append(kind)
+        return all(any(is_covered_by(kind, one) for one in given.get(name, ())) for name, kind in own.fields)
     if isinstance(own, Array) and isinstance(merged, Array):
         return is_covered_by(own.items, merged.items)
     if isinstance(own, Map) and isinstance(merged, Map):

@@ -9,25 +9,30 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
 _DIGITS = frozenset("0123456789")
 _ALLOWED = _DIGITS | frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_")
 
 
-def avro_names(originals: Collection[str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
+def avro_names(originals: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[str, str]:
     """Return the Avro name of each original; no field gets one that is reserved, in any case."""
-    wanted = {original: _legal(original) for original in sorted(originals)}
-    wishes = {name.lower() for name in wanted.values()}
+    return {original: name for original, (name,) in names_by_original(set(originals), reserved=reserved).items()}
+
+
+def names_by_original(originals: Iterable[str], *, reserved: Iterable[str] = ()) -> dict[str, list[str]]:
+    """Return the Avro names of the fields of each original, in the order in which they stand in their record."""
+    wanted = [(original, _legal(original)) for original in sorted(originals)]
+    wishes = {name.lower() for _, name in wanted}
     taken = set(reserved)
-    names = {}
-    for original, wish in wanted.items():
+    names: dict[str, list[str]] = {}
+    for original, wish in wanted:
         name, number = wish, 1
         while name.lower() in taken or (number > 1 and name.lower() in wishes):
             number += 1
             name = f"{wish}_{number}"
         taken.add(name.lower())
-        names[original] = name
+        names.setdefault(original, []).append(name)
     return names
 
 

@@ -69,8 +69,10 @@ class ObjectSchemas:
     def _project(self, header: HeaderSchema, projection: Any) -> ExactSchema:
         own = header.published
         if projection is not None:
-            own = PublishedSchema(json.dumps(project(header.json, projection)), self._parse)
+            text = json.dumps(project(header.json, projection))
+            own = PublishedSchema(text, self._parse, keeps_names=bool(header.published.beside))
         problems = [problem for problem in own.problems if problem not in header.published.problems]
+        problems += [f"{path}: two fields of this original name" for path in own.beside]
         if not is_covered_by(own.type, header.published.type):
             problems.append("the pack's schema changes a type of the reference's")
         return ExactSchema(own.type, own.names, frozenset(paths_of(own.type)), tuple(problems))

@@ -14,7 +14,7 @@ import fastavro
 
 from service.oracle.equal import canonical
 from service.oracle.expected_schema import Array, Map, Record, Type
-from service.oracle.names import avro_names
+from service.oracle.names import names_by_original
 
 if TYPE_CHECKING:
     from service.oracle.json_text import Parse
@@ -45,10 +45,15 @@ class RestoreError(ValueError):
 
 
 class PublishedSchema:
-    """A schema text, understood. `problems` says where its form is not the published one."""
+    """A schema text, understood. `problems` says where its form is not the published one.
 
-    def __init__(self, text: str, parse: Parse) -> None:
+    `beside` are the paths of names that have several fields: the schema of a pack may have such.
+    """
+
+    def __init__(self, text: str, parse: Parse, *, keeps_names: bool = False) -> None:
         self.problems: list[str] = []
+        self.beside: list[str] = []
+        self._keeps_names = keeps_names
         self._parse = parse
         self._text = text
         fields = json.loads(text)["fields"]
@@ -63,22 +68,26 @@ class PublishedSchema:
         return fastavro.parse_schema(without_logical_types(json.loads(self._text)))
 
     def _record(self, fields: list[Avro], path: str, *, reserved: tuple[str, ...] = ()) -> tuple[Record, Restore]:
-        types: dict[str, Type] = {}
+        types: list[tuple[str, Type]] = []
         readers: list[tuple[str, str, Restore]] = []
         for field in fields:
             name = _original_name(field)
             at = f"{path}.{name}" if path else name
             if field.get("default", ...) is not None:
                 self.problems.append(f"{at}: default is not null")
-            if name in types:
-                self.problems.append(f"{at}: two fields of this original name")
-            types[name], restore = self._nullable(field["type"], field.get(TYPE_PROPERTY), at)
+            kind, restore = self._nullable(field["type"], field.get(TYPE_PROPERTY), at)
+            types.append((name, kind))
             readers.append((field["name"], name, restore))
-        names = avro_names(types, reserved=reserved)
+        named: dict[str, list[str]] = {}
         for avro_name, name, _ in readers:
-            if avro_name != names[name]:
-                self.problems.append(f"{path or 'entry'}: {name!r} is named {avro_name}, should be {names[name]}")
-        return Record(tuple(sorted(types.items(), key=lambda item: item[0]))), _record_reader(readers)
+            named.setdefault(name, []).append(avro_name)
+        self.beside += [f"{path}.{name}" if path else name for name, some in named.items() if len(some) > 1]
+        names = named if self._keeps_names else names_by_original((name for name, _ in types), reserved=reserved)
+        for name, given in named.items():
+            if given != names[name]:
+                is_named = f"{name!r} is named {', '.join(given)}, should be {', '.join(names[name])}"
+                self.problems.append(f"{path or 'entry'}: {is_named}")
+        return Record(tuple(sorted(types, key=lambda item: item[0]))), _record_reader(readers)
 
     def _nullable(self, avro: Avro, mark: str | None, path: str) -> tuple[Type, Restore]:
         """Read a position: `["null", T]`."""

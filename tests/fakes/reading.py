@@ -78,7 +78,8 @@ def _restore(avro: Any, value: Any, mark: str | None = None) -> Any:
         return value if value is None else json.loads(value)
     kind = avro["type"] if isinstance(avro, dict) else avro
     if kind == "record":
-        fields = ((one.get(NAME_PROPERTY, one["name"]), one) for one in avro["fields"])
+        there = (one for one in avro["fields"] if value[one["name"]] is not None)  # a name may have several fields
+        fields = ((one.get(NAME_PROPERTY, one["name"]), one) for one in there)
         return {name: _restore(one["type"], value[one["name"]], one.get(TYPE_PROPERTY)) for name, one in fields}
     if kind == "array":
         return [_restore(avro["items"], item) for item in value]

@@ -47,11 +47,14 @@ def _to_avro(kind: Schema, mark: str | None, value: Any) -> Any:
 
 
 def to_entry(fields: list[Schema], row: dict[str, Any]) -> dict[str, Any]:
-    """Make of a row what the entry was: original names, JSON-marked text parsed."""
-    return {
-        field.get(ORIGINAL, field["name"]): _from_avro(field["type"][1], field.get(MARK), row[field["name"]])
-        for field in fields
-    }
+    """Make of a row what the entry was: original names, JSON-marked text parsed; a name may have several fields."""
+    found: dict[str, Any] = {}
+    for field in fields:
+        value = _from_avro(field["type"][1], field.get(MARK), row[field["name"]])
+        name = field.get(ORIGINAL, field["name"])
+        assert value is None or found.get(name) is None, "one of them has a value"
+        found[name] = found.get(name) if value is None else value
+    return found
 
 
 def _from_avro(kind: Schema, mark: str | None, value: Any) -> Any:

@@ -21,6 +21,7 @@ from service import native
 from service.avro.container import Codec
 from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.infer import TooDeepError, TooManyFieldsError
+from service.avro.names import BESIDE
 from service.avro.row_encoder import WALKED_ENTRIES
 from service.avro.schema import schema_of, type_of
 from service.avro.schema_types import Limits, RecordType, join_records
@@ -148,6 +149,7 @@ def sealed(batch: Batch, rules: SealRules, *, is_one_record: bool = False, spans
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pack_plan, "FEW_PARTS", 2)
         patch.setattr(pack_plan, "HOUR_PARTS_MIN", 3)
+        patch.setattr(pack_plan, "GROUPS_MAX", len(batch.written) % 3)
         patch.setattr(rows_module, "PIECE_BYTES", 50)
         patch.setattr(row_writer, "CHUNK_BYTES", 300)
         patch.setattr(seal_module, "ROWS_AT_ONCE", 6)
@@ -276,7 +278,10 @@ def _check_types(rows: list[Row], one: SealedObject, reference: Reference, heade
         (row.entry_type for row in rows),
         RecordType({}),
     )
-    assert project(header, reference.projection) == schema_of(joined)
+    exact = project(header, reference.projection)
+    assert type_of(exact) == joined
+    if BESIDE not in "".join(one.entry_type.by_name):  # then names are the object's
+        assert exact == schema_of(joined)
     for kind in (joined, one.entry_type):
         assert kind.fields <= bounds.fields_max
         assert kind.size <= bounds.bytes_max

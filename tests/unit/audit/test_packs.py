@@ -10,6 +10,7 @@ import pytest
 
 from service.accounting import Kind
 from service.avro.schema_types import RecordType, Scalar
+from service.batch.pack_schema import Merging
 from service.formats.flush_record import BackfilledTopicPartition, BackfillRecord, BackfillTotals
 from service.formats.model import TopicPartition
 from tests.unit.audit.test_backfills import BATCH
@@ -49,6 +50,37 @@ def test_packs_without_fault_are_clean() -> None:
     assert report.counts["references"] == 5
     assert report.counts["objects"] == 2
     assert report.counts["rows_read"] == 6
+
+
+BESIDE = (
+    ({"a": 1}, [column("a", "long", "long53")], {"a": 1}),
+    ({"a": "x", "b": None}, [column("a_2", "string", original="a"), column("b", "string", "null")], {"a_2": "x"}),
+)
+
+
+def merge_beside(types: list[RecordType]) -> RecordType:
+    """Merge types as the worker does where packs give out."""
+    merging = Merging(types[0], reserved=("_meta",), keys_max=500, types_max=9)
+    assert all(merging.add(one, fields_max=100, bytes_max=10**6) for one in types[1:])
+    return merging.entry_type
+
+
+def test_fields_of_one_name_beside_each_other_in_a_pack_are_clean() -> None:
+    """Each reference has one of them."""
+    world = typed_world(*BESIDE)
+    world.merge = merge_beside
+    assert world.build().audit().findings.examples == {}
+
+
+def test_projection_onto_the_wrong_one_of_two_fields_or_onto_both_is_found() -> None:
+    """The counts of its values say so, and an exact schema has a name once."""
+    for projection in ([0, 2, 3], [0, 1, 2, 3]):
+        world = typed_world(*BESIDE)
+        world.merge = merge_beside
+        world.build()
+        message = world.messages[0]
+        world.messages[0] = msgspec.structs.replace(message, schemas=(projection, *message.schemas[1:]))
+        assert kinds(world.audit()) == {Kind.REFERENCE_WRONG}, projection
 
 
 def test_lines_of_a_pack_in_two_messages_are_clean() -> None:

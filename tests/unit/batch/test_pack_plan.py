@@ -2,14 +2,16 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import reduce
 from typing import Any
 
 import pytest
 
 from service.avro.entry_types import EntryTypes, SchemaBounds
+from service.avro.names import beside
 from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, join_records
+from service.batch import pack_plan
 from service.batch.pack_plan import (
     FEW_PARTS,
     GROUPS_MAX,
@@ -227,11 +229,39 @@ def incompatible(number: int) -> dict[str, Any]:
     return {f"f{bit}": 1 if number >> bit & 1 else "x" for bit in range(16)}
 
 
-def test_types_that_share_nothing_make_a_bounded_number_of_packs() -> None:
-    """A hostile batch has many objects, but few schemas that grow, and few packs open at once."""
+def test_types_that_share_nothing_share_a_pack_where_packs_give_out() -> None:
+    """Their fields stand beside each other in it: a batch has few objects whatever its types are."""
     made = plan(rows_of([(f"user-{n}", incompatible(n % 300)) for n in range(900)]))
-    assert len(made.merged) == GROUPS_MAX
-    assert Counter(groups(made)) == {None: 3 * (300 - GROUPS_MAX), **dict.fromkeys(range(GROUPS_MAX), 3)}
+    assert made.passing == GROUPS_MAX
+    assert Counter(groups(made)) == {GROUPS_MAX: 3 * (300 - GROUPS_MAX), **dict.fromkeys(range(GROUPS_MAX), 3)}
+    both = made.merged[GROUPS_MAX].by_name
+    assert {both["f0"], both[beside("f0", 1)]} == {T.LONG53, T.STRING}
+    assert beside("f0", 2) not in both
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda n: {f"k{n}": 1, "n": n % 3 or "x"},
+        lambda n: {f"{n:b}".replace("0", "A").replace("1", "a"): n},
+    ],
+)
+def test_packs_are_as_many_as_the_fields_of_all_types_fill(kind: Callable[[int], dict[str, Any]]) -> None:
+    """Each that is over is at least half full, however little types share and however their names collide."""
+    bounds = WIDE._replace(fields_max=10)
+    made = plan(rows_of([(f"user-{n:04}", kind(n)) for n in range(1_500)], bounds), bounds)
+    assert None not in groups(made)
+    assert len(made.merged) <= GROUPS_MAX + 2 * 1_500 * 2 // 10
+    passing = [part.group for part in made.parts if part.group is not None and part.group >= made.passing]
+    assert passing == sorted(passing), "only one of them is open at a time"
+
+
+def test_search_for_a_pack_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What many types have been compared with is not asked any more; each goes where there is a place for all."""
+    monkeypatch.setattr(pack_plan, "COMPARED_MAX", 100)
+    made = plan(rows_of([(f"user-{n:03}", incompatible(n)) for n in range(50)]))
+    assert 1 < made.passing < 10
+    assert len(made.merged) == made.passing + 1
 
 
 HOSTILE = {

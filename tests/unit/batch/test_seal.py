@@ -269,4 +269,4 @@ def test_hostile_batch_is_sealed_in_linear_time(kind: str, one_user: bool) -> No
     objects = sealed_objects(rows, opened(), seal_rules(codec="zstandard"))
     assert time.process_time() - begin < 15
     assert sum(one.entries for one in objects) == 1_200
-    assert sum(one.key is None for one in objects) <= GROUPS_MAX
+    assert len(objects) <= GROUPS_MAX + (2 if not one_user else 20)

@@ -241,7 +241,20 @@ def test_published_schema_of_another_form_is_reported(wrong: dict[str, object]) 
 def test_names_that_differ_by_case_only_are_reported() -> None:
     assert published(column("a", "string"), column("A", "string")).problems
     assert published(column("_META", "string")).problems
-    assert published(column("x", "string"), column("x_2", "string", original="x")).problems
+    assert published(column("x_2", "string"), column("x_3", "string", original="x_2")).beside == ["x_2"]
+
+
+def test_fields_of_one_name_beside_each_other_are_named_in_their_order() -> None:
+    """A pack may have such; who reads a reference is told where an exact schema has."""
+    pair = [column("x", "string"), column("x_2", "boolean", original="x")]
+    both = published(*pair)
+    assert (both.problems, both.beside) == ([], ["x"])
+    assert published(*[{**column("x", "string"), "name": one} for one in ("x", "x")]).problems
+    assert published(column("x_2", "string", original="x"), column("x", "boolean")).problems
+    assert both.restore({"x": None, "x_2": True}) == {"x": True}
+    own = published(column("x", "boolean"))
+    assert is_covered_by(own.type, both.type)
+    assert not is_covered_by(published(column("x", "double")).type, both.type)
 
 
 def test_name_that_is_not_made_of_the_original_ones_is_reported() -> None:

@@ -45,6 +45,21 @@ def test_store_in_proportion_to_objects_makes_flushes_smaller_and_one_is_discard
     rig.check()
 
 
+@pytest.mark.parametrize(
+    "rules", [Rules().with_verification(bytes_max=10**9), Rules().with_lane()], ids=["slow", "fast"]
+)
+def test_one_record_of_many_users_whose_types_share_nothing_is_delivered(rules: Rules) -> None:
+    """It cannot be halved: at 10 PUT/s an object for each user took longer than a flush may, for ever."""
+    rig = Rig(tps=(P0,))
+    worker = rig.owning(rules=rules)
+    pace_store(rig, worker, 0.1)
+    users = [entry(f"u{n}", **{f"f{bit}": 1 if n >> bit & 1 else "x" for bit in range(10)}) for n in range(800)]
+    rig.broker.logs[P0].append(value_of(*users), timestamp_ms=rig.clock.wall_ms())
+    rig.turn_until(lambda: rig.committed()[P0] == 1, turns=300)
+    assert discards(worker) == 0
+    rig.check()
+
+
 def test_store_that_gets_slower_again_costs_one_more_batch_at_most() -> None:
     """50 PUT/s, then 12, then 2: after each change one batch at most is given up."""
     rig = Rig(tps=(P0,))
