@@ -280,7 +280,10 @@ class RecordsNotRecorded(LogEvent, frozen=True, tag="records_refused"):
 
 
 class OffsetGaps(LogEvent, frozen=True, tag="offset_gaps"):
-    """Offsets were jumped; legal where a hole holds no data record. `gaps`: holes; `first`: the first, [begin, end)."""
+    """Offsets were jumped, told before the flush that covers them; legal where a hole holds no data record.
+
+    `gaps`: holes; `first`: the first, [begin, end).
+    """
 
     topic: str
     partition: int

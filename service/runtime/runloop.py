@@ -83,6 +83,7 @@ class Runloop:
         self._beat = beat
         self._weight = self._check_at = 0
         self._given_back = 0
+        self._gaps: Gaps = {}
         self._not_prepared = 0
         self._log = structlog.get_logger("runloop")
 
@@ -144,19 +145,21 @@ class Runloop:
     def _record_all(self, poll: Poll) -> None:
         """Record what was handed over. What is refused while owned is read again: its TopicPartition is rewound."""
         refused: Counter[str] = Counter()
-        gaps: Gaps = {}
         for first, stop in self._crash_guard.parts(poll):
             at = first
             while at < stop:
-                taken = self._take(poll, at, stop, gaps)
+                taken = self._take(poll, at, stop)
                 if taken:
                     at += taken
                 else:
-                    self._record_one(poll[at], refused, gaps)
+                    self._record_one(poll[at], refused)
                     at += 1
-        self._report(refused, gaps)
+        for cause, count in refused.items():
+            self._metrics.add("records_refused", count, cause=cause)
+            tell(self._log.info, RecordsNotRecorded(cause, records=count))
+        self._tell_gaps()
 
-    def _take(self, poll: Poll, first: int, stop: int, gaps: Gaps) -> int:
+    def _take(self, poll: Poll, first: int, stop: int) -> int:
         """Record plain records at once, up to the next look at how full the batch is; gives how many."""
         recorder, size_max = self._recorder, self._controller.state.size_max
         if not recorder.takes_many or recorder.opening is None:
@@ -173,25 +176,19 @@ class Runloop:
             return 0
         self._weight += taken.weight
         for tp, expected, found in taken.gaps:
-            gaps.setdefault(tp, []).append((expected, found))
+            self._gaps.setdefault(tp, []).append((expected, found))
         self._look()
         return taken.records
 
-    def _record_one(self, record: SourceRecord, refused: Counter[str], gaps: Gaps) -> None:
+    def _record_one(self, record: SourceRecord, refused: Counter[str]) -> None:
         self._given_back += self._recorder.has_lane
         positions, tp = self._recorder.positions, record.tp
         if tp in self._controller.state.rewinds:
             refused["rewound"] += 1
         elif not self._recorder.accepts(record):
             refused["covered" if tp in positions else "not_owned"] += 1
-        elif not self._has_room(record):
+        elif not self._has_room(record) or not self._record(self._crash_guard.judged(record)):
             refused["rewound"] += 1
-        else:
-            expected = positions[tp].next_offset
-            if not self._record(self._crash_guard.judged(record)):
-                refused["rewound"] += 1
-            elif record.offset > expected:
-                gaps.setdefault(tp, []).append((expected, record.offset))
 
     def _record(self, record: SourceRecord) -> bool:
         """Record, and flush what is full; gives False where no batch could be opened, and the record is read again."""
@@ -199,6 +196,9 @@ class Runloop:
             if not self._controller.open_batch():
                 return False
             self._weight = self._check_at = 0
+        expected = self._recorder.positions[record.tp].next_offset
+        if record.offset > expected:
+            self._gaps.setdefault(record.tp, []).append((expected, record.offset))
         self._weight += self._recorder.record(record)
         self._look()
         return True
@@ -219,6 +219,7 @@ class Runloop:
         if record is None or record.tp in self._controller.state.rewinds or not self._recorder.accepts(record):
             return
         self._record(record)
+        self._tell_gaps()
         if record.tp not in self._controller.state.rewinds and not self._recorder.accepts(record):
             self._refetcher.go_on(record.tp)
 
@@ -250,7 +251,8 @@ class Runloop:
             self._flush(reason)
 
     def _flush(self, reason: FlushReason) -> None:
-        """Flush between two records; none is in hand meanwhile."""
+        """Flush between two records; none is in hand meanwhile. Holes in what it covers are told before it."""
+        self._tell_gaps()
         self._crash_guard.pause()
         self._controller.flush_due(reason)
         self._crash_guard.resume()
@@ -265,10 +267,8 @@ class Runloop:
             if self._controller.state.rewinds:
                 self._controller.rewind_to_committed()
 
-    def _report(self, refused: Counter[str], gaps: Gaps) -> None:
-        for cause, count in refused.items():
-            self._metrics.add("records_refused", count, cause=cause)
-            tell(self._log.info, RecordsNotRecorded(cause, records=count))
+    def _tell_gaps(self) -> None:
+        gaps, self._gaps = self._gaps, {}
         for tp, holes in gaps.items():  # legal where a hole holds no data record (KAFKA_FACTS O5)
             self._metrics.add("offset_gaps", len(holes))
             tell(self._log.info, OffsetGaps(*tp, gaps=len(holes), first=holes[:GAPS_LOGGED_MAX]))

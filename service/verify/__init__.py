@@ -2,6 +2,7 @@
 
     lines.py     files and standard input -> lines of workers, each with its place
     boots.py     one boot, line by line: what it owned, flushed and committed (rules 2, 4, 5, 6, 9; 3 within the boot)
+    holes.py     offsets without a record: what a commit says of its records (rule 3)
     chains.py    one TopicPartition over all boots, by offsets: what was committed, who went on where (rules 1, 3, 7)
     history.py   brings the lines of each boot in order (rule 8), and all boots of a group together
     rules.py     the rules' names, violations and doubts

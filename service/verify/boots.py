@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from service.formats import log_events as events
 from service.formats.log_events import LogEvent
+from service.verify.holes import Holes
 from service.verify.rules import BootName, LogRule, Violation
 from service.verify.tenures import Landing, Spans, Tenure, Unsettled, text_of
 
@@ -57,7 +58,7 @@ class Boot:
         self._read: dict[str, set[int]] = {}
         self._to_rewind: set[str] = set()
         self._unjudged: dict[str, int] = {}
-        self._put_away: dict[str, set[int]] = {}
+        self._holes = Holes()
         self._seq = self._at_ms = 0
 
     # Lines.
@@ -86,10 +87,10 @@ class Boot:
                     self._judge_start(tp)
             case events.TopicPartitionRewound(topic=topic, partition=partition, offset=offset):
                 self._rewound(f"{topic}-{partition}", offset)
-            case events.OffsetGaps(topic=topic, partition=partition, first=holes):
-                self._jumped(f"{topic}-{partition}", holes)
-            case events.OffsetsPutAway(topic=topic, partition=partition, end_offset=end):
-                self._put_away.setdefault(f"{topic}-{partition}", set()).add(end)
+            case events.OffsetGaps(topic=topic, partition=partition):
+                self._jumped(f"{topic}-{partition}", event)
+            case events.OffsetsPutAway(topic=topic, partition=partition, offset=first, end_offset=end):
+                self._holes.put_away(f"{topic}-{partition}", first, end)
             case _:
                 self._hear_of_batch(event)
 
@@ -239,9 +240,10 @@ class Boot:
         self._position[tp] = offset
         self._to_rewind.discard(tp)
 
-    def _jumped(self, tp: str, holes: list[tuple[int, int]]) -> None:
+    def _jumped(self, tp: str, event: events.OffsetGaps) -> None:
         """Rule 1: no record is jumped that is known to be there, since a batch that was discarded had it."""
-        for begin, end in holes:
+        self._holes.jump(tp, event.first, are_all=event.gaps == len(event.first))
+        for begin, end in event.first:
             known = [offset for offset in self._read.get(tp, ()) if begin <= offset < end]
             if known:
                 text = f"{tp} [{begin}, {end}) is jumped, and this process has read {max(known)} before"
@@ -283,10 +285,8 @@ class Boot:
             if flush is None or flush.spans is None:
                 self._require_position(tp, first, "a commit")
             self._cover(tp, first, end)
-            last = event.offsets[tp]["max_offset"]
-            if (last is None or last + 1 != end) and end not in self._put_away.get(tp, ()):
-                text = f"a commit of {tp} ends at {end}, and the last record that it covers is {last}"
-                self._flaw(LogRule.CONTIGUOUS, text, tp, (end if last is None else last, end))
+        for wrong in self._holes.judge(event, are_all=flush is not None and not self._is_blind):
+            self._flaw(LogRule.CONTIGUOUS, *wrong)
         self._is_flush_blind = False
 
     def _compare(self, event: events.BatchCommitted, flush: _Flush, spans: Spans) -> None:
@@ -343,7 +343,7 @@ class Boot:
         flush, self._flush = self._flush, None
         self._is_flush_blind = False
         for tp, (_, end) in ((flush and flush.spans) or {}).items():  # its last record is there, and not put away
-            if end not in self._put_away.get(tp, ()):
+            if not self._holes.ends_put_away(tp, end):
                 self._read.setdefault(tp, set()).add(end - 1)
         if event.outcome != "unknown":
             return

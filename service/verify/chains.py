@@ -28,13 +28,15 @@ class Chain:
         self.bases: set[int] = set()
         self.unsettled: list[Unsettled] = []
         self.hidden: list[str] = []
+        self.unknown_before: int | None = None
         self._wild: set[int] = set()
         self._spans: list[_Span] = []
 
     def judge(self) -> Iterator[Violation]:
         """Yield what breaks rules 1, 3 and 7; note in flushes without an outcome what is needed and refuted.
 
-        `hidden` are doubts: what flushes of an unknown extent may explain.
+        `hidden` are doubts: what flushes of an unknown extent may explain. `unknown_before`: up to there somebody has
+        committed of whom there is no line.
         """
         owned = sorted(((run, one) for one in self.tenures for run in one.runs), key=lambda each: _by_offset(each[0]))
         spans = (
@@ -66,7 +68,8 @@ class Chain:
         if bases := [base for base in self.bases if not firsts or base <= firsts[0]]:
             return max(bases)
         told = [*firsts, *(one.offset for one in self.landings), *(span.first for span in self._spans)]
-        return min(told, default=0)
+        self.unknown_before = min(told, default=None)
+        return self.unknown_before or 0
 
     # Holes.
 

@@ -140,6 +140,8 @@ class History:
             for chain in chains:
                 found += chain.judge()
                 hidden += chain.hidden
+                if chain.unknown_before and LogRule.COMPLETE in rules:
+                    doubts += self._unknown(chain.tp, chain.unknown_before)
             doubts += hidden if LogRule.CONTIGUOUS in rules else []
             found += filter(None, (torn(flush) for boot in boots for flush in boot.unsettled))
             tenures[group] = sorted((one for boot in boots for one in boot.tenures), key=_by_offsets)
@@ -179,6 +181,11 @@ class History:
                 yield f"{one.name}: {one.late} lines come too late to be put in order; give its files in order"
             if not one.is_told:
                 yield f"{one.name} tells warnings only: its commits are not told (log.level)"
+
+    def _unknown(self, tp: str, offset: int) -> list[str]:
+        """Say that somebody is not told of, unless it was said that lines of before are missing."""
+        text = f"{tp}: who has committed up to {offset} is not told: give the logs of before, or --since"
+        return [text] if self._window.since_ms is None else []
 
     def _notes(self) -> Iterator[str]:
         cut = [one.name for one in self._boots.values() if one.first_seq not in (None, 1)]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from random import Random
+from typing import Any
 
 import pytest
 import structlog
 
+from service.verify.rules import LogRule
 from tests.mutants.mutant import WILD
 from tests.mutants.registry import MUTANTS
 from tests.mutants.tools import judged
@@ -20,6 +23,7 @@ from tests.simulation.telling import TellingWorld
 STEPS = 150
 SEEDS = 4
 SEEDS_MAX = 40
+ALTERED = 3
 Tell = Callable[[TellingWorld], list[bytes]]
 
 
@@ -50,6 +54,36 @@ def test_workers_under_faults_tell_what_passes(style: Style, tell: Tell) -> None
         found = judged(lines)
 
         assert (found.violations, found.doubts) == ([], []), f"seed {seed}"
+
+
+def one_record_less(fields: dict[str, Any]) -> bool:
+    """Let a commit say one record less than it has."""
+    fields["records"] = fields.get("records", 0) - 1
+    return fields["event"] == "flush_committed"
+
+
+def first_record_later(fields: dict[str, Any]) -> bool:
+    """Let a commit say that its first record is one later."""
+    read = [covered for covered in fields.get("offsets", {}).values() if isinstance(covered, dict)]
+    some = next((covered for covered in read if covered["min_offset"] is not None), None)
+    if fields["event"] != "flush_committed" or some is None:
+        return False
+    some["min_offset"] += 1
+    return True
+
+
+@pytest.mark.parametrize("alter", [one_record_less, first_record_later])
+def test_line_of_a_commit_that_was_altered_is_noticed(alter: Callable[[dict[str, Any]], bool], tell: Tell) -> None:
+    """Each of the first ones: what a commit counts is joined to its offsets and to the holes that were told."""
+    lines = tell(TellingWorld(1, style=Style.COOPERATIVE, swarm=WILD))
+    altered = 0
+    for number, line in enumerate(lines):
+        fields = json.loads(line)
+        if altered < ALTERED and alter(fields):
+            altered += 1
+            others = [*lines[:number], json.dumps(fields).encode() + b"\n", *lines[number + 1 :]]
+            assert [one.rule for one in judged(others).violations] == [LogRule.CONTIGUOUS]
+    assert altered == ALTERED
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,8 @@ class Pod:
         }
         fields: dict[str, Any] = {
             "flush_seq": 1, "reason": "interval", "generation": self.generation, "objects": 1, "references": 1,
-            "records": 1, "entries": 1, "dead_letters": 0, "object_bytes": 1, "step_seconds": {}, "offsets": offsets,
+            "records": sum(end - first for first, end in spans.values()), "entries": 1, "dead_letters": 0,
+            "object_bytes": 1, "step_seconds": {}, "offsets": offsets,
             "member": f"{self.worker}-{self.boot}", "member_generation": 1,
         }  # fmt: skip
         return self.say(events.BatchCommitted(batch_id, **fields | others))

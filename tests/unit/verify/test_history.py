@@ -263,7 +263,44 @@ def test_what_the_client_library_never_handed_over_is_in_no_line() -> None:
     """The fault that logs do not see: a jump is told, and that records were there nobody knows. The audit does."""
     pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
 
-    assert judged(pod.commits({P0: (0, 10)}).lines).violations == []
+    assert judged(pod.commits({P0: (0, 10)}, records=4).lines).violations == []
+
+
+@pytest.mark.parametrize(("gaps", "records"), [(1, 4), (2, 1)])
+def test_records_are_counted_where_all_holes_are_told(gaps: int, records: int) -> None:
+    """A line names the first ones of many: how many records there are is not known then."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, gaps, [(3, 9)]))
+
+    assert judged(pod.commits({P0: (0, 10)}, records=records).lines).violations == []
+
+
+def test_hole_that_is_jumped_again_after_a_discard_counts_once() -> None:
+    """And what was put away is one record."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
+    pod.gives_up(pod.begins({P0: (0, 10)})).rewinds(0).say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
+    pod.say(events.OffsetsPutAway("source", 0, 10, 15))
+    covered: events.Covered = {"first_offset": 0, "min_offset": 0, "max_offset": 10, "next_offset": 15}
+
+    assert judged(pod.commits({P0: (0, 15)}, records=5, offsets={P0: covered}).lines).violations == []
+
+
+def test_first_owner_without_a_line_is_a_doubt() -> None:
+    """Somebody has committed what others go on from; with --since that is as it was asked for."""
+    lines = Pod("w2").owns(2, p0=5).commits({P0: (5, 10)}).lines
+
+    assert judged(lines).doubts == [
+        "source-0: who has committed up to 5 is not told: give the logs of before, or --since"
+    ]
+    assert judged(lines, window=TimeWindow(since_ms=0)).doubts == []
+
+
+def test_boot_behind_which_nobody_goes_on_is_in_no_line() -> None:
+    """A fault that logs do not see, as one that has committed nothing: the audit does, by its flush records."""
+    first = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).gives_back(P0)
+    last = Pod("w2").owns(2, p0=10).commits({P0: (10, 20)})
+
+    assert judged(lines_of(first, last)) != judged(first.lines)
+    assert (judged(first.lines).violations, judged(first.lines).doubts) == ([], [])
 
 
 def test_renumbered_lines_are_as_written() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.formats import log_events as events
+from service.verify.history import TimeWindow
 from service.verify.rules import EVERY_RULE, LogRule
 from tests.unit.verify.pods import P0, P1, Pod, judged, lines_of
 
@@ -53,6 +54,19 @@ def known_record_jumped() -> list[bytes]:
 def rotation_without_an_assignment() -> list[bytes]:
     """A batch covers a TopicPartition that was never assigned to the worker."""
     return Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10), P1: (0, 4)}).lines
+
+
+def one_record_less() -> list[bytes]:
+    """A commit says one record less than its offsets are, less the hole that was told."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
+    return pod.commits({P0: (0, 10)}, records=3).lines
+
+
+def first_record_one_later() -> list[bytes]:
+    """A commit says that its first record is one later than it is; the hole before it is told."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, 1, [(0, 3)]))
+    covered: events.Covered = {"first_offset": 0, "min_offset": 4, "max_offset": 9, "next_offset": 10}
+    return pod.commits({P0: (0, 10)}, records=7, offsets={P0: covered}).lines
 
 
 def batch_across_generations() -> list[bytes]:
@@ -154,7 +168,7 @@ def not_rewound() -> list[bytes]:
 
 def doubted_and_read_all_the_same() -> list[bytes]:
     """A worker says that it does not believe a committed offset, and flushes from there."""
-    return Pod("w1").owns(1, is_proven=False, p0=5).says_doubted(10).commits({P0: (5, 10)}).lines
+    return Pod("w1").owns(1, is_proven=False, p0=0).says_doubted(10).commits({P0: (0, 10)}).lines
 
 
 def generations_going_back() -> list[bytes]:
@@ -218,6 +232,8 @@ TRACES = {
     rewound_above: LogRule.RESUME,
     known_record_jumped: LogRule.RESUME,
     rotation_without_an_assignment: LogRule.OWNED,
+    one_record_less: LogRule.CONTIGUOUS,
+    first_record_one_later: LogRule.CONTIGUOUS,
     batch_across_generations: LogRule.OWNED,
     committed_in_another_generation: LogRule.OWNED,
     start_committed_of_what_is_not_owned: LogRule.OWNED,
@@ -281,7 +297,7 @@ def test_answer_of_before_the_logs_begin_that_is_doubted_is_no_violation() -> No
     first = Pod("w1").owns(1, p0=5).commits({P0: (5, 10)}).stops()
     second = Pod("w2").owns(2, is_proven=False, p0=3).says_doubted(10).rewinds(10).commits({P0: (10, 12)})
 
-    found = judged(lines_of(first, second))
+    found = judged(lines_of(first, second), window=TimeWindow(since_ms=0))
 
     assert (found.violations, found.doubts) == ([], [])
 

@@ -1,0 +1,81 @@
+"""Offsets without a record, as a boot tells of them: what a commit covers is records, and these. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from service.formats import log_events as events
+
+
+class Miscounted(NamedTuple):
+    """A commit that says other than the offsets that it covers; `tp` None: of all of them."""
+
+    text: str
+    tp: str | None = None
+    offsets: tuple[int, int] | None = None
+
+
+class Holes:
+    """Holes that were jumped, and offsets that were put away for one record, by TopicPartition.
+
+    A hole is told before the flush that covers it. Where a line names only the first of many they are not known.
+    """
+
+    def __init__(self) -> None:
+        self._jumped: dict[str, set[tuple[int, int]]] = {}
+        self._put_away: dict[str, set[tuple[int, int]]] = {}
+        self._untold: set[str] = set()
+
+    def jump(self, tp: str, holes: Iterable[tuple[int, int]], *, are_all: bool) -> None:
+        """Take holes, [begin, end)."""
+        self._jumped.setdefault(tp, set()).update((begin, end) for begin, end in holes)
+        if not are_all:
+            self._untold.add(tp)
+
+    def put_away(self, tp: str, begin: int, end: int) -> None:
+        """Take offsets for which one record stands, that of the first."""
+        self._put_away.setdefault(tp, set()).add((begin, end))
+
+    def ends_put_away(self, tp: str, end: int) -> bool:
+        """Return whether offsets that were put away end there."""
+        return any(one == end for _, one in self._put_away.get(tp, ()))
+
+    def judge(self, event: events.BatchCommitted, *, are_all: bool) -> Iterator[Miscounted]:
+        """Compare a commit with what it covers, and forget that; its numbers only where all holes of it are told."""
+        if are_all:
+            yield from self._judge_numbers(event)
+        for tp, covered in event.offsets.items():
+            last, end = covered["max_offset"], covered["next_offset"]
+            if (last is None or last + 1 != end) and not self.ends_put_away(tp, end):
+                text = f"a commit of {tp} ends at {end}, and the last record that it covers is {last}"
+                yield Miscounted(text, tp, (end if last is None else last, end))
+            for told in (self._jumped, self._put_away):
+                told[tp] = {one for one in told.get(tp, ()) if one[1] > end}
+            self._untold.discard(tp)
+
+    def _judge_numbers(self, event: events.BatchCommitted) -> Iterator[Miscounted]:
+        counted = 0
+        for tp, covered in event.offsets.items():
+            span, said = (covered["first_offset"], covered["next_offset"]), covered["min_offset"]
+            without = self._without(tp, span)
+            counted += span[1] - span[0] - sum(end - begin for begin, end in without)
+            lowest = without[0][1] if without and without[0][0] == span[0] else span[0]
+            if said is not None and said != lowest and tp not in self._untold:
+                text = f"the first record of a commit of {tp} is said to be {said}, by its holes it is {lowest}"
+                yield Miscounted(text, tp, (min(said, lowest), max(said, lowest)))
+        if counted != event.records and self._untold.isdisjoint(event.offsets):
+            text = f"batch {event.batch_id} is committed with {event.records} records, its offsets are {counted}"
+            yield Miscounted(text)
+
+    def _without(self, tp: str, span: tuple[int, int]) -> list[tuple[int, int]]:
+        """Return the parts of these offsets that are no record's, in order, joined where they touch."""
+        away = {(begin + 1, end) for begin, end in self._put_away.get(tp, ())}
+        found: list[tuple[int, int]] = []
+        for begin, end in sorted(self._jumped.get(tp, set()) | away):
+            first, last = max(begin, span[0]), min(end, span[1])
+            if found and first <= found[-1][1]:
+                found[-1] = (found[-1][0], max(found[-1][1], last))
+            elif first < last:
+                found.append((first, last))
+        return found
