@@ -33,6 +33,7 @@ from pipeline.retired import RetiredObjects
 from pipeline.session import CATALOG
 from pipeline.table_check import OBJECT, Outcome, compare_with_table
 from pipeline.topics import read_messages, reference_lines
+from pipeline.whose import of_history
 from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pipeline.config import JobSettings
     from pipeline.objects import Address
     from pipeline.table import Position, Table
+    from service.formats.adoption import Lineage
 
 _THREADS = 1
 _PLACE = ("message_partition", "message_offset", "date", "hour")
@@ -65,12 +67,15 @@ class Retirement:
     backfill brings old ones today.
     """
 
-    def __init__(self, spark: SparkSession, settings: JobSettings, table: Table, *, retention_s: float) -> None:
+    def __init__(
+        self, spark: SparkSession, settings: JobSettings, table: Table, *, retention_s: float, lineage: Lineage
+    ) -> None:
         self._spark = spark
         self._settings = settings
         self._topic = settings.worker.kafka.references_topic
         self._table = table
         self._retention_s = retention_s
+        self._lineage = lineage
         self._retired = RetiredObjects(spark, settings)
         self._objects = Objects(settings.worker.s3, threads=_THREADS)
         self._log = structlog.get_logger("retire")
@@ -102,6 +107,7 @@ class Retirement:
             self._spark,
             name=settings.audit.verdicts_table,
             references_topic=self._topic,
+            group_id=self._lineage.group_id,
             table_id=position.table_id,
         )
         readers = [position.offsets]
@@ -132,13 +138,14 @@ class Retirement:
         return in_order.limit(self._settings.pipeline.compact.retired_max)
 
     def _references(self) -> DataFrame:
-        """Return every line of the topic, with the object that it is of."""
+        """Return every line of the topic that is of the table's history, with the object that it is of."""
         ends = partition_ends(self._settings.worker.kafka, self._topic)
         ranges = {TopicPartition(self._topic, number): (end.first, end.next) for number, end in ends.items()}
         lines = reference_lines(read_messages(self._spark, self._settings.worker.kafka, ranges))
         of_location = [F.col(f"location.{name}").alias(name) for name in (*_OBJECT, "version_id", "size", "etag")]
         checksum = F.concat_ws(":", "location.checksum.algorithm", "location.checksum.value").alias("checksum")
-        return lines.where(F.col("reference_id").isNotNull()).select("*", *of_location, checksum)
+        ours = of_history(lines.where(F.col("reference_id").isNotNull()), self._lineage, "sources")
+        return ours.select("*", *of_location, checksum)
 
     def _retire(self, compared: DataFrame, position: Position, *, run_id: str) -> Retired:
         """Outline: withdraw what is recorded and not in the table -> record the rest -> look once more -> delete."""

@@ -52,8 +52,8 @@ _LINE = (
     "discarded_replays bigint>>"
 )
 _FLUSH = (
-    "format_version int, batch_id string, part int, parts int, group_id string, worker string, boot string, "
-    "seq bigint, generation bigint, reason string, "
+    "format_version int, batch_id string, part int, parts int, group_id string, from_group string, "
+    "worker string, boot string, seq bigint, generation bigint, reason string, "
     f"started_at_ms bigint, ended_at_ms bigint, topic_partitions {_LINE}, totals struct<records bigint, "
     "entries bigint, entries_in_files bigint, dead_letters bigint, dead_letter_records bigint, "
     "discarded_replays bigint, references bigint, bytes bigint>"
@@ -180,6 +180,7 @@ def flush_records(messages: DataFrame) -> DataFrame:
     records = messages.select("partition", "offset", _parsed(_FLUSH).alias("flush")).select(
         F.col("partition").alias("message_partition"), F.col("offset").alias("message_offset"), "flush.*"
     )
+    records = records.where(F.col("from_group").isNull()).drop("from_group")  # an adoption is none
     is_part = F.coalesce(F.col("parts") > 1, F.lit(False))  # noqa: FBT003 - a value of SQL
     whole = records.where(~is_part).withColumn("wrong_parts", F.lit(None).cast("string"))
     in_order = F.array_sort(F.collect_list(F.struct("part", *_MESSAGE_AT, "topic_partitions")))

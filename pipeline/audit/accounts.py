@@ -6,7 +6,8 @@ window; columns are those of `frames.FINDING`, what is absent is null.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import TYPE_CHECKING
 
 from pyspark.sql import Window
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from pipeline.audit.ground import Announced
+    from service.formats.model import TopicPartition
 
 _TP = ["topic", "partition"]
 _MESSAGE_AT = ("message_partition", "message_offset")
@@ -31,7 +33,7 @@ _MESSAGE_AT = ("message_partition", "message_offset")
 _BLOCK = 10_000
 _FLUSH = ("batch_id", "message_offset")
 _OF_FLUSH = (
-    *("batch_id", "worker", "group_id", "totals", "topic_partitions", "wrong_parts", "is_counted"),
+    *("batch_id", "worker", "totals", "topic_partitions", "wrong_parts", "is_counted"),
     *("c_references", "c_letters", "filed", "rejected", "counted"),
 )
 _FOUND = to_arrow_schema(FINDING)
@@ -63,6 +65,18 @@ def coverage(lines: DataFrame, spans: DataFrame) -> DataFrame:
     )
 
 
+def without_offset(flushes: DataFrame, tps: Collection[TopicPartition]) -> list[DataFrame]:
+    """Find TopicPartitions without committed offset that flush records name, and cover nothing of (findings)."""
+    if not tps:
+        return []
+    is_one = reduce(or_, ((F.col("topic") == tp.topic) & (F.col("partition") == tp.partition) for tp in tps))
+    named = flushes.select("batch_id", "worker", F.inline("topic_partitions")).where(is_one)
+    covers_any = F.bool_or(F.col("first_offset") != F.col("next_offset"))
+    text = F.lit("flush records name it, and the group has no committed offset").alias("text")
+    by_tp = named.groupBy(*_TP).agg(F.min("batch_id").alias("batch_id"), covers_any.alias("covers_any"))
+    return [by_tp.where(~F.col("covers_any")).select(F.lit(Kind.FLUSH_WRONG).alias("kind"), *_TP, "batch_id", text)]
+
+
 def judge_flushes(
     flushes: DataFrame,
     announced: Announced,
@@ -70,7 +84,6 @@ def judge_flushes(
     spans: DataFrame,
     *,
     windows: judged.Windows,
-    group_id: str,
     excused: Collection[str],
     short: DataFrame | None,
 ) -> DataFrame:
@@ -79,7 +92,7 @@ def judge_flushes(
     Messages that come again count once. `excused` and `short` are batches of which references are gone for a reason,
     or with the beginning of their topic: these are not counted, nor are those of the others.
     """
-    judge = partial(judged.judge_flushes, windows=windows, group_id=group_id, excused=excused, schema=_FOUND)
+    judge = partial(judged.judge_flushes, windows=windows, excused=excused, schema=_FOUND)
     first = F.row_number().over(Window.partitionBy("batch_id").orderBy(*_MESSAGE_AT)) == 1
     marked = flushes.withColumn("is_counted", first)
     if short is not None:
@@ -196,15 +209,17 @@ def unread_references(references: DataFrame, chosen: DataFrame, lines: DataFrame
     )
 
 
-def wrong_messages(references: DataFrame) -> DataFrame:
-    """Find messages of references whose key is not their batch id, and texts of schemas that are other schemas'."""
+def wrong_messages(references: DataFrame, *, bucket: str) -> DataFrame:
+    """Find messages of references whose key is not their batch id, texts of schemas that are others', other buckets."""
     at = F.format_string("message %d/%d", *_MESSAGE_AT)
+    is_elsewhere = F.col("location.bucket") != F.lit(bucket)
     wrong = [
         F.when(~F.col("is_keyed"), F.concat(at, F.lit(": its key is not its batch id"))),
         F.when(~F.col("is_text_true"), F.concat(at, F.lit(": the text of its schema has another fingerprint"))),
+        F.when(is_elsewhere, F.concat(at, F.lit(f": its bucket is not {bucket}, as the settings say"))),
     ]
     return (
-        references.where("not is_keyed or not is_text_true")
+        references.where(~F.col("is_keyed") | ~F.col("is_text_true") | is_elsewhere)
         .withColumn("text", F.concat_ws("; ", *wrong))
         .groupBy(*_MESSAGE_AT)
         .agg(*[F.first(name).alias(name) for name in ("batch_id", "worker", "text")])

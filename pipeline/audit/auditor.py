@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from pipeline import topics
 from pipeline.audit import accounts, backfills, collect, findings, object_bytes, schemas, scope, sides, stored
+from pipeline.audit.announced import read_announced
 from pipeline.audit.compare import compare
 from pipeline.audit.ground import Announced, Ground, find_ground
 from pipeline.audit.kept import Kept
@@ -23,6 +24,7 @@ from pipeline.audit.verdicts import write_verdicts
 from pipeline.audit.windows import reach_last
 from pipeline.errors import TableError
 from pipeline.progress import StepProgress
+from pipeline.whose import choose_group, require_group
 from service.accounting import Kind
 from service.audit.kafka_topics import KafkaTopics
 from service.formats.model import TopicPartition
@@ -31,9 +33,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.audit.result import Window
-    from pipeline.audit.scope import Asked
     from pipeline.config import AuditSettings, JobSettings
     from pipeline.table import Position
+    from service.formats.adoption import Lineage
 
 _SHOWN = 3
 _TP = ["topic", "partition"]
@@ -80,17 +82,21 @@ class Auditor:
         """Outline: what is announced -> what is audited -> the sides -> compare -> accounts -> result."""
         step, window = self._progress.step, self._options.window
         step("topics")
-        position = self._position() if self._options.table else None
+        group = choose_group(self._settings)
+        self._settings = group.settings
+        self._notes += [f"messages of group {one} are of another history: left out" for one in group.others]
+        position = self._position(group.lineage) if self._options.table else None
         with KafkaTopics(self._settings.worker.kafka) as brokers:
             asked = scope.ask_all(brokers, self._settings.worker.kafka, window)
             cluster_id = brokers.cluster_id()
         self._doubts += asked.doubts
-        announced = self._read_announced(asked)
+        announced = read_announced(self._spark, group, asked, self._kept, step=step)
         read = {one.tp: (max(one.ends.first, one.read_first), one.ends.next) for one in asked.sources}
         put_away = sides.find_what_is_put_away(announced.dead, self._settings.worker.kafka, read)
         reached = reach_last(self._spark, self._settings.worker.kafka, asked.sources, window, put_away)
         asked = asked._replace(sources=reached)
-        ground = find_ground(self._settings, asked, announced, is_full=self._options.window.is_everything)
+        is_full = self._options.window.is_everything
+        ground = find_ground(self._settings, asked, announced, is_full=is_full, others=group.others)
         self._doubts += ground.doubts
         step("source")
         source = self._kept.keep(sides.read_source(self._spark, self._settings, ground.spans, put_away))
@@ -127,13 +133,14 @@ class Auditor:
         found = [
             entries.findings,
             findings.row_findings(rows, selected),
-            findings.letter_findings(announced.dead, reach, is_full=self._options.window.is_everything),
+            findings.letter_findings(announced.dead, reach, is_full=is_full),
             findings.repeated_references(announced.repeated, selected.select("reference_id")),
             accounts.coverage(announced.lines, reach),
             self._judge_flushes(flushes, announced, source, reach, ground, runs_judged.excused),
             accounts.wrong_ranges(topics.sources_of(flushed), announced.lines),
             *object_bytes.wrong_bytes(announced.references, selected, short=ground.short, excused=runs_judged.excused),
-            accounts.wrong_messages(selected),
+            accounts.wrong_messages(selected, bucket=self._settings.worker.s3.bucket),
+            *accounts.without_offset(announced.flushes, [span.tp for span in ground.spans if span.committed is None]),
             schemas.wrong_schemas(self._settings, announced, selected),
             *runs_judged.findings,
             *self._unread_references(announced, chosen, reach),
@@ -206,29 +213,6 @@ class Auditor:
 
     # What was announced.
 
-    def _read_announced(self, asked: Asked) -> Announced:
-        kafka = self._settings.worker.kafka
-        step = self._progress.step
-        step("flush records")
-        records = self._kept.keep(topics.flush_records(topics.read_messages(self._spark, kafka, asked.flushes)))
-        flushes = records.where(F.col("batch_id").isNotNull())
-        step("references")
-        runs = self._kept.keep(topics.run_records(topics.read_messages(self._spark, kafka, asked.backfills)))
-        read = topics.references(topics.read_messages(self._spark, kafka, asked.references), keep=self._kept.keep)
-        step("dead letters")
-        return Announced(
-            flushes=flushes,
-            lines=self._kept.keep(topics.lines_of(flushes)),
-            references=read.every,
-            repeated=read.repeated,
-            by_batch=self._kept.keep(read.every.groupBy("batch_id").agg(F.count("*").alias("references"))),
-            dead=self._kept.keep(sides.read_dead_letters(self._spark, self._settings, asked.dead_letters)),
-            runs=self._kept.keep(backfills.newest(runs)),
-            no_flushes=records.where(F.col("batch_id").isNull()),
-            no_references=read.unreadable,
-            no_runs=runs.where(F.col("batch_id").isNull()),
-        )
-
     def _unreadable(self, announced: Announced) -> list[DataFrame]:
         """Return findings about messages that are none of ours; of full audits: nobody knows their window."""
         found = []
@@ -259,7 +243,6 @@ class Auditor:
             source,
             reach,
             windows={span.tp: (span.window_first, span.window_next) for span in ground.spans},
-            group_id=self._settings.worker.kafka.group_id,
             excused=excused,
             short=ground.short,
         )
@@ -301,10 +284,11 @@ class Auditor:
 
     # Sides that not every audit has.
 
-    def _position(self) -> Position:
+    def _position(self, lineage: Lineage) -> Position:
         position = find_position(self._spark, self._settings)
         if position is None:
             raise TableError(f"there is no table {self._settings.pipeline.table.name}")
+        require_group(self._spark, self._settings, lineage)
         self._doubts += doubt_columns(self._spark, self._settings, position)
         return position
 
@@ -352,7 +336,7 @@ class Auditor:
             self._spark,
             hours,
             name=self._audit.verdicts_table,
-            references_topic=self._settings.worker.kafka.references_topic,
+            kafka=self._settings.worker.kafka,
             references_offsets=references_offsets,
             position=position,
             started_at_ms=self._started_at_ms,

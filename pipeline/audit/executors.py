@@ -107,6 +107,7 @@ def _named(message: Row, fetch: Callable[[str], Stored | None]) -> Iterator[Row]
         "end_offset": says.end_offset,
         "reason": says.reason,
         "batch_id": says.batch_id,
+        "group_id": says.group_id,
         "object": says.object_key,
         "all_of_it": says.indexes is None,
         "first_index": says.indexes[0] if says.indexes else -1,

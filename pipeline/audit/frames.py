@@ -69,6 +69,7 @@ DEAD = _struct(
     first_index=T.IntegerType(),
     reason=T.StringType(),
     batch_id=T.StringType(),
+    group_id=T.StringType(),
     object=T.StringType(),
     record_digest=T.BinaryType(),
     kind=T.StringType(),

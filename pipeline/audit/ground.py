@@ -11,9 +11,12 @@ from pyspark.sql import functions as F
 
 from pipeline.audit.scope import Span, doubts_of, is_before_all, span_of
 from pipeline.topics import lines_of
+from service.audit.whose import nothing_of
 from service.formats.model import OffsetRanges, TopicPartition
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from pyspark.sql import Column, DataFrame
 
     from pipeline.audit.scope import Asked
@@ -26,7 +29,7 @@ class Announced(NamedTuple):
     """The worker's and backfills' messages as frames: `references` each id once, `repeated` those that come again.
 
     `runs` is the newest run record of each backfill. `no_flushes`, `no_references` and `no_runs` are messages that
-    this code does not know.
+    this code does not know; `elsewhere` are objects that messages of other histories name, if there are any.
     """
 
     flushes: DataFrame
@@ -39,6 +42,7 @@ class Announced(NamedTuple):
     no_flushes: DataFrame
     no_references: DataFrame
     no_runs: DataFrame
+    elsewhere: DataFrame | None = None
 
 
 class Ground(NamedTuple):
@@ -63,8 +67,13 @@ class Ground(NamedTuple):
         return flushes if self.short is None else flushes.join(self.short, on="batch_id", how="left_anti")
 
 
-def find_ground(settings: JobSettings, asked: Asked, announced: Announced, *, is_full: bool) -> Ground:
-    """Find the offsets that the worker answers for; reads flush records, and what they count where some are gone."""
+def find_ground(
+    settings: JobSettings, asked: Asked, announced: Announced, *, is_full: bool, others: Iterable[str] = ()
+) -> Ground:
+    """Find the offsets that the worker answers for; reads flush records, and what they count where some are gone.
+
+    `others` are groups that have flush records, too.
+    """
     has_all_flushes = _has_beginning(asked.flushes)
     from_beginning = settings.worker.kafka.start_at == "beginning" and has_all_flushes
     firsts = _by_tp(_unbroken(announced, asked.flushes), F.min("first_offset"))
@@ -87,7 +96,7 @@ def find_ground(settings: JobSettings, asked: Asked, announced: Announced, *, is
     is_unknown = not any(span.tp in firsts for span in spans) and all(span.is_empty for span in spans)
     if is_full and is_unknown and any(span.retained < span.end for span in spans):
         group = settings.worker.kafka.group_id
-        doubts.append(f"nothing of the source is audited: group {group} has neither flush records nor work committed")
+        doubts.append(nothing_of(group, others))
     if not is_full and not doubts and is_before_all(spans, asked.sources):
         doubts.append("nothing of the window is audited: no flush record covers any of it")
     starts = [span.tp for span in spans if from_beginning and span.first == span.retained and span.tp not in floors]

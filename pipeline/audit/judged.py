@@ -47,18 +47,18 @@ class LineOfFlush(NamedTuple):
 
 
 def judge_flushes(
-    batches: Batches, *, windows: Windows, group_id: str, excused: Collection[str], schema: pa.Schema
+    batches: Batches, *, windows: Windows, excused: Collection[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Judge flush records, each with what source and messages add up to (`accounts.judge_flushes`).
 
     Of batches that are `excused` references are missing for a reason.
     """
     excused = frozenset(excused)
-    rows = (found for row in _rows(batches) for found in _flush(row, windows, group_id, excused))
+    rows = (found for row in _rows(batches) for found in _flush(row, windows, excused))
     yield from batched(rows, schema)
 
 
-def _flush(row: Row, windows: Windows, group_id: str, excused: Collection[str]) -> Iterator[Row]:
+def _flush(row: Row, windows: Windows, excused: Collection[str]) -> Iterator[Row]:
     try:
         totals = msgspec.convert(row["totals"], FlushTotals)
         lines = [
@@ -68,16 +68,14 @@ def _flush(row: Row, windows: Windows, group_id: str, excused: Collection[str]) 
     except msgspec.ValidationError as error:
         yield finding(Wrong(Kind.FLUSH_WRONG, f"it lacks what a flush record has: {error}"), row)
         return
-    for wrong in _wrongs(row, totals, lines, group_id):
+    for wrong in _wrongs(row, totals, lines):
         is_elsewhere = wrong.tp is not None and not _is_in(windows.get(wrong.tp), wrong.offset, wrong.end)
         is_excused = row["batch_id"] in excused and wrong.kind in (Kind.REFERENCE_MISSING, Kind.REFERENCE_WRONG)
         if not is_elsewhere and not is_excused:
             yield finding(wrong, row)
 
 
-def _wrongs(row: Row, totals: FlushTotals, lines: list[FlushedTopicPartition], group_id: str) -> Iterator[Wrong]:
-    if row["group_id"] != group_id:
-        yield Wrong(Kind.FLUSH_WRONG, f"of group {row['group_id']}, audited is {group_id}")
+def _wrongs(row: Row, totals: FlushTotals, lines: list[FlushedTopicPartition]) -> Iterator[Wrong]:
     if row["wrong_parts"] is not None:  # and nothing else of what it adds up to
         yield Wrong(Kind.FLUSH_WRONG, row["wrong_parts"])
     else:

@@ -47,7 +47,10 @@ def sort_out(listed: DataFrame, announced: Announced, s3: S3Settings, *, before_
     references = announced.references.where(F.col("location.bucket") == s3.bucket)
     schemas = references.select(F.col("schema_object").alias("object")).distinct()
     letters = announced.dead.where(F.col("object").isNotNull()).select("object")
-    named = references.select("location.object").union(schemas).union(letters).distinct()
+    named = references.select("location.object").union(schemas).union(letters)
+    if announced.elsewhere is not None:
+        named = named.union(announced.elsewhere)
+    named = named.distinct()
     old = listed.where(F.col("modified_ms") < before_ms)
     is_outbox = F.col("object").startswith(outboxes_prefix(s3.prefix))
     is_own = reduce(or_, (F.col("object").startswith(f"{s3.prefix}/{form}") for form in _OWN))

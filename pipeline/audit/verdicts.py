@@ -5,6 +5,7 @@ findings: so the newest line of an hour speaks of all its references below `refe
 no reference tells, such as a missing entry, or one whose reference is gone: a clean line takes the place of theirs only
 where its window holds the windows that they were of.
 
+A verdict is of one group (`group_id`); one from before there was this column is of none, and counts for nothing.
 An audit with the table says which one, too: `table_id`, which differs from that of a table made anew, and the snapshot
 and schema that it read; `table_offsets` is up to which references the table had taken then. All four are null where the
 table was not audited, and in lines from before there were these columns.
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from pipeline.audit.result import Window
     from pipeline.table import Position
+    from service.config.settings import KafkaSettings
 
 _TABLE_COLUMNS = {
     "table_offsets": "map<int, bigint>",
@@ -34,9 +36,10 @@ _TABLE_COLUMNS = {
     "table_snapshot": "bigint",
     "table_schema": "int",
 }
+_LATER_COLUMNS = {"group_id": "string", **_TABLE_COLUMNS}  # that older versions did not write
 _COLUMNS = (
     "date string, hour int, verdict string, is_whole boolean, expected bigint, found bigint, "
-    "findings map<string, bigint>, references_topic string, references_offsets map<int, bigint>, "
+    "findings map<string, bigint>, references_topic string, group_id string, references_offsets map<int, bigint>, "
     "audited_at timestamp, window_from timestamp, window_until timestamp, run_id string, "
     + ", ".join(f"{name} {kind}" for name, kind in _TABLE_COLUMNS.items())
 )
@@ -61,7 +64,7 @@ def write_verdicts(
     hours: DataFrame,
     *,
     name: str,
-    references_topic: str,
+    kafka: KafkaSettings,
     references_offsets: dict[int, int],
     position: Position | None,
     started_at_ms: int,
@@ -81,11 +84,12 @@ def write_verdicts(
         "'write.metadata.previous-versions-max' = '20')"
     )
     present = spark.table(table).columns
-    lacking = ", ".join(f"{name} {kind}" for name, kind in _TABLE_COLUMNS.items() if name not in present)
+    lacking = ", ".join(f"{name} {kind}" for name, kind in _LATER_COLUMNS.items() if name not in present)
     if lacking:  # made by an older version
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({lacking})")
     found = F.col("in_files") + F.col("in_dead_letters")
-    earlier = spark.table(table).where(F.col("references_topic") == references_topic)
+    is_same = (F.col("references_topic") == kafka.references_topic) & (F.col("group_id") == kafka.group_id)
+    earlier = spark.table(table).where(is_same)
     open_ones = _open_findings(earlier, window)
     if position is not None:
         of_table = earlier.where(F.col("table_id") == F.lit(position.table_id))
@@ -104,7 +108,8 @@ def write_verdicts(
             "expected",
             found.alias("found"),
             "findings",
-            F.lit(references_topic).alias("references_topic"),
+            F.lit(kafka.references_topic).alias("references_topic"),
+            F.lit(kafka.group_id).alias("group_id"),
             _map(references_offsets).alias("references_offsets"),
             F.timestamp_millis(F.lit(started_at_ms)).alias("audited_at"),
             F.timestamp_millis(F.lit(window.from_ms).cast("bigint")).alias("window_from"),
@@ -149,14 +154,17 @@ def _of_table(position: Position | None) -> list[Column]:
     return [values.get(name, F.lit(None)).cast(kind).alias(name) for name, kind in _TABLE_COLUMNS.items()]
 
 
-def read_passed(spark: SparkSession, *, name: str, references_topic: str, table_id: str | None = None) -> list[Passed]:
-    """Read which hours have passed, in files and in the table with this id; none where there are no verdicts yet."""
+def read_passed(
+    spark: SparkSession, *, name: str, references_topic: str, group_id: str | None, table_id: str | None = None
+) -> list[Passed]:
+    """Read which hours of a group have passed, in files and in the table with this id; none without verdicts."""
     table = f"{CATALOG}.{name}"
     if not spark.catalog.tableExists(table):
         return []
-    verdicts = spark.table(table).where(F.col("references_topic") == references_topic)
-    absent = {name: F.lit(None).cast(kind) for name, kind in _TABLE_COLUMNS.items() if name not in verdicts.columns}
-    verdicts = verdicts.withColumns(absent)
+    verdicts = spark.table(table)
+    absent = {name: F.lit(None).cast(kind) for name, kind in _LATER_COLUMNS.items() if name not in verdicts.columns}
+    is_same = (F.col("references_topic") == references_topic) & (F.col("group_id") == F.lit(group_id))
+    verdicts = verdicts.withColumns(absent).where(is_same)
     of_it = F.when(F.col("table_id") == F.lit(table_id), F.col("audited_at"))
     verdict = F.struct(*_VERDICT)
     newest = verdicts.groupBy("date", "hour").agg(

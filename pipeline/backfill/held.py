@@ -26,6 +26,7 @@ from pipeline.pieces import pieces_of
 from pipeline.reference_rows import REFERENCE, reference_of
 from pipeline.rows import Container
 from pipeline.topics import read_messages, references
+from pipeline.whose import of_history
 from service.audit.kafka_topics import KafkaTopics
 from service.audit.put_away import Claim, find_put_away
 from service.avro.schema import META
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from pipeline.config import JobSettings
     from pipeline.retired import RetiredSnapshot
     from service.config.s3_settings import S3Settings
+    from service.formats.adoption import Lineage
     from service.formats.reference import Reference
 
 WHOLE = -1
@@ -84,6 +86,7 @@ def held_by_references(
     *,
     ends: dict[int, int],
     ranges: Ranges,
+    lineage: Lineage,
     retired: RetiredSnapshot,
     threads: int,
 ) -> DataFrame:
@@ -100,7 +103,8 @@ def held_by_references(
     found = references(messages, keep=lambda frame: frame.persist(StorageLevel.DISK_ONLY))
     if (unread := found.unreadable.select("message_partition", "message_offset").first()) is not None:
         raise RangeError(f"message {unread[0]}/{unread[1]} of {topic} is none of references that this code knows")
-    wanted = retired.mark(intersecting(spark, found.every, ranges))
+    ours = of_history(found.every, lineage, "sources")
+    wanted = retired.mark(intersecting(spark, ours, ranges))
     in_objects = (
         wanted.where(~F.col("retired"))
         .select(*REFERENCE.names)
@@ -115,11 +119,11 @@ def held_by_references(
 
 
 def held_by_dead_letters(
-    spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges
+    spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges, lineage: Lineage
 ) -> DataFrame:
     """Return the entries within the ranges that committed dead letters name: columns of a place."""
     messages = _read_to(spark, settings, settings.worker.kafka.dead_letters_topic, ends)
-    return messages.select("headers").mapInArrow(partial(_places_in_headers, ranges=ranges), _PLACE)
+    return messages.select("headers").mapInArrow(partial(_places_in_headers, ranges=ranges, lineage=lineage), _PLACE)
 
 
 def read_source(spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges) -> DataFrame:
@@ -187,17 +191,22 @@ def _place_of_row(row: dict[str, Any]) -> Place:
     return meta["topic"], meta["partition"], meta["offset"], meta["index"]
 
 
-def _places_in_headers(batches: Iterable[pa.RecordBatch], *, ranges: Ranges) -> Iterator[pa.RecordBatch]:
+def _places_in_headers(
+    batches: Iterable[pa.RecordBatch], *, ranges: Ranges, lineage: Lineage
+) -> Iterator[pa.RecordBatch]:
     for batch in batches:
-        yield _batch_of((place for row in batch.to_pylist() for place in _places_of_letter(row["headers"])), ranges)
+        places = (place for row in batch.to_pylist() for place in _places_of_letter(row["headers"], lineage))
+        yield _batch_of(places, ranges)
 
 
-def _places_of_letter(headers: list[dict[str, Any]] | None) -> Iterator[Place]:
+def _places_of_letter(headers: list[dict[str, Any]] | None, lineage: Lineage) -> Iterator[Place]:
     pairs = [(header["key"], header["value"]) for header in headers or ()]
     try:
         says = parse_headers(pairs)
     except (KeyError, ValueError) as error:
         raise PipelineError(f"a message of the dead-letters topic has headers that are not ours: {error!r}") from error
+    if not lineage.has(says.group_id, says.topic, says.partition, says.end_offset or says.offset + 1):
+        return
     for index in (WHOLE,) if says.indexes is None else says.indexes:
         yield says.topic, says.partition, says.offset, index
 

@@ -114,14 +114,14 @@ class Rivals:
             references = decode([MessageAt(message.tp.partition, message.offset, message.value or b"")])
             if any(one.batch_id == run.batch_id for one in references):
                 self._own += 1
-            elif any(intersects(one, run.ranges) for one in references):
+            elif any(one.group_id == run.group_id and intersects(one, run.ranges) for one in references):
                 raise OvertakenError(_complaint(run, references[0].batch_id))
         for message in self._dead_letters.read():
             letter = parse_headers(message.headers)
             span = run.ranges.get(TopicPartition(letter.topic, letter.partition), range(0))
             if letter.batch_id == run.batch_id:
                 self._own += 1
-            elif letter.offset in span:
+            elif letter.group_id == run.group_id and letter.offset in span:
                 raise OvertakenError(_complaint(run, letter.batch_id))
         if self._own != published:
             raise OvertakenError(

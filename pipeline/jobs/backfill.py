@@ -30,7 +30,9 @@ from pipeline.publisher import Publisher
 from pipeline.retired import RetiredObjects
 from pipeline.session import open_session
 from pipeline.topics import last_offsets
+from pipeline.whose import choose_group
 from service.audit.kafka_topics import KafkaTopics
+from service.formats.adoption import Lineage
 
 if TYPE_CHECKING:
     import argparse
@@ -112,6 +114,7 @@ class Backfill:
         self._backfill = settings.pipeline.backfill
         self._spark = spark
         self._objects = Objects(self._worker.s3, threads=self._backfill.upload_threads)
+        self._lineage = Lineage(self._worker.kafka.group_id, [])
         self._log = structlog.get_logger("backfill").bind(run=run_id)
 
     def run(self, wanted: Wanted) -> Published:
@@ -120,6 +123,7 @@ class Backfill:
         Raises:
             PipelineError: it cannot go on; nothing is half published, and the same run id goes on later.
         """
+        self._choose_group()
         s3 = self._worker.s3
         outbox = find_outbox(self._objects, s3.bucket, s3.prefix, self.run_id)
         if outbox is None:
@@ -137,6 +141,7 @@ class Backfill:
         Raises:
             PipelineError: the range is refused, or cannot be read.
         """
+        self._choose_group()
         run = self._begin(wanted)
         with self._retired() as retired:
             pieces = self._pieces(run, retired)
@@ -152,6 +157,10 @@ class Backfill:
         """Publish what is left of an outbox."""
         publisher = Publisher(self._worker)
         return Publication(outbox, publisher, self._objects, self._worker, self._backfill).publish()
+
+    def _choose_group(self) -> None:
+        self._settings, self._lineage, _ = choose_group(self._settings)
+        self._worker = self._settings.worker
 
     def _begin(self, wanted: Wanted) -> Run:
         """Fix the range, and up to where to look what is held: in this order, so that all of it is seen."""
@@ -206,9 +215,17 @@ class Backfill:
         worker, spark, ranges = self._worker, self._session(), run.ranges
         threads = self._backfill.download_threads
         in_files = held_by_references(
-            spark, self._settings, ends=run.reference_ends, ranges=ranges, retired=retired, threads=threads
+            spark,
+            self._settings,
+            ends=run.reference_ends,
+            ranges=ranges,
+            lineage=self._lineage,
+            retired=retired,
+            threads=threads,
         )
-        dead = held_by_dead_letters(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges)
+        dead = held_by_dead_letters(
+            spark, self._settings, ends=run.dead_letter_ends, ranges=ranges, lineage=self._lineage
+        )
         records = read_source(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges)
         return pieces_of(records, by_record(in_files.unionByName(dead)), worker)
 

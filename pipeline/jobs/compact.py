@@ -24,6 +24,8 @@ from pipeline.retire import Retired, Retirement
 from pipeline.session import CATALOG, open_session
 from pipeline.table import Table
 from pipeline.upkeep import FileHour, Rewritten, Upkeep
+from pipeline.whose import choose_group, group_of, require_group
+from service.formats.adoption import Lineage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,6 +74,7 @@ class Compact:
         self._settings = settings.pipeline.compact
         self._verdicts = settings.pipeline.audit.verdicts_table
         self._topic = settings.worker.kafka.references_topic
+        self._lineage = Lineage(settings.worker.kafka.group_id, [])
         self._zone = ZoneInfo(settings.worker.partition.zone)
         self.table = Table(spark, settings.pipeline.table, topic=self._topic, branch=_BRANCH)
         self.upkeep = Upkeep(spark, self.table.name)
@@ -85,6 +88,7 @@ class Compact:
         """
         with StepProgress(self._spark, "compact") as progress:
             self.table.ensure()
+            self._choose_group()
             hours, rewritten = self._rewrite(progress)
             progress.step("snapshots")
             now_ms = time.time_ns() // 1_000_000
@@ -94,6 +98,12 @@ class Compact:
             self._log.info("table_compacted", hours=hours, **rewritten._asdict(), branches_dropped=dropped)
             progress.step("raw objects")
             return Compacted(hours, *rewritten, retired=self._retire())
+
+    def _choose_group(self) -> None:
+        """Take the table's group; refuse a table of another one than is named, or has adopted that."""
+        chosen = choose_group(self._all_settings, of_table=group_of(self._spark, self.table.name))
+        require_group(self._spark, self._all_settings, chosen.lineage)
+        self._all_settings, self._lineage = chosen.settings, chosen.lineage
 
     def _rewrite(self, progress: StepProgress) -> tuple[list[int], Rewritten]:
         """Choose hours and rewrite them; choose again where references were appended in between."""
@@ -124,12 +134,16 @@ class Compact:
         retention_s = self._settings.retention_s
         if retention_s is None:
             return Retired()
-        retirement = Retirement(self._spark, self._all_settings, self.table, retention_s=retention_s)
+        retirement = Retirement(
+            self._spark, self._all_settings, self.table, retention_s=retention_s, lineage=self._lineage
+        )
         return retirement.run(run_id=uuid.uuid4().hex[:12])
 
     def _passed_hours(self) -> list[PassedHour]:
         """Return the hours of UTC that have passed; none in a zone whose hours are no hours of UTC."""
-        passed = read_passed(self._spark, name=self._verdicts, references_topic=self._topic)
+        passed = read_passed(
+            self._spark, name=self._verdicts, references_topic=self._topic, group_id=self._lineage.group_id
+        )
         try:
             return [
                 PassedHour(hour, one.offsets) for one in passed for hour in utc_hours(one.date, one.hour, self._zone)

@@ -34,6 +34,7 @@ from pipeline.rows import RowGatherer
 from pipeline.session import open_session
 from pipeline.table import Offsets, Position, Table
 from pipeline.topic_identity import require_same_topic
+from pipeline.whose import OneHistory, claim, history_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,6 +86,7 @@ class Materialize:
         self._references = ReferenceLog(spark, settings.worker.kafka, self._topic)
         self._log = structlog.get_logger("materialize").bind(run=run_id)
         self._position = Position({}, None)
+        self._history = OneHistory(settings.worker.kafka, None)
         self._failure: BaseException | None = None
         self._progress = StepProgress(spark, "materialize")
         self._ends: dict[int, Ends] = {}
@@ -104,6 +106,7 @@ class Materialize:
         ends = partition_ends(self._worker.kafka, self._topic)
         self._table.ensure()
         require_same_topic(self._spark, self._table.name, topic=self._topic, kafka=self._worker.kafka)
+        self._history = history_of(self._spark, self._table.name, self._worker.kafka)
         self._position = self._table.position()
         require_unbroken(self._position.offsets, ends, self._topic)
         self._log.info("materialize_started", offsets=self._position.offsets, columns=len(self._table.schema()))
@@ -163,7 +166,9 @@ class Materialize:
     def _commit(self, of_it: Slice) -> None:
         """Outline: references -> leave out what the table holds -> plan by exact schema -> widen -> one commit."""
         begun = time.monotonic()
-        references = decode(of_it.messages)
+        references = self._history.take(decode(of_it.messages))
+        if self._history.lineage is not None:
+            claim(self._spark, self._table.name, self._history.lineage)
         held = self._table.holds(references)
         new = [reference for reference in references if reference.reference_id not in held]
         plans = self._plans(new)

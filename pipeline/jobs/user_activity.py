@@ -29,6 +29,7 @@ from pipeline.reference_log import Bounds, Offsets, ReferenceLog, Slice, count_b
 from pipeline.references import decode
 from pipeline.session import open_session
 from pipeline.topic_identity import require_same_topic
+from pipeline.whose import OneHistory, claim, history_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +78,7 @@ class UserActivity:
         self._days = StateTable(spark, self._settings.days_table, columns=DAYS, key=DAY_KEY, run=run_id)
         self._log = structlog.get_logger("user_activity").bind(run=run_id)
         self._written_at_ms = 0
+        self._history = OneHistory(settings.worker.kafka, None)
         self._progress = StepProgress(spark, "user-activity")
         self.counts = {"references": 0, "entries": 0}
 
@@ -89,6 +91,7 @@ class UserActivity:
         for table in (self._hours, self._days):
             table.ensure(user_buckets=self._settings.user_buckets, identity=self._settings.identity)
         require_same_topic(self._spark, self._hours.name, topic=self._topic, kafka=self._worker.kafka)
+        self._history = history_of(self._spark, self._hours.name, self._worker.kafka)
         offsets = self._hours.offsets(self._topic)
         ends = partition_ends(self._worker.kafka, self._topic)
         require_unbroken(offsets, ends, self._topic)
@@ -120,7 +123,9 @@ class UserActivity:
     def _count(self, of_it: Slice) -> None:
         """Count references: new states of hours -> new states of days -> write all of them, offsets last."""
         begun = time.monotonic()
-        references = decode(of_it.messages)
+        references = self._history.take(decode(of_it.messages))
+        if self._history.lineage is not None:
+            claim(self._spark, self._hours.name, self._history.lineage)
         changed = self._update(references, of_it.offsets)
         self._written_at_ms = _now_ms()
         entries = sum(reference.entries for reference in references)

@@ -2,6 +2,7 @@
 
     kafka_topics.py      Kafka: source, references, flush records, dead letters, offsets; what is settled
     s3_reader.py         S3: objects
+    whose.py             which group, and which others are its history
     source_table.py      what `oracle` says of each entry, compact: one row of numbers
     objects.py           object -> its references -> rows            (fetch.py)
     rows.py              row -> compared with the table

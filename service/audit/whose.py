@@ -84,15 +84,15 @@ class Groups:
                 text = f"{message.tp} offset {message.offset} is an adoption that this version does not read: {error}"
                 raise CouldNotTellError(text) from error
 
-    def lineage(self, kafka: KafkaSettings) -> Lineage:
-        """Choose the history that these settings ask for.
+    def lineage(self, kafka: KafkaSettings, *, also: Iterable[str] = ()) -> Lineage:
+        """Choose the history that these settings ask for; `also` are groups of which there is more than flush records.
 
         Raises:
             CouldNotTellError: there are several; it says which, and what to set.
         """
         is_named = "group_id" in kafka.model_fields_set
         source_topics = set(kafka.source_topics)
-        found = self._and_successors(kafka.group_id) if is_named else self.of(source_topics)
+        found = self._and_successors(kafka.group_id) if is_named else {*self.of(source_topics), *also}
         newest = heads(found, self.adoptions)
         if len(newest) > 1:
             names = ", ".join(newest)

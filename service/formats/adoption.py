@@ -107,6 +107,10 @@ class Lineage:
             for adopted_id, end in self._adopted.get((group_id, topic, partition), ())
         )
 
+    def ends(self) -> dict[tuple[str, str, int], int]:
+        """Return up to where the history goes of adopted groups, by group, topic and partition."""
+        return {place: max(end for _, end in ends) for place, ends in self._adopted.items()}
+
     def has_flush(self, record: FlushRecord) -> bool:
         """Return whether a flush record is part of the history: all of its TopicPartitions are."""
         return all(

@@ -6,12 +6,15 @@ So what reads it is tested against another writer than the product's own.
 import json
 import os
 from collections import Counter
+from copy import copy
 from datetime import UTC, datetime
+from itertools import count
 from typing import Any, Literal
 
 import msgspec
 from confluent_kafka import Message
 
+from service.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
 from service.formats.dead_letter import DeadLetter, Reason, headers_of
 from service.formats.flush_record import (
     FlushedTopicPartition,
@@ -37,6 +40,7 @@ LINES_MAX = 3
 PREFIX = "logs"
 PARTS_BYTES_MAX = 600
 WORKER = "by-hand"
+_OTHERS = count(1)  # so that no two have a batch id in common
 
 
 class ByHand:
@@ -54,6 +58,27 @@ class ByHand:
         self.bucket = s3.create_bucket(names.bucket())
         self._reached = dict.fromkeys(range(partitions), 0)
         self._flushes = 0
+
+    def beside(self, group: str, *, source: str | None = None) -> "ByHand":
+        """Give another group with the same output topics and bucket, of this source or another one; it begins anew."""
+        other = copy(self)
+        other.group, other.source = group, source or self.source
+        other._reached, other._flushes = dict.fromkeys(self._reached, 0), 100 * next(_OTHERS)
+        return other
+
+    def adopted_by(self, group: str) -> "ByHand":
+        """Let another group go on where this one has stopped."""
+        other = self.beside(group)
+        other._reached = dict(self._reached)
+        lines = (
+            AdoptedTopicPartition(topic=self.source, partition=n, next_offset=at) for n, at in self._reached.items()
+        )
+        adoption = Adoption(
+            group_id=group, from_group=self.group, topic_ids={}, adopted_at_ms=0, topic_partitions=tuple(lines)
+        )
+        self.kafka.produce(self.flushes_topic, [ToProduce(value=encode_adoption(adoption))])
+        commit(self.kafka, group, self.source, other._reached)
+        return other
 
     def environment(self) -> dict[str, str]:
         """Give the environment of a job."""
@@ -78,6 +103,11 @@ class ByHand:
         is dead.
         """
         places = self.kafka.produce(self.source, records)
+        self.flush(records, places)
+        return places
+
+    def flush(self, records: list[ToProduce], places: list[tuple[int, int]]) -> None:
+        """Write, as one flush, what becomes of records that stand at these places."""
         batch_id, self._flushes = f"batch-{self._flushes}", self._flushes + 1
         deliverable: dict[PartitionKey, list[Entry]] = {}
         letters: list[DeadLetter] = []
@@ -107,7 +137,6 @@ class ByHand:
         self.kafka.produce(self.flushes_topic, parts)
         self._reached = {number: after for number, (_, after) in spans.items()}
         commit(self.kafka, self.group, self.source, self._reached)
-        return places
 
     def _spans(self, places: list[tuple[int, int]]) -> dict[int, tuple[int, int]]:
         after = dict(self._reached)

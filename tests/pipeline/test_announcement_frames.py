@@ -28,7 +28,7 @@ from service.formats.flush_record import (
 from service.formats.model import PartitionKey
 from service.formats.reference import encode_message
 from tests.pipeline.conftest import pipeline_variables, settings_of
-from tests.pipeline.packs import Entry, Written, split_message, write_object
+from tests.pipeline.packs import BUCKET, Entry, Written, split_message, write_object
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
@@ -138,8 +138,10 @@ def test_bytes_of_a_pack_are_those_of_one_reference_each(spark: SparkSession) ->
         ("p/pack/over-0.avro", Kind.REFERENCE_WRONG),
         ("p/pack/same-0.avro", Kind.REFERENCE_WRONG),
     ]
-    keys = union([wrong_messages(lines)]).collect()
+    keys = union([wrong_messages(lines, bucket=BUCKET)]).collect()
     assert sorted(row["batch_id"] for row in keys) == ["hole", "hole", "over", "same", "tail", "x"]
+    elsewhere = union([wrong_messages(lines.where("is_keyed"), bucket="another")]).collect()
+    assert {row["text"].partition(": ")[2] for row in elsewhere} == {"its bucket is not another, as the settings say"}
 
 
 def test_schemas_are_those_of_their_references(spark: SparkSession, s3: S3Helper, names: Names) -> None:
@@ -167,7 +169,7 @@ def test_schemas_are_those_of_their_references(spark: SparkSession, s3: S3Helper
     announced = Announced(flushes, nothing, every, nothing, by_batch, nothing, runs, nothing, nothing, nothing)
     selected = every.where("batch_id != 'other'").withColumn("is_keyed", F.lit(True))  # noqa: FBT003 - a value of SQL
     settings = settings_of(pipeline_variables(Path()) | worker_variables(s3, bucket))
-    found = union([wrong_schemas(settings, announced, selected), wrong_messages(selected)]).collect()
+    found = union([wrong_schemas(settings, announced, selected), wrong_messages(selected, bucket=bucket)]).collect()
     altered = written["altered"].schema.fingerprint
     assert {(row["kind"], row["object"], row["batch_id"], row["text"]) for row in found} == {
         (Kind.OBJECT_ALTERED, f"p/_schemas/{altered}.avsc", None, f"its fingerprint is not {altered}"),

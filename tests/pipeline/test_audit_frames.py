@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from pipeline.audit import frames
-from pipeline.audit.accounts import coverage, judge_flushes
+from pipeline.audit.accounts import coverage, judge_flushes, without_offset
 from pipeline.audit.collect import collect_examples, collect_ids, count_by_kind, findings_by_hour
 from pipeline.audit.compare import compare
 from pipeline.audit.findings import row_findings, union
@@ -177,7 +177,6 @@ class Flushes:
             spark.createDataFrame([], frames.SOURCE),
             spark.createDataFrame([], frames.SPAN),
             windows={TopicPartition("t", 0): (10, 1000)},
-            group_id="g",
             excused=("b10",),
             short=spark.createDataFrame([("b11",)], "batch_id string"),
         )
@@ -305,3 +304,16 @@ def test_flush_records_of_which_some_are_gone_leave_no_gap(spark: SparkSession, 
     assert ground.doubts == ["the topic of flush records no longer has its beginning"]
     gaps = coverage(announced.lines, reach_of(spark, ground.spans, {})).collect()
     assert [row["text"] for row in gaps] == ["no flush record covers [40, 50)"]
+
+
+def test_topic_partition_that_was_flushed_and_has_no_offset_is_a_finding(spark: SparkSession) -> None:
+    """Where flush records cover nothing of it; what they cover `coverage` tells."""
+    lines = [("t", 0, 5, 5), ("t", 1, 0, 5), ("t", 2, 7, 7)]
+    flushes = spark.createDataFrame(
+        [("b", "w", lines)],
+        "batch_id string, worker string, "
+        "topic_partitions array<struct<topic string, partition int, first_offset long, next_offset long>>",
+    )
+    assert without_offset(flushes, []) == []
+    (found,) = without_offset(flushes, [TopicPartition("t", number) for number in (1, 2)])
+    assert [(row["kind"], row["partition"]) for row in found.collect()] == [(Kind.FLUSH_WRONG, 2)]

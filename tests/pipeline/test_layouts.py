@@ -19,6 +19,7 @@ from pipeline.kafka import partition_ends
 from pipeline.retire import Retired
 from pipeline.retired import RetiredObjects
 from service.accounting import ExitCode
+from service.formats.adoption import Lineage
 from service.formats.model import TopicPartition
 from service.oracle.equal import canonical
 from tests.pipeline import minutes, planted
@@ -127,7 +128,10 @@ def held(lake: Lake, world: World) -> None:
     ends = {number: end.next for number, end in partition_ends(lake.settings.worker.kafka, topic).items()}
     ranges = {TopicPartition(deployment.source, 0): range(5, 20), TopicPartition(deployment.source, 2): range(3)}
     pinned = RetiredObjects(lake.spark, lake.settings).pin()
-    found = held_by_references(lake.spark, lake.settings, ends=ends, ranges=ranges, retired=pinned, threads=2)
+    lineage = Lineage(deployment.group, [])
+    found = held_by_references(
+        lake.spark, lake.settings, ends=ends, ranges=ranges, lineage=lineage, retired=pinned, threads=2
+    )
     places = sorted((row["partition"], row["offset"], row["index"]) for row in found.collect())
     within = [place for place in expected if place[1] in ranges.get(TopicPartition(deployment.source, place[0]), ())]
     assert places == sorted(within)

@@ -241,7 +241,13 @@ def test_nothing_goes_where_others_change_the_table(world: World, monkeypatch: p
     ).collect()
     assert tuple(verdict) == (position.table_id, position.snapshot_id, position.schema_id)
     for table_id, count in ((position.table_id, HOURS), ("another", 0)):
-        passed = read_passed(lake.spark, name="logs.verdicts", references_topic=topic, table_id=table_id)
+        passed = read_passed(
+            lake.spark,
+            name="logs.verdicts",
+            references_topic=topic,
+            group_id=lake.settings.worker.kafka.group_id,
+            table_id=table_id,
+        )
         assert sum(bool(one.table_offsets) for one in passed) == count
 
     record = RetiredObjects.record

@@ -9,8 +9,10 @@ from pyspark.sql import SparkSession
 from pipeline.audit.result import Verdict, Window
 from pipeline.audit.verdicts import read_passed, write_verdicts
 from pipeline.table import Position
+from service.config.settings import KafkaSettings
 
 TOPIC = "references"
+KAFKA = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("logs",), group_id="g")
 HOUR = ("2026-03-04", 5)
 FIVE_MS = 1_772_600_400_000  # 2026-03-04T05:00Z
 HOUR_MS = 3_600_000
@@ -43,14 +45,16 @@ def audited(spark: SparkSession) -> Audited:
             spark,
             spark.createDataFrame([line], _LINE),
             name=name,
-            references_topic=TOPIC,
+            kafka=KAFKA,
             references_offsets={0: run},
             position=position,
             started_at_ms=FIVE_MS + run * 1000,
             window=of,
             run_id=f"run-{run}",
         )
-        passed = read_passed(spark, name=name, references_topic=TOPIC, table_id=position and position.table_id)
+        passed = read_passed(
+            spark, name=name, references_topic=TOPIC, group_id=KAFKA.group_id, table_id=position and position.table_id
+        )
         return [(one.date, one.hour) for one in passed if position is None or one.table_offsets]
 
     return audit

@@ -33,7 +33,7 @@ def found(**changed: Any) -> list[tuple[str, int]]:
         "counted": [place | {"first_offset": 0} | numbers],
     }
     batch = pa.RecordBatch.from_pylist([row | changed])
-    judge = partial(judge_flushes, windows={ONE: (5, 20)}, group_id="g", schema=FOUND)
+    judge = partial(judge_flushes, windows={ONE: (5, 20)}, schema=FOUND)
     return [(one["kind"], one["count"]) for out in judge([batch], excused=["x"]) for one in out.to_pylist()]
 
 
@@ -43,7 +43,6 @@ def test_true_flush_record() -> None:
 
 def test_what_its_parts_say() -> None:
     """Each part of a row comes to where it is compared."""
-    assert found(group_id="h") == [(Kind.FLUSH_WRONG, 1)]
     assert found(wrong_parts="parts 1 of 2", filed=None) == [(Kind.FLUSH_WRONG, 1)]  # and nothing that follows
     assert found(counted=[]) == []  # not read as a whole
     assert found(filed=None) == [(Kind.FLUSH_WRONG, 1)]

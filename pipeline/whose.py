@@ -1,0 +1,195 @@
+"""Whose references a job takes: those of one group and of those that it has adopted (`service.audit.whose`).
+
+Audits and backfills choose the group when they begin. Who reads references on and on learns of groups when their
+references come: only then is the flushes topic read. A table remembers the group that it is of, and takes no other.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import structlog
+from pyspark.sql import functions as F
+
+from pipeline.branches import commit, load_table
+from pipeline.errors import TableError
+from pipeline.session import CATALOG
+from service.audit.kafka_topics import KafkaTopics
+from service.audit.whose import Groups, has_reference, of_group
+from service.formats.adoption import Lineage
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from pipeline.config import JobSettings
+    from service.config.settings import KafkaSettings
+    from service.formats.reference import Reference
+
+_PROPERTY = "log-partitioner.group"
+
+
+class Chosen(NamedTuple):
+    """The history that a job is about, its settings with that group, and groups that have nothing to do with it."""
+
+    settings: JobSettings
+    lineage: Lineage
+    others: list[str]
+
+
+def choose_group(settings: JobSettings, *, of_table: str | None = None) -> Chosen:
+    """Choose the group by what the flushes topic says; blocks until it is read.
+
+    Where none is named it is the one that a table is of.
+
+    Raises:
+        CouldNotTellError: there are several, or brokers do not answer.
+    """
+    kafka, groups = settings.worker.kafka, Groups()
+    if of_table is not None and "group_id" not in kafka.model_fields_set:
+        kafka = of_group(settings.worker, of_table).kafka
+    _read_on(kafka, groups)
+    lineage = groups.lineage(kafka)
+    worker = of_group(settings.worker, lineage.group_id)
+    others = sorted(groups.topics.keys() - set(lineage.groups))
+    return Chosen(settings.model_copy(update={"worker": worker}), lineage, others)
+
+
+class OneHistory:
+    """Takes references of one history only; `of_table` is the group that the job's table is of, if it is of one."""
+
+    def __init__(
+        self,
+        kafka: KafkaSettings,
+        of_table: str | None,
+        *,
+        read_on: Callable[[KafkaSettings, Groups], None] | None = None,
+    ) -> None:
+        self._kafka = kafka
+        self._read_on = read_on or _read_on
+        self._groups = Groups()
+        named = kafka.group_id if "group_id" in kafka.model_fields_set else of_table
+        self.lineage: Lineage | None = None if named is None else Lineage(named, [])
+        self._known = set() if named is None else {named}
+        self._told: set[str] = set()
+        self._log = structlog.get_logger("whose")
+        if of_table is not None and named != of_table:
+            self._learn({of_table})
+
+    def take(self, references: list[Reference]) -> list[Reference]:
+        """Return those of the history, which grows with groups that go on where it stopped.
+
+        Raises:
+            CouldNotTellError: there are several groups, unrelated, and none is named; or brokers do not answer.
+        """
+        ours = set(self._kafka.source_topics)
+        new = {one.group_id for one in references if any(source.topic in ours for source in one.sources)} - self._known
+        if new and (self._known or len(new) > 1):
+            self._learn(new)
+        elif new:
+            self.lineage = Lineage(min(new), [])
+        self._known |= new
+        lineage = self.lineage
+        taken = [] if lineage is None else [one for one in references if has_reference(lineage, one)]
+        self._tell({one.group_id for one in references} - {one.group_id for one in taken})
+        return taken
+
+    def _learn(self, new: set[str]) -> None:
+        self._read_on(self._kafka, self._groups)
+        self.lineage = self._groups.lineage(self._kafka, also=self._known | new)
+        self._known |= set(self.lineage.groups)
+
+    def _tell(self, others: set[str]) -> None:
+        for group in sorted(others - self._told):
+            self._told.add(group)
+            self._log.warning("references_left_out", group=group, taken=self.lineage and self.lineage.group_id)
+
+
+def _read_on(kafka: KafkaSettings, groups: Groups) -> None:
+    with KafkaTopics(kafka) as topics:
+        groups.read_on(topics, kafka.flushes_topic)
+
+
+# In SQL.
+
+
+def of_history(frame: DataFrame, lineage: Lineage, lines: str) -> DataFrame:
+    """Choose what is of a history: by `group_id`, and `lines` with topic, partition and next_offset."""
+    return frame.where(_is_of(lineage, F.col("group_id"), F.col(lines)))
+
+
+def letters_of_history(letters: DataFrame, lineage: Lineage) -> DataFrame:
+    """Choose dead letters of a history, and those whose headers cannot be read."""
+    end = F.coalesce("end_offset", F.col("offset") + 1).alias("next_offset")
+    own = _is_of(lineage, F.col("group_id"), F.array(F.struct("topic", "partition", end)))
+    return letters.where(F.col("group_id").isNull() | own)
+
+
+def _is_of(lineage: Lineage, group: Column, lines: Column) -> Column:
+    own = group == F.lit(lineage.group_id)
+    ends = lineage.ends()
+    if not ends:
+        return own
+    pairs = [F.lit(part) for place, end in sorted(ends.items()) for part in ("\0".join(map(str, place)), end)]
+    adopted = F.create_map(*pairs)
+
+    def is_adopted(line: Column) -> Column:
+        place = F.concat_ws("\0", group, line["topic"], line["partition"].cast("string"))
+        return F.coalesce(line["next_offset"] <= F.try_element_at(adopted, place), F.lit(False))  # noqa: FBT003
+
+    return own | F.forall(lines, is_adopted)
+
+
+# A table's.
+
+
+def group_of(spark: SparkSession, table: str) -> str | None:
+    """Return the group that a table is of; None where it has taken nothing yet."""
+    found: str | None = load_table(spark, table).properties().get(_PROPERTY)
+    return found
+
+
+def history_of(spark: SparkSession, table: str, kafka: KafkaSettings) -> OneHistory:
+    """Begin to take references into a table.
+
+    Raises:
+        TableError: it is of another group than the settings name.
+        CouldNotTellError: it cannot be told whether the one has adopted the other.
+    """
+    known = group_of(spark, table)
+    history = OneHistory(kafka, known)
+    if history.lineage is not None:
+        _require_of(known, table, history.lineage)
+    return history
+
+
+def claim(spark: SparkSession, table: str, lineage: Lineage) -> None:
+    """Let a table remember whose history it holds.
+
+    Raises:
+        TableError: it holds another one.
+    """
+    known = group_of(spark, table)
+    if known == lineage.group_id:
+        return
+    _require_of(known, table, lineage)
+    commit(lambda: load_table(spark, table).updateProperties().set(_PROPERTY, lineage.group_id).commit())
+
+
+def require_group(spark: SparkSession, settings: JobSettings, lineage: Lineage) -> None:
+    """Refuse the table of the settings where it is of another history.
+
+    Raises:
+        TableError: it says of which.
+    """
+    table = f"{CATALOG}.{settings.pipeline.table.name}"
+    _require_of(group_of(spark, table), table, lineage)
+
+
+def _require_of(known: str | None, table: str, lineage: Lineage) -> None:
+    if known is not None and known not in lineage.groups:
+        raise TableError(
+            f"table {table} is of group {known}, not of {lineage.group_id}: name another table, or set "
+            f"LOGP_KAFKA__GROUP_ID to {known}"
+        )

@@ -1,0 +1,151 @@
+"""Whose references a table takes, as they come: one group's, those of what it has adopted, and of nobody else."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from pipeline.whose import OneHistory
+from service.audit.findings import CouldNotTellError
+from service.audit.whose import Groups
+from service.config.settings import KafkaSettings
+from service.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
+from service.formats.flush_record import encode_flush_record
+from service.formats.model import SourceRecord, TopicPartition
+from service.formats.reference import Reference
+from tests.golden.example import FLUSH_RECORD
+from tests.pipeline.packs import KEY, TOPIC, Entry, write_object
+
+(REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
+
+
+def reference(group_id: str, next_offset: int = 10, topic: str = TOPIC) -> Reference:
+    """Make a reference of a group, of offsets of partition 0 up to this one."""
+    (source,) = REFERENCE.sources
+    source = msgspec.structs.replace(source, topic=topic, partition=0, first_offset=0, next_offset=next_offset)
+    return msgspec.structs.replace(REFERENCE, group_id=group_id, sources=(source,))
+
+
+class Flushes:
+    """A flushes topic that counts how often it was read."""
+
+    def __init__(self) -> None:
+        self.values: list[bytes] = []
+        self.reads = 0
+        self._read = 0
+
+    def flushed(self, group_id: str, topic: str = TOPIC) -> None:
+        """Let a group flush a topic."""
+        line = msgspec.structs.replace(FLUSH_RECORD.topic_partitions[0], topic=topic)
+        record = msgspec.structs.replace(FLUSH_RECORD, group_id=group_id, topic_partitions=(line,))
+        self.values.append(encode_flush_record(record))
+
+    def adopted(self, group_id: str, from_group: str, next_offset: int) -> None:
+        """Let a group go on where another has stopped."""
+        line = AdoptedTopicPartition(topic=TOPIC, partition=0, next_offset=next_offset)
+        adoption = Adoption(
+            group_id=group_id, from_group=from_group, topic_ids={}, adopted_at_ms=0, topic_partitions=(line,)
+        )
+        self.values.append(encode_adoption(adoption))
+
+    def history(self, of_table: str | None = None, **kafka: str) -> OneHistory:
+        """Begin to take references."""
+        settings = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=(TOPIC,), **kafka)  # type: ignore[arg-type]
+        return OneHistory(settings, of_table, read_on=self._read_on)
+
+    def _read_on(self, _kafka: KafkaSettings, groups: Groups) -> None:
+        self.reads += 1
+        for number, value in enumerate(self.values[self._read :], self._read):
+            groups.add(SourceRecord(TopicPartition("flushes", 0), number, 0, None, value, ()))
+        self._read = len(self.values)
+
+
+def test_one_group_alone_is_taken_whatever_its_name_is_without_a_look_at_flush_records() -> None:
+    """Where nobody has named it."""
+    flushes = Flushes()
+    history = flushes.history()
+    some = [reference("a"), reference("a", 20)]
+    assert history.take(some) == some
+    assert (history.lineage and history.lineage.group_id, flushes.reads) == ("a", 0)
+
+
+def test_second_group_that_turns_up_is_refused_by_name() -> None:
+    """In the middle of a run as well; the table has taken nothing of it."""
+    flushes = Flushes()
+    flushes.flushed("a")
+    flushes.flushed("b")
+    history = flushes.history()
+    assert len(history.take([reference("a")])) == 1
+    with pytest.raises(CouldNotTellError, match=f"groups a, b have flushed {TOPIC}: .* LOGP_KAFKA__GROUP_ID"):
+        history.take([reference("a", 20), reference("b")])
+
+
+def test_group_that_is_named_is_taken_alone() -> None:
+    """The other one's copies are left out, and flush records are read once for that."""
+    flushes = Flushes()
+    flushes.flushed("a")
+    flushes.flushed("b")
+    history = flushes.history(group_id="b")
+    for _ in range(2):
+        assert [one.group_id for one in history.take([reference("a"), reference("b")])] == ["b"]
+    assert flushes.reads == 1
+
+
+def test_group_whose_flush_records_are_gone_is_one_of_several() -> None:
+    """Its references are there; who has adopted it nobody can tell any more."""
+    flushes = Flushes()
+    flushes.flushed("b")
+    with pytest.raises(CouldNotTellError, match="groups a, b have flushed"):
+        flushes.history().take([reference("a"), reference("b")])
+
+
+def test_group_of_another_source_topic_is_left_out() -> None:
+    """A staging release beside production asks nobody to be named, and costs no look at flush records."""
+    flushes = Flushes()
+    flushes.flushed("a")
+    flushes.flushed("staging", "other")
+    history = flushes.history()
+    some = [reference("staging", topic="other"), reference("a"), reference("staging", topic="other")]
+    assert [one.group_id for one in history.take(some)] == ["a"]
+    assert flushes.reads == 0
+    assert history.take(some[:1]) == []
+
+
+@pytest.mark.parametrize("named", [{}, {"group_id": "a"}])
+def test_renamed_group_goes_on_in_the_same_table(named: dict[str, str]) -> None:
+    """The table is of `a`, and meets `b` in the middle of a run; what `a` writes beyond the adoption is foreign."""
+    flushes = Flushes()
+    flushes.flushed("a")
+    history = flushes.history(**named)
+    assert len(history.take([reference("a", 10)])) == 1
+    flushes.adopted("b", "a", 20)
+    flushes.flushed("b")
+    some = [reference("a", 20), reference("b", 30), reference("a", 30)]
+    assert history.take(some) == some[:2]
+    assert history.lineage is not None
+    assert history.lineage.groups == ("b", "a")
+
+
+def test_table_of_an_adopted_group_is_taken_on_by_the_one_that_is_named() -> None:
+    """A restart with the new name: the flushes topic says that they are one history."""
+    flushes = Flushes()
+    flushes.adopted("b", "a", 20)
+    history = flushes.history(of_table="a", group_id="b")
+    assert history.lineage is not None
+    assert history.lineage.groups == ("b", "a")
+    assert [one.group_id for one in history.take([reference("a", 20), reference("b", 30)])] == ["a", "b"]
+
+
+def test_table_remembers_its_group_where_none_is_named() -> None:
+    """Another one that turns up is refused, not taken for the only one."""
+    flushes = Flushes()
+    flushes.flushed("b")
+    with pytest.raises(CouldNotTellError, match="groups a, b have flushed"):
+        flushes.history(of_table="a").take([reference("b")])
+
+
+def test_references_of_nobody_yet_are_none() -> None:
+    """An empty slice says nothing of a group."""
+    history = Flushes().history()
+    assert history.take([]) == []
+    assert history.lineage is None
