@@ -13,6 +13,7 @@ from pipeline.backfill.ranges import Wanted
 from pipeline.config import JobSettings
 from pipeline.errors import TableError
 from pipeline.jobs.backfill import Backfill
+from pipeline.jobs.compact import Compact
 from pipeline.jobs.materialize import Materialize
 from pipeline.jobs.user_activity import UserActivity
 from service.accounting import ExitCode
@@ -68,7 +69,7 @@ def test_every_table_is_of_one_group_and_exact(
     staging = production.beside(names.group("staging"), source=kafka.create_topic(names.topic("staging"), partitions=2))
     records, places, expected = delivered(production, 0)
     *_, of_staging = delivered(staging, 1000)
-    lake = lake_of(production, PIPELINE_ACTIVITY__INTERVAL_S="0.01")
+    lake = lake_of(production, PIPELINE_ACTIVITY__INTERVAL_S="0.01", PIPELINE_AUDIT__UNREFERENCED_AGE_S="0")
     unnamed = given(lake, **{GROUP: None})
     assert materialized(lake, unnamed) == expected
 
@@ -93,8 +94,9 @@ def test_every_table_is_of_one_group_and_exact(
     assert sum(row.entries for row in lake.spark.table("lake.logs.user_hours").collect()) == len(expected | more)
     with pytest.raises(TableError, match=f"is of group {renamed.group}, not of {stranger.group}"):
         Materialize(lake.spark, given(lake, **{GROUP: stranger.group})).run(continuous=False)
-    result = Auditor(lake.spark, named, Options(EVERYTHING, table=True, verdicts=False)).run()
+    result = Auditor(lake.spark, named, Options(EVERYTHING, table=True, list_objects=True)).run()
     assert (result.exit_code, result.findings) == (ExitCode.CLEAN, [])
+    assert Compact(lake.spark, unnamed).run().hours == []
     others = {f"messages of group {one.group} are of another history: left out" for one in (staging, stranger)}
     assert others <= set(result.notes)
 
