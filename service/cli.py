@@ -56,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     command.set_defaults(command=_run)
     command = commands.add_parser("check-config", help="check all settings")
     command.add_argument("--show", action="store_true", help="print the effective settings as JSON, without secrets")
+    command.add_argument(
+        "--connect", action="store_true", help="ask store and brokers for all that a worker needs, a line each"
+    )
     command.set_defaults(command=_check_config)
     command = commands.add_parser("config-schema", help="print every setting with default and meaning, as JSON schema")
     command.set_defaults(command=_config_schema)
@@ -107,6 +110,8 @@ def _offsets(options: argparse.Namespace) -> int:
 
 def _check_config(options: argparse.Namespace) -> int:
     settings = _load_for_worker()
+    if options.connect:
+        return _connect(settings)
     if options.show:
         sys.stdout.write(settings.model_dump_json(indent=2) + "\n")
         return 0
@@ -117,6 +122,14 @@ def _check_config(options: argparse.Namespace) -> int:
         + "".join(f"note: {note}\n" for note in checks.find_notes(settings))
     )
     return 0
+
+
+def _connect(settings: Settings) -> int:
+    from service.adapters import logs  # noqa: PLC0415 - as the next
+    from service.outside import connect  # noqa: PLC0415 - the other commands need neither store nor brokers
+
+    logs.configure(level="error", style="auto", worker=settings.worker, boot="check", stream=sys.stderr)
+    return 0 if connect(settings) else FAILED
 
 
 def _load_for_worker() -> Settings:

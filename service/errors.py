@@ -11,6 +11,8 @@
         CommitUnknownError     the outcome is unknown; a new producer and the committed offsets tell
         CommittedOffsetError   a committed offset is not what it has to be, or that is not known; asked again
       HistoryUnknownError      flush records cannot be read (runtime.commit_history asks again, or accepts it)
+        TopicMissingError      their topic is not there
+      UnmetError               what a worker needs outside is not there, or refuses it (adapters.preflight asks again)
       ReadBackError            an object cannot be read now (runtime.verification says what it has not verified)
       UnreadableObjectError    an object is no Avro file, or not one of ours (runtime.verification counts it)
       KeyTakenError            an object key is taken by something not provably ours (runtime.uploader takes another)
@@ -94,8 +96,16 @@ class HistoryUnknownError(LogPartitionerError):
     """What the group has flushed before is not known: flush records cannot be read, or not in time."""
 
 
+class TopicMissingError(HistoryUnknownError):
+    """The topic of flush records is not there: no setting of ours helps, somebody has to create it."""
+
+
 class KeyTakenError(LogPartitionerError):
     """The key is taken by something that is not provably ours: use another key."""
+
+
+class UnmetError(LogPartitionerError):
+    """What a worker needs outside is not there, or refuses it; somebody can mend that while it waits."""
 
 
 class ReadBackError(LogPartitionerError):

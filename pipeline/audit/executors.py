@@ -19,6 +19,7 @@ from pipeline.topics import record_of
 from service.accounting import Kind
 from service.formats.dead_letter import HEADER_REASON, RECORD_SUFFIX, decode_stored_record, parse_headers
 from service.formats.model import SourceRecord
+from service.formats.object_key import check_key
 from service.oracle.equal import canonical, digest
 from service.oracle.judge import Judge, record_digest, value_digest
 from service.oracle.published_schema import META
@@ -152,7 +153,8 @@ def list_objects(batches: Batches, *, settings: Settings, schema: pa.Schema) -> 
     objects = Objects(settings.s3, threads=1)
     for _ in batches:
         listed = objects.list(settings.s3.bucket, f"{settings.s3.prefix}/")
-        rows = ({"object": one.key, "size": one.size, "modified_ms": one.modified_ms} for one in listed)
+        ours = (one for one in listed if one.key != check_key(settings.s3.prefix))  # no flush has created that one
+        rows = ({"object": one.key, "size": one.size, "modified_ms": one.modified_ms} for one in ours)
         yield from batched(rows, schema)
 
 

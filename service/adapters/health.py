@@ -24,12 +24,13 @@ class Health:
     """What the probes look at: written by the loop thread, read by the server's; single assignments only."""
 
     def __init__(self, clock: Clock, *, live_max_s: float, trouble: Callable[[], str | None] = lambda: None) -> None:
-        """Make it; `trouble` says in a sentence why the brokers do not answer, and is asked by the server's threads."""
+        """Make it; `trouble` says in a sentence what is wrong outside, and is asked by the server's threads."""
         self._clock = clock
         self._trouble = trouble
         self._live_max_s = live_max_s
         self._beat_at_s = clock.now_s()
         self.is_member = False
+        self.is_proven = False
         self.is_draining = False
         self.difference: str | None = None
 
@@ -50,7 +51,10 @@ class Health:
             return Answer(well=False, text=f"verification: {self.difference}")
         trouble = self._trouble()
         text = "member of the group" if self.is_member else "not a member of the group yet"
-        return Answer(self.is_member and trouble is None, text if trouble is None else f"{text}: {trouble}")
+        if self.is_member and not self.is_proven:
+            text = "member of the group, start positions are not proven yet"
+        well = self.is_member and self.is_proven and trouble is None
+        return Answer(well, text if trouble is None else f"{text}: {trouble}")
 
 
 class HealthServer:

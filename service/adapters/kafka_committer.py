@@ -6,6 +6,7 @@ hit the next transaction of the same epoch, unseen by us; InitProducerId raises 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
@@ -14,7 +15,7 @@ import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from service.adapters.kafka_errors import is_fatal
+from service.adapters.kafka_errors import is_fatal, is_no_topic, without_topic
 from service.adapters.kafka_log import Brokers, describe, make_client
 from service.adapters.kafka_values import position
 from service.boundary import Clock, Membership, Message
@@ -35,6 +36,7 @@ TIMED_OUT = KafkaError._TIMED_OUT  # noqa: SLF001 - librdkafka's own codes begin
 _INIT_TRY_S = 0.5  # the library goes on where the last call ended; in between its lines are read, and a stop is seen
 _ABORT_S = 10.0  # after the deadline; where `send_offsets` has used them up, the next init aborts
 _COMMIT_TRY_S = 1.0
+_TOPICS_S = 2.0  # without an acknowledgement, after which the topics are asked for
 _FLUSH_TRY_S = 0.5
 _ABANDONED = "ABANDONED"
 _BY_KEY = -1  # RD_KAFKA_PARTITION_UA
@@ -75,6 +77,8 @@ class KafkaCommitter:
         self._patience_of_flush = patience_of_flush or Patience()
         self._ready: confluent_kafka.Producer | None = None
         self._log = structlog.get_logger("committer")
+        self.trouble: str | None = None
+        """Why no commit is possible, as far as somebody outside can mend that; None where nothing is wrong."""
 
     @property
     def is_ready(self) -> bool:
@@ -165,6 +169,7 @@ class KafkaCommitter:
         assert producer is not None, "prepare makes a producer ready"
         self._fill(producer, messages, deadline, offsets)
         self._end(producer, deadline)
+        self.trouble = None
 
     def _fill(
         self,
@@ -180,8 +185,7 @@ class KafkaCommitter:
             for message in messages:
                 self._produce(producer, message, deliveries, deadline)
                 sent += 1
-            while producer.flush(deadline.at_most(_FLUSH_TRY_S).timeout_s()) and not deadline.has_passed():
-                self._patience_of_flush.require()
+            self._await(producer, deliveries, deadline)
             deliveries.require(sent)
             for some, group in offsets:
                 send = partial(producer.send_offsets_to_transaction, some, group, deadline.timeout_s())
@@ -190,6 +194,22 @@ class KafkaCommitter:
             raise CommitAbortedError("the flush is abandoned", code=_ABANDONED) from error
         except (KafkaException, BufferError, SystemError) as error:
             raise self._aborted(producer, error, deadline) from error
+
+    def _await(self, producer: confluent_kafka.Producer, deliveries: _Deliveries, deadline: Deadline) -> None:
+        """Wait for the acknowledgements; where they do not come, ask whether the topics are there.
+
+        The library waits for half a minute for a topic that is not: it may be about to be made.
+        """
+        ask_at_s = deadline.now_s() + _TOPICS_S
+        while producer.flush(deadline.at_most(_FLUSH_TRY_S).timeout_s()) and not deadline.has_passed():
+            self._patience_of_flush.require()
+            if deadline.now_s() >= ask_at_s:
+                ask_at_s = deadline.at_s
+                for topic in sorted(+deliveries.waiting):
+                    found = producer.list_topics(topic, timeout=deadline.at_most(_TOPICS_S).timeout_s()).topics[topic]
+                    if found.error is not None and is_no_topic(found.error):
+                        told = without_topic(topic, self._options.get("bootstrap.servers"))
+                        raise KafkaException(KafkaError(found.error.code(), told))
 
     def _produce(
         self,
@@ -206,8 +226,9 @@ class KafkaCommitter:
                     key=message.key,
                     headers=list(message.headers),
                     partition=_BY_KEY if message.partition is None else message.partition,
-                    on_delivery=deliveries,
+                    on_delivery=partial(deliveries, message.topic),
                 )
+                deliveries.waiting[message.topic] += 1
             except BufferError:
                 if deadline.has_passed():
                     raise
@@ -248,7 +269,9 @@ class KafkaCommitter:
         if problem is not None and is_fatal(problem):  # nothing can be asked of this producer any more
             if problem.code() in _HOPELESS:
                 return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
-            return FencedError(problem.str(), code=problem.name())
+            who = f"another process has the name of this worker ({self._options['transactional.id']})"
+            stopped = "it was stopped for longer than kafka.transaction_timeout_s"
+            return FencedError(f"{problem.str()}: {who}, or {stopped}", code=problem.name())
         until = Deadline(deadline.at_s + _ABORT_S, deadline.now_s).at_most(_ABORT_S)
         try:
             self._patience_of_flush.ask(partial(producer.abort_transaction, until.timeout_s()))
@@ -270,6 +293,8 @@ class KafkaCommitter:
             )
         if problem.code() in _NOT_AUTHORISED or problem.code() in _HOPELESS:
             return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
+        if is_no_topic(problem):
+            self.trouble = problem.str()
         return CommitAbortedError(problem.str(), code=problem.name())
 
     def close(self) -> None:
@@ -306,12 +331,14 @@ class _Deliveries:
     """Counts delivery reports; every message must be acknowledged before the commit (KAFKA_FACTS T8)."""
 
     def __init__(self) -> None:
+        self.waiting: Counter[str] = Counter()
         self.acknowledged = 0
         self.error: KafkaError | None = None
 
-    def __call__(self, error: KafkaError | None, _message: object) -> None:
+    def __call__(self, topic: str, error: KafkaError | None, _message: object) -> None:
         if error is None:
             self.acknowledged += 1
+            self.waiting[topic] -= 1
         else:
             self.error = self.error or error
 
@@ -320,4 +347,6 @@ class _Deliveries:
         if self.error is not None:
             raise KafkaException(self.error)
         if self.acknowledged != messages:
-            raise KafkaException(KafkaError(TIMED_OUT, f"{self.acknowledged} of {messages} messages are acknowledged"))
+            where = ", ".join(f"{count} of {topic}" for topic, count in sorted((+self.waiting).items()))
+            told = f"{self.acknowledged} of {messages} messages are acknowledged; not: {where}"
+            raise KafkaException(KafkaError(TIMED_OUT, told))

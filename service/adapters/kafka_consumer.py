@@ -58,6 +58,7 @@ class KafkaConsumer:
         self._metadata_client: confluent_kafka.Consumer | None = None
         self._topics = list(topics)
         self._incremental = incremental
+        self._is_assigned = False
         self._paused = False
         self._paused_tps: set[TopicPartition] = set()
         self._tps = TopicPartitions()
@@ -74,6 +75,7 @@ class KafkaConsumer:
         def on_assign(consumer: Any, assigned: list[confluent_kafka.TopicPartition]) -> None:
             if assigned:
                 self._metadata_client_now()
+            self._is_assigned = True
             starts = listener.on_assigned(topic_partitions(assigned))
             self._assign(consumer, starts)
 
@@ -141,14 +143,14 @@ class KafkaConsumer:
     def _is_record(self, message: confluent_kafka.Message) -> bool:
         """Return whether a message is a record to be taken; note what else it says."""
         problem = message.error()
+        place: Any = (message.topic(), message.partition())
+        offset: Any = message.offset()
         if problem is None:
-            place: Any = (message.topic(), message.partition())
-            tp = TopicPartition(*place)
-            return tp not in self._failures and tp not in self._unchecked
+            return all(TopicPartition(*place) not in withheld for withheld in (self._failures, self._unchecked))
         if problem.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-            self._note_end(message)
+            self._reached[TopicPartition(*place)] = offset
         else:
-            self._judge(problem, message)
+            self._judge(problem, place, offset)
         return False
 
     def _check_starts(self) -> None:
@@ -169,19 +171,12 @@ class KafkaConsumer:
             self._paused_tps.discard(tp)
         self._forget([tp])
 
-    def _note_end(self, message: confluent_kafka.Message) -> None:
-        place: Any = (message.topic(), message.partition())
-        offset: Any = message.offset()
-        self._reached[TopicPartition(*place)] = offset
-
-    def _judge(self, error: KafkaError, message: confluent_kafka.Message) -> None:
+    def _judge(self, error: KafkaError, place: Any, offset: Any) -> None:
         """Stop on what no waiting mends; keep and pause a TopicPartition of which something could not be read.
 
         An error of a fetch has an offset; one without is of a commit, of the group, or of an offset that was asked for.
         What follows a failure of the same TopicPartition follows from it, an offset out of range too.
         """
-        place: Any = (message.topic(), message.partition())
-        offset: Any = message.offset()
         tp = None if place[0] is None else TopicPartition(*place)
         if tp is None and kafka_errors.is_full(error):
             self._wait_for_room(error)
@@ -337,6 +332,11 @@ class KafkaConsumer:
             assigned = [one for one in self._consumer.assignment() if topic_partition(one) not in self._failures]
             self._consumer.resume(assigned)
             self._paused_tps -= topic_partitions(assigned)  # the others when they are assigned again
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the group has said what is ours, be it nothing: by KIP-848 nothing is not said (KAFKA_FACTS R18)."""
+        return self.membership().is_proof and (self._is_assigned or self._options.get("group.protocol") == "consumer")
 
     def membership(self) -> Membership:
         """Return the current group metadata, read from the bytes that librdkafka passes on."""

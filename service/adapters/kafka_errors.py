@@ -51,6 +51,17 @@ _PASSING = {
 }
 
 
+def is_no_topic(error: KafkaError) -> bool:
+    """Say whether there is no such topic."""
+    return error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC)  # noqa: SLF001
+
+
+def without_topic(topic: str, servers: object, setting: str = "") -> str:
+    """Say that a topic is not there, which may be that of a setting, and how it is made."""
+    command = f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic}"
+    return f"topic {topic}{f' ({setting})' if setting else ''} is not there: create it: {command}"
+
+
 def is_passing(error: KafkaError) -> bool:
     """Say whether what was asked may be answered a moment later: a broker or its role is about to come or to go."""
     return error.code() in _PASSING

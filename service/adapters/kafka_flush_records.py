@@ -14,10 +14,11 @@ import msgspec
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
+from service.adapters.kafka_errors import is_no_topic, without_topic
 from service.adapters.kafka_log import make_client
 from service.control.deadline import Deadline
 from service.control.flush_history import Flushed, FlushHistory, Foreign, OurGroup, at_ms
-from service.errors import HistoryUnknownError
+from service.errors import HistoryUnknownError, TopicMissingError
 from service.formats.adoption import decode_flushes
 from service.formats.model import TopicPartition
 from service.formats.offset_metadata import SourceTopics
@@ -73,6 +74,9 @@ class KafkaFlushRecords:
                     is_over = oldest_ms is None or history.is_enough(oldest_ms, is_long=reading.is_long)
                     is_over = is_over or bool(foreign)
         except KafkaException as error:
+            if is_no_topic(error.args[0]):
+                servers = self._options.get("bootstrap.servers")
+                raise TopicMissingError(without_topic(self._topic, servers)) from error
             raise HistoryUnknownError(f"topic {self._topic}: {_text_of(error.args[0])}") from error
         except _LateError as error:
             if wanted or not reading.chunks:

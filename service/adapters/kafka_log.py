@@ -17,13 +17,12 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from service.errors import StopError
+from service.pace import Pace
 
 C = TypeVar("C")
 
-AGAIN_FIRST_S, AGAIN_MAX_S = 5.0, 300.0
 SILENT_S = 4.0  # without an answer or an error, after which that is said
 TROUBLE_S = 30.0  # after which an address that is reported no more is none; the library tries again every 10 s at least
-_KINDS_MAX = 200
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _NUMBERS = re.compile(r"\d+")
 _FAILURE = re.compile(
@@ -53,35 +52,6 @@ _OF_BROKERS = {
     KafkaError._BAD_MSG,  # noqa: SLF001
     KafkaError._TIMED_OUT,  # noqa: SLF001
 }
-
-
-class _Kind:
-    """One thing that is said again and again."""
-
-    def __init__(self, now_s: float) -> None:
-        self.due_s, self.distance_s, self.unsaid = now_s, AGAIN_FIRST_S, 0
-
-
-class Pace:
-    """Decides whether to say something again: at once, then at distances that double."""
-
-    def __init__(self, now_s: Callable[[], float]) -> None:
-        self._now_s = now_s
-        self._kinds: dict[object, _Kind] = {}
-
-    def times(self, what: object) -> int:
-        """Return how often it has happened since it was last said, this time included; 0 where it is not due."""
-        now_s = self._now_s()
-        kind = self._kinds.setdefault(what, _Kind(now_s))
-        kind.unsaid += 1
-        if now_s < kind.due_s:
-            return 0
-        times, kind.unsaid = kind.unsaid, 0
-        kind.due_s = now_s + kind.distance_s
-        kind.distance_s = min(AGAIN_MAX_S, 2 * kind.distance_s)
-        while len(self._kinds) > _KINDS_MAX:
-            del self._kinds[next(iter(self._kinds))]
-        return times
 
 
 class Trouble(NamedTuple):

@@ -20,7 +20,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from service.privacy import say_trace, veiled
 
-_TEXT_MAX = 256
+_TEXT_MAX = 600  # two sentences with their commands
 _LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 
 

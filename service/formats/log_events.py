@@ -60,7 +60,7 @@ FIELDS: Mapping[str, str] = {
     "reason": "why the batch was flushed, as in its flush record; null: it was not",
     "cause": "the class of the error, or what it says",
     "code": "the error's name at the broker or in the client library; null: it has none",
-    "message": "what the error says, at most 256 characters",
+    "message": "what the error says, at most 600 characters",
     "times": "how often in a row, this time included",
 }
 """What fields mean that several events have."""

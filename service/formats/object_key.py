@@ -6,6 +6,7 @@
 {prefix}/_schemas/{fingerprint}.avsc                                          one distinct schema
 {prefix}/_dead-letters/{batch id}-{n}                                         a value too large for its topic
 {prefix}/_dead-letters/{batch id}-{n}.record.json                             the same with key and headers
+{prefix}/_check                                                               what workers ask to create at their start
 """
 
 from __future__ import annotations
@@ -38,6 +39,11 @@ def pack_key(prefix: str, hour: tuple[str, int] | None, *, batch_id: str, number
 def schema_key(prefix: str, fingerprint: str) -> str:
     """Name the object of a schema; its content follows from its name."""
     return f"{prefix}/_schemas/{fingerprint}.avsc"
+
+
+def check_key(prefix: str) -> str:
+    """Name the one object by which workers find out at their start whether they may create any."""
+    return f"{prefix}/_check"
 
 
 def dead_letter_key(prefix: str, *, batch_id: str, number: int) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 PLAIN: Mapping[str, str] = {
     "abort_failed": "A transaction could not be aborted; the next producer ends it. `code`, `fatal`, `retriable`.",
     "broker_unreachable": "A broker does not answer as it should. `address`; `reason`: in our words; `cause`.",
-    "bucket_not_checked": "Whether the bucket can be used is not known. `status`: HTTP; `code`.",
     "client_error": "The client library reports an error beside its calls. `client`; `code`, `fatal`.",
     "client_log": "A line of the client library. `client`; `line`.",
     "commit_transaction_repeated": "A commit is asked for again, of the same producer. `code`, `fatal`, `retriable`.",
@@ -25,7 +24,8 @@ PLAIN: Mapping[str, str] = {
     "not_settled": "The last transaction is not ended yet, or committed offsets are of long ago; rewinds wait.",
     "object_not_compared": "Whether an object is ours cannot be told; another key is used. `key`.",
     "object_not_read_back": "Verification mode cannot read an object now. `key`: its user is hashed.",
-    "reading_not_checked": "Whether objects may be read is not known yet. `status`: HTTP; `code`.",
+    "outside_doubted": "The worker works without it, but somebody should mend what the message says.",
+    "outside_unmet": "What the worker needs of the store or of Kafka is missing; it does not join before it is there.",
     "recording_refused": "The disk refuses a batch; records are read again after a pause.",
     "source_transaction_open": "Records wait until a producer of the source ends its transaction. `held_up`: where it "
     "begins in each TopicPartition (twenty at most); `seconds`: for how long by now.",
@@ -34,6 +34,6 @@ PLAIN: Mapping[str, str] = {
     "start_not_proven": "Start positions could not be proven; it is tried again.",
     "topic_id_unknown": "The id of a topic cannot be asked for. `topic`, `cause`.",
     "upload_confirmed": "An object that seemed to be refused is there, and ours. `key`.",
-    "upload_repeated": "An upload is tried again. `key`; `attempt`: of this upload; `problem`: the last one.",
+    "upload_repeated": "Uploads are tried again. `problem`: why.",
 }
 """Events that are written by their names, for a person: what each says, beside fields of `FIELDS`."""

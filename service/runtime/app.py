@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
+from threading import Thread
 
 import structlog
 
@@ -23,6 +24,7 @@ from service.adapters.kafka_log import Brokers
 from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.metrics import PrometheusMetrics
 from service.adapters.object_store import S3Store
+from service.adapters.preflight import Ask, Preflight, ask_once
 from service.adapters.spool import DiskSpool
 from service.batch.fast_lane import LaneRules
 from service.batch.messages import Sender
@@ -46,6 +48,7 @@ from service.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped,
 from service.formats.object_key import key_safe
 from service.input.json_text import JsonDecoder
 from service.oracle.identify import Identifier
+from service.outside import asks_of_kafka, asks_of_store
 from service.partitioning.chain import root_of
 from service.partitioning.partitioner import Partitioner
 from service.patience import LEAVE_S_MAX, Patience, end_process_after
@@ -67,6 +70,7 @@ SPOOL_SHARE = 0.6  # of the spool: rows that left memory, and the objects that t
 _ALLOCATIONS = 100_000  # between two looks for cycles
 _LOOK_S = 1.0  # between two looks at whether we are a member
 _ANSWER_S = 10.0
+_LOOK_AGAIN_S = 30.0  # between two questions whether what failed last is mended
 
 
 def run(settings: Settings) -> None:
@@ -99,16 +103,23 @@ class Process:
         self._brokers = Brokers(self.clock.now_s)
         self._patience = Patience(lambda: stop.requested)
         self.health = Health(self.clock, live_max_s=settings.http.live_max_s, trouble=self._trouble)
+        self._preflight = Preflight(
+            patience=self._patience,
+            budget_s=2 * settings.kafka.transaction_timeout_s,
+            beat=self.health.beat,
+            now_s=self.clock.now_s,
+        )
         server = HealthServer(settings.http.host, settings.http.port, health=self.health, exposition=self._exposition)
-        server.start()
-        cleanup.callback(server.close)
         self.http_port = server.port
         self._started_at_ms = self.clock.wall_ms()
         self._participation = Participation(without_max_s=settings.kafka.no_membership_max_s, now_s=self.clock.now_s())
-        self._look_at_s = 0.0
+        self._look_at_s = self._look_again_at_s = 0.0
+        self._is_asking = False
         self._discarded = 0.0
         self._json = json_decoder(settings)
         self.worker = self._assemble(cleanup)
+        server.start()
+        cleanup.callback(server.close)
 
     def run(self) -> None:
         """Work; on return everything is committed or discarded, and the group is left."""
@@ -145,11 +156,10 @@ class Process:
         except SpoolError as error:
             raise StopError(f"no spool in spool.directory: {error}") from error
         cleanup.callback(spool.close)
-        store = S3Store(settings.s3)
-        self._patience.ask(store.check)
-        uploader = Uploader(store, threads=settings.s3.upload_threads)
+        self._store = store = S3Store(settings.s3)
+        uploader = Uploader(store, threads=settings.s3.upload_threads, trouble=lambda: store.trouble)
         cleanup.callback(uploader.close)
-        committer = self._connect()
+        self._committer = committer = self._connect()
         cleanup.callback(committer.close)
         journal = DiskJournal(directory / f"{key_safe(settings.worker)}.journal")
         cleanup.callback(journal.close)
@@ -166,18 +176,39 @@ class Process:
             clock=self.clock,
             metrics=self.metrics,
             stop=self._stop,
-            verify=self._verify_ports(store),
+            verify=VerifyPorts(Identifier(settings), store) if settings.verify.share else None,
+            require_outside=self._require_outside,
         )
         rules = _rules(settings, self._json)
         sender, new_batch_id = _sender(settings, self._boot), batch_ids(self._boot)
         return Worker(ports, rules, sender=sender, new_batch_id=new_batch_id, beat=self._beat)
 
-    def _verify_ports(self, store: S3Store) -> VerifyPorts | None:
-        """Make what verification mode asks, where it is on, and may read."""
-        if not self._settings.verify.share:
-            return None
-        self._patience.ask(store.check_reading)
-        return VerifyPorts(Identifier(self._settings), store)
+    def _require_outside(self) -> None:
+        """Wait until store and Kafka have what is needed; brokers that do not answer are told by the committer."""
+        self._committer.prepare()
+        self._preflight.require(self._asks())
+
+    def _asks(self) -> list[Ask]:
+        return [*asks_of_store(self._settings, self._store), *asks_of_kafka(self._settings)]
+
+    def _trouble(self) -> str | None:
+        """Say what is wrong outside, for the probes."""
+        return self._preflight.unmet or self._store.trouble or self._committer.trouble or self._kept_out()
+
+    def _look_again(self) -> None:
+        """Ask whether what failed last is mended: a worker without a batch would not find out by itself."""
+        if self._is_asking or not (self._store.trouble or self._committer.trouble):
+            return
+        self._is_asking = True
+
+        def ask() -> None:
+            try:
+                if not any(answer.is_missing for answer in ask_once(self._asks())):
+                    self._committer.trouble = None
+            finally:
+                self._is_asking = False
+
+        Thread(target=ask, name="look-again", daemon=True).start()
 
     def _connect(self) -> KafkaCommitter:
         """Make the consumer and the committer."""
@@ -210,6 +241,9 @@ class Process:
             if (discarded := self.metrics.value("batches_discarded")) != self._discarded:
                 self._discarded = discarded
                 gc.collect()  # a failed upload leaves its body in a cycle
+            if self.worker.recorder.opening is None and now_s >= self._look_again_at_s:
+                self._look_again_at_s = now_s + _LOOK_AGAIN_S
+                self._look_again()
         self.health.is_draining = self._stop.requested
         verification = self.worker.verification
         if verification is not None and verification.differences and self._settings.verify.in_readyz:
@@ -224,10 +258,12 @@ class Process:
         Raises:
             SourceError: we have not for too long.
         """
-        self.health.is_member = is_member = self._consumer.membership().is_proof
+        is_member = self._consumer.membership().is_proof
+        self.health.is_member = self._consumer.is_answered
+        self.health.is_proven = not self.worker.start_positions.unproven
         if is_member:
             self._brokers.joined()
-        hindrance, refusal = self._trouble(), self._brokers.refusal()
+        hindrance, refusal = self._kept_out(), self._brokers.refusal()
         if hindrance is None and not is_member:
             hindrance = "the group has not answered"
         elif refusal is not None and refusal.is_full:
@@ -239,7 +275,7 @@ class Process:
                 hindrance = None
         self._participation.look(now_s, hindrance)
 
-    def _trouble(self) -> str | None:
+    def _kept_out(self) -> str | None:
         """Say what keeps us from the brokers, or the group from us."""
         refusal = self._brokers.refusal()
         return self._brokers.trouble() or (None if refusal is None else refusal.text)

@@ -16,7 +16,13 @@ import structlog
 from service.boundary import Clock
 from service.control.deadline import Deadline
 from service.control.flush_history import Foreign
-from service.errors import CommittedOffsetError, HistoryUnknownError, LeavingError, StartPositionError
+from service.errors import (
+    CommittedOffsetError,
+    HistoryUnknownError,
+    LeavingError,
+    StartPositionError,
+    TopicMissingError,
+)
 from service.formats import offset_metadata
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.offset_metadata import SourceTopics
@@ -71,6 +77,8 @@ class CommitHistory:
         except HistoryUnknownError as error:
             names = listed(map(str, lost + there))
             if not self._accept_unknown:
+                if isinstance(error, TopicMissingError):
+                    raise self._wrong([*lost, *there], str(error)) from error
                 text = f"whether the group has flushed {names} beyond its committed offsets is not known: {error}"
                 way = "Where it has not, or may do so again, set kafka.accept_unknown_history to true until it is"
                 raise self._wrong([*lost, *there], f"{text}. {way}") from error

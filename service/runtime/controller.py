@@ -95,7 +95,7 @@ class Controller:
         self._deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
         self._is_late = False
         self._log = structlog.get_logger("controller")
-        self._told = FlushReport(self._log, metrics)
+        self._told = FlushReport(self._log, metrics, clock.now_s)
 
     # Callbacks: from inside Consumer.consume and Consumer.close.
 
@@ -391,7 +391,7 @@ class Controller:
                 self._require_time()
             again = self._start_positions.prove(deadline=self._deadline)
         except DiscardError as unproven:
-            self._log.warning("start_not_proven", message=str(unproven))
+            self._told.not_proven(unproven)
             again, may_be_open = self._start_positions.unproven, True
         self.handle(events.ConsumeReturned(again, may_be_open, self._clock.now_s()))
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from service.batch.batch import ClosedBatch, Opening, cost_of
 from service.control.flush_policy import FlushReason
 from service.errors import CommitUnknownError, DiscardError, StopError
 from service.formats.log_events import BatchCommitted, BatchDiscarded, tell
+from service.pace import Pace
 from service.privacy import describe
 from service.runtime.flusher import FlushSummary
 from service.runtime.ports import Metrics
@@ -16,9 +18,10 @@ from service.runtime.ports import Metrics
 class FlushReport:
     """Logs and counts outcomes of flushes."""
 
-    def __init__(self, log: Any, metrics: Metrics) -> None:
+    def __init__(self, log: Any, metrics: Metrics, now_s: Callable[[], float]) -> None:
         self._log = log
         self._metrics = metrics
+        self._pace = Pace(now_s)
 
     def committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason, *, generation: int) -> None:
         """Tell of a commit."""
@@ -76,3 +79,8 @@ class FlushReport:
             cost=cost,
         )
         tell(self._log.warning, dropped)
+
+    def not_proven(self, error: DiscardError) -> None:
+        """Tell that start positions are not proven yet: at once, then at growing distance, since each turn asks."""
+        if times := self._pace.times(str(error)):
+            self._log.warning("start_not_proven", message=str(error), times=times)

@@ -79,8 +79,10 @@ class _Bodies:
 class Uploader:
     """Fulfils `runtime.ports.Uploads` with threads, over an object store."""
 
-    def __init__(self, store: ObjectStore, *, threads: int) -> None:
+    def __init__(self, store: ObjectStore, *, threads: int, trouble: Callable[[], str | None] = lambda: None) -> None:
+        """Make it; `trouble` says in a sentence what the store answered last, if not what was asked for."""
         self._store = store
+        self._trouble = trouble
         self._bodies = _Bodies(BODIES_BYTES_MAX)
         self._threads = threads
         self._pool = _Pool(threads)
@@ -105,7 +107,9 @@ class Uploader:
                 for future in (one for one in futures if one in done):  # of several failures always the same
                     future.result()
                 if pending and (deadline.has_passed() or abandoned()):
-                    raise UploadError(f"{len(pending)} of {len(futures)} uploads are not acknowledged", object_key="")
+                    why = "" if (trouble := self._trouble()) is None else f": {trouble}"
+                    told = f"{len(pending)} of {len(futures)} uploads are not acknowledged{why}"
+                    raise UploadError(told, object_key="")
         finally:
             if not all([future.cancel() for future in pending]):  # noqa: C419 - cancel all
                 self._replace_pool()

@@ -33,9 +33,13 @@ from service.runtime.tap import TappedCommitter, TappedConsumer
 from service.runtime.verification import Verification, VerifyPorts, VerifyRules
 
 
+def _nothing() -> None:
+    """Require nothing: a simulated worker has all it needs."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The outside world of one worker."""
+    """The outside world of one worker; `require_outside` blocks until what it needs there is proven to be there."""
 
     consumer: Consumer
     committer: Committer
@@ -47,6 +51,7 @@ class Ports:
     metrics: Metrics
     stop: StopFlag
     verify: VerifyPorts | None = None
+    require_outside: Callable[[], None] = _nothing
 
 
 @dataclass(frozen=True)
@@ -153,6 +158,7 @@ class Worker:
             StopError: the worker cannot go on; the last events are in the log.
         """
         try:
+            self._ports.require_outside()
             self.loop.run()
         except LeavingError:
             raise

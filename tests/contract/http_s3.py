@@ -37,6 +37,9 @@ class HttpS3:
     headers: list[dict[str, str]] = field(default_factory=list)
     url: str = ""
     text: str = "scripted"
+    page: bytes | None = None
+    error_headers: dict[str, str] = field(default_factory=dict)
+    is_overwriting: bool = False
 
     def read(self, key: str) -> bytes | None:
         """Give the bytes of an object."""
@@ -90,7 +93,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._error(*fault)
         elif fault == CUT_BEFORE:
             self._cut()
-        elif headers.get("if-none-match") == "*" and key in self.store.objects:
+        elif headers.get("if-none-match") == "*" and key in self.store.objects and not self.store.is_overwriting:
             self._error(412, "PreconditionFailed")
         elif not _is_intact(body, headers):
             self._error(400, "BadDigest")
@@ -118,7 +121,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _error(self, status: int, code: str) -> None:
         text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>{self.store.text}</Message></Error>".encode()
+        text = text if self.store.page is None else self.store.page
         self.send_response(status)
+        for name, value in self.store.error_headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)

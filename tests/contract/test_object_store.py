@@ -149,14 +149,16 @@ def test_fault_that_does_not_pass_ends_in_a_discard_after_all_attempts(place: Pl
 def test_nothing_is_said_of_or_waited_for_a_repetition_that_does_not_come(
     place: Place, server: HttpS3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Five attempts have four waits between them, and four lines; the error says the rest."""
+    """Five attempts have four waits between them, and one line for the one cause; the error says the rest."""
     waits: list[float] = []
     sleep_by(waits.append, monkeypatch)
     server.faults.extend([(500, "InternalError")] * 5)
     with capture_logs() as logs, pytest.raises(UploadError):
         place.put("one.avro", b"body")
     assert (len(server.requests), len(waits)) == (5, 4)
-    assert [line["event"] for line in logs] == ["upload_repeated"] * 4
+    assert [(line["event"], line["problem"]) for line in logs] == [
+        ("upload_repeated", f"bucket bucket at {server.url}: 500 InternalError")
+    ]
 
 
 @pytest.mark.parametrize("way", ["answer", "body"])
@@ -346,21 +348,6 @@ def test_object_larger_than_a_slow_store_takes_within_a_time_out_arrives() -> No
         assert len(slow.read(place.key("large.avro")) or b"") == 8 * 2**20
 
 
-@pytest.mark.parametrize(("status", "refused"), [(404, True), (403, False), (500, False), (200, False)])
-def test_check_at_the_start_refuses_a_bucket_that_is_not_there(server: HttpS3, status: int, *, refused: bool) -> None:
-    """A missing bucket is a wrong setting; who may not look may still write; a store that is down comes back."""
-    server.head_status = status
-    store = S3Store(settings(server))
-    with capture_logs() as logs:
-        if refused:
-            with pytest.raises(StoreRefusedError):
-                store.check()
-        else:
-            store.check()
-    assert bool(logs) == (status in (403, 500))
-    server.head_status = 200
-
-
 @pytest.mark.parametrize("fault", [(500, "InternalError"), (503, "SlowDown"), (403, "RequestTimeTooSkewed"), CUT_AFTER])
 def test_reading_is_tried_again(place: Place, server: HttpS3, fault: Fault) -> None:
     """Whatever passes."""
@@ -375,36 +362,11 @@ def test_reading_is_tried_again(place: Place, server: HttpS3, fault: Fault) -> N
 
 
 def test_reading_that_is_forbidden_is_said_with_the_permission(place: Place, server: HttpS3) -> None:
-    """At the start, and later."""
+    """While it works, as at the start."""
     store = S3Store(settings(server))
-    store.check_reading()
-    server.faults.extend([(403, "AccessDenied")] * 2)
-    with pytest.raises(StoreRefusedError, match="s3:GetObject"):
-        store.check_reading()
-    with pytest.raises(StoreRefusedError, match=r"403 AccessDenied.* s3:GetObject on bucket/logs/\*"):
+    server.faults.append((403, "AccessDenied"))
+    with pytest.raises(StoreRefusedError, match=r"403 AccessDenied.* s3:GetObject on arn:aws:s3:::bucket/logs/\*"):
         store.read(place.location("one.avro"), deadline=Deadline.after(60.0, time.monotonic))
-
-
-def test_reading_is_not_checked_where_the_store_does_not_answer(place: Place, server: HttpS3) -> None:
-    """The first flush will tell."""
-    server.faults.append((500, "InternalError"))
-    with capture_logs() as logs:
-        S3Store(settings(server)).check_reading()
-    with serve() as gone:
-        store = S3Store(settings(gone, connect_timeout_s=1))
-    with capture_logs() as more:
-        store.check_reading()
-    assert [line["event"] for line in (*logs, *more)] == ["reading_not_checked"] * 2
-    assert place.prefix
-
-
-def test_check_of_a_store_that_is_down_lets_the_worker_start() -> None:
-    """It waits with back-off, like everything else."""
-    with serve() as gone:
-        store = S3Store(settings(gone, connect_timeout_s=1))
-    with capture_logs() as logs:
-        store.check()
-    assert logs[0]["event"] == "bucket_not_checked"
 
 
 def test_bucket_name_that_cannot_be_one_is_refused(server: HttpS3) -> None:

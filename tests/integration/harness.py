@@ -193,7 +193,7 @@ class Deployment:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
             with error:
-                return error.code, ""
+                return error.code, error.read().decode()
         except OSError:
             return 0, ""
 

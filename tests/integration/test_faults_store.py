@@ -56,13 +56,10 @@ def test_burst_is_retried_within_the_flush(deployment: Deployment, s3_faults: S3
     deployment.wait_drained(written)
 
     assert s3_faults.done == {Action.STATUS: 4, **dict.fromkeys(DAMAGES, 2)}
-    problems = [event["problem"] for event in deployment.require_event("upload_repeated", "w1", times=6)]
-    for problem in (
-        "500 InternalError",
-        "ConnectionClosedError",
-        "400 ",
-    ):  # of a throttled object only the first is told
-        assert sum(one.startswith(problem) for one in problems) == 2, problems
+    problems = [event["problem"] for event in deployment.require_event("upload_repeated", "w1", times=4)]
+    for problem in ("503 SlowDown", "500 InternalError", "it closes the connection", "400 "):  # a line for each cause
+        assert any(problem in one for one in problems), problems
+    assert all(f"bucket {deployment.bucket} at {s3_faults.endpoint.url}" in one for one in problems)
     assert deployment.count("batch_discarded") == 0
     _require_no_orphans(deployment)
     deployment.require_clean()
@@ -138,20 +135,13 @@ def test_access_denied_ends_the_worker_with_one_line(deployment: Deployment, s3_
 
     assert deployment.exit_code("w1") == 1
     (line,) = deployment.complaints("w1")
-    assert line.startswith(f"StoreRefusedError: bucket {deployment.bucket}: 403 AccessDenied")
+    assert line.startswith(f"StoreRefusedError: bucket {deployment.bucket} at {s3_faults.endpoint.url}: 403")
+    assert f"allow s3:PutObject on arn:aws:s3:::{deployment.bucket}/logs/*" in line
     assert deployment.committed() == 0
     s3_faults.clear()
     deployment.start("w1")
     deployment.wait_drained(written)
     deployment.require_clean()
-
-
-def test_no_such_bucket_is_said_at_the_start(deployment: Deployment) -> None:
-    deployment.start("w1", LOGP_S3__BUCKET=f"{deployment.bucket[:50]}-not")
-
-    assert deployment.exit_code("w1") == 1
-    assert deployment.complaints("w1") == [f"StoreRefusedError: no bucket {deployment.bucket[:50]}-not"]
-    assert deployment.count("partitions_assigned") == 0
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])

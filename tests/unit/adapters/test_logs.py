@@ -118,7 +118,7 @@ def test_long_message_is_cut() -> None:
     """Input may stand in an error's text."""
     stream = configured()
     structlog.get_logger().warning("consumer_error", message="x" * 10_000)
-    assert len(lines(stream)[0]["message"]) <= 300
+    assert len(lines(stream)[0]["message"]) <= 600
 
 
 def test_exception_is_written_into_its_line() -> None:

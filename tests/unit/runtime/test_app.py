@@ -110,6 +110,11 @@ class Watched:
         """Give a membership that proves something, or one that does not."""
         return Membership(3 if self.is_member else -1, "member" if self.is_member else "", b"")
 
+    @property
+    def is_answered(self) -> bool:
+        """Say whether the group has said what is ours."""
+        return self.is_member
+
     def topic_ids(self, topics: Iterable[str], **_: object) -> dict[str, str]:
         """Answer, or do not."""
         return dict.fromkeys(topics, "an id") if self.answers else {}

@@ -19,8 +19,9 @@ from service.runtime.stop import StopFlag
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Iterator[Process]:
-    """Give a worker that has neither brokers nor a store, and is not run."""
+def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+    """Give a worker that has neither brokers nor a store, requires none, and is not run."""
+    monkeypatch.setattr(Process, "_require_outside", lambda _process: None)
     settings = Settings(
         kafka=KafkaSettings(bootstrap_servers="127.0.0.1:9", source_topics=("source",)),
         s3=S3Settings(

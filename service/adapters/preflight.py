@@ -1,0 +1,117 @@
+"""Before a worker joins: everything outside that it needs is asked for, until nothing is missing.
+
+`check-config --connect` asks the same once. A worker that lacks something does not join: it takes no partitions from
+others, is not ready, and says why; it ends where nobody has mended that in time, or no waiting can.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import structlog
+
+from service.errors import LogPartitionerError, StopError, UnmetError
+from service.pace import Pace
+from service.patience import Patience
+
+_AGAIN_FIRST_S, _AGAIN_MAX_S = 1.0, 5.0
+_LOOK_S = 0.1
+
+
+class Need(NamedTuple):
+    """What was asked for, in a few words, and what is wrong, in a sentence; `is_warning`: it works all the same."""
+
+    subject: str
+    problem: str | None = None
+    is_warning: bool = False
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether a worker cannot do without."""
+        return self.problem is not None and not self.is_warning
+
+
+Ask = Callable[[], Iterable[Need]]
+
+
+def asked(subject: str, ask: Callable[[], None]) -> Ask:
+    """Make a question of a call that raises UnmetError."""
+
+    def answer() -> Iterator[Need]:
+        try:
+            ask()
+        except UnmetError as error:
+            yield Need(subject, str(error))
+        else:
+            yield Need(subject)
+
+    return answer
+
+
+def ask_once(asks: Iterable[Ask]) -> Iterator[Need]:
+    """Ask, and answer whatever comes; what ends a worker is an answer, too."""
+    for ask in asks:
+        try:
+            yield from ask()
+        except LogPartitionerError as error:
+            yield Need("", str(error))
+
+
+class Preflight:
+    """Asks, waits and tells; used by the loop thread, `unmet` is read by others."""
+
+    def __init__(
+        self,
+        *,
+        patience: Patience,
+        budget_s: float,
+        beat: Callable[[], None],
+        now_s: Callable[[], float],
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.unmet: str | None = None
+        self._patience = patience
+        self._budget_s = budget_s
+        self._beat = beat
+        self._now_s = now_s
+        self._sleep = sleep
+        self._pace = Pace(now_s)
+        self._log = structlog.get_logger("preflight")
+
+    def require(self, asks: Sequence[Ask]) -> None:
+        """Ask until nothing is missing; one line for each thing that is, at growing distance. Blocks.
+
+        Raises:
+            StopError: something is still missing when the budget is spent, or no waiting mends it.
+            LeavingError: asked to leave meanwhile.
+        """
+        begun_s, again_s = self._now_s(), _AGAIN_FIRST_S
+        while True:
+            answers = self._patience.ask(lambda: [answer for ask in asks for answer in ask()])
+            for answer in answers:
+                self._tell(answer)
+            missing = [str(answer.problem) for answer in answers if answer.is_missing]
+            self.unmet = "; ".join(missing) or None
+            if not missing:
+                return
+            if self._now_s() - begun_s >= self._budget_s:
+                raise StopError(f"after {self._budget_s:.0f} s: {self.unmet}")
+            self._wait(again_s)
+            again_s = min(_AGAIN_MAX_S, 2 * again_s)
+
+    def _tell(self, answer: Need) -> None:
+        if answer.problem is None or not (times := self._pace.times(answer.problem)):
+            return
+        if answer.is_warning:
+            self._log.warning("outside_doubted", message=answer.problem, times=times)
+        else:
+            self._log.warning("outside_unmet", message=answer.problem, times=times)
+
+    def _wait(self, seconds: float) -> None:
+        until_s = self._now_s() + seconds
+        while self._now_s() < until_s:
+            self._beat()
+            self._patience.require()
+            self._sleep(_LOOK_S)

@@ -1,0 +1,72 @@
+"""What a worker needs outside, as one list: it waits for it before it joins, `check-config --connect` asks it once."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from service.adapters.kafka_committer import KafkaCommitter
+from service.adapters.kafka_log import Brokers
+from service.adapters.kafka_needs import KafkaNeeds
+from service.adapters.kafka_options import consumer_options, producer_options
+from service.adapters.object_store import S3Store
+from service.adapters.preflight import Ask, Need, ask_once, asked
+from service.config.settings import Settings
+from service.control.deadline import Deadline
+from service.errors import CommitAbortedError, StopError
+
+_BROKERS_S = 8.0  # an unknown host or a silent broker is told within five
+
+
+class _Clock:
+    """Fulfils `boundary.Clock`."""
+
+    now_s = staticmethod(time.monotonic)
+
+    def wall_ms(self) -> int:
+        """Milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+
+def asks_of_store(settings: Settings, store: S3Store) -> list[Ask]:
+    """Return what is asked of the store."""
+    s3 = settings.s3
+    asks = [asked(f"{s3.place}: objects can be created under {s3.prefix}/", store.check)]
+    if settings.verify.share:
+        asks.append(asked(f"{s3.place}: objects can be read back, for verify.share", store.check_reading))
+    return asks
+
+
+def asks_of_kafka(settings: Settings) -> list[Ask]:
+    """Return what is asked of brokers that answer."""
+    return [KafkaNeeds(settings.kafka, consumer_options(settings.kafka, worker=settings.worker)).ask]
+
+
+def connect(settings: Settings) -> bool:
+    """Ask for everything once, a line each on standard output; gives whether a worker could join."""
+    try:
+        asks = asks_of_store(settings, S3Store(settings.s3))
+    except StopError as error:
+        answers = [Need(settings.s3.place, str(error))]
+    else:
+        answers = list(ask_once(asks))
+    answers.append(brokers := _ask_brokers(settings))
+    if not brokers.is_missing:
+        answers += ask_once(asks_of_kafka(settings))
+    for answer in answers:
+        word = "ok" if answer.problem is None else "doubtful" if answer.is_warning else "missing"
+        sys.stdout.write(f"{word}: {answer.problem or answer.subject}\n")
+    return not any(answer.is_missing for answer in answers)
+
+
+def _ask_brokers(settings: Settings) -> Need:
+    """Ask for a producer of transactions, by an id that no worker has: it would be fenced."""
+    kafka, own_id = settings.kafka, f"{settings.transactional_id}/check"
+    options = producer_options(kafka, worker=settings.worker, transactional_id=own_id)
+    committer = KafkaCommitter(options, init_budget_s=_BROKERS_S, clock=_Clock(), brokers=Brokers())
+    subject = f"brokers {kafka.bootstrap_servers}: Write and Describe permitted on transactional ids"
+    try:
+        committer.prepare(deadline=Deadline.after(_BROKERS_S, time.monotonic))
+    except (StopError, CommitAbortedError) as error:
+        return Need(subject, str(error))
+    return Need(f"{subject} that begin with {settings.transactional_id_prefix}")

@@ -1,0 +1,178 @@
+"""What a worker asks of Kafka before it joins, and what it says of each answer; a scripted administrator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AclOperation, ConfigResource
+
+from service.adapters import kafka_needs
+from service.adapters.kafka_needs import KafkaNeeds
+from service.adapters.preflight import Need
+from service.config.settings import KafkaSettings
+
+EVERYTHING = list(AclOperation)
+KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+DAY_MS = 86_400_000
+TOPICS = ("source", "references", "flushes", "dead-letters")
+
+
+def done(answer: Any) -> Future[Any]:
+    """Give a future that answers, or raises the error of that code."""
+    future: Future[Any] = Future()
+    if isinstance(answer, int):
+        future.set_exception(KafkaException(KafkaError(answer)))
+    else:
+        future.set_result(answer)
+    return future
+
+
+class Brokers:
+    """Answers as it is told to: operations or an error's code by topic, configuration or a code by topic."""
+
+    def __init__(self) -> None:
+        self.rights: dict[str, Any] = dict.fromkeys(TOPICS, EVERYTHING)
+        self.group: Any = EVERYTHING
+        self.kept: dict[str, Any] = dict.fromkeys(TOPICS, KEPT)
+        self.offsets_minutes: Any = "10080"
+
+    def describe_topics(self, topics: Any, **_: object) -> dict[str, Future[Any]]:
+        """Answer for each."""
+        del topics
+        return {
+            topic: done(rights if isinstance(rights, int) else SimpleNamespace(authorized_operations=rights))
+            for topic, rights in self.rights.items()
+        }
+
+    def list_consumer_group_offsets(self, _asked: object, **_: object) -> dict[str, Future[Any]]:
+        """Answer for the group, where it may be described."""
+        return {"g": done(self.group if isinstance(self.group, int) else [])}
+
+    def describe_consumer_groups(self, groups: Iterable[str], **_: object) -> dict[str, Future[Any]]:
+        """Answer for the group."""
+        answer = self.group if isinstance(self.group, int) else SimpleNamespace(authorized_operations=self.group)
+        return {group: done(answer) for group in groups}
+
+    def describe_cluster(self, **_: object) -> Future[Any]:
+        """Give one node."""
+        return done(SimpleNamespace(nodes=[SimpleNamespace(id=1)]))
+
+    def describe_configs(self, asked: Iterable[ConfigResource], **_: object) -> dict[ConfigResource, Future[Any]]:
+        """Answer for topics and for the node."""
+        found = {}
+        for one in asked:
+            kept = {"offsets.retention.minutes": self.offsets_minutes} if one.name == "1" else self.kept[one.name]
+            kept = KafkaError.CLUSTER_AUTHORIZATION_FAILED if one.name == "1" and self.offsets_minutes is None else kept
+            entries = kept if isinstance(kept, int) else {name: SimpleNamespace(value=kept[name]) for name in kept}
+            found[one] = done(entries)
+        return found
+
+
+@pytest.fixture
+def brokers(monkeypatch: pytest.MonkeyPatch) -> Brokers:
+    """Give brokers that every question goes to."""
+    made = Brokers()
+    monkeypatch.setattr(kafka_needs, "make_admin", lambda _options: made)
+    return made
+
+
+def needs() -> list[Need]:
+    """Ask for everything."""
+    kafka = KafkaSettings(bootstrap_servers="b:9092", group_id="g", source_topics=("source",))
+    return list(KafkaNeeds(kafka, {}).ask())
+
+
+def problems() -> list[tuple[str, bool]]:
+    """Ask; gives what is wrong, and whether it is a warning."""
+    return [(need.problem, need.is_warning) for need in needs() if need.problem is not None]
+
+
+@pytest.mark.parametrize("told", [EVERYTHING, None, []], ids=["everything", "nothing", "an empty list"])
+def test_brokers_that_permit_everything_or_say_nothing_lack_nothing(brokers: Brokers, told: Any) -> None:
+    """Old brokers, and those without an authorizer: a line for each topic, for the group, for what is kept."""
+    brokers.rights, brokers.group = dict.fromkeys(TOPICS, told), told
+
+    assert [need.problem for need in needs()] == [None] * 8
+
+
+def test_rights_that_are_missing_are_told_with_the_command(brokers: Brokers) -> None:
+    """On topics and on the group; only those that are needed there (KAFKA_FACTS O11)."""
+    acls = "kafka-acls.sh --bootstrap-server b:9092 --add --allow-principal User:WORKER"
+    both = "--operation Describe --operation Write"
+    brokers.rights |= {
+        "source": [AclOperation.WRITE],
+        "references": KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        "flushes": [AclOperation.WRITE],
+        "dead-letters": [AclOperation.WRITE],
+    }
+    brokers.group = KafkaError.GROUP_AUTHORIZATION_FAILED
+
+    assert problems() == [
+        (f"topic source: Read not permitted: {acls} --operation Read --topic source", False),
+        (f"topic references: Describe and Write not permitted: {acls} {both} --topic references", False),
+        (f"topic flushes: Read not permitted: {acls} --operation Read --topic flushes", False),
+        (f"group g: Read not permitted: {acls} --operation Read --group g", False),
+    ]
+    brokers.group = [AclOperation.DESCRIBE]
+    assert (f"group g: Read not permitted: {acls} --operation Read --group g", False) in problems()
+
+
+def test_group_of_which_nobody_knows_yet_lacks_nothing(brokers: Brokers) -> None:
+    """A first start."""
+    brokers.group = KafkaError.GROUP_ID_NOT_FOUND
+
+    assert problems() == []
+
+
+def test_topic_that_is_not_there_is_told_once_with_its_setting(brokers: Brokers) -> None:
+    """The source, too; its configuration is not asked for beside."""
+    for topic, setting in (("source", "kafka.source_topics"), ("flushes", "kafka.flushes_topic")):
+        brokers.rights[topic] = brokers.kept[topic] = KafkaError.UNKNOWN_TOPIC_OR_PART
+        command = f"kafka-topics.sh --bootstrap-server b:9092 --create --topic {topic}"
+        assert (f"topic {topic} ({setting}) is not there: create it: {command}", False) in problems()
+    assert len(problems()) == 2
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete"])
+def test_compaction_is_refused_with_the_command(brokers: Brokers, policy: str) -> None:
+    """It eats the evidence."""
+    brokers.kept["dead-letters"] = KEPT | {"cleanup.policy": policy}
+    ((told, is_warning),) = problems()
+
+    assert told.startswith("topic dead-letters (kafka.dead_letters_topic) has cleanup.policy compact")
+    assert told.endswith("--alter --entity-type topics --entity-name dead-letters --add-config cleanup.policy=delete")
+    assert not is_warning
+
+
+@pytest.mark.parametrize(
+    ("kept", "minutes", "said"),
+    [
+        ({"retention.ms": str(7 * DAY_MS)}, "10080", None),
+        ({"retention.ms": str(7 * DAY_MS - 1)}, "10080", "committed offsets are kept for 604800000 ms"),
+        ({"retention.ms": "0"}, None, None),
+        ({"retention.bytes": "1000"}, "10080", "keeps 1000 bytes of each partition, however young"),
+    ],
+)
+def test_flush_records_that_go_before_committed_offsets_are_told(
+    brokers: Brokers, kept: dict[str, str], minutes: Any, said: str | None
+) -> None:
+    """As a warning: a worker works without them until an offset is lost."""
+    brokers.kept["flushes"], brokers.offsets_minutes = KEPT | kept, minutes
+    found = problems()
+
+    assert [said in told if said else told for told, _ in found] == ([] if said is None else [True])
+    assert all(is_warning for _, is_warning in found)
+
+
+def test_what_may_not_be_described_is_a_warning_with_the_right(brokers: Brokers) -> None:
+    """Not an end: that right is for this look alone."""
+    brokers.kept["references"] = KafkaError.TOPIC_AUTHORIZATION_FAILED
+    ((told, is_warning),) = problems()
+
+    assert "--operation DescribeConfigs --topic references" in told
+    assert is_warning
