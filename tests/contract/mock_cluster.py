@@ -17,6 +17,7 @@ import confluent_kafka
 
 _PRODUCE, _FETCH = 0, 1
 JOIN_GROUP, GROUP_HEARTBEAT = 11, 68  # of the classic protocol; of KIP-848
+ADD_PARTITIONS = 24  # to a transaction
 _NOW_MS = 1_714_521_600_000
 _CRC32C = 0x82F63B78
 Header = tuple[bytes, bytes]
@@ -63,6 +64,10 @@ class MockCluster:
         self._library.rd_kafka_mock_push_request_errors_array(
             self._cluster, ctypes.c_int16(request), ctypes.c_size_t(len(codes)), array
         )
+
+    def create_topic(self, topic: str, *, partitions: int) -> None:
+        """Create one more topic."""
+        self._library.rd_kafka_mock_topic_create(self._cluster, topic.encode(), partitions, 1)
 
     def elect(self) -> None:
         """Make the one broker the leader anew: what is appended from now on is of the next leader epoch."""

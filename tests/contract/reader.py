@@ -1,0 +1,54 @@
+"""A member of a group without a worker around it: what is assigned to it, and what it has read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from service.adapters.kafka_consumer import KafkaConsumer
+from service.adapters.kafka_options import PINNED_CONSUMER
+from service.formats.model import CommittedOffset, TopicPartition
+
+WAIT_S = 60.0
+
+
+class Reader:
+    """A member of the group: what is assigned to it, and what it has read."""
+
+    def __init__(
+        self, bootstrap: str, topics: Iterable[str], *, group: str = "group", protocol: str = "cooperative-sticky"
+    ) -> None:
+        self.owned: set[TopicPartition] = set()
+        self.values: list[bytes | None] = []
+        options: dict[str, Any] = {**PINNED_CONSUMER, "bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}
+        if protocol == "consumer":
+            options |= {"group.protocol": protocol}
+        else:
+            options |= {"partition.assignment.strategy": protocol, "heartbeat.interval.ms": 200}
+        self.consumer = KafkaConsumer(options, topics, incremental=protocol != "range")
+        self.consumer.subscribe(self)
+
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+        """Begin at the beginning."""
+        self.owned |= tps
+        return dict.fromkeys(tps, CommittedOffset(0))
+
+    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
+        """Keep nothing."""
+        self.owned -= tps
+
+    on_lost = on_revoked
+
+    def poll(self) -> None:
+        """Read for a moment."""
+        self.values += [record.value for record in self.consumer.consume(records_max=100, timeout_s=0.05)]
+
+
+def poll_until(done: Callable[[], bool], *readers: Reader) -> None:
+    """Let all of them read until then."""
+    until_s = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < until_s, [reader.owned for reader in readers]
+        for reader in readers:
+            reader.poll()
