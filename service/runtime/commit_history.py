@@ -10,6 +10,7 @@ group that is not part of our history say that everything is published twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 
 import structlog
 
@@ -89,18 +90,14 @@ class CommitHistory:
         self._read_whole.update(lost)
         self._right([*lost, *there])
 
-    def look(self, *, deadline: Deadline) -> bool:
-        """Look through the newest flush records for foreign groups; returns whether they could be read.
+    def look(self, *, deadline: Deadline) -> None:
+        """Look through the newest flush records for foreign groups, if they can be read: it holds up a flush.
 
         Raises:
             StartPositionError: another group publishes the same.
         """
-        try:
-            _, foreign = self._flush_records.read((), self._topics, deadline=deadline)
-        except (HistoryUnknownError, LeavingError):
-            return False
-        self._require_alone(foreign)
-        return True
+        with suppress(HistoryUnknownError, LeavingError):
+            self._require_alone(self._flush_records.read((), self._topics, deadline=deadline).foreign)
 
     def _require_alone(self, foreign: Iterable[Foreign]) -> None:
         if told := [describe_foreign(one, self._group_id) for one in foreign]:
@@ -203,7 +200,8 @@ def describe_foreign(foreign: Foreign, group_id: str) -> str:
         f"{offset}: everything would be published twice. Three ways on: other topics for this group "
         f"(kafka.references_topic, kafka.flushes_topic, kafka.dead_letters_topic, and another s3.prefix if wanted); is "
         f"{group_id} the new name of {other}, stop {other} for good and go on where it stopped: "
-        f"`{adopting(other, tp.topic)}`; or accept both: add {other} to kafka.accept_groups"
+        f"`{adopting(other, tp.topic)}`; or, if both are meant, or {other} is stopped and its copies are left out by "
+        f"readers, add {other} to kafka.accept_groups"
     )
 
 

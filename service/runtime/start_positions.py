@@ -39,7 +39,7 @@ from service.runtime.ports import Committer, Consumer, FlushRecords
 
 TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have
 LOOKS = 5  # for foreign groups, before the first flushes of a process
-LOOK_S = 10.0
+LOOK_S = 5.0  # behind a transaction that a dead worker has left open it would take longer: the next one tells
 COMMIT_S = 30.0  # for one try to commit start positions
 UNCOMMITTED_MAX_S = 120.0  # for all of them
 
@@ -334,8 +334,9 @@ class StartPositions:
             StartPositionError: a topic was made anew, or another group publishes the same.
         """
         self._ask_ids(self._rules.topics, deadline)
-        if self._looks_left and self._history.look(deadline=deadline.at_most(LOOK_S)):
+        if self._looks_left:
             self._looks_left -= 1
+            self._history.look(deadline=deadline.at_most(LOOK_S))
 
     def _ask_ids(self, topics: Iterable[str], deadline: Deadline) -> None:
         found = self._consumer.topic_ids(topics, deadline=deadline.at_most(TOPIC_IDS_S))

@@ -216,11 +216,9 @@ def test_two_new_groups_that_commit_at_the_same_time_both_stop_at_their_second_f
     rigs = (both.first, both.second)
     for rig in rigs:
         rig.turn_until(lambda rig=rig: bool(rig.workers[0].controller.state.owned))  # type: ignore[misc]
-    for worker in both.workers:
-        worker.start_positions._looks_left -= 1  # the look that was too early
     looks = [worker.start_positions._history.look for worker in both.workers]
     for worker in both.workers:
-        worker.start_positions._history.look = lambda **_: False  # type: ignore[method-assign]
+        worker.start_positions._history.look = lambda **_: None  # type: ignore[method-assign]
     for rig in rigs:
         run_until_flush(rig, 1)
     for worker, look in zip(both.workers, looks, strict=True):
