@@ -84,7 +84,7 @@ audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--l
 .PHONY: test test-all test-unit test-python test-integration sim mutants chaos matrix endurance fuzz
 # Each process has its own servers, which wait for some of the time: three keep two cores busy.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder
-QUICK := main_path or not (slow or integration or spark)
+QUICK := main_path or not (slow or integration or spark or sweep)
 # Other seeds each day: their numbers are in the header, and `make sim SEED=n` shows one again.
 SEED_OF_TODAY := $(shell echo $$(( $$(date +%s) / 86400 * 200 )))
 test: setup  ## what trusts a change: lint, types, all that is pure, 200 seeds, one way through real Kafka, S3 and Spark

@@ -1,9 +1,9 @@
 """Tiers of the tests: the order, the processes that share them, and how long they took.
 
 Markers say what stands in which tier: `make test` leaves out `slow`, `integration` and `spark` but for `main_path`,
-`make test-all` nothing. A test without a marker has three seconds: one that takes longer is listed, and fails the run
-if it takes more than `--too-slow`. Seconds are those of the test's own thread without what it waited for a processor:
-a loaded machine makes little difference.
+`make test-all` only `sweep`. A test without a marker has three seconds: one that takes longer is listed, and fails the
+run if it takes more than `--too-slow`. Seconds are those of the test's own thread without what it waited for a
+processor: a loaded machine makes little difference.
 """
 
 import os
@@ -20,9 +20,14 @@ _MARKED = {"slow", "integration", "spark"}
 _HERE = Path(__file__).parent
 _OWN_S = "own_s"
 # Tests of these need nothing that their module has made: each goes to whichever process is free.
-_SPREAD = ("simulation", "mutants", "property", "model")
+_SPREAD = ("simulation", "mutants", "property", "model", "contract")
 # Modules of minutes, each one process's work: begun late, the last of them would keep one busy and the others idle.
-_LONGEST = ("integration/test_chaos.py", "integration/test_faults_brokers.py", "integration/test_lost_offsets.py")
+_LONGEST = (
+    "integration/test_chaos.py",
+    "integration/test_faults_brokers.py",
+    "integration/test_lost_offsets.py",
+    "integration/test_real_logs.py",
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

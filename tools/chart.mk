@@ -47,5 +47,5 @@ kill-matrix-backfill:  ## the same for drivers of the backfill
 # Each result is a line of JSON; what has passed is not tried again, so an interrupted run goes on. Delete the file to
 # begin anew.
 kill-matrix-materialize kill-matrix-backfill: setup pipeline-jars
-	@mkdir -p .local; LOGP_TEST_REPEAT=3 $(BIN)/python -m pytest -p tests.record --record .local/$@.jsonl -p no:randomly \
+	@mkdir -p .local; LOGP_TEST_REPEAT=3 $(BIN)/python -m pytest -p tests.record --record .local/$@.jsonl -p no:randomly -m '' \
 	  $(TESTS) -k 'killed or overtaken' $(PYTEST_ARGS) || test $$? -eq 5  # 5: all have passed before

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import islice
 from threading import Event
@@ -33,10 +33,24 @@ DAMAGES = {
     "zstd": (batch(b"c", b"d", b"e", b"f", codec=4), "_BAD_COMPRESSION"),
     "magic byte": (batch(b"c", b"d", b"e", b"f", magic=3), "_NOT_IMPLEMENTED"),
 }
+# The client library maps these of a fetch each in a way of its own; all others alike.
+MAPPED = tuple(
+    getattr(KafkaError, name)
+    for name in (
+        *("UNKNOWN_TOPIC_OR_PART", "LEADER_NOT_AVAILABLE", "NOT_LEADER_FOR_PARTITION", "BROKER_NOT_AVAILABLE"),
+        *("REPLICA_NOT_AVAILABLE", "KAFKA_STORAGE_ERROR", "UNKNOWN_LEADER_EPOCH", "FENCED_LEADER_EPOCH"),
+        *("TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_ID", "INVALID_MSG", "UNKNOWN"),
+    )
+)
 _CODES = sorted(
     code for name, code in vars(KafkaError).items() if name.isupper() and type(code) is int and (code > 1 or code == -1)
 )
 CODES = [tuple(islice(_CODES, first, first + 16)) for first in range(0, len(_CODES), 16)]
+
+
+def first_quick(names: Iterable[str]) -> list[Any]:
+    """Give cases of which the first is quick enough for `make test`: one of each sweep."""
+    return [pytest.param(name, marks=pytest.mark.slow if at else []) for at, name in enumerate(names)]
 
 
 class _Listener:
@@ -101,7 +115,7 @@ def read(consumer: KafkaConsumer, *, to: int, longer_s: float = 0.3) -> list[Sou
     return [*found, *consumer.consume(records_max=100, timeout_s=longer_s)]
 
 
-@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize("damage", first_quick(DAMAGES))
 def test_nothing_behind_what_cannot_be_read_is_handed_over(cluster: MockCluster, damage: str) -> None:
     """Whatever the library goes on to deliver; fetched again, it fails again."""
     bad, code = DAMAGES[damage]
@@ -126,8 +140,8 @@ def test_nothing_behind_an_old_message_that_cannot_be_read_is_handed_over(cluste
         assert consumer.readable_from(TP, 1, deadline=soon()) == 2
 
 
-@pytest.mark.parametrize("damage", sorted(DAMAGES.keys() - {"magic byte"}))
-@pytest.mark.parametrize("first", [2, 4])
+@pytest.mark.parametrize("damage", first_quick(name for name in DAMAGES if name != "magic byte"))
+@pytest.mark.parametrize("first", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_first_offset_that_can_be_read_again_is_found(cluster: MockCluster, damage: str, first: int) -> None:
     """Behind two broken batches, and not later: exactly where the next good one begins."""
     bad, _ = DAMAGES[damage]
@@ -146,6 +160,7 @@ def test_end_of_the_log_can_always_be_read(cluster: MockCluster) -> None:
         assert consumer.readable_from(TP, 2, deadline=soon()) == 4
 
 
+@pytest.mark.slow
 def test_client_that_never_returns_from_close_holds_up_no_search(
     cluster: MockCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +185,7 @@ def test_client_that_never_returns_from_close_holds_up_no_search(
         Consumer.close(client)
 
 
+@pytest.mark.slow
 def test_unknown_magic_byte_hides_where_its_batch_ends(cluster: MockCluster) -> None:
     """The library says nothing of it but at its first offset: nobody can tell, so nothing is put away."""
     for records in (GOOD[0], DAMAGES["magic byte"][0], GOOD[1]):
@@ -194,7 +210,14 @@ def test_header_name_that_is_not_utf_8_is_told_of_its_record_alone(cluster: Mock
     assert [one.headers for one in found[2:]] == [(), (("fän", b"1"),)]
 
 
-@pytest.mark.parametrize("codes", CODES, ids=lambda codes: f"{codes[0]}-{codes[-1]}")
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "codes",
+    [
+        pytest.param(MAPPED, id="mapped"),
+        *(pytest.param(codes, id=f"{codes[0]}-{codes[-1]}", marks=pytest.mark.sweep) for codes in CODES),
+    ],
+)
 def test_no_error_of_a_fetch_passes_anything_over(cluster: MockCluster, codes: tuple[int, ...]) -> None:
     """Each code of the broker: either all records come, in order, or the adapter has failed or stopped before them."""
     cluster.append(GOOD[1])

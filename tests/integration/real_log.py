@@ -66,6 +66,11 @@ RULES = {
 }
 
 
+def name_of(file: Path) -> str:
+    """Return the name under which `RULES` has a file."""
+    return file.name.partition(".")[0]
+
+
 def real_log_files() -> list[Path]:
     """All files of all sets."""
     return [file for directory in real_log_sets() for file in sorted(directory.glob("*.zst"))]
@@ -75,7 +80,6 @@ class RealLog:
     """The entries of one file, the records they went in with, and which of them have been found."""
 
     def __init__(self, lines: list[bytes], rules: Rules) -> None:
-        self.references = 0
         self._lines = lines
         self._rules = rules
         self._stamp_ms = int(time.time() * 1000)
@@ -98,7 +102,6 @@ class RealLog:
 
     def check_reference(self, partition: Any, entries: int, rows: list[Row]) -> None:
         """Check the rows of one reference."""
-        self.references += 1
         assert len(rows) == entries
         for row in rows:
             number, entry = self.check_entry((row.partition, row.offset, row.index), row.entry)

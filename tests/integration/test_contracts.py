@@ -113,7 +113,7 @@ class RealKafka:
             consumer.close()
 
 
-@pytest.fixture(params=STYLES)
+@pytest.fixture(params=[pytest.param("range", marks=pytest.mark.sweep), "cooperative-sticky", "consumer"])
 def style(request: pytest.FixtureRequest) -> str:
     """Give a way of handing out TopicPartitions; not a parameter of `kafka`: the broker would start anew for each."""
     chosen: str = request.param

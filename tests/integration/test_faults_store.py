@@ -144,7 +144,7 @@ def test_access_denied_ends_the_worker_with_one_line(deployment: Deployment, s3_
     deployment.require_clean()
 
 
-@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
+@pytest.mark.parametrize("protocol", [pytest.param("range", marks=pytest.mark.sweep), "cooperative-sticky"])
 def test_slow_store_at_a_revoke_releases_when_the_budget_is_spent(
     kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path, protocol: str
 ) -> None:

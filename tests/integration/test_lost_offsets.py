@@ -86,7 +86,9 @@ def records_of(deployment: Deployment) -> int:
     return sum(flush.totals.records for flush in deployment.flush_records())
 
 
-@pytest.mark.parametrize(("place", "records"), [("committed", 10), ("beginning", 50)])
+@pytest.mark.parametrize(
+    ("place", "records"), [("committed", 10), pytest.param("beginning", 50, marks=pytest.mark.sweep)]
+)
 def test_topic_made_anew_while_the_worker_is_away_is_refused_until_a_command_says_how_to_go_on(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, place: str, records: int
 ) -> None:
@@ -116,7 +118,7 @@ def test_topic_made_anew_while_the_worker_is_away_is_refused_until_a_command_say
         )
 
 
-@pytest.mark.parametrize(("place", "begins_at"), [("committed", 20), ("15", 15)])
+@pytest.mark.parametrize(("place", "begins_at"), [pytest.param("committed", 20, marks=pytest.mark.sweep), ("15", 15)])
 def test_log_rewritten_while_the_worker_is_away_is_refused_until_a_command_says_how_to_go_on(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, place: str, begins_at: int
 ) -> None:
@@ -157,7 +159,9 @@ def test_topic_made_anew_whose_offsets_the_brokers_have_dropped_starts_as_before
         assert records_of(deployment) == 100
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize(
+    "protocol", [pytest.param(one, marks=pytest.mark.sweep if one == "range" else []) for one in PROTOCOLS]
+)
 def test_topic_made_anew_while_a_worker_runs_stops_it(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
 ) -> None:
@@ -175,8 +179,12 @@ def test_topic_made_anew_while_a_worker_runs_stops_it(
 
 @pytest.mark.parametrize(
     ("kept", "protocol"),
-    [(0, "range"), (1, "cooperative-sticky"), (0, "consumer"), (1, "consumer")],
-    ids=["all-range", "one-cooperative-sticky", "all-consumer", "one-consumer"],
+    [
+        pytest.param(0, "range", id="all-range", marks=pytest.mark.sweep),
+        pytest.param(1, "cooperative-sticky", id="one-cooperative-sticky"),
+        pytest.param(0, "consumer", id="all-consumer"),
+        pytest.param(1, "consumer", id="one-consumer", marks=pytest.mark.sweep),
+    ],
 )
 def test_lost_offsets_are_refused_until_a_command_takes_them_from_flush_records(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str, kept: int

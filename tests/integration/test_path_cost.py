@@ -32,6 +32,7 @@ _TRIES = 2  # what other tests do beside it may cost one of them
 _LANE = next(iter(LANES))  # of the whole worker, as it comes: the fast one where it is installed
 
 
+@pytest.mark.sweep  # what runs beside it costs it a try: on a quiet machine
 @pytest.mark.timeout(600)
 def test_no_part_of_the_path_costs_half_as_much_again(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path

@@ -59,7 +59,7 @@ def test_megabytes_through_one_megabyte_a_second(deployment: Deployment, s3_faul
     assert max(reference.location.size for reference in deployment.references()) > 2 * BYTES_PER_S
 
 
-@pytest.mark.parametrize("deadline_s", [40, 20])
+@pytest.mark.parametrize("deadline_s", [pytest.param(40, marks=pytest.mark.sweep), 20])
 def test_an_object_per_user_through_twenty_puts_a_second(
     deployment: Deployment, s3_faults: S3FaultProxy, deadline_s: int
 ) -> None:

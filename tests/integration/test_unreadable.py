@@ -66,7 +66,15 @@ def damage(broker: KafkaCluster, topic: str) -> None:
         file.write(bytes([MARK[0] ^ 1]))
 
 
-@pytest.mark.parametrize("deployment", ["range", "cooperative-sticky", "consumer"], indirect=True)
+@pytest.mark.parametrize(
+    "deployment",
+    [
+        pytest.param("range", marks=pytest.mark.sweep),
+        "cooperative-sticky",
+        pytest.param("consumer", marks=pytest.mark.sweep),
+    ],
+    indirect=True,
+)
 def test_batch_that_is_damaged_on_disk_stops_the_worker_and_is_put_away_where_that_is_set(
     broker: KafkaCluster, deployment: Deployment
 ) -> None:

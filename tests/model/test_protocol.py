@@ -7,6 +7,7 @@ import pytest
 from tests.model.protocol import Rules, explore
 
 
+@pytest.mark.slow
 def test_design_is_exact_in_every_state_and_never_stuck() -> None:
     """Two faults, put out while standing still or killed, and transactions that time out, at any step of either."""
     found = explore(Rules(), faults_max=2)

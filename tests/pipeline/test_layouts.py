@@ -1,4 +1,4 @@
-"""Every job reads every layout: the same table, counts and verdict from files and from packs, in any messages."""
+"""Every job reads packs; the table is the same from files and from packs, in any messages."""
 
 import json
 import time
@@ -18,7 +18,7 @@ from pipeline.jobs.user_activity import UserActivity
 from pipeline.kafka import partition_ends
 from pipeline.retire import Retired
 from pipeline.retired import RetiredObjects
-from service.accounting import ExitCode
+from service.accounting import ExitCode, Kind
 from service.formats.adoption import Lineage
 from service.formats.model import TopicPartition
 from service.oracle.equal import canonical
@@ -59,10 +59,10 @@ def entry(number: int) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture(params=["file", "pack", "split"])
+@pytest.fixture
 def world(request: pytest.FixtureRequest, kafka: KafkaHelper, s3: S3Helper, names: Names) -> World:
-    """Two flushes in one layout."""
-    layout: Layout = request.param
+    """Two flushes, in packs unless the test says another layout."""
+    layout: Layout = getattr(request, "param", "pack")
     deployment = ByHand(kafka=kafka, s3=s3, names=names, layout=layout, partitions=PARTITIONS)
     entries = [entry(number) for number in range(RECORDS)]
     expected: Places = {}
@@ -82,26 +82,54 @@ def audited(lake: Lake, **options: bool) -> Result:
     return Auditor(lake.spark, lake.settings, Options(EVERYTHING, examples=1000, **options)).run()
 
 
+def materialised(lake: Lake, world: World) -> list[int]:
+    """Materialize in several commits and compare the table; returns the references of each commit."""
+    with capture_logs() as logs:
+        Materialize(lake.spark, lake.settings).run(continuous=False)
+    assert read_table(lake) == world.expected
+    commits = [line["references"] for line in logs if line["event"] == "references_materialized"]
+    assert sum(commits) == len(world.deployment.references())
+    return commits
+
+
+@pytest.mark.parametrize("world", ["file", "split"], indirect=True)
+def test_table_is_the_same_from_files_and_from_packs_in_several_messages(
+    world: World, lake_of: Callable[..., Lake]
+) -> None:
+    """What comes after the reading of rows knows no layout (tests/unit/pipeline/test_rows.py)."""
+    lake = lake_of(world.deployment, **SETTINGS, PIPELINE_MATERIALIZE__REFERENCES_MAX="10")
+    commits = materialised(lake, world)
+    assert len(commits) > 1
+    assert max(commits) <= 10
+
+
+@pytest.mark.main_path
+def test_table_of_packs_is_audited_clean_until_a_row_is_gone(world: World, lake_of: Callable[..., Lake]) -> None:
+    """From references to the table and its audit: every entry is accounted for; then one is deleted, and named."""
+    lake = lake_of(world.deployment, **SETTINGS)
+    materialised(lake, world)
+    result = audited(lake, table=True)
+    assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
+    assert (result.counts.entries, result.counts.in_table) == (RECORDS, len(world.expected))
+
+    (partition, offset, index) = gone = next(iter(world.expected))
+    place = f"_meta.partition = {partition} AND _meta.offset = {offset} AND _meta.index = {index}"
+    lake.spark.sql(f"DELETE FROM {lake.table} WHERE {place}")
+    result = audited(lake, table=True)
+    assert (result.exit_code, planted.found(result)) == (ExitCode.FINDINGS, {(Kind.TABLE_MISSING, gone): 1})
+
+
 @pytest.mark.timeout(600)
-def test_every_job_reads_every_layout(world: World, lake_of: Callable[..., Lake]) -> None:
+def test_every_job_reads_packs(world: World, lake_of: Callable[..., Lake]) -> None:
     """Materialize in several commits, audit with everything, activity, what backfill would leave out, retirement.
 
-    Plans are those of every layout, and compiled in one.
+    Plans are compiled, as in production.
     """
     deployment, expected = world
     references = deployment.references()
-    settings = SETTINGS | {"PIPELINE_MATERIALIZE__REFERENCES_MAX": "10"}
-    lake = lake_of(deployment, is_compiled=deployment.layout == "pack", **settings)
-    with capture_logs() as logs:
-        Materialize(lake.spark, lake.settings).run(continuous=False)
-    assert read_table(lake) == expected
-    commits = [line["references"] for line in logs if line["event"] == "references_materialized"]
-    assert sum(commits) == len(references)
-    if deployment.layout == "pack":
-        assert commits == [len(references) // FLUSHES] * FLUSHES  # each is one message, and has more than it may
-    else:
-        assert len(commits) > 1
-        assert max(commits) <= 10
+    lake = lake_of(deployment, is_compiled=True, **SETTINGS, PIPELINE_MATERIALIZE__REFERENCES_MAX="10")
+    # Each commit is one message, and has more than it may.
+    assert materialised(lake, world) == [len(references) // FLUSHES] * FLUSHES
 
     result = audited(lake, table=True, list_objects=True)
     assert (result.exit_code, result.findings, result.could_not_tell) == (ExitCode.CLEAN, [], [])
@@ -151,22 +179,16 @@ def retired(lake: Lake, world: World) -> None:
     held(lake, world)
 
 
-@pytest.mark.parametrize(("layout", "faults"), [("file", planted.FAULTS), ("pack", planted.PACK_FAULTS)])
-def test_every_fault_is_named_and_nothing_else(
-    layout: Layout,
-    faults: list[planted.Fault],
-    kafka: KafkaHelper,
-    s3: S3Helper,
-    names: Names,
-    lake_of: Callable[..., Lake],
+def test_every_fault_in_packs_is_named_and_nothing_else(
+    kafka: KafkaHelper, s3: S3Helper, names: Names, lake_of: Callable[..., Lake]
 ) -> None:
-    """In files, and in lines of shared messages and the blocks of a pack: each by name."""
-    deployment = ByHand(kafka=kafka, s3=s3, names=names, layout=layout, partitions=minutes.PARTITIONS)
+    """In lines of shared messages and the blocks of a pack: each by name. Those in files: test_audit.py."""
+    deployment = ByHand(kafka=kafka, s3=s3, names=names, layout="pack", partitions=minutes.PARTITIONS)
     records = list(minutes.records())
     for begin in range(0, minutes.RECORDS, minutes.RECORDS // minutes.FLUSHES):
         deployment.deliver(records[begin : begin + minutes.RECORDS // minutes.FLUSHES])
     world = planted.Delivered(deployment)
-    expected = [one for fault in faults for one in fault(world)]
+    expected = [one for fault in planted.PACK_FAULTS for one in fault(world)]
     lake = lake_of(deployment, **world.publish(Names("planted")))
     result = Auditor(
         lake.spark, lake.settings, Options(EVERYTHING, examples=10_000, verdicts=False, list_objects=True)

@@ -53,7 +53,7 @@ IN_PARQUET = {"1": 1, "_1": 2, "a-b": 3, "a_x2Db": 4, "a@": {"1": 5, "_1": 6}, "
     "settings",
     [
         pytest.param({}, id="at-once"),
-        pytest.param({"PIPELINE_MATERIALIZE__REFERENCES_MAX": "7"}, id="bit-by-bit"),
+        pytest.param({"PIPELINE_MATERIALIZE__REFERENCES_MAX": "7"}, id="bit-by-bit", marks=pytest.mark.sweep),
         pytest.param({"PIPELINE_TABLE__COLUMNS_MAX": "20"}, id="few-columns"),
     ],
 )

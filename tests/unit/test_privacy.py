@@ -92,6 +92,7 @@ def test_canary_in_a_line_would_be_seen() -> None:
     assert canaries.found_in(json.dumps({"key": privacy.veiled(KEY)})) is None
 
 
+@pytest.mark.slow
 def test_test_that_shows_a_user_or_a_secret_fails() -> None:
     """However it tells it, in whichever phase; one that does not passes."""
     file = Path(__file__).with_name("telling.py")

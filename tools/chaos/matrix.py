@@ -51,7 +51,14 @@ def done_cells(record: Path) -> dict[str, Figures]:
 
 
 def play_cell(
-    bed: Bed, cell: Cell, *, number: int, records: int, tell: Tell, settings: Mapping[str, str] | None = None
+    bed: Bed,
+    cell: Cell,
+    *,
+    number: int,
+    records: int,
+    tell: Tell,
+    settings: Mapping[str, str] | None = None,
+    bounces_max: int = 9,
 ) -> Figures:
     """Play one cell; `number` makes its topics its own on this bed, `settings` are of the workers, beside ours."""
     ground = make_ground(bed, f"cell-{number}", protocol=cell.protocol, settings=settings or {})
@@ -62,7 +69,8 @@ def play_cell(
         bed.store.add(*SOME_FAULTS)
     elif cell.store == "throttled":
         bed.store.pace.set(puts_per_s=_PUTS_PER_S)
-    happened = Run(bed, ground, flow, tell=tell).play(plan_bounces(target=cell.whom, how=cell.how, seed=number))
+    bounces = plan_bounces(target=cell.whom, how=cell.how, seed=number, most=bounces_max)
+    happened = Run(bed, ground, flow, tell=tell).play(bounces)
     figures = judged(
         ground, happened, tell=tell, kind="matrix", cell=cell.name, protocol=cell.protocol, store=cell.store
     )

@@ -63,6 +63,7 @@ def test_property_that_puts_something_else_in_place_is_refused_with_a_reason(nam
     assert word in (refused(name, "x") or "")
 
 
+@pytest.mark.slow
 def test_every_property_that_the_library_hides_is_a_secret() -> None:
     """Under all its names; but for what is a name, a path or public."""
     hidden = {name for name in known_names() if REDACTED in effect(name).values()}

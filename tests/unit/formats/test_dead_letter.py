@@ -65,6 +65,7 @@ def test_indexes_of_any_number_read_back_and_count(indexes: tuple[int, ...] | No
 PLAIN = SourceRecord(TopicPartition("app", 3), 0, None, None, None, ())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("make", "indexes"),
     [

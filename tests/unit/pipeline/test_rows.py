@@ -72,6 +72,7 @@ def test_small_files_with_large_rows() -> None:
     assert max(batch.nbytes for batch in batches) <= BYTES_MAX
 
 
+@pytest.mark.slow
 def test_rest_counts_by_its_text() -> None:
     """Without columns in the table, names stand in each row again: many times the bytes of the file."""
     entry = {f"field_with_a_rather_long_name_{number}": True for number in range(500)}

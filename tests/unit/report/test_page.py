@@ -153,6 +153,7 @@ def test_a_page_needs_no_network_and_forbids_it(busy_parsed: Page) -> None:
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline';")
 
 
+@pytest.mark.slow
 def test_plots_take_colours_and_fonts_from_the_page(busy_parsed: Page) -> None:
     """No colour of their own, or they would not be legible in the dark; all variables are there, light and dark."""
     drawn = [found for tag, found in busy_parsed.elements if tag in ("path", "text", "use", "g", "rect", "svg")]
@@ -173,6 +174,7 @@ def test_plots_take_colours_and_fonts_from_the_page(busy_parsed: Page) -> None:
     assert [sum(label.startswith(plot) for label in busy_parsed.attributes("aria-label")) for plot in plots] == [2] * 6
 
 
+@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes(busy_page: str) -> None:
     """In this process, and in one with other hashes in another time zone: no clock, no random ids."""
     program = (
@@ -244,6 +246,7 @@ def test_extremes_do_not_keep_a_page_from_being_made() -> None:
     assert "500 of 3,000" in text
 
 
+@pytest.mark.slow
 def test_amounts_far_apart_are_on_axes_that_can_be_read() -> None:
     """Lag from a second to hours and files from bytes to megabytes: plain numbers at the axes."""
     lags = [record_hour(0, lag_ms=900), record_hour(1, lag_ms=20_000), record_hour(2, lag_ms=9_000_000)]
@@ -254,6 +257,7 @@ def test_amounts_far_apart_are_on_axes_that_can_be_read() -> None:
     assert "$" not in page.text
 
 
+@pytest.mark.slow
 def test_times_that_are_none_are_shown_and_not_plotted() -> None:
     """Dates of wrong references, clocks of other centuries: in tables, beside what can be plotted."""
     wrong = [msgspec.structs.replace(hour(0, findings={"misplaced": 1}), date=date) for date in ("2026-13-45", "", "x")]

@@ -32,7 +32,10 @@ def discards(worker: FakeWorker) -> float:
     return worker.metrics.total("batches_discarded")
 
 
-@pytest.mark.parametrize(("users", "seconds"), [(6_000, 0.019), (1_200, 0.05), (1_200, 0.08), (1_200, 0.5), (300, 2.0)])
+@pytest.mark.parametrize(
+    ("users", "seconds"),
+    [pytest.param(6_000, 0.019, marks=pytest.mark.slow), (1_200, 0.05), (1_200, 0.08), (1_200, 0.5), (300, 2.0)],
+)
 def test_store_in_proportion_to_objects_makes_flushes_smaller_and_one_is_discarded_at_most(
     users: int, seconds: float
 ) -> None:
@@ -71,6 +74,7 @@ def test_store_that_gets_slower_again_costs_one_more_batch_at_most() -> None:
     rig.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("changes_at", [0.2, 0.4, 0.6, 0.8])
 def test_store_that_gets_slower_while_a_batch_is_uploaded_costs_that_batch_alone(changes_at: float) -> None:
     """50 PUT/s, then 10: what the whole upload took says too little of what the next one will take."""
@@ -92,7 +96,7 @@ def test_store_that_gets_slower_while_a_batch_is_uploaded_costs_that_batch_alone
     rig.check()
 
 
-@pytest.mark.parametrize("messages_per_s", [200, 40, 20, 7])
+@pytest.mark.parametrize("messages_per_s", [200, pytest.param(40, marks=pytest.mark.slow), 20, 7])
 def test_commit_in_proportion_to_messages_makes_flushes_smaller_and_one_is_discarded_at_most(
     messages_per_s: float,
 ) -> None:

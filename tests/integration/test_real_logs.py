@@ -1,0 +1,48 @@
+"""Real logs through the worker: every entry of every set comes out once, where it belongs, as it went in.
+
+In the objects of the default layout, and the small audit says so. Of long sets some entries are taken, from all of the
+file; all of them are a sweep. What becomes of them on Spark: tests/pipeline/test_real_logs.py. What is expected is in
+`real_log`; rows and dead letters are read by `readback`. Not collected where the data are absent (tests/conftest.py).
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.integration.harness import Deployment
+from tests.integration.one_worker import run_through
+from tests.integration.readback import read_objects
+from tests.integration.real_log import PARTITIONS, RULES, RealLog, lines_of, name_of, real_log_files
+from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.names import Names
+from tests.stack.s3_helper import S3Helper
+
+ENTRIES_MAX = 10_000
+STEPS = {file: -(-RULES[name_of(file)].entries // ENTRIES_MAX) for file in real_log_files()}
+CASES = [
+    *(pytest.param(file, step, id=name_of(file)) for file, step in STEPS.items()),
+    *(
+        pytest.param(file, 1, id=f"{name_of(file)}-all", marks=pytest.mark.sweep)
+        for file, step in STEPS.items()
+        if step > 1
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "step"), CASES)
+def test_real_logs_come_out_as_they_went_in(
+    file: Path, step: int, kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
+) -> None:
+    """Every entry is in one row of the right user, date and hour, or a dead letter, and equal field by field."""
+    rules, lines = RULES[name_of(file)], lines_of(file)
+    assert len(lines) == rules.entries
+    log = RealLog(lines[::step], rules)
+    with Deployment(
+        kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=PARTITIONS, settings=rules.settings()
+    ) as deployment:
+        log.note_places(run_through(deployment, log.records(), LOGP_SPOOL__BYTES_MAX=str(4 << 30)))
+        for found in read_objects(deployment):
+            log.check_reference(found.reference.partition_key, found.reference.entries, found.rows)
+        log.check_dead_letters(deployment)
+        log.check_nothing_is_missing()
+        deployment.require_clean()
