@@ -21,6 +21,7 @@
         SourceError            the source topic, the group or the permissions do not allow to go on
         LeavingError           asked to leave while it waited for an answer: the process ends in order (app catches)
         StoreRefusedError      the object store refuses us: no such bucket, no permission
+        PathsError             almost all of a first batch is dead: the settings do not fit the source
         TooManyFailuresError   unknown outcomes or fatal errors came too often
         VerificationError      verification mode found a difference, and the policy is to stop
 
@@ -134,6 +135,10 @@ class LeavingError(StopError):
 
 class StoreRefusedError(StopError):
     """The object store rejects requests, and retrying will not help."""
+
+
+class PathsError(StopError):
+    """Almost all entries of a group's first batch are dead, and nothing of it is committed: the settings do not fit."""
 
 
 class TooManyFailuresError(StopError):

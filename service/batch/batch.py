@@ -40,6 +40,7 @@ class Batch:
     source_bytes: int = 0
     records: int = 0
     entries: int = 0
+    record_timestamps: int = 0
     dead_letters: list[DeadLetter] = field(default_factory=list)
     dead_letter_bytes: int = 0
 
@@ -52,11 +53,15 @@ class Batch:
             progress={tp: copy(one) for tp, one in sorted(progress.items())},
             dead_letters=tuple(self.dead_letters),
             size=Size(self.source_bytes, self.entries),
+            record_timestamps=self.record_timestamps,
         )
 
 
 class ClosedBatch(NamedTuple):
-    """A batch that nothing is added to any more, with everything that a flush needs; `progress` is a copy."""
+    """A batch that nothing is added to any more, with everything that a flush needs; `progress` is a copy.
+
+    `record_timestamps` are the entries whose event time is their record's timestamp.
+    """
 
     opening: Opening
     spool: BatchSpool
@@ -64,6 +69,7 @@ class ClosedBatch(NamedTuple):
     progress: Mapping[TopicPartition, Progress]
     dead_letters: tuple[DeadLetter, ...]
     size: Size
+    record_timestamps: int = 0
 
     @property
     def batch_id(self) -> str:

@@ -248,6 +248,18 @@ class FlushSettings(Section):
     backoff_max_s: PositiveSeconds = Field(30, description="Longest pause after flushes that failed one after another.")
 
 
+class DeadLettersSettings(Section):
+    """How much may be dead."""
+
+    share_max: float = Field(
+        0.99,
+        ge=0,
+        le=1,
+        description="Share of dead entries from which on the first batch of a group on its TopicPartitions is not "
+        "committed, and the worker stops: a wrong path would commit a topic away; 1: it is committed.",
+    )
+
+
 class SpoolSettings(Section):
     """The local disk between record and object; disposable, wiped at start."""
 
@@ -338,6 +350,7 @@ class Settings(SourcedSettings):
     record_schema: SchemaSettings = Field(SchemaSettings(), description="Bounds of the aggregated schema.")
     partition: PartitionSettings = PartitionSettings()
     flush: FlushSettings = FlushSettings()
+    dead_letters: DeadLettersSettings = DeadLettersSettings()
     spool: SpoolSettings = SpoolSettings()
     s3: S3Settings
     verify: VerifySettings = VerifySettings()

@@ -214,7 +214,8 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
     """Everything of a batch is committed.
 
     `flush_seq`: number of its flush record in the boot; `objects`, `references`, `records`, `entries`: how many
-    it has; `dead_letters`: those of its entries that are in no file; `object_bytes`: of its objects; `step_seconds`: by
+    it has; `dead_letters`: those of its entries that are in no file; `record_timestamps`: those in files that go by
+    Kafka's time; `object_bytes`: of its objects; `step_seconds`: by
     step; `offsets`: what it covers, by TopicPartition; `member`, `member_generation`: the group coordinator's, by which
     the broker fenced the commit.
     """
@@ -233,6 +234,7 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
     offsets: dict[str, Covered]
     member: str | None = None
     member_generation: int | None = None
+    record_timestamps: int = 0
 
 
 class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded"):

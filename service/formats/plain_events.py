@@ -26,6 +26,9 @@ PLAIN: Mapping[str, str] = {
     "object_not_read_back": "Verification mode cannot read an object now. `key`: its user is hashed.",
     "outside_doubted": "The worker works without it, but somebody should mend what the message says.",
     "outside_unmet": "What the worker needs of the store or of Kafka is missing; it does not join before it is there.",
+    "paths_doubted": "Most of the first entries of a topic are dead letters or go by Kafka's time, or none is in an "
+    "envelope. `entries`: looked at; `dead_letters`, `record_timestamps`: of them; `envelopes`: of a sample; "
+    "`settings`: where was looked; `fields`: names of top-level fields that were seen; `advice`.",
     "recording_refused": "The disk refuses a batch; records are read again after a pause.",
     "source_transaction_open": "Records wait until a producer of the source ends its transaction. `held_up`: where it "
     "begins in each TopicPartition (twenty at most); `seconds`: for how long by now.",

@@ -53,6 +53,7 @@ from service.partitioning.chain import root_of
 from service.partitioning.partitioner import Partitioner
 from service.patience import LEAVE_S_MAX, Patience, end_process_after
 from service.runtime.controller import ControlRules
+from service.runtime.first_look import LookRules
 from service.runtime.flusher import FlushRules
 from service.runtime.participation import Participation
 from service.runtime.recorder import RecorderRules
@@ -323,7 +324,17 @@ def recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
         root_of=lambda record: root_of(record, header) if record.headers else None,
         fast_lane=lane if isinstance(lane, LaneRules) else None,
         is_fast=is_fast(settings),
+        look=_look_rules(settings),
     )
+
+
+def _look_rules(settings: Settings) -> LookRules:
+    """Turn settings into what is looked at to see whether they fit the source."""
+    told = {"user.paths": settings.user.paths, "time.paths": settings.time.paths}
+    if settings.input.entries_field is not None:
+        told["input.entries_field"] = (settings.input.entries_field,)
+    decoder = record_decoder(settings, json_decoder(settings))
+    return LookRules(settings.kafka.source_topics, told, decoder, settings.dead_letters.share_max)
 
 
 def _flush_rules(settings: Settings) -> FlushRules:

@@ -35,6 +35,7 @@ class FlushReport:
             records=summary.records,
             entries=summary.entries,
             dead_letters=summary.dead_letters,
+            record_timestamps=batch.record_timestamps,
             object_bytes=summary.object_bytes,
             step_seconds={step: round(seconds, 4) for step, seconds in summary.seconds.items()},
             offsets=batch.covered(),

@@ -100,6 +100,7 @@ class Flusher:
         clock: Clock,
         metrics: Metrics,
         abandoned: Callable[[], bool],
+        require_fit: Callable[[ClosedBatch], None],
     ) -> None:
         self.cost = FlushCost()
         self._rules = rules
@@ -111,6 +112,7 @@ class Flusher:
         self._clock = clock
         self._metrics = metrics
         self._abandoned = abandoned
+        self._require_fit = require_fit
         self._seq = 0
         self._known_schemas: dict[str, None] = {}
         self._log = structlog.get_logger("flusher")
@@ -120,8 +122,9 @@ class Flusher:
 
         Raises:
             DiscardError: see its kinds; the batch is to be discarded.
-            StopError: the store refuses us.
+            StopError: the store refuses us, or the settings do not fit the source.
         """
+        self._require_fit(batch)
         membership = self._membership()  # taken when the batch is closed, not when it is sent (DESIGN 4.4)
         opened = batch.opening.membership
         if membership.member_id != opened.member_id:

@@ -24,6 +24,7 @@ from service.formats.dead_letter import Reason
 from service.formats.model import CommittedOffset, RootLink, SourceRecord, TopicPartition
 from service.input.decode import Bad, Decoded, RecordDecoder, refused
 from service.partitioning.partitioner import Partitioner, Rejection
+from service.runtime.first_look import FirstLook, LookRules
 from service.runtime.ports import Spool
 
 
@@ -41,6 +42,7 @@ class RecorderRules(NamedTuple):
     root_of: Callable[[SourceRecord], RootLink | None]
     fast_lane: LaneRules | None = None
     is_fast: bool = False
+    look: LookRules = LookRules()
 
 
 class Recorder:
@@ -48,6 +50,7 @@ class Recorder:
 
     def __init__(self, rules: RecorderRules, spool: Spool) -> None:
         self.outcomes: Counter[str] = Counter()
+        self.first_look = FirstLook(rules.look)
         self._batch: Batch | None = None
         self._tracker = Tracker()
         self._rules = rules
@@ -132,6 +135,7 @@ class Recorder:
         """
         assert self._batch is not None, "a flush needs an open batch"
         batch, self._batch = self._batch, None
+        self.first_look.closed()
         progress = self._tracker.by_tp
         left_out = [tp for tp in without if tp in progress and progress[tp].next_offset > progress[tp].first_offset]
         assert not left_out, f"W2: a batch leaves out what it covers: {left_out}"
@@ -158,6 +162,7 @@ class Recorder:
         """
         batch = self._batch
         assert batch is not None, "a batch is opened before its first record"
+        stop = self.first_look.until(poll, first, stop)
         next_offsets = {tp: progress.next_offset for tp, progress in self._tracker.by_tp.items()}
         if self._lane is None:
             bounds = TakeBounds(first, stop, weight_max, bytes_max)
@@ -176,6 +181,7 @@ class Recorder:
             run = taken.run
         if run.records:
             self._cover(run, poll, batch)
+            self.first_look.took(poll, first, run)
         if run.rest is None:
             return run
         weight = self.record(poll[first + run.records], run.rest)
@@ -187,9 +193,15 @@ class Recorder:
         batch.records += run.records
         batch.entries += run.entries
         batch.source_bytes += run.source_bytes
-        self.outcomes["written"] += run.entries - run.fallbacks
+        self.outcomes["written"] += run.entries
         if run.fallbacks:
-            self.outcomes["record_timestamp"] += run.fallbacks
+            self._count_timestamps(run.fallbacks, batch)
+
+    def _count_timestamps(self, entries: int, batch: Batch) -> None:
+        """Count entries, which are written, as placed by their record's timestamp."""
+        batch.record_timestamps += entries
+        self.outcomes["record_timestamp"] += entries
+        self.outcomes["written"] -= entries
 
     # One record.
 
@@ -207,6 +219,7 @@ class Recorder:
         assert batch is not None, "a batch is opened before its first record"
         if decoded is None:
             decoded = self._rules.decoder.decode(record.value) if record.unreadable is None else refused(record)
+        timestamps = batch.record_timestamps
         bad = decoded.bad + self._write_entries(record, decoded, batch)
         if bad:
             self._reject(record, bad, batch, progress)
@@ -224,6 +237,7 @@ class Recorder:
         size = max(decoded.size, len(record.value or b""))
         batch.source_bytes += size
         self.outcomes["written"] += written
+        self.first_look.recorded(record, decoded, dead=len(bad), timestamps=batch.record_timestamps - timestamps)
         return entries + size // 1024
 
     def make_room(self) -> None:
@@ -262,9 +276,8 @@ class Recorder:
                 self._lane.learn(text, entry_type)
             if placed.unique_id is not None or root is not None:
                 rows.note(number, unique_id=placed.unique_id, root=root)
-            if placed.fallback_time:  # instead of `written`
-                self.outcomes["record_timestamp"] += 1
-                self.outcomes["written"] -= 1
+            if placed.fallback_time:
+                self._count_timestamps(1, batch)
         return bad
 
     def _reject(self, record: SourceRecord, bad: Iterable[Bad], batch: Batch, progress: Progress) -> None:

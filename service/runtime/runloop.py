@@ -282,6 +282,12 @@ class Runloop:
         for outcome, count in self._recorder.outcomes.items():
             self._metrics.add("entries", count, outcome=outcome)
         self._recorder.outcomes.clear()
+        for doubt in self._recorder.first_look.doubts():
+            self._log.warning(
+                "paths_doubted", topic=doubt.topic, entries=doubt.entries, dead_letters=doubt.dead_letters,
+                record_timestamps=doubt.record_timestamps, envelopes=doubt.envelopes, settings=dict(doubt.settings),
+                fields=doubt.fields, advice=doubt.advice,
+            )  # fmt: skip
 
     def _publish(self) -> None:
         """Publish what is owned and open."""

@@ -86,6 +86,7 @@ class StartPositions:
         self._clock = clock
         self._found: dict[TopicPartition, StartPosition] = {}
         self._uncommitted: dict[TopicPartition, StartPosition] = {}
+        self._untouched: dict[TopicPartition, int] = {}
         self._uncommitted_until = Deadline.after(0.0, clock.now_s)
         self._is_unanswered = False
         self._told: set[TopicPartition] = set()
@@ -163,11 +164,16 @@ class StartPositions:
         """What is assigned and may not be recorded yet."""
         return frozenset(self._found) | frozenset(self._uncommitted)
 
+    def is_untouched(self, tp: TopicPartition, first_offset: int) -> bool:
+        """Return whether the group has flushed nothing of a TopicPartition before what begins here."""
+        return self._untouched.get(tp) == first_offset
+
     def forget(self, tps: Iterable[TopicPartition]) -> None:
         """Drop what was given back."""
         for tp in tps:
             self._found.pop(tp, None)
             self._uncommitted.pop(tp, None)
+            self._untouched.pop(tp, None)
         self._history.forget(tps)
         self._doubted.difference_update(tps)
 
@@ -186,6 +192,8 @@ class StartPositions:
             self._ask_ids(sorted({tp.topic for tp in self._found}), deadline)
             self._compare_ids()
             self._compare_history(deadline)
+            starts = {tp: start.committed.offset for tp, start in self._found.items()}
+            self._untouched |= {tp: first for tp, first in starts.items() if self._history.next_offset(tp) is None}
             missing = {tp: start for tp, start in self._found.items() if start.source != "committed"}
             if missing:
                 self._uncommitted_until = Deadline.after(UNCOMMITTED_MAX_S, self._clock.now_s)

@@ -21,6 +21,7 @@ from service.formats.offset_metadata import SourceTopics
 from service.privacy import describe
 from service.runtime.controller import Controller, ControlRules
 from service.runtime.crash_guard import CrashGuard
+from service.runtime.first_look import FirstBatch
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.open_transactions import OpenTransactions
 from service.runtime.ports import Committer, Consumer, FlushRecords, Journal, Metrics, Spool, Uploads
@@ -97,6 +98,14 @@ class Worker:
         self._log = structlog.get_logger("worker")
         self.topics = SourceTopics()
         self.recorder = parts.recorder(rules.recorder, ports.spool)
+        self.start_positions = StartPositions(
+            rules=rules.start,
+            consumer=ports.consumer,
+            committer=ports.committer,
+            flush_records=ports.flush_records,
+            topics=self.topics,
+            clock=clock,
+        )
         self.flusher = parts.flusher(
             rules=rules.flush,
             sender=sender,
@@ -107,14 +116,7 @@ class Worker:
             clock=clock,
             metrics=metrics,
             abandoned=lambda: ports.stop.abandoned,
-        )
-        self.start_positions = StartPositions(
-            rules=rules.start,
-            consumer=ports.consumer,
-            committer=ports.committer,
-            flush_records=ports.flush_records,
-            topics=self.topics,
-            clock=clock,
+            require_fit=FirstBatch(rules.recorder.look, self.start_positions.is_untouched).require_fit,
         )
         self.controller = parts.controller(
             rules=rules.control,

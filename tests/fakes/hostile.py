@@ -147,6 +147,7 @@ class Deployment:
             clock=self.clock,
             metrics=RecordingMetrics(),
             abandoned=lambda: False,
+            require_fit=lambda _batch: None,
         )
         self._offsets = Counter[TopicPartition]()
 

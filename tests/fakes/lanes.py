@@ -45,8 +45,8 @@ def deliver(
     records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, at_once: int = 1000, memory_max: int = 2**40
 ) -> Delivered:
     """Record all as one poll, at most so many at once, and seal them as one batch."""
-    recorder = _opened(records, given, is_fast=is_fast, memory_max=memory_max)
-    taken = _record(recorder, Poll.of(records), at_once)
+    recorder = opened(records, given, is_fast=is_fast, memory_max=memory_max)
+    taken = record_all(recorder, Poll.of(records), at_once)
     load = recorder.load()
     batch = recorder.close()
     steps = seal(batch.rows, batch.spool, batch.spans, seal_rules(given), batch_id="b1", is_one_record=False)
@@ -60,8 +60,8 @@ def recorded(
     records: Sequence[SourceRecord], given: Settings, *, is_fast: bool
 ) -> tuple[dict[tuple[int, int], ConsumedEntry], Counter[int]]:
     """Record all of one TopicPartition; gives the rows by offset and index, and how many entries of each are dead."""
-    recorder = _opened(records, given, is_fast=is_fast, memory_max=2**40)
-    _record(recorder, Poll.of(records), _EVERYTHING)
+    recorder = opened(records, given, is_fast=is_fast, memory_max=2**40)
+    record_all(recorder, Poll.of(records), _EVERYTHING)
     batch = recorder.close()
     rows, dead = batch.rows, Counter[int]()
     for letter in batch.dead_letters:
@@ -75,7 +75,8 @@ def recorded(
     return found, dead
 
 
-def _opened(records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, memory_max: int) -> Recorder:
+def opened(records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, memory_max: int = 2**40) -> Recorder:
+    """Give a recorder that owns what the records are of, with a batch open."""
     lane = lane_rules(given)
     if is_fast:
         assert native.IS_INSTALLED, "make native"
@@ -88,7 +89,8 @@ def _opened(records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, 
     return recorder
 
 
-def _record(recorder: Recorder, poll: Poll, at_once: int) -> int:
+def record_all(recorder: Recorder, poll: Poll, at_once: int = _EVERYTHING) -> int:
+    """Record a poll, at most so many at once; gives how many were plain."""
     at = plain = 0
     while at < len(poll):
         taken = recorder.take(poll, at, len(poll), weight_max=at_once, bytes_max=_EVERYTHING)

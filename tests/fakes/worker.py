@@ -27,6 +27,7 @@ from service.partitioning.event_time import LATEST_US, TimeRules
 from service.partitioning.partitioner import KeyRules, Partitioner
 from service.runtime import worker
 from service.runtime.controller import Controller, ControlRules
+from service.runtime.first_look import LookRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.refetch import OnUnreadable
@@ -126,12 +127,14 @@ def recorder_rules(*, bounds: SchemaBounds = SCHEMA_BOUNDS, memory_bytes_max: in
         id_paths=("id",),
         zone=UTC,
     )
+    decoder = RecordDecoder(InputRules("json", None, 2**24, 10**5), JsonDecoder(keep_inexact_text=False))
     return RecorderRules(
-        decoder=RecordDecoder(InputRules("json", None, 2**24, 10**5), JsonDecoder(keep_inexact_text=False)),
+        decoder=decoder,
         partitioner=Partitioner(keys),
         bounds=bounds,
         memory_bytes_max=memory_bytes_max,
         root_of=lambda _record: None,
+        look=LookRules(START_RULES.topics, {"user.paths": keys.user_paths, "time.paths": keys.time_paths}, decoder),
     )
 
 

@@ -101,6 +101,7 @@ class Deployment:
             "LOGP_KAFKA__SESSION_TIMEOUT_S": "6",
             "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "120",
             "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "10",
+            "LOGP_DEAD_LETTERS__SHARE_MAX": "1",  # a test may begin with nothing but bad records
             "LOGP_FLUSH__INTERVAL_S": "2",
             "LOGP_FLUSH__UPLOAD_DEADLINE_S": "40",
             "LOGP_FLUSH__COMMIT_BUDGET_S": "10",

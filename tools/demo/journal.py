@@ -84,6 +84,8 @@ class Tally:
     records: int = 0
     entries: int = 0
     dead_letters: int = 0
+    record_timestamps: int = 0  # entries in files that go by Kafka's time
+    fields: list[str] = field(default_factory=list)  # of entries that the settings do not seem to fit
     given_up: int = 0
     records_again: int = 0
     causes: Counter[str] = field(default_factory=Counter)  # of what was given up
@@ -112,6 +114,7 @@ class Tally:
                 self.records += flush.records
                 self.entries += flush.entries
                 self.dead_letters += flush.dead_letters
+                self.record_timestamps += flush.record_timestamps
                 worker.flushes += 1
                 worker.entries += flush.entries
             case log_events.FlushVerified() as verified:
@@ -122,6 +125,8 @@ class Tally:
                 self.given_up += 1
                 self.causes[cause] += 1
                 self.records_again += sum(int(last) - int(first) + 1 for first, last in _SPAN.findall(cost))
+        if line.head.event == "paths_doubted":
+            self.fields = [str(name) for name in line.fields.get("fields", [])]
         if isinstance(line.event, _NOTABLE) or line.head.level in ("warning", "error", "critical"):
             worker.last = describe(line)
             self.news.append(f"{worker_name}: {worker.last}")

@@ -118,6 +118,7 @@ class DemoOptions:
             "LOGP_KAFKA__SESSION_TIMEOUT_S": f"{SESSION_TIMEOUT_S:.0f}",
             "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "150",
             "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "20",
+            "LOGP_DEAD_LETTERS__SHARE_MAX": "1",  # what is dead is told by the verdict
             "LOGP_FLUSH__INTERVAL_S": "3",
             "LOGP_FLUSH__UPLOAD_DEADLINE_S": "50",
             "LOGP_FLUSH__COMMIT_BUDGET_S": "20",

@@ -16,7 +16,7 @@ from tools.demo.lag import GroupLag, behind
 from tools.demo.options import GROUP, SESSION_TIMEOUT_S, SOURCE, DemoOptions
 from tools.demo.screen import Picture, Screen, WorkerRow
 from tools.demo.source import DemoSource
-from tools.demo.verdict import Verdict, explain_dead_letters, judge, judge_stuck
+from tools.demo.verdict import Verdict, explain_dead_letters, explain_times, judge, judge_stuck
 from tools.local.patience import Patience
 
 _SPAN_S_MIN = 25.0  # records flow at least as long as the faults take, and this long
@@ -65,7 +65,8 @@ class Story:
             announced = self._conclude()
             audit_code = self._audit()
             logs_code = verify_logs(self._environment, self._screen.tell)
-            return judge(audit_code, announced, self._options.paths, logs_code=logs_code)
+            timeless = explain_times(self._tally, self._options.paths)
+            return judge(audit_code, announced, self._options.paths, logs_code=logs_code, timeless=timeless)
         finally:
             self._source.stop()
             self._fleet.kill()

@@ -8,6 +8,7 @@ from enum import IntEnum
 from service.formats.dead_letter import Reason
 from tools.demo.announced import Announced, DeadReason
 from tools.demo.fields import name_fields
+from tools.demo.journal import Tally
 
 _FIELDS_SHOWN = 200
 _BYTES_SHOWN = 200
@@ -24,6 +25,7 @@ class ExitCode(IntEnum):
     DEAD_LETTERS = 4
     NOT_RUN = 5
     PUT_AWAY = 6
+    NO_TIMES = 7
 
 
 MEANINGS = {
@@ -34,6 +36,7 @@ MEANINGS = {
     ExitCode.DEAD_LETTERS: "the audit is clean, but most entries are dead letters",
     ExitCode.NOT_RUN: "the demo could not run: a program, a port or a server is missing, a worker does not start",
     ExitCode.PUT_AWAY: "the audit is clean, but workers have put records away that they could not read or outlive",
+    ExitCode.NO_TIMES: "the audit is clean, but most entries go by Kafka's time: none was read where it was looked for",
 }
 _VIOLATION = "The workers' logs break a rule of who may own and commit what (verify-logs.txt)."
 _PUT_AWAY = (Reason.FATAL, Reason.UNREADABLE)
@@ -49,7 +52,7 @@ class Verdict:
     @property
     def is_disposable(self) -> bool:
         """Whether nobody needs the data of this run to find out what went wrong."""
-        return self.code in (ExitCode.CLEAN, ExitCode.DEAD_LETTERS)
+        return self.code in (ExitCode.CLEAN, ExitCode.DEAD_LETTERS, ExitCode.NO_TIMES)
 
 
 def judge_stuck(lags: Mapping[int, int], *, window_s: float, given_up: int) -> Verdict:
@@ -66,10 +69,17 @@ def judge_stuck(lags: Mapping[int, int], *, window_s: float, given_up: int) -> V
     return Verdict(ExitCode.NO_PROGRESS, tuple(lines))
 
 
-def judge(audit_code: int, announced: Announced, paths: Mapping[str, Sequence[str]], *, logs_code: int = 0) -> Verdict:
+def judge(
+    audit_code: int,
+    announced: Announced,
+    paths: Mapping[str, Sequence[str]],
+    *,
+    logs_code: int = 0,
+    timeless: Sequence[str] = (),
+) -> Verdict:
     """Return the verdict after an audit; `paths` are the configured ones by their kind, user, time and id.
 
-    `logs_code` is that of `verify-logs` over the workers' logs.
+    `logs_code` is that of `verify-logs` over the workers' logs, `timeless` what `explain_times` says.
     """
     code = ExitCode(audit_code) if audit_code in (0, 1) else ExitCode.COULD_NOT_TELL
     put_away = {reason: announced.reasons[reason].letters for reason in _PUT_AWAY if reason in announced.reasons}
@@ -78,6 +88,9 @@ def judge(audit_code: int, announced: Announced, paths: Mapping[str, Sequence[st
         lines += explain_dead_letters(announced, paths)
     if lines and code is ExitCode.CLEAN:
         code = ExitCode.PUT_AWAY if put_away else ExitCode.DEAD_LETTERS
+    if timeless and code is ExitCode.CLEAN:
+        code = ExitCode.NO_TIMES
+    lines += timeless
     lines.append(_of_the_audit(code, audit_code))
     if logs_code:
         is_violation = logs_code == ExitCode.FINDINGS
@@ -104,6 +117,19 @@ def explain_dead_letters(announced: Announced, paths: Mapping[str, Sequence[str]
     return lines
 
 
+def explain_times(tally: Tally, paths: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return why most entries go by Kafka's time, as far as the workers' logs tell; nothing where they do not."""
+    in_files = tally.entries - tally.dead_letters
+    if 2 * tally.record_timestamps <= in_files:
+        return []
+    share = f"{tally.record_timestamps:,} of {in_files:,} entries in files"
+    lines = [f"{share} go by Kafka's time: none was read where it was looked for."]
+    lines.append(f"  time path: {' '.join(shlex.quote(path) for path in paths.get('time', ()))}")
+    if tally.fields:
+        lines += ["  fields that were seen:", *_wrap([_printable(name) for name in tally.fields])]
+    return [*lines, "  Say which of them is the time: make demo INPUT=... TIME_PATH='...' (--time-path)"]
+
+
 def _of_what_was_put_away(letters: Mapping[Reason, int]) -> str:
     each = ", ".join(f"{number:,} {reason}" for reason, number in letters.items())
     return f"The workers have put away records that they could not read or outlive, in dead letters: {each}."
@@ -115,6 +141,8 @@ def _of_the_audit(code: ExitCode, audit_code: int) -> str:
             return "The audit is clean."
         case ExitCode.DEAD_LETTERS | ExitCode.PUT_AWAY:
             return "The audit is clean all the same: each of these entries is accounted for, as a dead letter."
+        case ExitCode.NO_TIMES:
+            return "The audit is clean all the same: the second opinion finds no time there, either."
         case ExitCode.FINDINGS:
             return "The audit found something."
         case _:

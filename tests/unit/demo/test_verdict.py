@@ -4,7 +4,8 @@ import pytest
 
 from tools.demo.__main__ import describe_exit_codes
 from tools.demo.announced import Announced, DeadReason
-from tools.demo.verdict import ExitCode, Verdict, judge, judge_stuck
+from tools.demo.journal import Tally
+from tools.demo.verdict import ExitCode, Verdict, explain_times, judge, judge_stuck
 
 PATHS = {"user": ("user", "account name"), "time": ("time",), "id": ()}
 
@@ -64,6 +65,26 @@ def test_judge_clean_audit_of_dead_letters_is_not_the_headline() -> None:
         assert expected in text
 
 
+def test_judge_clean_audit_of_times_that_nobody_has_read_is_not_the_headline() -> None:
+    """TIME_PATH misspelt: everything is filed under Kafka's time, and the audit agrees."""
+    tally = Tally(entries=100, dead_letters=10, record_timestamps=46, fields=["ts", "user\x1b"])
+    timeless = explain_times(tally, PATHS)
+    verdict = judge(0, Announced(entries=100, dead_letters=10), PATHS, timeless=timeless)
+
+    assert verdict.code is ExitCode.NO_TIMES
+    assert verdict.is_disposable
+    assert verdict.lines == (
+        "46 of 90 entries in files go by Kafka's time: none was read where it was looked for.",
+        "  time path: time",
+        "  fields that were seen:",
+        "    ts  'user?'",
+        "  Say which of them is the time: make demo INPUT=... TIME_PATH='...' (--time-path)",
+        "The audit is clean all the same: the second opinion finds no time there, either.",
+    )
+    assert judge(1, Announced(entries=100), PATHS, timeless=timeless).code is ExitCode.FINDINGS
+    assert explain_times(Tally(entries=100, dead_letters=10, record_timestamps=45), PATHS) == []
+
+
 def test_judge_findings_stay_findings_beside_dead_letters() -> None:
     """The audit's findings keep their exit code; why most is dead is said all the same."""
     verdict = judge(1, mostly_dead(value=b"\x1b[2J{"), PATHS)
@@ -108,6 +129,6 @@ def test_judge_stuck_names_what_is_not_committed() -> None:
 
 def test_exit_codes_are_distinct_and_in_the_help() -> None:
     """Each code has one meaning, and the help names it."""
-    assert [code.value for code in ExitCode] == [0, 1, 2, 3, 4, 5, 6]
+    assert [code.value for code in ExitCode] == [0, 1, 2, 3, 4, 5, 6, 7]
     assert all(f"\n  {code.value} " in describe_exit_codes() for code in ExitCode)
     assert Verdict(ExitCode.CLEAN, ()).is_disposable

@@ -1,0 +1,201 @@
+"""Whether the settings fit the source: asked once, of the first entries and of the first batch (DESIGN 3.9).
+
+A path that matches nothing makes every entry a dead letter, or files it under Kafka's time, and nothing fails. Names of
+fields are told here, values never.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from service.batch.batch import ClosedBatch
+from service.batch.fast_lane import TakenRun
+from service.boundary import Poll
+from service.errors import PathsError
+from service.formats.model import SourceRecord, TopicPartition
+from service.input.decode import Decoded, RecordDecoder
+
+ENTRIES = 1000  # of a source topic that are looked at in a process
+FEW = 10  # entries of which nothing is said yet,
+TOO_FEW_TO_STOP = 100  # and of which a first batch is committed, whatever they are
+SAMPLES = 20
+FIELDS_MAX, FIELD_CHARS_MAX = 40, 60
+
+
+class LookRules(NamedTuple):
+    """The source topics; `settings` by name that say where something stands; what decodes a sample.
+
+    A first batch of which `share_max` or more is dead is not committed; 1: it is.
+    """
+
+    topics: tuple[str, ...] = ()
+    settings: Mapping[str, Sequence[str]] = {}
+    decoder: RecordDecoder | None = None
+    share_max: float = 1.0
+
+
+class Doubt(NamedTuple):
+    """What is told of a topic that the settings do not seem to fit; `settings` are those that say where to look."""
+
+    topic: str
+    entries: int
+    dead_letters: int
+    record_timestamps: int
+    envelopes: int
+    settings: Mapping[str, Sequence[str]]
+    fields: list[str]
+    advice: str
+
+
+class _Look:
+    """What was seen of one topic."""
+
+    def __init__(self) -> None:
+        self.entries = self.dead = self.timestamps = self.samples = self.envelopes = 0
+        self.fields: dict[str, None] = {}
+
+    def sample(self, decoded: Decoded) -> None:
+        if self.samples < SAMPLES and decoded.entries:
+            self.samples += 1
+            self.envelopes += decoded.envelope is not None
+            for _, entry, _ in decoded.entries[:SAMPLES]:
+                self.fields |= dict.fromkeys(list(entry)[:FIELDS_MAX])
+
+
+class FirstLook:
+    """Counts the first entries of each source topic; used by one recorder. Costs nothing once it has seen enough."""
+
+    def __init__(self, rules: LookRules) -> None:
+        self._rules = rules
+        self._decode = None if rules.decoder is None else rules.decoder.decode
+        self._looks = {topic: _Look() for topic in rules.topics}
+        self._doubts: list[Doubt] = []
+        self._poll: Poll | None = None
+        self._topic_of: list[str] = []
+        self._is_here = False
+
+    def doubts(self) -> list[Doubt]:
+        """Return what is to be told since the last call."""
+        doubts, self._doubts = self._doubts, []
+        return doubts
+
+    def until(self, poll: Poll, first: int, stop: int) -> int:
+        """Return where a run of records has to end, for its entries to be of one topic while any is looked at."""
+        if not self._looks:
+            return stop
+        if poll is not self._poll:
+            self._poll = poll
+            self._topic_of = [tp.topic for tp in poll.tps]
+            self._is_here = any(self._topic_of[tp] in self._looks for tp in set(poll.tp_of))
+        if not self._is_here:
+            return stop
+        topic_of = self._topic_of
+        topic = topic_of[poll.tp_of[first]]
+        return next((at for at in range(first, stop) if topic_of[poll.tp_of[at]] != topic), stop)
+
+    def took(self, poll: Poll, first: int, run: TakenRun) -> None:
+        """Count what was taken from a place of a poll on, none of which is dead."""
+        look = self._looks.get(run.covered[0].tp.topic) if self._looks and run.covered else None
+        if look is None:
+            return
+        for at in range(first, first + run.records, max(1, run.records // SAMPLES)):
+            if look.samples < SAMPLES and self._decode is not None:
+                look.sample(self._decode(poll.values[at]))
+        self._count(run.covered[0].tp.topic, look, run.entries, 0, run.fallbacks)
+
+    def recorded(self, record: SourceRecord, decoded: Decoded, *, dead: int, timestamps: int) -> None:
+        """Count one record."""
+        look = self._looks.get(record.tp.topic)
+        if look is not None:
+            look.sample(decoded)
+            entries = len(decoded.entries) + len(decoded.bad)
+            self._count(record.tp.topic, look, entries, dead, timestamps)
+
+    def closed(self) -> None:
+        """Judge what there is when a batch is closed: a quiet topic does not wait for its thousandth entry."""
+        for topic, look in [*self._looks.items()]:
+            if look.entries >= FEW:
+                self._judge(topic, look)
+
+    def _count(self, topic: str, look: _Look, entries: int, dead: int, timestamps: int) -> None:
+        look.entries += entries
+        look.dead += dead
+        look.timestamps += timestamps
+        if look.entries >= ENTRIES:
+            self._judge(topic, look)
+            self._looks.pop(topic, None)
+
+    def _judge(self, topic: str, look: _Look) -> None:
+        field = self._rules.settings.get("input.entries_field")
+        has_no_envelope = bool(field) and look.samples >= FEW and not look.envelopes
+        unread = look.timestamps if self._rules.settings.get("time.paths") else 0  # without a path it is wanted so
+        if 2 * (look.dead + unread) <= look.entries and not has_no_envelope:
+            return
+        del self._looks[topic]
+        self._doubts.append(
+            Doubt(
+                topic,
+                look.entries,
+                look.dead,
+                look.timestamps,
+                look.envelopes,
+                self._rules.settings,
+                list(_shown(look.fields)),
+                f"`log-partitioner try --topic {topic}` shows what the settings make of its newest records",
+            )
+        )
+
+
+class FirstBatch:
+    """Refuses to commit a first batch that is dead: a wrong path must not commit a topic away."""
+
+    def __init__(self, rules: LookRules, is_untouched: Callable[[TopicPartition, int], bool]) -> None:
+        self._rules = rules
+        self._is_untouched = is_untouched
+
+    def require_fit(self, batch: ClosedBatch) -> None:
+        """Require of a batch of which the group has flushed nothing before that not almost all of it is dead.
+
+        Raises:
+            PathsError: it is; nothing of it is committed.
+        """
+        entries = sum(one.entries for one in batch.progress.values())
+        dead = sum(one.dead_letters for one in batch.progress.values())
+        share_max = self._rules.share_max
+        if share_max >= 1 or entries < TOO_FEW_TO_STOP or dead < share_max * entries:
+            return
+        begun = [(tp, first) for tp, (first, end) in batch.spans.items() if end > first]
+        if not all(self._is_untouched(tp, first) for tp, first in begun):
+            return
+        topics = sorted({tp.topic for tp, _ in begun})
+        reasons: Counter[str] = Counter()
+        for letter in batch.dead_letters:
+            reasons[letter.reason.value] += letter.entries
+        look = _Look()
+        for letter in batch.dead_letters[:SAMPLES]:
+            if self._rules.decoder is not None:
+                look.sample(self._rules.decoder.decode(letter.record.value))
+        raise PathsError("; ".join(self._sentences(topics, entries, dead, reasons, look)))
+
+    def _sentences(
+        self, topics: list[str], entries: int, dead: int, reasons: Counter[str], look: _Look
+    ) -> Iterator[str]:
+        each = ", ".join(f"{reason} {count}" for reason, count in reasons.most_common())
+        yield f"{dead} of the first {entries} entries of {', '.join(topics)} are dead letters ({each})"
+        yield "nothing was committed, since the group has committed nothing there before"
+        for name, values in self._rules.settings.items():
+            yield f"{name}: {', '.join(values)}"
+        yield f"fields that were seen: {', '.join(_shown(look.fields)) or 'none'}"
+        yield f"try settings on a sample: `log-partitioner try --topic {topics[0]}`"
+        yield "to accept these dead letters: dead_letters.share_max = 1 (LOGP_DEAD_LETTERS__SHARE_MAX)"
+
+
+def _shown(fields: Iterable[str]) -> Iterator[str]:
+    names = list(fields)
+    for name in names[:FIELDS_MAX]:
+        text = "".join(char if char.isprintable() else "?" for char in name)
+        yield text if len(text) <= FIELD_CHARS_MAX else text[:FIELD_CHARS_MAX] + "..."
+    if len(names) > FIELDS_MAX:
+        yield f"and {len(names) - FIELDS_MAX} more"

@@ -1,0 +1,220 @@
+"""Settings that do not fit the source are told once; a first batch that is dead is not committed (DESIGN 3.9)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from service import native
+from service.boundary import Poll
+from service.config.settings import InputSettings, Settings, TimeSettings, UserSettings
+from service.errors import PathsError
+from service.formats.model import SourceRecord, TopicPartition
+from service.runtime.first_look import ENTRIES, Doubt
+from tests.fakes.lanes import opened, record_all, settings
+from tests.fakes.records import P0, P1
+from tests.fakes.rig import Rig
+from tests.fakes.worker import FakeWorker, Rules, recorder_rules
+
+LANES = [
+    pytest.param(False, id="Python's lane"),
+    pytest.param(True, id="fast lane", marks=pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")),
+]
+NOW_MS = 1_767_225_600_000
+APP, QUIET = TopicPartition("app", 0), TopicPartition("quiet", 0)
+GOOD = {"user": "ann", "time": "2025-12-31T23:00:00Z"}
+
+
+def records(count: int, value: dict[str, Any], *, tp: TopicPartition = APP, first: int = 0) -> list[SourceRecord]:
+    """Make records of one entry each."""
+    return [SourceRecord(tp, first + n, NOW_MS, None, json.dumps(value).encode(), ()) for n in range(count)]
+
+
+def doubts(
+    given: list[SourceRecord], rules: Settings, *, is_fast: bool, is_closed: bool = False, at_once: int = 500
+) -> list[Doubt]:
+    """Record all and give what is told of the settings."""
+    recorder = opened(given, rules, is_fast=is_fast)
+    record_all(recorder, Poll.of(given), at_once)
+    if is_closed:
+        recorder.close()
+    return recorder.first_look.doubts()
+
+
+def two_topics(**sections: Any) -> Settings:
+    """Give settings of two source topics."""
+    one = settings(**sections)
+    return one.model_copy(update={"kafka": one.kafka.model_copy(update={"source_topics": ("app", "quiet")})})
+
+
+@pytest.mark.parametrize("is_fast", LANES)
+def test_time_path_that_matches_nothing_is_told_with_the_fields(is_fast: bool) -> None:  # noqa: FBT001 - a case
+    """All entries are written, by Kafka's time: one warning with paths, counts and names of fields, no value."""
+    rules = settings(time=TimeSettings(paths=("tmie",)))
+    (doubt,) = doubts(records(1500, {**GOOD, "a.b\n": 1}), rules, is_fast=is_fast)
+    assert (doubt.topic, doubt.dead_letters, doubt.envelopes) == ("app", 0, 0)
+    assert ENTRIES <= doubt.entries == doubt.record_timestamps
+    assert doubt.settings == {"user.paths": ("user",), "time.paths": ("tmie",)}
+    assert doubt.fields == ["user", "time", "a.b?"]
+    assert doubt.advice == "`log-partitioner try --topic app` shows what the settings make of its newest records"
+
+
+@pytest.mark.parametrize("is_fast", LANES)
+def test_user_path_that_matches_nothing_is_told_when_a_batch_is_closed(is_fast: bool) -> None:  # noqa: FBT001 - a case
+    """A quiet topic does not wait for its thousandth entry, but for ten."""
+    rules = settings(user=UserSettings(paths=("usr",)))
+    (doubt,) = doubts(records(10, GOOD), rules, is_fast=is_fast, is_closed=True)
+    assert (doubt.entries, doubt.dead_letters, doubt.record_timestamps) == (10, 10, 0)
+    assert doubts(records(10, GOOD), rules, is_fast=is_fast) == []
+    assert doubts(records(9, GOOD), rules, is_fast=is_fast, is_closed=True) == []
+
+
+@pytest.mark.parametrize("is_fast", LANES)
+def test_entries_that_are_mostly_good_raise_no_doubt(is_fast: bool) -> None:  # noqa: FBT001 - a case
+    """Half of them bad is a source of that kind; what comes behind the first thousand is for the alerts."""
+    mixed = [one for n in range(0, 1000, 2) for one in (*records(1, GOOD, first=n), *records(1, {}, first=n + 1))]
+    assert doubts(mixed, settings(), is_fast=is_fast, is_closed=True) == []
+    timeless = records(1000, {"user": "ann"})
+    assert doubts(timeless, settings(time=TimeSettings(paths=())), is_fast=is_fast, is_closed=True) == []
+    later = records(1000, GOOD) + records(2000, {"user": "ann"}, first=1000)
+    assert doubts(later, settings(), is_fast=is_fast, is_closed=True) == []
+
+
+@pytest.mark.parametrize("is_fast", LANES)
+@pytest.mark.parametrize("form", ["%s", "[%s]"])
+def test_field_of_entries_that_no_record_has_is_told(form: str, is_fast: bool) -> None:  # noqa: FBT001 - a case
+    """Whole envelopes become entries, and nothing else would say so; of an envelope in a hundred nothing is said."""
+    rules = settings(input=InputSettings(entries_field="events"), user=UserSettings(missing="name"))
+    value = {**GOOD, "evnets": [{"user": "bob"}]}
+    plain = [one._replace(value=(form % json.dumps(value)).encode()) for one in records(1200, value)]
+    (doubt,) = doubts(plain, rules, is_fast=is_fast)
+    assert (doubt.dead_letters, doubt.record_timestamps, doubt.envelopes) == (0, 0, 0)
+    assert doubt.settings["input.entries_field"] == ("events",)
+    assert doubt.fields == ["user", "time", "evnets"]
+    assert doubts(records(1200, {"events": [GOOD]}), rules, is_fast=is_fast) == []
+
+
+@pytest.mark.parametrize("is_fast", LANES)
+def test_topics_are_judged_each_by_itself(is_fast: bool) -> None:  # noqa: FBT001 - a case
+    """Polls that mix them too: of one everything goes by Kafka's time, of the other nothing."""
+    rules = two_topics()
+    mixed = [
+        one
+        for n in range(1100)
+        for one in (*records(1, GOOD, first=n), *records(1, {"user": "ann"}, tp=QUIET, first=n))
+    ]
+    (doubt,) = doubts(mixed, rules, is_fast=is_fast)
+    assert (doubt.topic, doubt.entries, doubt.record_timestamps) == ("quiet", 1000, 1000)
+
+
+def test_topic_with_many_long_fields_is_told_within_bounds() -> None:
+    """Forty names of sixty characters, and how many more."""
+    value = {**{f"{n:03}" + "x" * 100: n for n in range(60)}}
+    (doubt,) = doubts(records(20, value), settings(), is_fast=False, is_closed=True)
+    assert len(doubt.fields) == 40
+    assert max(map(len, doubt.fields)) == 63
+    varied = [one for n in range(20) for one in records(1, {f"{n}-{m}": m for m in range(40)}, first=n)]
+    (doubt,) = doubts(varied, settings(), is_fast=False, is_closed=True)
+    assert doubt.fields[-1] == "and 760 more"
+
+
+def rules_of(share_max: float = 0.99) -> Rules:
+    """Give a worker's rules with a look at the topic of the rig."""
+    rules = recorder_rules()
+    return replace(Rules(), recorder=rules._replace(look=rules.look._replace(share_max=share_max)))
+
+
+def fill(rig: Rig, dead: int, good: int = 0, tp: TopicPartition = P0) -> None:
+    """Append records of which so many have no user."""
+    for n in range(dead):
+        rig.broker.logs[tp].append(json.dumps({"usr": "ann", "n": n}).encode(), timestamp_ms=rig.clock.wall_ms())
+    rig.fill(tp, good)
+
+
+def flushed(rig: Rig, worker: FakeWorker) -> None:
+    """Take everything and let the batch become old."""
+    rig.turn_until(lambda: worker.recorder.load().entries > 0)
+    for _ in range(20):
+        worker.step()
+    rig.pass_time(31.0)
+    worker.step()
+
+
+def test_first_batch_that_is_dead_is_not_committed_also_after_a_restart() -> None:
+    """The start position is committed by then, and is no flush."""
+    rig = Rig()
+    worker = rig.owning(rules=rules_of())
+    fill(rig, dead=200, good=2)
+    with pytest.raises(PathsError) as told:
+        flushed(rig, worker)
+    assert str(told.value) == (
+        "200 of the first 202 entries of source are dead letters (no_user 200); nothing was committed, since the group "
+        "has committed nothing there before; user.paths: user; time.paths: time; fields that were seen: usr, n; try "
+        "settings on a sample: `log-partitioner try --topic source`; to accept these dead letters: "
+        "dead_letters.share_max = 1 (LOGP_DEAD_LETTERS__SHARE_MAX)"
+    )
+    worker.close()
+    assert rig.committed()[P0] == 0
+    again = rig.owning("b", rules=rules_of())
+    with pytest.raises(PathsError):
+        flushed(rig, again)
+    again.close()
+    assert rig.committed()[P0] == 0
+    accepting = rig.owning("c", rules=rules_of(1.0))
+    flushed(rig, accepting)
+    assert rig.committed()[P0] == 202
+
+
+@pytest.mark.parametrize(("dead", "good"), [(99, 0), (196, 4), (0, 200)])
+def test_first_batch_that_is_small_or_not_all_dead_is_committed(dead: int, good: int) -> None:
+    """One bad record does not stop a worker."""
+    rig = Rig()
+    worker = rig.owning(rules=rules_of())
+    fill(rig, dead, good)
+    flushed(rig, worker)
+    assert rig.committed()[P0] == dead + good
+
+
+def test_dead_batch_later_in_life_is_committed() -> None:
+    """By this process, by the next one, and with a TopicPartition that was flushed before."""
+    rig = Rig()
+    worker = rig.owning(rules=rules_of())
+    fill(rig, dead=0, good=5)
+    flushed(rig, worker)
+    fill(rig, dead=150)
+    fill(rig, dead=150, tp=P1)
+    flushed(rig, worker)
+    assert rig.committed() == {P0: 155, P1: 150}
+    worker.stop.request()
+    worker.step()
+    worker.close()
+    again = rig.owning("b", rules=rules_of())
+    fill(rig, dead=150)
+    flushed(rig, again)
+    assert rig.committed()[P0] == 305
+
+
+def test_doubt_is_one_line_of_the_log() -> None:
+    """With a flush, once for the topic."""
+    rig = Rig()
+    worker = rig.owning(rules=rules_of(1.0))
+    fill(rig, dead=50)
+    with capture_logs() as lines:
+        flushed(rig, worker)
+        worker.step()
+        fill(rig, dead=50)
+        flushed(rig, worker)
+        worker.step()
+    (line,) = [one for one in lines if one["event"] == "paths_doubted"]
+    assert (line["log_level"], line["topic"], line["dead_letters"], line["fields"]) == (
+        "warning",
+        "source",
+        50,
+        ["usr", "n"],
+    )
+    (first, second) = [one for one in lines if one["event"] == "flush_committed"]
+    assert (first["dead_letters"], second["dead_letters"]) == (50, 50)
