@@ -1,9 +1,9 @@
-"""The console command: run | check-config | config-schema | audit | verify-logs | offsets.
+"""The console command: run | check-config | try | config-schema | audit | verify-logs | offsets.
 
 Says what to do in one line on errors.
 
-Exit codes: 0 done; 1 the worker failed, the audit found something, logs break a rule, or offsets were not set; 2
-settings or arguments are wrong, or the audit or the logs could not tell.
+Exit codes: 0 done; 1 the worker failed, the audit found something, logs break a rule, offsets were not set, or most of
+a sample is dead; 2 settings or arguments are wrong, or the audit or the logs could not tell.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import sys
 from collections.abc import Sequence
 
-from service import privacy
+from service import privacy, trial
 from service.audit import run as audit
 from service.config import checks
 from service.config.rules import lane_rules
@@ -60,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
         "--connect", action="store_true", help="ask store and brokers for all that a worker needs, a line each"
     )
     command.set_defaults(command=_check_config)
+    command = commands.add_parser("try", help="show what the settings make of a sample; nothing is written")
+    trial.add_arguments(command)
+    command.set_defaults(command=_try)
     command = commands.add_parser("config-schema", help="print every setting with default and meaning, as JSON schema")
     command.set_defaults(command=_config_schema)
     command = commands.add_parser("audit", help="compare the source with what was committed, entry by entry")
@@ -130,6 +133,12 @@ def _connect(settings: Settings) -> int:
 
     logs.configure(level="error", style="auto", worker=settings.worker, boot="check", stream=sys.stderr)
     return 0 if connect(settings) else FAILED
+
+
+def _try(options: argparse.Namespace) -> int:
+    settings = checks.load(kind=trial.TrialSettings)
+    privacy.hide(settings.secrets)
+    return trial.main(options, settings)
 
 
 def _load_for_worker() -> Settings:

@@ -40,6 +40,18 @@ COMMANDS: Mapping[str, Usage] = {
         {"0": "the settings are good"} | _REFUSED,
         "CONFIGURATION.md",
     ),
+    "try": Usage(
+        "Take a sample apart as a worker would, and show user, time, id, PartitionKey and schema of its entries, and "
+        "why some are dead. Nothing is written, no group is joined. It prints values of the sample. A line of a file "
+        f"is a record of now. {_SETTINGS} None has to be set but, for --topic, the brokers'.",
+        "LOGP_USER__PATHS=user.id log-partitioner try sample.ndjson",
+        {
+            "0": "most entries are in files",
+            "1": "most are dead letters",
+            "2": "no sample, or wrong settings or arguments",
+        },
+        "CONFIGURATION.md",
+    ),
     "config-schema": Usage(
         "Print every setting with type, default and meaning, as JSON schema.",
         "log-partitioner config-schema",

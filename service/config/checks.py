@@ -32,13 +32,15 @@ _BUCKET_NAME = re.compile(r"[a-zA-Z0-9._-]{1,255}\Z")  # older buckets, and othe
 _TOPIC_NAME = re.compile(r"(?!\.{1,2}\Z)[a-zA-Z0-9._-]{1,249}\Z")
 
 
-def load(*more: Callable[[Settings], Iterable[str]], **arguments: object) -> Settings:
+def load(*more: Callable[[Settings], Iterable[str]], kind: type[Settings] = Settings, **arguments: object) -> Settings:
     """Read all settings and check them, by `more` checks, too; `arguments` win over every other source.
+
+    `kind` may have defaults of its own.
 
     Raises:
         SettingsError: with everything that is wrong about variables, values and what they come to.
     """
-    reading = read_settings(Settings, **arguments)
+    reading = read_settings(kind, **arguments)
     checks = (find_problems, *more)
     problems = reading.with_rules(problem for check in checks for problem in check(reading.settings))
     if reading.doubtful.issuperset(_NEEDED):

@@ -134,12 +134,9 @@ class Worker:
             policy=rules.on_unreadable, recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics
         )
         crash_guard = CrashGuard(
-            ports.journal,
-            ends_max=rules.fatal_ends_max,
-            recorder=self.recorder,
-            metrics=metrics,
+            ports.journal, ends_max=rules.fatal_ends_max, recorder=self.recorder, metrics=metrics,
             flush=lambda: self.controller.flush_due(FlushReason.SHRUNK),
-        )
+        )  # fmt: skip
         self.loop = parts.runloop(
             rules=rules.loop,
             controller=self.controller,
