@@ -215,9 +215,8 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
 
     `flush_seq`: number of its flush record in the boot; `objects`, `references`, `records`, `entries`: how many
     it has; `dead_letters`: those of its entries that are in no file; `record_timestamps`: those in files that go by
-    Kafka's time; `object_bytes`: of its objects; `step_seconds`: by
-    step; `offsets`: what it covers, by TopicPartition; `member`, `member_generation`: the group coordinator's, by which
-    the broker fenced the commit.
+    Kafka's time; `object_bytes`: of its objects; `step_seconds`: by step; `offsets`: what it covers, by TopicPartition;
+    `member`, `member_generation`: the group coordinator's, by which the broker fenced the commit.
     """
 
     batch_id: str

@@ -187,9 +187,9 @@ class FirstBatch:
         yield "nothing was committed, since the group has committed nothing there before"
         for name, values in self._rules.settings.items():
             yield f"{name}: {', '.join(values)}"
-        yield f"fields that were seen: {', '.join(_shown(look.fields)) or 'none'}"
         yield f"try settings on a sample: `log-partitioner try --topic {topics[0]}`"
         yield "to accept these dead letters: dead_letters.share_max = 1 (LOGP_DEAD_LETTERS__SHARE_MAX)"
+        yield f"fields that were seen: {', '.join(_shown(look.fields)) or 'none'}"
 
 
 def _shown(fields: Iterable[str]) -> Iterator[str]:

@@ -153,9 +153,9 @@ def test_first_batch_that_is_dead_is_not_committed_also_after_a_restart() -> Non
         flushed(rig, worker)
     assert str(told.value) == (
         "200 of the first 202 entries of source are dead letters (no_user 200); nothing was committed, since the group "
-        "has committed nothing there before; user.paths: user; time.paths: time; fields that were seen: usr, n; try "
-        "settings on a sample: `log-partitioner try --topic source`; to accept these dead letters: "
-        "dead_letters.share_max = 1 (LOGP_DEAD_LETTERS__SHARE_MAX)"
+        "has committed nothing there before; user.paths: user; time.paths: time; try settings on a sample: "
+        "`log-partitioner try --topic source`; to accept these dead letters: dead_letters.share_max = 1 "
+        "(LOGP_DEAD_LETTERS__SHARE_MAX); fields that were seen: usr, n"
     )
     worker.close()
     assert rig.committed()[P0] == 0
