@@ -107,8 +107,10 @@ class KafkaCommitter:
                 break
             except KafkaException as error:
                 producer.poll(0)  # what the library says of the brokers
-                self._brokers.waited(str(self._options.get("bootstrap.servers", "")), begun_s)
                 problem = error.args[0]
+                if problem.code() != TIMED_OUT:  # that was an answer: nobody is silent
+                    begun_s = self._brokers.now_s()
+                self._brokers.waited(str(self._options.get("bootstrap.servers", "")), begun_s)
                 what = f"no producer for transactions: {problem.name()}: {self._brokers.trouble() or problem.str()}"
                 is_refused = problem.code() in _HOPELESS or is_fatal(problem)
                 if is_refused or (deadline is None and until.has_passed()):
@@ -193,6 +195,7 @@ class KafkaCommitter:
         except LeavingError as error:  # nobody waits for an abort either: the next init or a time-out does it
             raise CommitAbortedError("the flush is abandoned", code=_ABANDONED) from error
         except (KafkaException, BufferError, SystemError) as error:
+            self.trouble = deliveries.refusal() or self.trouble
             raise self._aborted(producer, error, deadline) from error
 
     def _await(self, producer: confluent_kafka.Producer, deliveries: _Deliveries, deadline: Deadline) -> None:
@@ -205,11 +208,17 @@ class KafkaCommitter:
             self._patience_of_flush.require()
             if deadline.now_s() >= ask_at_s:
                 ask_at_s = deadline.at_s
-                for topic in sorted(+deliveries.waiting):
-                    found = producer.list_topics(topic, timeout=deadline.at_most(_TOPICS_S).timeout_s()).topics[topic]
-                    if found.error is not None and is_no_topic(found.error):
-                        told = without_topic(topic, self._options.get("bootstrap.servers"))
-                        raise KafkaException(KafkaError(found.error.code(), told))
+                self._require_topics(producer, sorted(+deliveries.waiting), deadline)
+
+    def _require_topics(self, producer: confluent_kafka.Producer, topics: Iterable[str], deadline: Deadline) -> None:
+        for topic in topics:
+            try:
+                found = producer.list_topics(topic, timeout=deadline.at_most(_TOPICS_S).timeout_s()).topics[topic].error
+            except KafkaException:
+                return  # brokers that do not answer are waited for
+            if found is not None and is_no_topic(found):
+                self.trouble = without_topic(topic, self._options.get("bootstrap.servers"))
+                raise KafkaException(KafkaError(found.code(), self.trouble))
 
     def _produce(
         self,
@@ -293,8 +302,6 @@ class KafkaCommitter:
             )
         if problem.code() in _NOT_AUTHORISED or problem.code() in _HOPELESS:
             return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
-        if is_no_topic(problem):
-            self.trouble = problem.str()
         return CommitAbortedError(problem.str(), code=problem.name())
 
     def close(self) -> None:
@@ -339,8 +346,13 @@ class _Deliveries:
         if error is None:
             self.acknowledged += 1
             self.waiting[topic] -= 1
-        else:
-            self.error = self.error or error
+        elif self.error is None:
+            told = f"topic {topic} takes no message: {error.str()}"
+            self.error = KafkaError(error.code(), told, fatal=error.fatal())
+
+    def refusal(self) -> str | None:
+        """Say which topic takes no message, where a broker has said so."""
+        return None if self.error is None or self.error.code() < 0 else self.error.str()
 
     def require(self, messages: int) -> None:
         """Raise KafkaException unless all are acknowledged."""

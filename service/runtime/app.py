@@ -197,14 +197,15 @@ class Process:
         return self._preflight.unmet or self._store.trouble or self._committer.trouble or self._kept_out()
 
     def _look_again(self) -> None:
-        """Ask whether what failed last is mended: a worker without a batch would not find out by itself."""
+        """Ask whether what failed last is mended: a worker that has nothing to flush would not find out by itself."""
         if self._is_asking or not (self._store.trouble or self._committer.trouble):
             return
         self._is_asking = True
 
         def ask() -> None:
             try:
-                if not any(answer.is_missing for answer in ask_once(self._asks())):
+                is_missing = any([answer.is_missing for answer in ask_once(self._asks())])  # noqa: C419 - ask for all
+                if not is_missing and not self.worker.recorder.positions:
                     self._committer.trouble = None
             finally:
                 self._is_asking = False

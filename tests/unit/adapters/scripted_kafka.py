@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
@@ -29,6 +30,8 @@ class ScriptedProducer:
     lost_reports: int
     report_errors: deque[KafkaError]
     full_queue: int
+    topics: dict[str, Callable[[], KafkaError | None]]
+    waits: Callable[[], None] | None
 
     def __init__(self, options: dict[str, Any], **_kwargs: Any) -> None:
         self.options = options
@@ -79,11 +82,21 @@ class ScriptedProducer:
     def flush(self, _timeout: float) -> int:
         """Serve the delivery reports, but for those the script loses."""
         self._call("flush")
+        if (waits := type(self).waits) is not None:
+            waits()
+            return len(self._reports)
         reports, self._reports = self._reports, []
         for report in reports[type(self).lost_reports :]:
             errors = type(self).report_errors
             report(errors.popleft() if errors else None, object())
         return 0
+
+    def list_topics(self, topic: str, *, timeout: float) -> Any:
+        """Say whether a topic is there, as the script does."""
+        assert timeout > 0
+        self._call("list_topics")
+        error = type(self).topics.get(topic, lambda: None)()
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=error)})
 
     def send_offsets_to_transaction(
         self, positions: Iterable[confluent_kafka.TopicPartition], metadata: Any, _timeout: float
@@ -110,7 +123,15 @@ def fresh_producer_class() -> type[ScriptedProducer]:
     return type(
         "Producer",
         (ScriptedProducer,),
-        {"made": [], "fails": {}, "lost_reports": 0, "report_errors": deque(), "full_queue": 0},
+        {
+            "made": [],
+            "fails": {},
+            "lost_reports": 0,
+            "report_errors": deque(),
+            "full_queue": 0,
+            "topics": {},
+            "waits": None,
+        },
     )
 
 

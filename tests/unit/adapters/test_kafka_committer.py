@@ -232,6 +232,46 @@ def test_message_that_is_not_delivered_aborts(bench: Bench) -> None:
     assert "commit" not in bench.made[0].calls
 
 
+def test_topic_that_is_not_there_is_named_within_seconds_until_a_commit_succeeds(bench: Bench) -> None:
+    """The library waits for half a minute, and then for the others, too: no line named the topic."""
+    bench.producers.waits = lambda: bench.clock.advance(0.5)
+    bench.producers.topics["references"] = lambda: KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+    begun_s = bench.clock.now_s()
+    with pytest.raises(CommitAbortedError, match="topic references is not there: create it: kafka-topics") as caught:
+        bench.commit()
+
+    assert caught.value.code == "UNKNOWN_TOPIC_OR_PART"
+    assert bench.clock.now_s() - begun_s < 5
+    assert bench.committer.trouble == str(caught.value)
+    bench.producers.waits = None
+    bench.commit()
+    assert bench.committer.trouble is None
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_topics_that_are_there_are_waited_for_until_the_deadline(bench: Bench, *, answers: bool) -> None:
+    """Brokers that are slow, or do not answer that question either: it is asked once, and what is not there is told."""
+    bench.producers.waits = lambda: bench.clock.advance(0.5)
+    if not answers:
+        bench.fail("list_topics", kafka_error(KafkaError._TIMED_OUT))
+    begun_s = bench.clock.now_s()
+    with pytest.raises(
+        CommitAbortedError, match="0 of 2 messages are acknowledged; not: 1 of flushes, 1 of references"
+    ):
+        bench.commit()
+
+    assert bench.clock.now_s() - begun_s >= 30
+    assert bench.made[0].calls.count("list_topics") == (2 if answers else 1)
+    assert bench.committer.trouble is None
+
+
+def test_producer_that_is_fenced_says_that_another_has_its_name(bench: Bench) -> None:
+    """Two workers of one name."""
+    bench.fail("offsets", kafka_error(KafkaError._FENCED, fatal=True))
+    with pytest.raises(FencedError, match=r"another process has the name of this worker \(id\)"):
+        bench.commit()
+
+
 def test_full_queue_is_waited_for(bench: Bench) -> None:
     """Thousands of references do not fit into the queue at once."""
     bench.producers.full_queue = 3
