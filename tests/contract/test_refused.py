@@ -96,7 +96,7 @@ def test_full_group_is_waited_for_with_one_line_and_joined_once_there_is_room(
 ) -> None:
     """P05: the client that KIP-848 kills is replaced by another one; the reason is at hand until then."""
     monkeypatch.setattr(kafka_consumer, "JOIN_AGAIN_S", 0.1)
-    with capture_logs() as logs, refused(protocol, *[KafkaError.GROUP_MAX_SIZE_REACHED] * 3) as member:
+    with capture_logs() as logs, refused(protocol, *[KafkaError.GROUP_MAX_SIZE_REACHED] * 2) as member:
         text = member.poll_until_refused()
         member.poll_until_assigned()
         assert member.consumer.membership().is_proof

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from service.adapters.clock import SystemClock
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_consumer import KafkaConsumer
@@ -32,6 +34,7 @@ def certificate(directory: Path) -> Path:
     return made
 
 
+@pytest.mark.slow
 def test_renewed_file_is_taken_by_the_next_transaction_and_by_a_consumer_that_is_made_anew(tmp_path: Path) -> None:
     """A client reads files when it is made: a producer of each transaction does, the running consumer never again."""
     old, new = certificate(tmp_path / "old"), certificate(tmp_path / "new")

@@ -138,10 +138,17 @@ def test_illegal_generation_has_the_name_that_the_flusher_looks_for(bench: Bench
     assert caught.value.code == "ILLEGAL_GENERATION"
 
 
-@pytest.mark.parametrize("call", ["begin", "produce", "flush", "offsets"])
-def test_fatal_error_before_the_commit_is_told_apart(bench: Bench, call: str) -> None:
-    """Another process has our id, or the transaction has timed out: counted, and nothing more is asked."""
-    bench.fail(call, kafka_error(KafkaError._FENCED, fatal=True))
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [(call, kafka_error(KafkaError._FENCED, fatal=True)) for call in ("begin", "produce", "flush", "offsets")]
+    + [("produce", kafka_error(KafkaError._FATAL))],
+)
+def test_fatal_error_before_the_commit_is_told_apart(bench: Bench, call: str, error: KafkaException) -> None:
+    """Another process has our id, or the transaction has timed out: counted, and nothing more is asked.
+
+    `produce` says it by the code alone, once a call before it has found it (KAFKA_FACTS R13).
+    """
+    bench.fail(call, error)
     with pytest.raises(FencedError):
         bench.commit()
     assert "abort" not in bench.made[0].calls
