@@ -6,9 +6,8 @@ FROM python:3.12-slim-trixie AS native
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 RUN apt-get update && apt-get install --yes --no-install-recommends cargo gcc libc6-dev
-COPY requirements-dev.lock ./
-RUN awk '/^maturin==/ {found = 1} found {print} found && !/\\$/ {exit}' requirements-dev.lock > build.lock \
- && python -m pip install --require-hashes --only-binary :all: -r build.lock
+COPY requirements-build.lock ./
+RUN python -m pip install --require-hashes --only-binary :all: -r requirements-build.lock
 COPY native ./native
 RUN python -m pip wheel --no-deps --no-build-isolation --wheel-dir dist ./native
 
@@ -16,11 +15,10 @@ FROM python:3.12-slim-trixie AS build
 ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
 RUN python -m venv --without-pip /opt/log-partitioner
-COPY requirements.lock requirements-dev.lock ./
+COPY requirements.lock requirements-build.lock ./
 # Only wheels: nothing is compiled here.
 RUN python -m pip --python /opt/log-partitioner install --require-hashes --only-binary :all: -r requirements.lock \
- && awk '/^setuptools==/ {found = 1} found {print} found && !/\\$/ {exit}' requirements-dev.lock > build.lock \
- && python -m pip install --require-hashes --only-binary :all: -r build.lock
+ && python -m pip install --require-hashes --only-binary :all: -r requirements-build.lock
 # README and LICENSE are the package's description; a tree without them still builds.
 COPY pyproject.toml README.md* LICENSE* ./
 COPY service ./service

@@ -37,21 +37,6 @@ $(VENV)/.native: $(VENV)/.installed $(shell find native -name '*.rs' -o -name 'C
 	  --force-reinstall ./native
 	@touch $@
 
-.PHONY: pipeline-jars
-pipeline-jars: setup  ## fetch the jars of the Spark session (137 MB, once; needs Maven)
-	@$(BIN)/python -m tools.pipeline_jars
-
-.PHONY: spark-classes
-spark-classes: pipeline-jars  ## have Java keep Spark's classes as loaded (180 MB, once): tests and demo start Spark in half the time
-	@$(BIN)/python -m tools.spark_classes
-
-.PHONY: lock
-lock: setup  ## write the lock files anew
-	$(BIN)/python -m pip install --quiet uv
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml -o requirements.lock
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --extra pipeline pyproject.toml -o requirements-pipeline.lock
-	$(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --extra pipeline --group dev pyproject.toml -o requirements-dev.lock
-
 ##@ See it work
 .PHONY: demo
 # make demo                                    generated logs, three workers, two faults, table and audit on Spark
@@ -73,15 +58,8 @@ up: setup  ## start Kafka and S3, create topics and bucket, keep them running
 down: setup  ## stop what `make up` started; WIPE=1 removes topics and objects too
 	@$(BIN)/python -m tools.local down $(if $(WIPE),--wipe)
 
-.PHONY: table audit
-table: setup pipeline-jars  ## bring the Iceberg table up to date with what `make up` started, and query it
-	@settings=$$($(BIN)/python -m tools.local env); eval "$$settings"; $(BIN)/python -m pipeline materialize --show $(ARGS)
-
-audit: setup pipeline-jars  ## audit what `make up` started, on Spark; ARGS='--last 1h --table'
-	@settings=$$($(BIN)/python -m tools.local env); eval "$$settings"; $(BIN)/python -m pipeline audit $(ARGS)
-
 ##@ Tests
-.PHONY: test test-all test-unit test-python test-integration sim mutants chaos matrix endurance fuzz
+.PHONY: test test-all sim
 # Each process has its own servers, which wait for some of the time: three keep two cores busy.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder
 QUICK := main_path or not (slow or integration or spark or sweep)
@@ -91,53 +69,18 @@ test: setup  ## what trusts a change: lint, types, all that is pure, 200 seeds, 
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type
 	HYPOTHESIS_PROFILE=quick $(PYTEST) -m '$(QUICK)' --seeds 200 --first-seed $(SEED_OF_TODAY) $(PYTEST_ARGS)
 
-test-all: setup spark-classes  ## all tests, as CI runs them: real logs, kills, faults on three brokers, 1,000 seeds
+test-all: setup  ## all tests, as CI runs them: real logs, kills, faults on three brokers, 1,000 seeds
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type
+	$(BIN)/python -m tools.spark_classes
 	$(PYTEST) --seeds 1000 --too-slow 9 $(PYTEST_ARGS)
-
-test-unit: setup  ## only the tests that need nothing but Python
-	$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/simulation tests/mutants tests/test_architecture.py tests/test_pointers.py $(PYTEST_ARGS)
-
-# What depends on the lane, and one way from topic to table; the tests of both lanes side by side are not collected.
-PYTHON_LANE = tests/unit/avro tests/unit/batch tests/unit/input tests/unit/partitioning tests/unit/runtime \
-  tests/property tests/simulation/test_simulation.py tests/integration/test_main_path.py
-test-python: setup  ## the worker's tests as they run where the fast lane is not installed
-	PYTHONPATH=$(CURDIR)/tests/no_native $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope $(PYTHON_LANE) $(PYTEST_ARGS)
-
-test-integration: setup  ## only the tests on real Kafka and S3
-	$(BIN)/python -m pytest tests/integration tests/stack $(PYTEST_ARGS)
 
 sim: setup  ## SEEDS=1000 seeds of workers under faults in virtual time; SEED=n shows one again, shrunk
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000)) $(ARGS)
 
-mutants: setup  ## wrong workers against every tool: docs/MUTANTS.md; ARGS='--real' on real servers, ARGS='never-rewinds --seeds 100'
-	nice -n 10 $(BIN)/python -m tests.mutants $(ARGS)
-
-chaos: setup  ## MINUTES=60 of random faults on three brokers, a store and workers, and a report; ARGS='--protocol consumer'
-	$(BIN)/python -m tools.chaos --record docs/evidence/chaos.jsonl run --minutes $(or $(MINUTES),60) $(ARGS)
-
-matrix: setup  ## bounces of workers or brokers in each protocol on each store; CELLS='kill-workers stop-brokers-range'
-	$(BIN)/python -m tools.chaos matrix $(CELLS) $(ARGS)
-
-endurance: setup  ## HOURS=6 with a fault each minute, in pieces: goes on where the last one ended
-	$(BIN)/python -m tools.chaos --record docs/evidence/endurance.jsonl endurance --hours $(or $(HOURS),6) $(ARGS)
-
-fuzz: native  ## both lanes over random records for MINUTES=60 of CPU
-	$(BIN)/python -m tests.property.fuzz_lanes $(or $(MINUTES),60)
-
 ##@ Measure
-.PHONY: bench bench-steady bench-liveness profile
-bench: setup pipeline-jars  ## what an entry costs in both lanes and elsewhere: docs/PERFORMANCE.md; ARGS='--rounds 1 --resume'
+.PHONY: bench
+bench: setup  ## what an entry costs in both lanes and elsewhere: docs/PERFORMANCE.md; ARGS='--rounds 1 --resume'
 	$(BIN)/python -m bench.page $(ARGS)
-
-bench-steady: setup  ## does one worker on one core keep up with a rate? ARGS='--rate 10000 --settings LOGP_FAST_LANE=off'
-	$(BIN)/python -m bench.steady $(ARGS)
-
-profile: setup  ## which functions take a worker's CPU; ARGS='--workload N --settings LOGP_FAST_LANE=off'
-	$(BIN)/python -m bench.profile $(ARGS)
-
-bench-liveness: setup  ## one worker and three under a slow store and little CPU, in each layout (70 minutes)
-	$(BIN)/python -m bench.liveness $(ARGS)
 
 ##@ Checks
 .PHONY: lint fmt type

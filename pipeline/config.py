@@ -50,7 +50,7 @@ class SparkSettings(Section):
     driver_memory: str = Field("2g", description="Heap of the driver, in local mode of everything.")
     jars_directory: Path | None = Field(
         None,
-        description="Directory of the jars in pipeline/jars.lock; by default where `make pipeline-jars` puts them.",
+        description="Directory of the jars in pipeline/jars.lock; by default where `python -m tools.pipeline_jars` puts them.",
     )
     properties: Properties = Field({}, description="Further Spark properties (JSON object); they win over ours.")
 

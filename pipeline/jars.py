@@ -12,7 +12,7 @@ DIRECTORY = Path(".local/pipeline-jars")
 
 
 def find_jars(directory: Path | None) -> list[Path]:
-    """Return the jars of the lock list; without a directory they are where `make pipeline-jars` puts them.
+    """Return the jars of the lock list; without a directory they are where `python -m tools.pipeline_jars` puts them.
 
     Raises:
         PipelineError: one is not there; the message says how to get it.
@@ -22,8 +22,8 @@ def find_jars(directory: Path | None) -> list[Path]:
     absent = [name for name in names if not (directory / name).is_file()]
     if absent:
         raise PipelineError(
-            f"{len(absent)} of {len(names)} jars are not in {directory} ({absent[0]}, ...): `make pipeline-jars` "
-            "fetches them; or set PIPELINE_SPARK__JARS_DIRECTORY to where they are."
+            f"{len(absent)} of {len(names)} jars are not in {directory} ({absent[0]}, ...): "
+            "`python -m tools.pipeline_jars` fetches them; or set PIPELINE_SPARK__JARS_DIRECTORY to where they are."
         )
     return [(directory / name).absolute() for name in names]
 

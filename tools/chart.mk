@@ -9,7 +9,7 @@ KUBE_FLAGS := -X helm.sh/helm/v3/pkg/chartutil.k8sVersionMajor=1 -X helm.sh/helm
 
 ##@ Chart and alerts
 .PHONY: chart-tools
-chart-tools:  ## install helm (needs Go) and promtool (needs apt)
+chart-tools:  # install helm (needs Go) and promtool (needs apt)
 	@if command -v helm >/dev/null || test -x $(TOOLS_BIN)/helm; then echo "helm: present"; \
 	elif command -v go >/dev/null; then \
 	  echo "helm: building $(HELM_VERSION), some minutes the first time"; \
@@ -31,21 +31,7 @@ chart: chart-tools  ## lint and render the chart, check the alerts
 docs: setup  ## write docs/CONFIGURATION*.md, docs/METRICS.md, docs/LOG_EVENTS.md and the chart's schema from the code
 	$(BIN)/python -m tools.docs
 
-.PHONY: image image-pipeline
+.PHONY: image
+# The image of the Spark jobs: docs/CONTRIBUTING.md.
 image:  ## build the container image (needs a Docker engine)
 	DOCKER_BUILDKIT=1 docker build -t log-partitioner:$(IMAGE_TAG) .
-
-image-pipeline:  ## build the image of the Spark jobs (needs a Docker engine)
-	DOCKER_BUILDKIT=1 docker build -f pipeline/Dockerfile -t log-partitioner-pipeline:$(IMAGE_TAG) .
-
-##@ Kill matrix
-.PHONY: kill-matrix-materialize kill-matrix-backfill
-kill-matrix-materialize: TESTS := tests/pipeline/test_materialize_kills.py
-kill-matrix-materialize:  ## kill and overtake drivers of materialize at each point, three times each
-kill-matrix-backfill: TESTS := tests/pipeline/test_backfill.py
-kill-matrix-backfill:  ## the same for drivers of the backfill
-# Each result is a line of JSON; what has passed is not tried again, so an interrupted run goes on. Delete the file to
-# begin anew.
-kill-matrix-materialize kill-matrix-backfill: setup pipeline-jars
-	@mkdir -p .local; LOGP_TEST_REPEAT=3 $(BIN)/python -m pytest -p tests.record --record .local/$@.jsonl -p no:randomly -m '' \
-	  $(TESTS) -k 'killed or overtaken' $(PYTEST_ARGS) || test $$? -eq 5  # 5: all have passed before

@@ -1,4 +1,4 @@
-"""`make mutants`: each mutant against every tool; writes docs/evidence/mutants.json and docs/MUTANTS.md.
+"""`python -m tests.mutants`: each mutant against every tool; writes docs/evidence/mutants.json and docs/MUTANTS.md.
 
 Exit code 1 where one is noticed by nothing, or the product itself by anything.
 """

@@ -81,7 +81,7 @@ class Mutant:
 
     `parts` are its classes in the simulation, `patches` what else is exchanged. `blind` says why the simulation cannot
     see it, where it cannot: then a fast test or a real run has to. `is_rare`: the simulation sees it in one seed of
-    dozens. `make mutants` looks for that one; the tests ask its fast test alone.
+    dozens. `python -m tests.mutants` looks for that one; the tests ask its fast test alone.
     """
 
     name: str

@@ -14,10 +14,10 @@ from tests.mutants.registry import FAMILIES
 PAGE = Path(__file__).parents[2] / "docs" / "MUTANTS.md"
 HEAD = """# Mutants
 
-Workers that are wrong on purpose, and which tool notices each. Written by `make mutants` from
+Workers that are wrong on purpose, and which tool notices each. Written by `python -m tests.mutants` from
 [the registry](../tests/mutants/registry.py) and what was found ([by seeds](evidence/mutants.json),
 [in real runs](evidence/mutants_real.json));
-`make mutants ARGS='never-rewinds --seeds 100'` runs one again.
+`python -m tests.mutants never-rewinds --seeds 100` runs one again.
 
 Sources: the *zio-kafka story* is D. Vigovszky's, of a service that this one is built after, and of six attempts to mend
 it: [ZIO Kafka with transactions](https://blog.vigoo.dev/posts/zio-kafka-debugging-story/), with zio-kafka

@@ -1,6 +1,7 @@
 """A checker that lets a wrong worker pass proves nothing: each mutant is noticed by what its entry names.
 
-`make mutants` asks all tools in many seeds; here each has to be noticed once, first of all in the seeds known to do so.
+`python -m tests.mutants` asks all tools in many seeds; here each has to be noticed once, first of all in the seeds that
+are known to do so.
 """
 
 from __future__ import annotations

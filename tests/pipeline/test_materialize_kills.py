@@ -1,6 +1,6 @@
 """Drivers of materialize that are killed, or overtaken: the table equals the source, entry by entry.
 
-Each point is tried once; LOGP_TEST_REPEAT=3 tries each three times (`make kill-matrix-materialize`).
+Each point is tried once; LOGP_TEST_REPEAT=3 tries each three times (docs/CONTRIBUTING.md).
 """
 
 import json

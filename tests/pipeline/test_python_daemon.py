@@ -37,6 +37,6 @@ def test_folders_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_loads_classes_from_the_archive(spark: SparkSession) -> None:
     """Java passes over one that does not fit, and each job takes twice as long to begin."""
     if not options_to_load(spark_class_archive()):
-        pytest.skip("there is none: `make spark-classes` has not run, or this Java makes none")
+        pytest.skip("there is none: `python -m tools.spark_classes` has not run, or this Java makes none")
     java = int(spark.sparkContext._jvm.java.lang.ProcessHandle.current().pid())
     assert str(spark_class_archive()) in Path(f"/proc/{java}/maps").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""`make fuzz MINUTES=60`: the comparison of both lanes, with new random records until so much CPU is spent.
+"""`python -m tests.property.fuzz_lanes 60`: both lanes compared, with new random records until so much CPU is spent.
 
 The first difference ends it, with the smallest records that show it.
 """

@@ -21,7 +21,7 @@ from tools.local.s3 import S3Endpoint, S3Server
 REPOSITORY = Path(__file__).parents[2]
 
 KAFKA_IMAGE = "apache/kafka:4.3.1"
-S3_IMAGE = "versity/versitygw:v1.8.0"
+S3_IMAGE = "andrewgaul/s3proxy:4.1.0"  # what a local process runs, too: tools/local/pom.xml
 
 # Only an engine on this machine: the containers publish their ports on 127.0.0.1 alone.
 _DOCKER_SOCKET = Path("/var/run/docker.sock")
@@ -144,11 +144,13 @@ def _s3_container() -> Iterator[S3Endpoint]:
     )
     container = (
         DockerContainer(S3_IMAGE)
-        .with_env("ROOT_ACCESS_KEY", endpoint.access_key)
-        .with_env("ROOT_SECRET_KEY", endpoint.secret_key)
-        .with_command("--port :7070 posix /tmp")
-        .waiting_for(PortWaitStrategy(7070))
+        .with_env("S3PROXY_ENDPOINT", "http://0.0.0.0:80")
+        .with_env("S3PROXY_AUTHORIZATION", "aws-v2-or-v4")
+        .with_env("S3PROXY_IDENTITY", endpoint.access_key)
+        .with_env("S3PROXY_CREDENTIAL", endpoint.secret_key)
+        .with_env("JCLOUDS_PROVIDER", "filesystem-nio2")
+        .waiting_for(PortWaitStrategy(80))
     )
-    container.ports["7070/tcp"] = (LOOPBACK, port)
+    container.ports["80/tcp"] = (LOOPBACK, port)
     with container:
         yield endpoint
