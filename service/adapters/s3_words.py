@@ -37,6 +37,7 @@ _MEANINGS = {
     "SecondLevelDomainForbidden": "it wants the bucket in the host's name: set s3.addressing_style to virtual",
     "XMinioStorageFull": "the store is full",
     "QuotaExceeded": "the store is full: raise the bucket's quota",
+    "InvalidRequest": "the bucket wants what is not sent, as for object lock or encryption: see its policy",
     "SlowDown": "it takes fewer requests than it is sent",
 }
 _NO_CONDITIONS = (

@@ -97,7 +97,7 @@ ANSWERS: list[tuple[tuple[int, str], str]] = [
     ((403, "SecondLevelDomainForbidden"), "set s3.addressing_style to virtual"),
     ((400, "AuthorizationHeaderMalformed"), "the worker signs for eu-west-1: set s3.region"),
     ((507, "XMinioStorageFull"), "the store is full"),
-    ((400, "InvalidRequest"), "400 InvalidRequest"),
+    ((400, "InvalidRequest"), "as for object lock or encryption: see its policy"),
     ((500, "InternalError"), "500 InternalError"),
     ((503, "SlowDown"), "it takes fewer requests than it is sent"),
     ((501, "NotImplemented"), "set s3.conditional to false, or s3.checksum to crc32"),
