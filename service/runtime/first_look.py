@@ -107,7 +107,7 @@ class FirstLook:
 
     def recorded(self, record: SourceRecord, decoded: Decoded, *, dead: int, timestamps: int) -> None:
         """Count one record."""
-        look = self._looks.get(record.tp.topic)
+        look = self._looks.get(record.tp.topic) if self._looks else None
         if look is not None:
             look.sample(decoded)
             entries = len(decoded.entries) + len(decoded.bad)

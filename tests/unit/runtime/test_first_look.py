@@ -111,6 +111,16 @@ def test_topics_are_judged_each_by_itself(is_fast: bool) -> None:  # noqa: FBT00
     assert (doubt.topic, doubt.entries, doubt.record_timestamps) == ("quiet", 1000, 1000)
 
 
+@pytest.mark.parametrize("is_fast", LANES)
+def test_batch_counts_what_goes_by_kafkas_time(is_fast: bool) -> None:  # noqa: FBT001 - a case
+    """Which `flush_committed` says beside what is dead."""
+    given = records(30, GOOD) + records(20, {"user": "ann"}, first=30) + records(10, {}, first=50)
+    recorder = opened(given, settings(), is_fast=is_fast)
+    record_all(recorder, Poll.of(given), 7)
+    outcomes = {"written": 30, "record_timestamp": 20, "no_user": 10}
+    assert (recorder.close().record_timestamps, dict(recorder.outcomes)) == (20, outcomes)
+
+
 def test_topic_with_many_long_fields_is_told_within_bounds() -> None:
     """Forty names of sixty characters, and how many more."""
     value = {**{f"{n:03}" + "x" * 100: n for n in range(60)}}
