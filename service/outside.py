@@ -11,10 +11,13 @@ from service.adapters.kafka_needs import KafkaNeeds
 from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.object_store import S3Store
 from service.adapters.preflight import Ask, Need, ask_once, asked
+from service.audit.kafka_topics import KafkaTopics
 from service.config.settings import Settings
 from service.control.deadline import Deadline
-from service.errors import CommitAbortedError, StopError
+from service.errors import CommitAbortedError, LogPartitionerError, StopError
+from service.trial import Trial, newest
 
+SAMPLE_RECORDS = 200
 _BROKERS_S = 8.0  # an unknown host or a silent broker is told within five
 
 
@@ -42,6 +45,33 @@ def asks_of_kafka(settings: Settings) -> list[Ask]:
     return [KafkaNeeds(settings.kafka, consumer_options(settings.kafka, worker=settings.worker)).ask]
 
 
+def misfit_of(settings: Settings) -> str:
+    """Say that the newest records of a source topic do not fit the settings; empty where they do, or are too few.
+
+    Blocks for up to a minute where a producer holds the source up. A worker that would make dead letters of them is not
+    ready, so that a rollout stops at it; what becomes of records is no matter here (DESIGN 3.9).
+    """
+    if settings.dead_letters.share_max >= 1:
+        return ""
+    for topic in settings.kafka.source_topics:
+        trial = Trial(settings)
+        try:
+            with KafkaTopics(settings.kafka) as topics:
+                for record in newest(topics, topic, SAMPLE_RECORDS):
+                    trial.take(record)
+        except LogPartitionerError:
+            continue  # whoever needs the topic says what is wrong with it
+        dead = trial.dead.total()
+        if 2 * trial.records >= SAMPLE_RECORDS and dead >= settings.dead_letters.share_max * trial.entries:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in trial.dead.most_common())
+            return (
+                f"the settings do not fit topic {topic}: {dead} of its newest {trial.entries} entries would be dead "
+                f"letters ({reasons}). `log-partitioner try --topic {topic}` shows them; dead_letters.share_max = 1 "
+                "takes them"
+            )
+    return ""
+
+
 def connect(settings: Settings) -> bool:
     """Ask for everything once, a line each on standard output; gives whether a worker could join."""
     try:
@@ -53,6 +83,8 @@ def connect(settings: Settings) -> bool:
     answers.append(brokers := _ask_brokers(settings))
     if not brokers.is_missing:
         answers += ask_once(asks_of_kafka(settings))
+        misfit = misfit_of(settings)
+        answers.append(Need("the newest records of the source fit the settings", misfit or None, is_warning=True))
     for answer in answers:
         word = "ok" if answer.problem is None else "doubtful" if answer.is_warning else "missing"
         sys.stdout.write(f"{word}: {answer.problem or answer.subject}\n")

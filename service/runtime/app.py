@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from threading import Thread
 
@@ -48,7 +49,7 @@ from service.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped,
 from service.formats.object_key import key_safe
 from service.input.json_text import JsonDecoder
 from service.oracle.identify import Identifier
-from service.outside import asks_of_kafka, asks_of_store
+from service.outside import asks_of_kafka, asks_of_store, misfit_of
 from service.partitioning.chain import root_of
 from service.partitioning.partitioner import Partitioner
 from service.patience import LEAVE_S_MAX, Patience, end_process_after
@@ -116,6 +117,7 @@ class Process:
         self._participation = Participation(without_max_s=settings.kafka.no_membership_max_s, now_s=self.clock.now_s())
         self._look_at_s = self._look_again_at_s = 0.0
         self._is_asking = False
+        self._misfit = ""
         self._discarded = 0.0
         self._json = json_decoder(settings)
         self.worker = self._assemble(cleanup)
@@ -188,13 +190,28 @@ class Process:
         """Wait until store and Kafka have what is needed; brokers that do not answer are told by the committer."""
         self._committer.prepare()
         self._preflight.require(self._asks())
+        self._misfit = "the newest records of the source were not tried yet"
+        Thread(target=self._try_sample, name="sample", daemon=True).start()
+
+    def _try_sample(self) -> None:
+        if misfit := misfit_of(self._settings):
+            self._log.warning("outside_doubted", message=misfit, times=1)
+        self._misfit = misfit
 
     def _asks(self) -> list[Ask]:
         return [*asks_of_store(self._settings, self._store), *asks_of_kafka(self._settings)]
 
     def _trouble(self) -> str | None:
         """Say what is wrong outside, for the probes."""
-        return self._preflight.unmet or self._store.trouble or self._committer.trouble or self._kept_out()
+        trouble = self._preflight.unmet or self._store.trouble or self._committer.trouble
+        return trouble or self._kept_out() or self._no_fit()
+
+    def _no_fit(self) -> str | None:
+        """Say that the settings do not fit the source: by its newest records, then by the first entries taken."""
+        share, share_max = self.worker.recorder.first_look.dead_share, self._settings.dead_letters.share_max
+        if share is None or share_max >= 1:
+            return self._misfit or None
+        return f"{share:.0%} of the first entries are dead letters: see paths_doubted" if share >= share_max else None
 
     def _look_again(self) -> None:
         """Ask whether what failed last is mended: a worker that has nothing to flush would not find out by itself."""
@@ -290,14 +307,8 @@ class Process:
 
 def batch_ids(boot: str) -> Callable[[], str]:
     """Make unique, sortable batch ids: time, boot (random), number."""
-    number = 0
-
-    def new() -> str:
-        nonlocal number
-        number += 1
-        return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{boot}-{number}"
-
-    return new
+    numbers = count(1)
+    return lambda: f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{boot}-{next(numbers)}"
 
 
 def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:

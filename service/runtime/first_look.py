@@ -72,6 +72,8 @@ class FirstLook:
         self._decode = None if rules.decoder is None else rules.decoder.decode
         self._looks = {topic: _Look() for topic in rules.topics}
         self._doubts: list[Doubt] = []
+        self.dead_share: float | None = None
+        """Of the entries of a topic that were looked at, the most; None until there were enough to judge by."""
         self._poll: Poll | None = None
         self._topic_of: list[str] = []
         self._is_here = False
@@ -128,6 +130,8 @@ class FirstLook:
             self._looks.pop(topic, None)
 
     def _judge(self, topic: str, look: _Look) -> None:
+        if look.entries >= TOO_FEW_TO_STOP:
+            self.dead_share = max(self.dead_share or 0.0, look.dead / look.entries)
         field = self._rules.settings.get("input.entries_field")
         has_no_envelope = bool(field) and look.samples >= FEW and not look.envelopes
         unread = look.timestamps if self._rules.settings.get("time.paths") else 0  # without a path it is wanted so

@@ -126,3 +126,20 @@ def test_member_without_partitions_is_ready(
         owned = [deployment.metric(name, "owned_topic_partitions") for name in ("w1", "w2")]
         assert sorted(owned) == [0, 1]
         assert set(deployment.stop_all().values()) == {0}
+
+
+def test_worker_whose_user_path_matches_nothing_works_and_is_never_ready(
+    deployment: Deployment, kafka: KafkaHelper
+) -> None:
+    """A rollout that brings it stops at it, also in a group that has committed; one with the right path is ready."""
+    kafka.produce(deployment.source, some_records(300, partitions=2))
+    deployment.start("w0")
+    kafka.wait_for("w0 ready", lambda: deployment.get("w0", "/readyz")[0] == 200)
+    deployment.require_event("flush_committed", "w0", timeout_s=LOADED * SOON_S)
+    deployment.start("w1", LOGP_USER__PATHS="usr", LOGP_DEAD_LETTERS__SHARE_MAX="0.99")
+    (line,) = said(deployment, "outside_doubted")
+    deployment.require_event("partitions_assigned", "w1", timeout_s=LOADED * SOON_S)
+    status, text = deployment.get("w1", "/readyz")
+
+    assert f"the settings do not fit topic {deployment.source}: 240 of its newest 240 entries would be dead" in line
+    assert (status, line in text) == (503, True), text

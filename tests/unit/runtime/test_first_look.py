@@ -228,3 +228,20 @@ def test_doubt_is_one_line_of_the_log() -> None:
     )
     (first, second) = [one for one in lines if one["event"] == "flush_committed"]
     assert (first["dead_letters"], second["dead_letters"]) == (50, 50)
+
+
+@pytest.mark.parametrize("is_fast", LANES)
+def test_dead_share_is_known_once_there_were_enough_to_judge_by(is_fast: bool) -> None:  # noqa: FBT001 - a case
+    """A worker of which almost all first entries are dead is not ready; a few entries say nothing."""
+    shares = {}
+    for name, given in {
+        "dead": records(1000, {}),
+        "good": records(1000, GOOD),
+        "few": records(99, {}),
+        "half": records(500, GOOD) + records(500, {}, first=500),
+    }.items():
+        recorder = opened(given, settings(), is_fast=is_fast)
+        record_all(recorder, Poll.of(given), 500)
+        recorder.close()
+        shares[name] = recorder.first_look.dead_share
+    assert shares == {"dead": 1.0, "good": 0.0, "few": None, "half": 0.5}
