@@ -18,6 +18,7 @@ from pipeline.audit.schemas import wrong_schemas
 from pipeline.retire import objects_of
 from pipeline.topics import flush_records, reference_lines, references
 from service.accounting import Kind
+from service.formats.adoption import encode_adoption
 from service.formats.flush_record import (
     FlushedTopicPartition,
     FlushRecord,
@@ -27,6 +28,7 @@ from service.formats.flush_record import (
 )
 from service.formats.model import PartitionKey
 from service.formats.reference import encode_message
+from tests.golden.example import ADOPTION
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.pipeline.packs import BUCKET, Entry, Written, split_message, write_object
 from tests.stack.names import Names
@@ -70,6 +72,7 @@ def test_parts_of_a_flush_record_are_one(spark: SparkSession) -> None:
     parts, some = (list(split_parts(one, bytes_max=1)) for one in (parted, short))
     assert len(parts) == 5
     values = [encode_flush_record(one) for one in (*parts[::-1], whole, *some[:1], *some[3:])]
+    values.append(encode_adoption(ADOPTION))  # which is none
     found = flush_records(messages_of(spark, [*values, b"none"])).collect()
     assert sorted(
         (row["batch_id"], [line["partition"] for line in row["topic_partitions"]], row["wrong_parts"])
@@ -84,12 +87,11 @@ def test_parts_of_a_flush_record_are_one(spark: SparkSession) -> None:
     flushes = flush_records(messages_of(spark, values)).where("batch_id is not null")
     flushes = flushes.withColumns({name: F.lit(None).cast("int") for name in ("is_counted", "counted")})
     schema = to_arrow_schema(frames.FINDING)
-    parts = (Kind.FLUSH_WRONG, "short", "parts 1, 4, 5 of 5")
-    others = {(Kind.FLUSH_WRONG, row["batch_id"], "of group g, audited is h") for row in flushes.collect()}
-    for group, expected in (("g", {parts}), ("h", {parts, *others})):
-        judge = partial(judged.judge_flushes, windows={}, group_id=group, excused=(), schema=schema)
-        wrong = flushes.mapInArrow(judge, frames.FINDING).collect()
-        assert {(row["kind"], row["batch_id"], row["text"]) for row in wrong} == expected
+    judge = partial(judged.judge_flushes, windows={}, excused=(), schema=schema)
+    wrong = flushes.mapInArrow(judge, frames.FINDING).collect()
+    assert {(row["kind"], row["batch_id"], row["text"]) for row in wrong} == {
+        (Kind.FLUSH_WRONG, "short", "parts 1, 4, 5 of 5")
+    }
 
 
 def pack_of(batch_id: str, users: int) -> Written:
