@@ -90,9 +90,14 @@ class OneHistory:
         elif new:
             self.lineage = Lineage(min(new), [])
         self._known |= new
-        lineage = self.lineage
-        taken = [] if lineage is None else [one for one in references if has_reference(lineage, one)]
-        self._tell({one.group_id for one in references} - {one.group_id for one in taken})
+        taken: list[Reference] = []
+        left_out: set[str] = set()
+        for one in references:
+            if self.lineage is not None and has_reference(self.lineage, one):
+                taken.append(one)
+            else:
+                left_out.add(one.group_id)
+        self._tell(left_out)
         return taken
 
     def _learn(self, new: set[str]) -> None:

@@ -151,3 +151,15 @@ def test_fault_of_a_backfill_is_found(fault: Callable[[World], None], expected: 
     fault(world)
     report = world.audit()
     assert {kind for kind, count in report.findings.counts.items() if count} == expected
+
+
+def test_run_of_another_group_is_left_out() -> None:
+    """With its references and dead letters: it says nothing of this history, whatever it says."""
+    world = repaired_world()
+    world.messages.append(msgspec.structs.replace(world.messages[1], batch_id="backfill-2", group_id="another"))
+    world.backfill_records.append(
+        msgspec.structs.replace(world.backfill_records[0], batch_id="backfill-2", group_id="another", messages=9)
+    )
+    report = world.audit(kafka={"group_id": GROUP})
+    assert report.findings.examples == {}
+    assert report.findings.notes == [f"1 messages are of group another, not of the history of {GROUP}: left out"]

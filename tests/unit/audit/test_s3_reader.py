@@ -1,0 +1,43 @@
+"""What the audit's reader of S3 makes of a refusal: gone, or nobody can tell."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import botocore.exceptions
+import pytest
+
+from service.audit.fetch import ObjectMissingError
+from service.audit.findings import CouldNotTellError
+from service.audit.s3_reader import S3Reader
+from service.config.s3_settings import S3Settings
+
+
+class Refusing:
+    """A client that refuses everything for one reason."""
+
+    def __init__(self, code: str) -> None:
+        self._code = code
+
+    def get_object(self, **_: Any) -> NoReturn:
+        """Refuse."""
+        raise botocore.exceptions.ClientError({"Error": {"Code": self._code}}, "GetObject")
+
+
+@pytest.mark.parametrize(
+    ("code", "bucket", "expected"),
+    [
+        ("NoSuchKey", "ours", ObjectMissingError),
+        ("NoSuchBucket", "another", ObjectMissingError),
+        ("NoSuchBucket", "ours", CouldNotTellError),
+        ("AccessDenied", "another", CouldNotTellError),
+    ],
+)
+def test_object_in_a_bucket_that_is_not_there_is_missing_unless_it_is_the_settings_own(
+    code: str, bucket: str, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reference may name any bucket; without that of the settings nothing can be told."""
+    reader = S3Reader(S3Settings(bucket="ours", region="r"), threads=1)
+    monkeypatch.setattr(reader, "_client", Refusing(code))
+    with pytest.raises(expected):
+        reader.get(bucket, "key", None)
