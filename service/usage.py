@@ -35,9 +35,10 @@ COMMANDS: Mapping[str, Usage] = {
         "RUNBOOK.md",
     ),
     "check-config": Usage(
-        f"Check names and values of all settings, and what they come to together; nothing is asked. {_SETTINGS}",
-        "log-partitioner check-config --show",
-        {"0": "the settings are good"} | _REFUSED,
+        "Check names and values of all settings, and what they come to together; nothing is asked without --connect. "
+        f"{_SETTINGS}",
+        "log-partitioner check-config --connect",
+        {"0": "the settings are good, nothing is missing", "1": "with --connect: something is missing"} | _REFUSED,
         "CONFIGURATION.md",
     ),
     "try": Usage(
