@@ -33,7 +33,7 @@ _AT_MS = 1_714_608_000_000  # of all records; their entries are of the day befor
 
 def measure_stages(values: Sequence[bytes], lane: str, *, entries: int) -> dict[str, float]:
     """Return the CPU microseconds per entry of each stage, in a lane of LANES."""
-    settings = _settings(LANES[lane])
+    settings = settings_of(LANES[lane])
     with tempfile.TemporaryDirectory() as directory:
         spool = DiskSpool(Path(directory, "spool"), bytes_max=_EVERYTHING)
         spool.prepare()
@@ -56,7 +56,8 @@ def measure_stages(values: Sequence[bytes], lane: str, *, entries: int) -> dict[
     }
 
 
-def _settings(fast_lane: str) -> Settings:
+def settings_of(fast_lane: str) -> Settings:
+    """Return the settings of a worker by default, in a lane."""
     kafka = KafkaSettings(bootstrap_servers="nowhere:1", group_id="bench", source_topics=("bench",))
     return Settings.model_validate(
         {"worker": "bench", "kafka": kafka, "s3": S3Settings(bucket="bench"), "fast_lane": fast_lane}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from service.avro.infer import LONG53_MAX, fit_entry, infer, infer_entry
+from service.avro.infer import LONG53_MAX, TooManyFieldsError, fit_entry, infer, infer_entry
 from service.avro.schema_types import Limits, RecordType, Scalar, Type
 
 SHAPES_BYTES_MAX = 64 * 1024 * 1024  # of all known shapes and their types, as they are weighed here
@@ -60,6 +60,8 @@ class EntryTypes:
             TooDeepError: the entry nests deeper than `limits.json_depth_max`.
             TooManyFieldsError: no schema has room for its top-level keys.
         """
+        if depth == 1 and len(value) > self._bounds.fields_max:  # before a type is made that is refused
+            raise TooManyFieldsError(f"{len(value)} top-level fields")
         key = (depth, *value, *map(type, value.values()))
         shape = self._shapes.get(key) or self._learn(key, value)
         if shape.plain is not None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from service.avro.schema_types import RecordType
+from service.avro.schema_types import RecordType, Scalar
 from service.batch.chunk import Blocks
 from service.batch.pack_plan import Part, Plan
 from service.batch.reference_lines import Described, absent_fields, root_place, widen
 from service.batch.rows import Rows
 
 CACHED_FIELDS_MAX = 200_000
+FEW_TYPES = 32  # of one part
 
 
 class Describing:
@@ -47,12 +49,23 @@ class Describing:
 
     def _nulls_of(self, types: Sequence[tuple[int, int]], entry_type: RecordType) -> Mapping[str, int]:
         """Count the entries without a value by field, ascending by name; what is null follows from an entry's type."""
+        if len(types) > FEW_TYPES:
+            return self._nulls_of_many(types, entry_type)
         nulls: dict[str, int] = {}
         for number, count in types:
             absent = self._absent.get((number, id(entry_type)))
             for name in self._absent_in(number, entry_type) if absent is None else absent:
                 nulls[name] = nulls.get(name, 0) + count
         return nulls if len(types) == 1 else dict(sorted(nulls.items()))
+
+    def _nulls_of_many(self, types: Sequence[tuple[int, int]], entry_type: RecordType) -> Mapping[str, int]:
+        """Count the same by what entries have: each of a thousand types may lack all fields of the others."""
+        entries, present = sum(count for _, count in types), Counter[str]()
+        for number, count in types:
+            for name, child in self._rows.types[number].by_name.items():
+                if child is not Scalar.NULL:
+                    present[name] += count
+        return {name: entries - present[name] for name in entry_type.by_name if present[name] < entries}
 
     def _absent_in(self, number: int, entry_type: RecordType) -> tuple[str, ...]:
         if len(self._absent) * entry_type.fields > CACHED_FIELDS_MAX:  # a hostile schema has a thousand

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from service import native
 from service.avro import container
-from service.avro.row_encoder import WALKED_ENTRIES, EncodeEntry, encode_some, entry_encoder, exact_encoder
+from service.avro.bounded_cache import BoundedCache
+from service.avro.row_encoder import (
+    CACHED_FIELDS_MAX,
+    WALKED_ENTRIES,
+    EncodeEntry,
+    encode_some,
+    entry_encoder,
+    exact_encoder,
+)
 from service.avro.row_meta import encode_id, encode_meta, encode_origin, encode_root, encode_user
 from service.avro.schema_types import EMPTY_RECORD, Limits, RecordType, Scalar
 from service.batch.chunk import CHUNK_BYTES, Blocks, Chunk, PythonChunk, Unwritten
@@ -26,6 +34,7 @@ from service.boundary import Piece
 if TYPE_CHECKING:
     import log_partitioner_native
 
+SPARSE = 8  # times the fields of an entry are those of an object in which it is not walked through them all
 _NO_ID, _NO_ROOT = encode_id(None), encode_root(None)
 
 
@@ -176,11 +185,15 @@ class _Encoders(dict[int, EncodeEntry]):
     ) -> None:
         super().__init__()
         self._written = written
+        self._fields = MergedFields(written)
         self._types = types
         self._rows_of_type = rows_of_type
         self._limits = limits
 
     def __missing__(self, number: int) -> EncodeEntry:
+        own, rows = self._types[number], self._rows_of_type[number]
+        if rows < WALKED_ENTRIES and SPARSE * len(own.by_name) < len(self._fields):  # not kept: there may be very many
+            return partial(encode_some, self._fields.of(own), len(self._fields), self._limits)
         encode = self[number] = self._choose(number)
         return encode
 
@@ -202,9 +215,11 @@ class CompiledWriter:
     def __init__(self, rows: Rows, order: array[int], rules: WriteRules) -> None:
         assert native.module is not None, "the fast lane is not installed"
         assert not isinstance(rows.texts, PythonTexts), "compiled code reads what it has kept"
-        self._native = native.module
         self._entries = EntryWriter(rows, rules)
-        self._written: dict[int, log_partitioner_native.Written] = {}  # by identity: the plan keeps the types
+        self._written: BoundedCache[RecordType, log_partitioner_native.Written] = BoundedCache(
+            _compile, weigh=lambda written: 1 + written.fields, weight_max=CACHED_FIELDS_MAX
+        )
+        self._last: tuple[RecordType | None, log_partitioner_native.Written | None] = None, None
         self._sealer: log_partitioner_native.Sealer = native.module.Sealer(
             order,
             rows.type_of,
@@ -235,18 +250,22 @@ class CompiledWriter:
             self._entries.write(row, text, parts[number], out)
             return bytes(out)
 
-        known = self._written
-        compiled = [
-            (*part[:5], known.get(id(part.written)) or self._compile(part), part.is_divisible) for part in parts
-        ]
+        compiled = [(*part[:5], self._compiled(part.written), part.is_divisible) for part in parts]
         return self._sealer.write(compiled, slow)
 
-    def _compile(self, part: Unwritten) -> log_partitioner_native.Written:
-        """Compile the type of a part's object; where it has fields beside each other, Python writes all its values."""
-        written = part.written
-        if part.own is not None:
-            nobodys = "x" * (1 + max(map(len, written.by_name)))  # longer than every key of the object's entries
-            written = RecordType({f"{nobodys}{number}": Scalar.NULL for number in range(len(written.by_name))})
-        compiled: log_partitioner_native.Written = self._native.Written(described(written))
-        self._written[id(part.written)] = compiled
+    def _compiled(self, written: RecordType) -> log_partitioner_native.Written:
+        last, compiled = self._last
+        if compiled is None or written is not last:
+            compiled = self._written.get(written)
+            self._last = written, compiled
         return compiled
+
+
+def _compile(written: RecordType) -> log_partitioner_native.Written:
+    """Compile the type of an object; where it has fields beside each other, Python writes all its values."""
+    assert native.module is not None, "the fast lane is not installed"
+    if MergedFields(written).are_beside:
+        nobodys = "x" * (1 + max(map(len, written.by_name)))  # longer than every key of the object's entries
+        written = RecordType({f"{nobodys}{number}": Scalar.NULL for number in range(len(written.by_name))})
+    compiled: log_partitioner_native.Written = native.module.Written(described(written))
+    return compiled

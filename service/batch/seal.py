@@ -75,6 +75,7 @@ class Step(NamedTuple):
     finished: SealedObject | None
 
 
+COMPILED_TYPES_MAX = 20_000  # in a batch: compiled code asks what each type of rows lacks in each exact type
 ROWS_AT_ONCE, PARTS_AT_ONCE = 1024, 256  # at most, of what is written between two steps
 
 _Sealed = Generator[SealedObject, None, int]
@@ -155,7 +156,7 @@ class Sealing:
         self._describing = Describing(rows, plan)
         self._with_beside = {group for group, one in enumerate(plan.merged) if MergedFields(one).are_beside}
         self._numbered: Numbered | None = None
-        if rows.is_fast and not rows.roots:
+        if rows.is_fast and not rows.roots and len(rows.types) <= COMPILED_TYPES_MAX:
             self._numbered = Numbered(rows.tps, spans, rows.types, bytes_max=rules.group_bytes_max)
         compress = container.compressor(rules.codec)
         self._writer: RowWriter = (CompiledWriter if rows.is_fast else PythonWriter)(

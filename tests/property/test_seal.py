@@ -25,7 +25,7 @@ from service.avro.names import BESIDE
 from service.avro.row_encoder import WALKED_ENTRIES
 from service.avro.schema import schema_of, type_of
 from service.avro.schema_types import Limits, RecordType, join_records
-from service.batch import pack_plan, row_writer
+from service.batch import describe, pack_plan, row_writer
 from service.batch import rows as rows_module
 from service.batch import seal as seal_module
 from service.batch.messages import Sender, Uploaded, key_of, reference_messages
@@ -152,7 +152,10 @@ def sealed(batch: Batch, rules: SealRules, *, is_one_record: bool = False, spans
         patch.setattr(pack_plan, "GROUPS_MAX", len(batch.written) % 3)
         patch.setattr(rows_module, "PIECE_BYTES", 50)
         patch.setattr(row_writer, "CHUNK_BYTES", 300)
+        patch.setattr(row_writer, "SPARSE", 2)
         patch.setattr(seal_module, "ROWS_AT_ONCE", 6)
+        patch.setattr(seal_module, "COMPILED_TYPES_MAX", 12)
+        patch.setattr(describe, "FEW_TYPES", 2)
         patch.setattr(seal_module, "PARTS_AT_ONCE", 4)
         return sealed_objects(batch.rows, batch.spool, rules, is_one_record=is_one_record, spans=spans)
 

@@ -270,3 +270,13 @@ def test_hostile_batch_is_sealed_in_linear_time(kind: str, one_user: bool) -> No
     assert time.process_time() - begin < 15
     assert sum(one.entries for one in objects) == 1_200
     assert len(objects) <= GROUPS_MAX + (2 if not one_user else 20)
+
+
+@pytest.mark.slow
+def test_counts_of_values_cost_what_entries_have() -> None:
+    """Each of many types lacks all fields of the others: 43 s of 30,000 entries with nine keys of their own each."""
+    rows = rows_of(*[("ann", 10, {f"k{n}y{key}": 1 for key in range(9)}) for n in range(8_000)])
+    begin = time.process_time()
+    objects = sealed_objects(rows, opened(), seal_rules())
+    assert time.process_time() - begin < 5
+    assert sum(one.entries for one in objects) == 8_000
