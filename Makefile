@@ -72,7 +72,7 @@ test: setup  ## what trusts a change: lint, types, all that is pure, 200 seeds, 
 test-all: setup  ## all tests, as CI runs them: real logs, kills, faults on three brokers, 1,000 seeds
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync lint type
 	$(BIN)/python -m tools.spark_classes
-	$(PYTEST) --seeds 1000 --too-slow 9 $(PYTEST_ARGS)
+	$(PYTEST) --seeds 1000 --too-slow 30 $(PYTEST_ARGS)
 
 sim: setup  ## SEEDS=1000 seeds of workers under faults in virtual time; SEED=n shows one again, shrunk
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(or $(SEEDS),1000)) $(ARGS)

@@ -32,6 +32,7 @@ def seeds_of(mutant: Mutant) -> Iterator[int]:
     yield from (seed for seed in range(SEEDS_MAX) if seed not in known)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mutant", SEEN, ids=str)
 def test_mutant_is_noticed_by_the_simulation(mutant: Mutant) -> None:
     """In some seed an invariant breaks, or the worker ends itself by one of its own."""
@@ -53,6 +54,7 @@ def test_mutant_that_the_simulation_hardly_sees_has_a_test_of_its_own(mutant: Mu
     assert mutant.fast is not None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("style", [Style.COOPERATIVE, Style.KIP848])
 def test_layer_that_keeps_what_nobody_asked_for_loses_nothing(style: Style) -> None:
     """It is what its mutants do at a rebalance that is noticed, not the layer."""
@@ -60,12 +62,14 @@ def test_layer_that_keeps_what_nobody_asked_for_loses_nothing(style: Style) -> N
     assert [said_by_simulation(layer, seed) for seed in range(2)] == [None] * 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_tools_are_silent_where_nothing_is_planted(seed: int) -> None:
     """No false alarm: verification mode, verify-logs and the audit over what the product leaves, in the same worlds."""
     assert said_by_others(None, seed) == {tool: [] for tool in evidence.TOOLS}
 
 
+@pytest.mark.slow
 def test_records_lost_before_the_tap_pass_verification_mode_and_not_the_audit() -> None:
     """What the client library never handed over was not consumed: only who reads the source anew misses it."""
     found = said_by_others(MUTANTS["drops-before-the-tap"], 0)

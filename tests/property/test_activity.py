@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import types as T
@@ -130,6 +131,7 @@ def places_of(ranges: Iterable[CountedRange]) -> list[tuple[int, int]]:
     ]
 
 
+@pytest.mark.slow
 def test_states_with_many_ranges_make_small_batches() -> None:
     """Users whose entries alternate with those of others: ranges are the weight of a state, not its row."""
     offsets = list(range(0, 60_000, 2))

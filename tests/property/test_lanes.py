@@ -163,6 +163,7 @@ CASES = (
 )
 
 
+@pytest.mark.slow
 @times_as_many(4)
 @given(*CASES)
 def test_lanes_deliver_the_same_bytes(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from tests.property.test_lanes import LINES, NARROW, NOW_S, OTHER, PLAIN, TPS, l
 from tests.strategies import times_as_many
 
 
+@pytest.mark.slow
 @times_as_many(4)
 @given(logs(), st.sampled_from([PLAIN, NARROW, OTHER, LINES]), st.integers(1, 20), st.sampled_from([2**40, 3000]))
 def test_many_at_once_are_what_they_are_one_by_one(

@@ -16,6 +16,7 @@ from tests.simulation.swarm import Style, Swarm
 PUT_OUT = Swarm(at_zombie=0.006, members=0.08, outcome=0.2, store_refused=0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 15, 30, 45])
 def test_hasty_library_doubles_nothing(first: int, run_seed: Run) -> None:
     """Whatever else happens beside it; what each half of the proof alone refuses is shown in test_member_proof.py."""

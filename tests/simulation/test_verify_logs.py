@@ -86,6 +86,7 @@ def test_line_of_a_commit_that_was_altered_is_noticed(alter: Callable[[dict[str,
     assert altered == ALTERED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [
