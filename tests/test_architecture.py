@@ -49,6 +49,7 @@ def attributes_of(path: Path) -> Iterator[str]:
 every_module = pytest.mark.parametrize("path", MODULES, ids=name_of)
 
 
+@pytest.mark.slow
 def test_import_contracts_hold() -> None:
     """The contracts in pyproject.toml: rooms, purity, one owner per client library."""
     command = [str(Path(sys.executable).parent / "lint-imports"), "--no-logo", "--no-cache"]

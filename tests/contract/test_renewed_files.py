@@ -35,6 +35,7 @@ def certificate(directory: Path) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_renewed_file_is_taken_by_the_next_transaction_and_by_a_consumer_that_is_made_anew(tmp_path: Path) -> None:
     """A client reads files when it is made: a producer of each transaction does, the running consumer never again."""
     old, new = certificate(tmp_path / "old"), certificate(tmp_path / "new")

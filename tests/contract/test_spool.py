@@ -243,6 +243,7 @@ def test_rows_that_changed_on_disk_are_never_sealed_and_are_read_again(
     assert worker.metrics.total("flushes", outcome="committed") > 0
 
 
+@pytest.mark.slow
 def test_second_worker_process_of_one_name_is_refused_and_the_first_goes_on(tmp_path: Path) -> None:
     """`service run` with the same name and spool directory: it ends with a clear message before it touches anything."""
     spool = prepared(tmp_path / key_safe("worker-0"))

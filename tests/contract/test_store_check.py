@@ -55,7 +55,7 @@ def refusal(store: S3Store) -> str:
     begun_s = time.monotonic()
     with pytest.raises((UnmetError, StoreRefusedError)) as caught:
         store.check()
-    assert time.monotonic() - begun_s < SECONDS + 5
+    assert time.monotonic() - begun_s < SECONDS + 9  # a TLS handshake has five of its own
     told = str(caught.value)
     assert "\n" not in told
     assert "canary-secret-1" not in told

@@ -75,6 +75,7 @@ def check_references(deployment: Deployment) -> None:
     assert named == {tp: 1 + (number < users) for number, tp in enumerate(deployment.tps)}
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(sizes)
 @example(MOST)

@@ -28,6 +28,7 @@ def test_every_spelling_of_a_refused_property_is_refused() -> None:
     assert passed == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["consumer", "producer"])
 def test_no_spelling_changes_what_the_library_makes_of_the_promise(role: str) -> None:
     """The configuration in force is the same with and without a refused property, however it is spelled."""
@@ -81,6 +82,7 @@ def test_property_that_is_only_named_like_a_secret_is_one(name: str) -> None:
     assert is_secret(name)
 
 
+@pytest.mark.slow
 def test_tuning_is_neither_refused_nor_a_secret() -> None:
     """What the lists do not name passes: they have not grown over what operators need."""
     free = {name for name in known_names() if not refused(name, "?") and not is_secret(name)}
