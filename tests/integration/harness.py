@@ -119,7 +119,8 @@ class Deployment:
     def environment(self, **settings: str) -> dict[str, str]:
         """The environment of a worker or a command, past any proxy; nothing of ours is taken over."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("LOGP_")}
-        return {**inherited, **self._direct, "PYTHONPATH": str(REPOSITORY), **settings}
+        path = os.pathsep.join(filter(None, [os.environ.get("PYTHONPATH"), str(REPOSITORY)]))  # also tests/no_native
+        return {**inherited, **self._direct, "PYTHONPATH": path, **settings}
 
     # Workers.
 
