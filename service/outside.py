@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import Counter
 
 from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_log import Brokers
@@ -12,12 +13,14 @@ from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.object_store import S3Store
 from service.adapters.preflight import Ask, Need, ask_once, asked
 from service.audit.kafka_topics import KafkaTopics
+from service.config.rules import json_decoder, key_rules, record_decoder
 from service.config.settings import Settings
 from service.control.deadline import Deadline
 from service.errors import CommitAbortedError, LogPartitionerError, StopError
-from service.trial import Trial, newest
+from service.partitioning.partitioner import Partitioner, Rejection
+from service.trial import newest
 
-SAMPLE_RECORDS = 200
+SAMPLE_RECORDS, SAMPLE_ENTRIES = 200, 2000
 _BROKERS_S = 8.0  # an unknown host or a silent broker is told within five
 
 
@@ -53,19 +56,25 @@ def misfit_of(settings: Settings) -> str:
     """
     if settings.dead_letters.share_max >= 1:
         return ""
+    decoder, partitioner = record_decoder(settings, json_decoder(settings)), Partitioner(key_rules(settings))
     for topic in settings.kafka.source_topics:
-        trial = Trial(settings)
+        entries, dead = 0, Counter[str]()
         try:
             with KafkaTopics(settings.kafka) as topics:
                 for record in newest(topics, topic, SAMPLE_RECORDS):
-                    trial.take(record)
+                    decoded = decoder.decode(record.value)
+                    placed = (partitioner.partition(one, decoded.envelope, record) for _, one, _ in decoded.entries)
+                    dead.update(bad.reason for bad in decoded.bad)
+                    dead.update(one.reason for one in placed if isinstance(one, Rejection))
+                    entries += len(decoded.entries) + len(decoded.bad)
+                    if entries >= SAMPLE_ENTRIES:
+                        break
         except LogPartitionerError:
             continue  # whoever needs the topic says what is wrong with it
-        dead = trial.dead.total()
-        if 2 * trial.records >= SAMPLE_RECORDS and dead >= settings.dead_letters.share_max * trial.entries:
-            reasons = ", ".join(f"{reason} {count}" for reason, count in trial.dead.most_common())
+        if entries >= SAMPLE_RECORDS // 2 and dead.total() >= settings.dead_letters.share_max * entries:
+            reasons = ", ".join(f"{reason} {count}" for reason, count in dead.most_common())
             return (
-                f"the settings do not fit topic {topic}: {dead} of its newest {trial.entries} entries would be dead "
+                f"the settings do not fit topic {topic}: {dead.total()} of its newest {entries} entries would be dead "
                 f"letters ({reasons}). `log-partitioner try --topic {topic}` shows them; dead_letters.share_max = 1 "
                 "takes them"
             )

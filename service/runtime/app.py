@@ -194,9 +194,13 @@ class Process:
         Thread(target=self._try_sample, name="sample", daemon=True).start()
 
     def _try_sample(self) -> None:
-        if misfit := misfit_of(self._settings):
+        misfit = ""
+        try:
+            misfit = misfit_of(self._settings)
+        finally:
+            self._misfit = misfit
+        if misfit:
             self._log.warning("outside_doubted", message=misfit, times=1)
-        self._misfit = misfit
 
     def _asks(self) -> list[Ask]:
         return [*asks_of_store(self._settings, self._store), *asks_of_kafka(self._settings)]
@@ -204,14 +208,7 @@ class Process:
     def _trouble(self) -> str | None:
         """Say what is wrong outside, for the probes."""
         trouble = self._preflight.unmet or self._store.trouble or self._committer.trouble
-        return trouble or self._kept_out() or self._no_fit()
-
-    def _no_fit(self) -> str | None:
-        """Say that the settings do not fit the source: by its newest records, then by the first entries taken."""
-        share, share_max = self.worker.recorder.first_look.dead_share, self._settings.dead_letters.share_max
-        if share is None or share_max >= 1:
-            return self._misfit or None
-        return f"{share:.0%} of the first entries are dead letters: see paths_doubted" if share >= share_max else None
+        return trouble or self._kept_out() or (None if self.worker.first_batch.has_fit else self._misfit) or None
 
     def _look_again(self) -> None:
         """Ask whether what failed last is mended: a worker that has nothing to flush would not find out by itself."""

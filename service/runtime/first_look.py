@@ -72,8 +72,6 @@ class FirstLook:
         self._decode = None if rules.decoder is None else rules.decoder.decode
         self._looks = {topic: _Look() for topic in rules.topics}
         self._doubts: list[Doubt] = []
-        self.dead_share: float | None = None
-        """Of the entries of a topic that were looked at, the most; None until there were enough to judge by."""
         self._poll: Poll | None = None
         self._topic_of: list[str] = []
         self._is_here = False
@@ -130,8 +128,6 @@ class FirstLook:
             self._looks.pop(topic, None)
 
     def _judge(self, topic: str, look: _Look) -> None:
-        if look.entries >= TOO_FEW_TO_STOP:
-            self.dead_share = max(self.dead_share or 0.0, look.dead / look.entries)
         field = self._rules.settings.get("input.entries_field")
         has_no_envelope = bool(field) and look.samples >= FEW and not look.envelopes
         unread = look.timestamps if self._rules.settings.get("time.paths") else 0  # without a path it is wanted so
@@ -158,6 +154,8 @@ class FirstBatch:
     def __init__(self, rules: LookRules, is_untouched: Callable[[TopicPartition, int], bool]) -> None:
         self._rules = rules
         self._is_untouched = is_untouched
+        self.has_fit = False
+        """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
 
     def require_fit(self, batch: ClosedBatch) -> None:
         """Require of a batch of which the group has flushed nothing before that not almost all of it is dead.
@@ -168,6 +166,7 @@ class FirstBatch:
         entries = sum(one.entries for one in batch.progress.values())
         dead = sum(one.dead_letters for one in batch.progress.values())
         share_max = self._rules.share_max
+        self.has_fit |= entries >= TOO_FEW_TO_STOP and dead < share_max * entries
         if share_max >= 1 or entries < TOO_FEW_TO_STOP or dead < share_max * entries:
             return
         begun = [(tp, first) for tp, (first, end) in batch.spans.items() if end > first]

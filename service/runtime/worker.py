@@ -106,6 +106,7 @@ class Worker:
             topics=self.topics,
             clock=clock,
         )
+        self.first_batch = FirstBatch(rules.recorder.look, self.start_positions.is_untouched)
         self.flusher = parts.flusher(
             rules=rules.flush,
             sender=sender,
@@ -116,7 +117,7 @@ class Worker:
             clock=clock,
             metrics=metrics,
             abandoned=lambda: ports.stop.abandoned,
-            require_fit=FirstBatch(rules.recorder.look, self.start_positions.is_untouched).require_fit,
+            require_fit=self.first_batch.require_fit,
         )
         self.controller = parts.controller(
             rules=rules.control,

@@ -181,12 +181,13 @@ def test_first_batch_that_is_dead_is_not_committed_also_after_a_restart() -> Non
 
 @pytest.mark.parametrize(("dead", "good"), [(99, 0), (196, 4), (0, 200)])
 def test_first_batch_that_is_small_or_not_all_dead_is_committed(dead: int, good: int) -> None:
-    """One bad record does not stop a worker."""
+    """One bad record does not stop a worker; a hundred entries that are not all dead say that the settings fit."""
     rig = Rig()
     worker = rig.owning(rules=rules_of())
     fill(rig, dead, good)
     flushed(rig, worker)
     assert rig.committed()[P0] == dead + good
+    assert worker.worker.first_batch.has_fit == (good > 1)
 
 
 def test_dead_batch_later_in_life_is_committed() -> None:
@@ -228,20 +229,3 @@ def test_doubt_is_one_line_of_the_log() -> None:
     )
     (first, second) = [one for one in lines if one["event"] == "flush_committed"]
     assert (first["dead_letters"], second["dead_letters"]) == (50, 50)
-
-
-@pytest.mark.parametrize("is_fast", LANES)
-def test_dead_share_is_known_once_there_were_enough_to_judge_by(is_fast: bool) -> None:  # noqa: FBT001 - a case
-    """A worker of which almost all first entries are dead is not ready; a few entries say nothing."""
-    shares = {}
-    for name, given in {
-        "dead": records(1000, {}),
-        "good": records(1000, GOOD),
-        "few": records(99, {}),
-        "half": records(500, GOOD) + records(500, {}, first=500),
-    }.items():
-        recorder = opened(given, settings(), is_fast=is_fast)
-        record_all(recorder, Poll.of(given), 500)
-        recorder.close()
-        shares[name] = recorder.first_look.dead_share
-    assert shares == {"dead": 1.0, "good": 0.0, "few": None, "half": 0.5}

@@ -1,0 +1,88 @@
+"""Whether the settings fit the source, by its newest records: a worker that they do not fit is not ready."""
+
+import json
+from collections.abc import Iterator
+from typing import Any, Self
+
+import pytest
+
+from service import outside
+from service.audit.findings import CouldNotTellError
+from service.config.settings import DeadLettersSettings, UserSettings
+from service.formats.model import SourceRecord, TopicPartition
+from service.outside import SAMPLE_ENTRIES, misfit_of
+from tests.fakes.lanes import settings
+
+APP = TopicPartition("app", 0)
+NOW_MS = 1_772_600_767_000
+GOOD = {"user": "canary-user-1", "time": "2026-03-04T05:06:07Z"}
+
+
+class Topics:
+    """The newest records of every topic."""
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+        self.taken = 0
+
+    def __call__(self, _: object) -> Self:
+        """Fulfil the constructor of `KafkaTopics`."""
+        return self
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing to close."""
+
+    def newest(self, _topics: object, topic: str, count: int) -> Iterator[SourceRecord]:
+        """Fulfil `trial.newest`."""
+        if not self._values:
+            raise CouldNotTellError(f"no topic {topic}")
+        for number, value in enumerate(self._values[:count]):
+            self.taken += 1
+            yield SourceRecord(APP, number, NOW_MS, None, value and json.dumps(value).encode(), ())
+
+
+@pytest.fixture
+def sample(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Give what puts records at the end of every topic."""
+
+    def put(values: list[Any]) -> Topics:
+        topics = Topics(values)
+        monkeypatch.setattr(outside, "KafkaTopics", topics)
+        monkeypatch.setattr(outside, "newest", topics.newest)
+        return topics
+
+    return put
+
+
+def test_newest_records_that_would_be_dead_are_told_with_reasons(sample: Any) -> None:
+    """Counts and reasons, no value."""
+    sample([GOOD] * 200)
+    told = misfit_of(settings(user=UserSettings(paths=("usr",))))
+    assert told.startswith(
+        "the settings do not fit topic app: 200 of its newest 200 entries would be dead letters (no_user 200). "
+    )
+    assert misfit_of(settings()) == ""
+
+
+@pytest.mark.parametrize("values", [[], [None] * 200, [[]] * 200, [{}] * 99, [GOOD] * 3 + [{}] * 197])
+def test_nothing_is_told_over_too_little_or_a_source_of_that_kind(sample: Any, values: list[Any]) -> None:
+    """A topic that is not there, tombstones, empty lists, few records; and three good ones of 200."""
+    sample(values)
+    assert misfit_of(settings()) == ""
+
+
+def test_nothing_is_asked_where_dead_letters_are_accepted(sample: Any) -> None:
+    """By dead_letters.share_max = 1."""
+    topics = sample([{}] * 200)
+    assert misfit_of(settings(dead_letters=DeadLettersSettings(share_max=1))) == ""
+    assert topics.taken == 0
+
+
+def test_records_of_very_many_entries_are_a_sample_by_themselves(sample: Any) -> None:
+    """A record may hold a hundred thousand of them."""
+    topics = sample([[{}] * SAMPLE_ENTRIES] * 200)
+    assert "would be dead" in misfit_of(settings())
+    assert topics.taken == 1
