@@ -137,7 +137,7 @@ class ObjectReader:
             what = {} if altered else {"kind": kind, "text": text}
             yield about | {"lost": True} | what
             return
-        exact = self._exact_schema(container.schema_text, row["projection"])
+        exact = self.exact_schema(container.schema_text, row["projection"])
         statements = [
             *wrong_places(reference, container.schema_text),
             *header.problems,
@@ -157,7 +157,8 @@ class ObjectReader:
             schema = self._headers[text] = PublishedSchema(text, self._parse)
         return schema
 
-    def _exact_schema(self, text: str, projection: str) -> _Exact:
+    def exact_schema(self, text: str, projection: str) -> _Exact:
+        """Return what a projection makes of the schema of an object; each is remembered."""
         exact = self._exact.get((text, projection))
         if exact is None:
             exact = self._exact[text, projection] = self._project(text, projection)
@@ -170,7 +171,7 @@ class ObjectReader:
             return _Exact(header, tuple(f"{path}: two fields of this original name" for path in header.beside))
         try:
             exact = json.dumps(project(json.loads(text), json.loads(projection)))
-            own = PublishedSchema(exact, self._parse, keeps_names=bool(header.beside))
+            own = PublishedSchema(exact, self._parse, keeps_names=True)
         except _UNREADABLE as error:
             return _Exact(None, (f"its schema {projection}: {error}",))
         twice = [f"{path}: two fields of this original name" for path in own.beside]

@@ -70,7 +70,7 @@ class ObjectSchemas:
         own = header.published
         if projection is not None:
             text = json.dumps(project(header.json, projection))
-            own = PublishedSchema(text, self._parse, keeps_names=bool(header.published.beside))
+            own = PublishedSchema(text, self._parse, keeps_names=True)
         problems = [problem for problem in own.problems if problem not in header.published.problems]
         problems += [f"{path}: two fields of this original name" for path in own.beside]
         if not is_covered_by(own.type, header.published.type):

@@ -312,16 +312,34 @@ def test_merged_schema_that_is_not_of_its_references_is_named(
     assert all(text in example for example in report.findings.examples[Kind.REFERENCE_WRONG])
 
 
-def test_merge_that_changes_an_avro_name_is_named() -> None:
-    """`a_b` is `a_b_2` only beside `A_b`."""
+def test_names_that_differ_by_case_alone_are_clean_in_a_pack_where_packs_give_out() -> None:
+    """No name has several fields there: the header does not show that its pack is one of those."""
     world = typed_world(
         ({"a_b": "x"}, [column("a_b", "string")], {"a_b_2": "x"}),
         ({"A_b": "y"}, [column("A_b", "string")], {"A_b": "y"}),
     )
-    world.merge = lambda types: RecordType(types[0].by_name | types[1].by_name)
+    world.merge = merge_beside
     world.build()
     world.change_line(0, nulls=())
-    report = world.audit()
+    assert world.audit().findings.examples == {}
+
+
+def test_merge_that_changes_an_avro_name_in_a_nested_object_is_named() -> None:
+    """`a_b` is `a_b_2` only beside `A_b`, and nothing nested stands beside it, also where packs give out."""
+
+    def nested(own: str) -> list[dict[str, Any]]:
+        return [column("o", {"type": "record", "name": "r_o", "fields": [column(own, "string")]})]
+
+    def union(types: list[RecordType]) -> RecordType:
+        both = [one.by_name["o"].by_name for one in types]  # type: ignore[union-attr]
+        return RecordType(types[0].by_name | {"o": RecordType(both[0] | both[1])})
+
+    world = typed_world(
+        ({"o": {"a_b": "x"}}, nested("a_b"), {"o": {"a_b_2": "x"}}),
+        ({"o": {"A_b": "y"}}, nested("A_b"), {"o": {"A_b": "y"}}),
+    )
+    world.merge = union
+    report = world.build().audit()
     assert kinds(report) == {Kind.REFERENCE_WRONG}
     assert "'a_b' is named a_b_2, should be a_b" in report.findings.examples[Kind.REFERENCE_WRONG][0]
 
