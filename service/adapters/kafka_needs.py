@@ -139,17 +139,21 @@ class KafkaNeeds:
         )
 
     def _short(self, admin: AdminClient, config: Mapping[str, Any]) -> str | None:
-        """Say where flush records go before the offsets that they would be needed for."""
-        topic, kept_ms, kept_bytes = self._kafka.flushes_topic, int(config["retention.ms"]), config["retention.bytes"]
+        """Say where flush records go before the offsets that they would be needed for; a broker may leave that out."""
+        topic, kept_ms, kept_bytes = (
+            self._kafka.flushes_topic,
+            config.get("retention.ms"),
+            config.get("retention.bytes"),
+        )
         needed_ms = _offsets_kept_ms(admin)
         way = (
             f"workers find lost offsets there: kafka-configs.sh {self._servers} --alter --entity-type topics "
             f"--entity-name {topic} --add-config"
         )
-        if needed_ms is not None and 0 <= kept_ms < needed_ms:
+        if needed_ms is not None and kept_ms is not None and 0 <= int(kept_ms) < needed_ms:
             told = f"topic {topic} keeps messages for {kept_ms} ms, committed offsets are kept for {needed_ms} ms"
             return f"{told}, and {way} retention.ms={4 * needed_ms}"
-        if int(kept_bytes) >= 0:
+        if kept_bytes is not None and int(kept_bytes) >= 0:
             return (
                 f"topic {topic} keeps {kept_bytes} bytes of each partition, however young, and {way} retention.bytes=-1"
             )

@@ -68,7 +68,7 @@ class FlushHistory:
         self._topics = topics
         self._newest: dict[TopicPartition, list[tuple[int, int]]] = {}
         self._adoptions: list[Adoption] = []
-        self._others: dict[tuple[str, TopicPartition, str | None], int] = {}
+        self._others: dict[tuple[str, TopicPartition, str | None], list[tuple[int, int]]] = {}
 
     def add(self, record: FlushRecord | Adoption) -> None:
         """Take one in; the order is no matter."""
@@ -80,8 +80,7 @@ class FlushHistory:
             if topic_id is not None and self._topics.ids.get(line.topic, topic_id) != topic_id:
                 continue
             if not is_ours:
-                place = record.group_id, tp, topic_id
-                self._others[place] = max(line.next_offset, self._others.get(place, 0))
+                self._take_other((record.group_id, tp, topic_id), (at_ms(record), line.next_offset))
             elif tp in self._wanted or tp in self._newest_of:
                 self._take(tp, at_ms(record), line.next_offset)
 
@@ -92,6 +91,12 @@ class FlushHistory:
         known = [*self._newest.get(tp, ()), (ended_at_ms, next_offset)]
         newest_ms, _ = max(known)
         self._newest[tp] = [one for one in known if one[0] >= newest_ms - SKEW_MS]
+
+    def _take_other(self, place: tuple[str, TopicPartition, str | None], one: tuple[int, int]) -> None:
+        """Keep what is later, or further, than each of the others."""
+        some = self._others.setdefault(place, [])
+        if not any(ms >= one[0] and end >= one[1] for ms, end in some):
+            some[:] = [one, *(other for other in some if other[0] > one[0] or other[1] > one[1])]
 
     def is_enough(self, oldest_ms: int, *, is_long: bool = False) -> bool:
         """Return whether the next offset of all wanted is known, and nothing older than `oldest_ms` can change it.
@@ -105,22 +110,39 @@ class FlushHistory:
     def foreign(self) -> list[Foreign]:
         """The groups that publish the topics on which ours must be alone; decided as soon as a record of one is read.
 
-        Adoptions stand in each partition of the topic, behind all that they make part of our history.
+        Adoptions stand in each partition of the topic, behind all that they make part of our history. What an adopted
+        group had flushed further by then is part of it, too: a person has set that group back before.
         """
         lineage = Lineage(self._group.group_id, self._adoptions)
         heirs = {one.group_id for one in self._adoptions if one.from_group in lineage.groups}
+        adopted_ms = self._adopted_ms(lineage.groups)
         found: dict[str, Foreign] = {}
-        for (group_id, tp, topic_id), next_offset in sorted(self._others.items(), key=lambda item: item[0][:2]):
-            is_part = lineage.has(group_id, *tp, next_offset, topic_id)
-            if is_part or group_id in self._group.accepted or tp.topic not in self._group.alone_on:
+        for (group_id, tp, topic_id), some in sorted(self._others.items(), key=lambda item: item[0][:2]):
+            if group_id in self._group.accepted or tp.topic not in self._group.alone_on:
+                continue
+            since_ms = adopted_ms.get((group_id, tp))
+            late = [end for ms, end in some if since_ms is None or ms > since_ms - SKEW_MS]
+            ends = [end for end in late if not lineage.has(group_id, *tp, end, topic_id)]
+            if not ends:
                 continue
             kind: Literal["other", "beyond", "heir"] = "other"
-            if group_id in lineage.groups:
+            if since_ms is not None:
                 kind = "beyond"
-            elif group_id in heirs:
+            elif group_id in heirs and group_id not in lineage.groups:
                 kind = "heir"
-            found.setdefault(group_id, Foreign(kind, group_id, (tp, next_offset)))
+            found.setdefault(group_id, Foreign(kind, group_id, (tp, max(ends))))
         return list(found.values())
+
+    def _adopted_ms(self, heirs: Collection[str]) -> dict[tuple[str, TopicPartition], int]:
+        """Return when these groups have adopted a TopicPartition of another last, by that group."""
+        found: dict[tuple[str, TopicPartition], int] = {}
+        for one in self._adoptions:
+            for line in one.topic_partitions if one.group_id in heirs else ():
+                topic_id = one.topic_ids.get(line.topic)
+                if topic_id is None or self._topics.ids.get(line.topic, topic_id) == topic_id:
+                    place = one.from_group, TopicPartition(line.topic, line.partition)
+                    found[place] = max(one.adopted_at_ms, found.get(place, 0))
+        return found
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:

@@ -169,6 +169,16 @@ def test_flush_records_that_go_before_committed_offsets_are_told(
     assert all(is_warning for _, is_warning in found)
 
 
+@pytest.mark.parametrize("name", list(KEPT))
+@pytest.mark.parametrize("is_named", [True, False])
+def test_configuration_that_a_broker_leaves_out_is_no_problem(brokers: Brokers, name: str, is_named: bool) -> None:  # noqa: FBT001 - a case
+    """Managed brokers tell a part of it; a worker does not end for that."""
+    rest = {one: value for one, value in KEPT.items() if one != name}
+    brokers.kept["flushes"] = rest | ({name: None} if is_named else {})
+
+    assert problems() == []
+
+
 def test_what_may_not_be_described_is_a_warning_with_the_right(brokers: Brokers) -> None:
     """Not an end: that right is for this look alone."""
     brokers.kept["references"] = KafkaError.TOPIC_AUTHORIZATION_FAILED

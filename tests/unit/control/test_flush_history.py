@@ -161,3 +161,25 @@ def test_group_that_was_adopted_finds_its_heir() -> None:
     twice = [*ours, record(50, 300, group_id="heir"), adoption("last", "heir", 300)]
     assert {one.group_id for one in foreign_to(OURS, *twice)} == {"heir", "last"}
     assert foreign_to(OurGroup("last", alone_on=["app"]), *twice) == []
+
+
+def test_flushes_of_an_adopted_group_where_nothing_was_adopted_are_of_another_group() -> None:
+    """A topic that was forgotten when the group was renamed: to accept the old one would publish it all again."""
+    lines = tuple(msgspec.structs.replace(line, topic="web") for line in THEIRS.topic_partitions)
+    web = msgspec.structs.replace(THEIRS, topic_partitions=lines)
+    older = msgspec.structs.replace(adoption("another", "first"), topic_partitions=adoption("", "").topic_partitions)
+    both = OURS._replace(alone_on=["app", "web"])
+    assert foreign_to(both, THEIRS, web, adoption(GROUP, "another"), older) == [
+        Foreign("other", "another", (TopicPartition("web", 0), 100))
+    ]
+
+
+def test_adopted_group_that_a_person_had_set_back_before_is_part_of_the_history() -> None:
+    """What it had flushed further, long before the adoption, was not flushed since; what it flushes after it was."""
+    further, again = record(10, 1000, group_id="another"), record(30, 500, group_id="another")
+    adopted = adoption(GROUP, "another", 500, minute=40)
+    for some in permutations([further, again, adopted]):
+        assert foreign_to(OURS, *some) == []
+        assert foreign_to(OURS, *some, record(41, 600, group_id="another")) == [
+            Foreign("beyond", "another", (APP_0, 600))
+        ]
