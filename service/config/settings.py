@@ -253,7 +253,7 @@ class DeadLettersSettings(Section):
 
     share_max: float = Field(
         0.99,
-        ge=0,
+        gt=0,
         le=1,
         description="Share of dead entries from which on the first batch of a group on its TopicPartitions is not "
         "committed, and the worker stops: a wrong path would commit a topic away; 1: it is committed.",

@@ -305,10 +305,10 @@ class Controller:
 
     def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
         self._told.committed(batch, summary, reason, generation=self.state.generation)
-        now_ms = self._clock.wall_ms()
+        self._closed, now_ms = None, self._clock.wall_ms()
         self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
-        self._closed = None
         self._recorder.committed(batch, now_ms=now_ms)
+        self._start_positions.flushed(tp for tp, (first, end) in batch.spans.items() if end > first)
         self.handle(events.FlushCommitted(self._clock.now_s()))
 
     def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:

@@ -6,6 +6,7 @@ fields are told here, values never.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -22,6 +23,7 @@ FEW = 10  # entries of which nothing is said yet,
 TOO_FEW_TO_STOP = 100  # and of which a first batch is committed, whatever they are
 SAMPLES = 20
 FIELDS_MAX, FIELD_CHARS_MAX = 40, 60
+_PLAIN = re.compile(r"@?[A-Za-z_][\w.-]*")  # another name may be that of a user: a map that is keyed by user
 
 
 class LookRules(NamedTuple):
@@ -178,7 +180,7 @@ class FirstBatch:
             reasons[letter.reason.value] += letter.entries
         look = _Look()
         for letter in batch.dead_letters[:SAMPLES]:
-            if self._rules.decoder is not None:
+            if self._rules.decoder is not None and letter.record.unreadable is None:
                 look.sample(self._rules.decoder.decode(letter.record.value))
         raise PathsError("; ".join(self._sentences(topics, entries, dead, reasons, look)))
 
@@ -196,9 +198,11 @@ class FirstBatch:
 
 
 def _shown(fields: Iterable[str]) -> Iterator[str]:
-    names = list(fields)
+    every = list(fields)
+    names = [name for name in every if _PLAIN.fullmatch(name)]
     for name in names[:FIELDS_MAX]:
-        text = "".join(char if char.isprintable() else "?" for char in name)
-        yield text if len(text) <= FIELD_CHARS_MAX else text[:FIELD_CHARS_MAX] + "..."
+        yield name if len(name) <= FIELD_CHARS_MAX else name[:FIELD_CHARS_MAX] + "..."
     if len(names) > FIELDS_MAX:
         yield f"and {len(names) - FIELDS_MAX} more"
+    if len(every) > len(names):
+        yield f"and {len(every) - len(names)} that are no plain names"

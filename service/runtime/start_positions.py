@@ -87,6 +87,7 @@ class StartPositions:
         self._found: dict[TopicPartition, StartPosition] = {}
         self._uncommitted: dict[TopicPartition, StartPosition] = {}
         self._untouched: dict[TopicPartition, int] = {}
+        self._flushed_topics: set[str] = set()
         self._uncommitted_until = Deadline.after(0.0, clock.now_s)
         self._is_unanswered = False
         self._told: set[TopicPartition] = set()
@@ -165,8 +166,12 @@ class StartPositions:
         return frozenset(self._found) | frozenset(self._uncommitted)
 
     def is_untouched(self, tp: TopicPartition, first_offset: int) -> bool:
-        """Return whether the group has flushed nothing of a TopicPartition before what begins here."""
-        return self._untouched.get(tp) == first_offset
+        """Return whether the group has flushed nothing of a topic, as far as we know, before what begins here."""
+        return tp.topic not in self._flushed_topics and self._untouched.get(tp) == first_offset
+
+    def flushed(self, tps: Iterable[TopicPartition]) -> None:
+        """Note that the group has flushed something of these."""
+        self._flushed_topics.update(tp.topic for tp in tps)
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
         """Drop what was given back."""
@@ -189,11 +194,12 @@ class StartPositions:
             StopError: the broker refuses or does not answer, for the second time.
         """
         if self._found:
-            self._ask_ids(sorted({tp.topic for tp in self._found}), deadline)
+            self._ask_ids(self._rules.topics, deadline)
             self._compare_ids()
             self._compare_history(deadline)
             starts = {tp: start.committed.offset for tp, start in self._found.items()}
-            self._untouched |= {tp: first for tp, first in starts.items() if self._history.next_offset(tp) is None}
+            self._untouched |= starts
+            self.flushed(tp for tp in starts if self._history.next_offset(tp) is not None)
             missing = {tp: start for tp, start in self._found.items() if start.source != "committed"}
             if missing:
                 self._uncommitted_until = Deadline.after(UNCOMMITTED_MAX_S, self._clock.now_s)

@@ -62,6 +62,12 @@ def problems(**overrides: dict[str, Any]) -> list[str]:
 # Sources.
 
 
+def test_share_of_dead_entries_that_every_batch_has_is_refused() -> None:
+    """With 0 a first batch without a dead entry would not be committed either."""
+    assert "dead_letters.share_max" in "".join(problems(dead_letters={"share_max": 0}))
+    assert problems(dead_letters={"share_max": 0.01}) == []
+
+
 def test_minimal_environment_is_enough() -> None:
     """Brokers, source topics and bucket have no default; everything else does, and the defaults agree."""
     settings = load()

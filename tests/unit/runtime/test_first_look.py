@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,11 @@ from structlog.testing import capture_logs
 from service import native
 from service.boundary import Poll
 from service.config.settings import InputSettings, Settings, TimeSettings, UserSettings
+from service.control.flush_history import Flushed
 from service.errors import PathsError
-from service.formats.model import SourceRecord, TopicPartition
-from service.runtime.first_look import ENTRIES, Doubt
+from service.formats.dead_letter import DeadLetter, Reason
+from service.formats.model import FATAL, SourceRecord, TopicPartition
+from service.runtime.first_look import ENTRIES, Doubt, FirstBatch
 from tests.fakes.lanes import opened, record_all, settings
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig
@@ -59,7 +62,7 @@ def test_time_path_that_matches_nothing_is_told_with_the_fields(is_fast: bool) -
     assert (doubt.topic, doubt.dead_letters, doubt.envelopes) == ("app", 0, 0)
     assert ENTRIES <= doubt.entries == doubt.record_timestamps
     assert doubt.settings == {"user.paths": ("user",), "time.paths": ("tmie",)}
-    assert doubt.fields == ["user", "time", "a.b?"]
+    assert doubt.fields == ["user", "time", "and 1 that are no plain names"]
     assert doubt.advice == "`log-partitioner try --topic app` shows what the settings make of its newest records"
 
 
@@ -123,13 +126,20 @@ def test_batch_counts_what_goes_by_kafkas_time(is_fast: bool) -> None:  # noqa: 
 
 def test_topic_with_many_long_fields_is_told_within_bounds() -> None:
     """Forty names of sixty characters, and how many more."""
-    value = {**{f"{n:03}" + "x" * 100: n for n in range(60)}}
+    value = {**{f"x{n:03}" + "x" * 100: n for n in range(60)}}
     (doubt,) = doubts(records(20, value), settings(), is_fast=False, is_closed=True)
     assert len(doubt.fields) == 40
     assert max(map(len, doubt.fields)) == 63
-    varied = [one for n in range(20) for one in records(1, {f"{n}-{m}": m for m in range(40)}, first=n)]
+    varied = [one for n in range(20) for one in records(1, {f"f{n}-{m}": m for m in range(40)}, first=n)]
     (doubt,) = doubts(varied, settings(), is_fast=False, is_closed=True)
     assert doubt.fields[-1] == "and 760 more"
+
+
+def test_fields_that_are_no_plain_names_are_counted_and_not_shown() -> None:
+    """A map may be keyed by user; such names as loggers give their fields are shown (I11)."""
+    names = ["@timestamp", "log.level", "user-agent", "ann@example.org", "4711", "@ann@example.org", "ann smith", ""]
+    (doubt,) = doubts(records(20, dict.fromkeys(names, 1)), settings(), is_fast=False, is_closed=True)
+    assert doubt.fields == ["@timestamp", "log.level", "user-agent", "and 5 that are no plain names"]
 
 
 def rules_of(share_max: float = 0.99) -> Rules:
@@ -207,6 +217,41 @@ def test_dead_batch_later_in_life_is_committed() -> None:
     fill(rig, dead=150)
     flushed(rig, again)
     assert rig.committed()[P0] == 305
+
+
+def test_dead_batch_of_a_topic_that_was_flushed_before_is_committed() -> None:
+    """As the flush records say of one of its TopicPartitions: what begins in another is no first batch of the topic."""
+    rig = Rig()
+    worker = rig.worker(rules=rules_of(), start=False)
+    worker.flush_records.read = lambda *_, **__: Flushed({P0: 0}, [])  # type: ignore[method-assign]
+    worker.start()
+    rig.turn_until(lambda: worker.controller.state.owned == {P0, P1})
+    fill(rig, dead=150, tp=P1)
+    flushed(rig, worker)
+    assert rig.committed() == {P0: 0, P1: 150}
+
+
+def test_topic_partition_that_this_process_has_flushed_is_not_untouched() -> None:
+    """Its own flush records are not read again; what a person sets back is no first batch."""
+    rig = Rig()
+    worker = rig.owning(rules=rules_of())
+    assert worker.start_positions.is_untouched(P0, 0)
+    fill(rig, dead=0, good=5)
+    flushed(rig, worker)
+    assert not worker.start_positions.is_untouched(P0, 0)
+
+
+def test_first_batch_of_records_that_may_not_be_decoded_is_told_without_fields() -> None:
+    """One that ended the process, again and again, is not taken in hand for a message."""
+    letters = tuple(
+        DeadLetter(SourceRecord(P0, n, NOW_MS, None, b'{"usr": 1}', (), unreadable=FATAL), Reason.FATAL, "", None)
+        for n in range(200)
+    )
+    progress = {P0: SimpleNamespace(entries=200, dead_letters=200)}
+    batch: Any = SimpleNamespace(progress=progress, spans={P0: (0, 200)}, dead_letters=letters)
+    look = rules_of().recorder.look
+    with pytest.raises(PathsError, match="fields that were seen: none"):
+        FirstBatch(look, lambda *_: True).require_fit(batch)
 
 
 def test_doubt_is_one_line_of_the_log() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from structlog.testing import capture_logs
@@ -629,6 +629,32 @@ def test_flush_records_of_another_group_or_another_topic_are_no_history() -> Non
     worker.flush_records.group = OurGroup("another")
     found, _ = worker.flush_records.read([P0], SourceTopics(), deadline=Deadline.after(1.0, rig.clock.now_s))
     assert found == {}
+
+
+def test_ids_of_all_source_topics_are_known_before_foreign_groups_are_judged() -> None:
+    """By which a topic that others flushed is told from one that was made anew; not of what is assigned alone."""
+    rig = Rig()
+    rig.broker.topic_ids["web"] = "an id"
+    worker, topics, asked = member_of(rig), SourceTopics(), list[dict[str, str]]()
+    read = worker.flush_records.read
+
+    def reading(tps: Iterable[TopicPartition], known: SourceTopics, **more: Any) -> Flushed:
+        asked.append({**known.ids})
+        return read(tps, known, **more)
+
+    worker.flush_records.read = reading  # type: ignore[method-assign, assignment]
+    parts = StartPositions(
+        rules=START_RULES._replace(topics=("source", "web")),
+        consumer=worker.consumer,
+        committer=worker.committer,
+        flush_records=worker.flush_records,
+        topics=topics,
+        clock=rig.clock,
+    )
+    deadline = Deadline.after(80.0, rig.clock.now_s)
+    parts.find([P0], deadline=deadline)
+    parts.prove(deadline=deadline)
+    assert asked == [{"source": rig.broker.topic_ids["source"], "web": "an id"}]
 
 
 @pytest.mark.parametrize("style", STYLES)
