@@ -61,7 +61,7 @@ down: setup  ## stop what `make up` started; WIPE=1 removes topics and objects t
 ##@ Tests
 .PHONY: test test-all sim
 # Each process has its own servers, which wait for some of the time: three keep two cores busy.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadgroup --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist loadscope --no-loadscope-reorder
 QUICK := main_path or not (slow or integration or spark or sweep)
 # Other seeds each day: their numbers are in the header, and `make sim SEED=n` shows one again.
 SEED_OF_TODAY := $(shell echo $$(( $$(date +%s) / 86400 * 200 )))
