@@ -13,6 +13,7 @@
       HistoryUnknownError      flush records cannot be read (runtime.commit_history asks again, or accepts it)
         TopicMissingError      their topic is not there
       UnmetError               what a worker needs outside is not there, or refuses it (adapters.preflight asks again)
+        StoreBusyError         the store throttles us, or fails for a moment: a worker goes on all the same
       ReadBackError            an object cannot be read now (runtime.verification says what it has not verified)
       UnreadableObjectError    an object is no Avro file, or not one of ours (runtime.verification counts it)
       KeyTakenError            an object key is taken by something not provably ours (runtime.uploader takes another)
@@ -107,6 +108,10 @@ class KeyTakenError(LogPartitionerError):
 
 class UnmetError(LogPartitionerError):
     """What a worker needs outside is not there, or refuses it; somebody can mend that while it waits."""
+
+
+class StoreBusyError(UnmetError):
+    """The store throttles us, or fails by itself: nothing is known to be lacking, and flushes wait for it."""
 
 
 class ReadBackError(LogPartitionerError):

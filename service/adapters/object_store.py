@@ -46,7 +46,7 @@ from service.adapters.s3_words import (
 from service.boundary import StoredObject
 from service.config.s3_settings import S3Settings
 from service.control.deadline import Deadline
-from service.errors import KeyTakenError, ReadBackError, StoreRefusedError, UnmetError, UploadError
+from service.errors import KeyTakenError, ReadBackError, StoreBusyError, StoreRefusedError, UnmetError, UploadError
 from service.formats.object_key import check_key
 from service.formats.reference import Location
 from service.pace import Pace
@@ -64,7 +64,7 @@ _NOWHERE = "no-object-has-this-key"
 _CHECK_BODY = b"Whether this prefix can be written to is asked with this object.\n"
 _CLIENT_ERRORS = range(400, 500)
 _CONFLICT, _TEMPORARILY = 409, 307
-_THROTTLED_STATUS = {429, 503}
+_THROTTLED_STATUS, _FAILING_STATUS = {429, 503}, {500, 502, 504}
 _THROTTLED_CODES = {"SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"}
 _RETRIABLE_STATUS = {408, 409, 425, 429}
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException")
@@ -94,7 +94,7 @@ class S3Store:
         That is asked with one object, `check_key`: a condition that is honoured refuses it from the second time on.
 
         Raises:
-            UnmetError: not now; somebody outside can mend it.
+            UnmetError: not now; somebody outside can mend it. A StoreBusyError: it throttles us, or fails by itself.
             StoreRefusedError: there are no credentials, or the store does not know what a setting asks for.
         """
         is_created = self._create_check()
@@ -118,7 +118,7 @@ class S3Store:
                 return False
             if is_not_known(error):
                 raise StoreRefusedError(sentence(error, self._settings)) from error
-            raise UnmetError(sentence(error, self._settings)) from error
+            raise _unmet(error, sentence(error, self._settings)) from error
         except (ParamValidationError, NoCredentialsError) as error:
             raise self._hopeless(error) from error
         except (BotoCoreError, HTTPClientError) as error:
@@ -159,7 +159,7 @@ class S3Store:
                 if status_of(error) == TAKEN:
                     raise KeyTakenError(key) from error
                 problem = sentence(error, self._settings)
-                is_throttled = status_of(error) in _THROTTLED_STATUS or code_of(error) in _THROTTLED_CODES
+                is_throttled = _is_throttled(error)
                 is_expired = code_of(error) in _EXPIRED
                 self._refuse_hopeless(error)
             except (ParamValidationError, NoCredentialsError) as error:  # not sent
@@ -217,7 +217,7 @@ class S3Store:
         """Ask for an object that is not there: whether we may read is known from how it is refused.
 
         Raises:
-            UnmetError: we may not, or nobody answers.
+            UnmetError: we may not, or nobody answers; a StoreBusyError as `check`.
         """
         key = f"{self._settings.prefix}/{_NOWHERE}"
         try:
@@ -225,7 +225,7 @@ class S3Store:
                 self._client.get_object(Bucket=self._settings.bucket, Key=key)
         except ClientError as error:
             if status_of(error) != NOT_FOUND:
-                raise UnmetError(self._not_read(error)) from error
+                raise _unmet(error, self._not_read(error)) from error
         except (BotoCoreError, HTTPClientError) as error:
             raise UnmetError(sentence(error, self._settings)) from error
 
@@ -303,6 +303,15 @@ class S3Store:
     @property
     def _answer_s(self) -> float:
         return self._settings.connect_timeout_s + self._settings.read_timeout_s
+
+
+def _is_throttled(error: ClientError) -> bool:
+    return status_of(error) in _THROTTLED_STATUS or code_of(error) in _THROTTLED_CODES
+
+
+def _unmet(error: ClientError, told: str) -> UnmetError:
+    is_busy = _is_throttled(error) or status_of(error) in _FAILING_STATUS
+    return StoreBusyError(told) if is_busy else UnmetError(told)
 
 
 def _backoff_s(attempt: int) -> float:

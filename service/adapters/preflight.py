@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import structlog
 
-from service.errors import LogPartitionerError, StopError, UnmetError
+from service.errors import LogPartitionerError, StopError, StoreBusyError, UnmetError
 from service.pace import Pace
 from service.patience import Patience
 
@@ -37,13 +37,13 @@ Ask = Callable[[], Iterable[Need]]
 
 
 def asked(subject: str, ask: Callable[[], None]) -> Ask:
-    """Make a question of a call that raises UnmetError."""
+    """Make a question of a call that raises UnmetError; a busy store is waited for by flushes (I9)."""
 
     def answer() -> Iterator[Need]:
         try:
             ask()
         except UnmetError as error:
-            yield Need(subject, str(error))
+            yield Need(subject, str(error), is_warning=isinstance(error, StoreBusyError))
         else:
             yield Need(subject)
 

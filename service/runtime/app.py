@@ -214,12 +214,13 @@ class Process:
         """Ask whether what failed last is mended: a worker that has nothing to flush would not find out by itself."""
         if self._is_asking or not (self._store.trouble or self._committer.trouble):
             return
-        self._is_asking = True
+        self._is_asking, trouble = True, self._committer.trouble
 
         def ask() -> None:
             try:
                 is_missing = any([answer.is_missing for answer in ask_once(self._asks())])  # noqa: C419 - ask for all
-                if not is_missing and not self.worker.recorder.positions:
+                is_idle = self.worker.recorder.opening is None and self._committer.trouble is trouble
+                if not is_missing and is_idle:
                     self._committer.trouble = None
             finally:
                 self._is_asking = False

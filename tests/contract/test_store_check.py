@@ -18,7 +18,7 @@ from service.adapters import object_store
 from service.adapters.object_store import S3Store
 from service.config.s3_settings import S3Settings
 from service.control.deadline import Deadline
-from service.errors import StoreRefusedError, UnmetError, UploadError
+from service.errors import StoreBusyError, StoreRefusedError, UnmetError, UploadError
 from tests.contract.deaf_brokers import closed_port, hang_up, http, serve, silent
 from tests.contract.http_s3 import HttpS3, trickle
 from tests.contract.http_s3 import serve as serve_s3
@@ -113,6 +113,21 @@ def test_refusal_is_told_with_bucket_endpoint_and_next_step(server: HttpS3) -> N
 
         assert told.startswith(f"bucket bucket at {server.url}: {fault[0]}"), told
         assert said in told
+
+
+@pytest.mark.parametrize("ask", [S3Store.check, S3Store.check_reading])
+def test_store_that_is_busy_for_a_while_is_told_from_one_that_lacks_something(
+    server: HttpS3, ask: Callable[[S3Store], None]
+) -> None:
+    """Throttled or failing by itself: what the settings say may be right. One that is full is not."""
+    faults = [fault for fault, _ in ANSWERS if fault[0] not in (404, 501)]
+    kinds = {}
+    for fault in (*faults, (429, "TooManyRequests"), (502, "BadGateway")):
+        server.faults.append(fault)
+        with pytest.raises(UnmetError) as caught:
+            ask(store_of(server.url))
+        kinds[fault] = isinstance(caught.value, StoreBusyError)
+    assert {fault[0] for fault, is_busy in kinds.items() if is_busy} == {429, 500, 502, 503}
 
 
 @pytest.mark.parametrize("region", [None, "eu-north-1"])

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.adapters.preflight import Need, Preflight, ask_once, asked
-from service.errors import LeavingError, StopError, StoreRefusedError, UnmetError
+from service.errors import LeavingError, StopError, StoreBusyError, StoreRefusedError, UnmetError
 from service.patience import Patience
 from tests.fakes.clock import FakeClock
 
@@ -111,3 +111,15 @@ def test_refusal_that_no_waiting_mends_ends_at_once_and_is_an_answer_where_it_is
         "the store is full",
         None,
     ]
+
+
+def test_store_that_is_busy_holds_nobody_up(bench: Bench) -> None:
+    """A worker that was started again would end for what one that runs waits out (I9)."""
+
+    def slow_down() -> None:
+        raise StoreBusyError("it takes fewer requests than it is sent")
+
+    bench.preflight.require([asked("a bucket", slow_down)])
+
+    assert (bench.beats, bench.preflight.unmet) == (0, None)
+    assert [need.is_warning for need in asked("a bucket", slow_down)()] == [True]

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from pydantic import SecretStr
 
 from service.adapters.kafka_log import Brokers
+from service.adapters.preflight import Need
 from service.boundary import Membership
 from service.config.settings import (
     POLL_MARGIN_S,
@@ -25,7 +27,9 @@ from service.config.settings import (
 from service.control.flush_policy import FlushBounds, Size
 from service.control.machine import MachineRules
 from service.errors import SourceError
+from service.formats.model import CommittedOffset, TopicPartition
 from service.input.json_text import JsonDecoder
+from service.runtime import app
 from service.runtime.app import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, Process, _rules
 from service.runtime.controller import ControlRules
 from service.runtime.participation import Participation
@@ -171,6 +175,23 @@ def test_member_whose_brokers_fail_for_long_ends_too(watched: Watched) -> None:
     watched.beat(599, trouble="authentication error")
     with pytest.raises(SourceError, match="broker broker:9092: SASL refused"):
         watched.beat(1, trouble="authentication error")
+
+
+def test_trouble_of_an_idle_owner_ends_once_the_questions_are_answered_well(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A topic was made again: no record comes, and no flush would find out; a batch that is open does by its own."""
+    monkeypatch.setattr(app, "Thread", lambda target, **_: SimpleNamespace(start=target))
+    process, recorder = watched.process, watched.process.worker.recorder
+    recorder.own(TopicPartition("one", 0), CommittedOffset(5))
+    told: list[str | None] = []
+    for problem, opening in (("topic flushes is not there", None), (None, "a batch"), (None, None)):
+        process._asks = lambda problem=problem: [lambda: [Need("flushes", problem)]]  # type: ignore[misc, method-assign]
+        monkeypatch.setattr(type(recorder), "opening", opening)
+        process._committer.trouble = "topic flushes is not there"
+        process._look_again()
+        told.append(process._committer.trouble)
+    assert told == ["topic flushes is not there"] * 2 + [None]
 
 
 def test_member_without_records_whom_a_broker_answers_goes_on_though_another_fails(watched: Watched) -> None:
