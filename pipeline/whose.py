@@ -1,12 +1,14 @@
 """Whose references a job takes: those of one group and of those that it has adopted (`service.audit.whose`).
 
 Audits and backfills choose the group when they begin. Who reads references on and on learns of groups when their
-references come: only then is the flushes topic read. A table remembers the group that it is of, and takes no other.
+references come: only then is the flushes topic read, on from where it was read before. A table remembers the group that
+it is of, and takes no other; it remembers of which groups it has left references out, too.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import json
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 from pyspark.sql import functions as F
@@ -14,12 +16,13 @@ from pyspark.sql import functions as F
 from pipeline.branches import commit, load_table
 from pipeline.errors import TableError
 from pipeline.session import CATALOG
+from service.audit.findings import CouldNotTellError
 from service.audit.kafka_topics import KafkaTopics
 from service.audit.whose import Groups, has_reference, of_group
 from service.formats.adoption import Lineage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from service.formats.reference import Reference
 
 _PROPERTY = "log-partitioner.group"
+_LEFT_OUT = "log-partitioner.left-out"
 
 
 class Chosen(NamedTuple):
@@ -57,13 +61,18 @@ def choose_group(settings: JobSettings, *, of_table: str | None = None) -> Chose
 
 
 class OneHistory:
-    """Takes references of one history only; `of_table` is the group that the job's table is of, if it is of one."""
+    """Takes references of one history only; `of_table` is the group that the job's table is of, if it is of one.
+
+    `left_out` are the groups of which the table lacks references of the source topics: none of them becomes part of the
+    history any more.
+    """
 
     def __init__(
         self,
         kafka: KafkaSettings,
         of_table: str | None,
         *,
+        left_out: Iterable[str] = (),
         read_on: Callable[[KafkaSettings, Groups], None] | None = None,
     ) -> None:
         self._kafka = kafka
@@ -71,6 +80,7 @@ class OneHistory:
         self._groups = Groups()
         named = kafka.group_id if "group_id" in kafka.model_fields_set else of_table
         self.lineage: Lineage | None = None if named is None else Lineage(named, [])
+        self.left_out = set(left_out)
         self._known = set() if named is None else {named}
         self._told: set[str] = set()
         self._log = structlog.get_logger("whose")
@@ -81,34 +91,51 @@ class OneHistory:
         """Return those of the history, which grows with groups that go on where it stopped.
 
         Raises:
-            CouldNotTellError: there are several groups, unrelated, and none is named; or brokers do not answer.
+            CouldNotTellError: there are several groups, unrelated, or none, and none is named; or brokers are silent.
+            TableError: it has grown by a group whose references were left out.
         """
+        if not references:
+            return []
         ours = set(self._kafka.source_topics)
-        new = {one.group_id for one in references if any(source.topic in ours for source in one.sources)} - self._known
-        if new and (self._known or len(new) > 1):
-            self._learn(new)
-        elif new:
-            self.lineage = Lineage(min(new), [])
-        self._known |= new
-        taken: list[Reference] = []
-        left_out: set[str] = set()
-        for one in references:
-            if self.lineage is not None and has_reference(self.lineage, one):
-                taken.append(one)
-            else:
-                left_out.add(one.group_id)
-        self._tell(left_out)
+        of_ours = [one for one in references if any(source.topic in ours for source in one.sources)]
+        groups = {one.group_id for one in of_ours}
+        lineage = self.lineage
+        if lineage is None and len(groups) == 1:
+            lineage = self.lineage = Lineage(min(groups), [])
+        if lineage is None or not all(has_reference(lineage, one) for one in of_ours):
+            lineage = self._learn(groups, of={one.group_id for one in references})
+        self._known |= groups
+        self.left_out |= {one.group_id for one in of_ours if not has_reference(lineage, one)} - set(lineage.groups)
+        taken = [one for one in references if has_reference(lineage, one)]
+        if len(taken) < len(references):
+            self._tell({one.group_id for one in references if not has_reference(lineage, one)}, lineage)
         return taken
 
-    def _learn(self, new: set[str]) -> None:
+    def _learn(self, new: set[str], *, of: Iterable[str] = ()) -> Lineage:
+        """Read flush records on, and choose again: a group that was foreign may be part by now."""
         self._read_on(self._kafka, self._groups)
-        self.lineage = self._groups.lineage(self._kafka, also=self._known | new)
-        self._known |= set(self.lineage.groups)
+        self._known |= new
+        topics = self._kafka.source_topics
+        if not self._known and not self._groups.of(set(topics)):
+            raise CouldNotTellError(
+                f"references are of {', '.join(sorted(of))}, and no group has flushed {', '.join(sorted(topics))}: "
+                "say which is meant, by LOGP_KAFKA__GROUP_ID"
+            )
+        lineage = self._groups.lineage(self._kafka, also=self._known)
+        grown = sorted(self.left_out & set(lineage.groups))
+        if grown:
+            raise TableError(
+                f"references of group {', '.join(grown)} were left out of this table, and belong to the history of "
+                f"{lineage.group_id} now: make the table anew, or backfill what it lacks and remove its property "
+                f"{_LEFT_OUT}"
+            )
+        self.lineage = lineage
+        return lineage
 
-    def _tell(self, others: set[str]) -> None:
+    def _tell(self, others: set[str], lineage: Lineage) -> None:
         for group in sorted(others - self._told):
             self._told.add(group)
-            self._log.warning("references_left_out", group=group, taken=self.lineage and self.lineage.group_id)
+            self._log.warning("references_left_out", group=group, taken=lineage.group_id)
 
 
 def _read_on(kafka: KafkaSettings, groups: Groups) -> None:
@@ -159,27 +186,39 @@ def history_of(spark: SparkSession, table: str, kafka: KafkaSettings) -> OneHist
     """Begin to take references into a table.
 
     Raises:
-        TableError: it is of another group than the settings name.
+        TableError: it is of another group than the settings name, or lacks references of the history.
         CouldNotTellError: it cannot be told whether the one has adopted the other.
     """
     known = group_of(spark, table)
-    history = OneHistory(kafka, known)
+    left_out = json.loads(load_table(spark, table).properties().get(_LEFT_OUT) or "[]")
+    history = OneHistory(kafka, known, left_out=left_out)
     if history.lineage is not None:
         _require_of(known, table, history.lineage)
     return history
 
 
-def claim(spark: SparkSession, table: str, lineage: Lineage) -> None:
-    """Let a table remember whose history it holds.
+def claim(spark: SparkSession, table: str, history: OneHistory) -> None:
+    """Let a table remember whose history it holds, if that is known, and whose references it leaves out.
 
     Raises:
         TableError: it holds another one.
     """
-    known = group_of(spark, table)
-    if known == lineage.group_id:
+    lineage = history.lineage
+    if lineage is None:
         return
-    _require_of(known, table, lineage)
-    commit(lambda: load_table(spark, table).updateProperties().set(_PROPERTY, lineage.group_id).commit())
+    known = load_table(spark, table).properties()
+    left_out = json.dumps(sorted(history.left_out))
+    if (known.get(_PROPERTY), known.get(_LEFT_OUT) or "[]") == (lineage.group_id, left_out):
+        return
+    _require_of(known.get(_PROPERTY), table, lineage)
+    wanted = {_PROPERTY: lineage.group_id, _LEFT_OUT: left_out}
+    commit(lambda: _set(load_table(spark, table).updateProperties(), wanted))
+
+
+def _set(update: Any, wanted: dict[str, str]) -> None:
+    for name, value in wanted.items():
+        update.set(name, value)
+    update.commit()
 
 
 def require_group(spark: SparkSession, settings: JobSettings, lineage: Lineage) -> None:

@@ -167,8 +167,7 @@ class Materialize:
         """Outline: references -> leave out what the table holds -> plan by exact schema -> widen -> one commit."""
         begun = time.monotonic()
         references = self._history.take(decode(of_it.messages))
-        if self._history.lineage is not None:
-            claim(self._spark, self._table.name, self._history.lineage)
+        claim(self._spark, self._table.name, self._history)
         held = self._table.holds(references)
         new = [reference for reference in references if reference.reference_id not in held]
         plans = self._plans(new)

@@ -124,8 +124,7 @@ class UserActivity:
         """Count references: new states of hours -> new states of days -> write all of them, offsets last."""
         begun = time.monotonic()
         references = self._history.take(decode(of_it.messages))
-        if self._history.lineage is not None:
-            claim(self._spark, self._hours.name, self._history.lineage)
+        claim(self._spark, self._hours.name, self._history)
         changed = self._update(references, of_it.offsets)
         self._written_at_ms = _now_ms()
         entries = sum(reference.entries for reference in references)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import msgspec
 import pytest
 
+from pipeline.errors import TableError
 from pipeline.whose import OneHistory
 from service.audit.findings import CouldNotTellError
 from service.audit.whose import Groups
@@ -15,6 +18,9 @@ from service.formats.model import SourceRecord, TopicPartition
 from service.formats.reference import Reference
 from tests.golden.example import FLUSH_RECORD
 from tests.pipeline.packs import KEY, TOPIC, Entry, write_object
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 (REFERENCE,) = write_object([Entry(KEY, {"n": 1})]).references
 
@@ -48,10 +54,11 @@ class Flushes:
         )
         self.values.append(encode_adoption(adoption))
 
-    def history(self, of_table: str | None = None, **kafka: str) -> OneHistory:
+    def history(self, of_table: str | None = None, left_out: Iterable[str] = (), **kafka: Any) -> OneHistory:
         """Begin to take references."""
-        settings = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=(TOPIC,), **kafka)  # type: ignore[arg-type]
-        return OneHistory(settings, of_table, read_on=self._read_on)
+        settings = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=(TOPIC,), **kafka)
+        self._read = 0
+        return OneHistory(settings, of_table, left_out=left_out, read_on=self._read_on)
 
     def _read_on(self, _kafka: KafkaSettings, groups: Groups) -> None:
         self.reads += 1
@@ -81,14 +88,15 @@ def test_second_group_that_turns_up_is_refused_by_name() -> None:
 
 
 def test_group_that_is_named_is_taken_alone() -> None:
-    """The other one's copies are left out, and flush records are read once for that."""
+    """The other one's copies are left out; flush records are read on each time, since it may become part."""
     flushes = Flushes()
     flushes.flushed("a")
     flushes.flushed("b")
     history = flushes.history(group_id="b")
     for _ in range(2):
         assert [one.group_id for one in history.take([reference("a"), reference("b")])] == ["b"]
-    assert flushes.reads == 1
+    assert flushes.reads == 2
+    assert history.left_out == {"a"}
 
 
 def test_group_whose_flush_records_are_gone_is_one_of_several() -> None:
@@ -149,3 +157,51 @@ def test_references_of_nobody_yet_are_none() -> None:
     history = Flushes().history()
     assert history.take([]) == []
     assert history.lineage is None
+
+
+def test_group_that_becomes_part_of_the_history_after_its_references_were_left_out_stops_by_name() -> None:
+    """In this run, and in a later one, which knows from the table what was left out."""
+    flushes = Flushes()
+    flushes.flushed("b")
+    history = flushes.history(group_id="a")
+    assert [one.group_id for one in history.take([reference("a"), reference("b")])] == ["a"]
+    flushes.adopted("b", "a", 20)
+    wanted = "references of group b were left out of this table, and belong to the history of b now: .*left-out"
+    with pytest.raises(TableError, match=wanted):
+        history.take([reference("b", 30)])
+    with pytest.raises(TableError, match=wanted):
+        flushes.history(of_table="a", left_out={"b"}, group_id="a").take([reference("b", 30)])
+    with pytest.raises(TableError, match=wanted):
+        flushes.history(of_table="a", left_out={"b"}, group_id="b")
+
+
+def test_renamed_group_goes_on_beside_a_foreign_one() -> None:
+    """What is left out of the foreign one stops nobody as long as it stays foreign."""
+    flushes = Flushes()
+    flushes.flushed("other")
+    history = flushes.history(group_id="a")
+    assert history.take([reference("other")]) == []
+    flushes.adopted("b", "a", 20)
+    some = [reference("other", 20), reference("b", 30)]
+    assert history.take(some) == some[1:]
+    assert history.left_out == {"other"}
+
+
+def test_group_is_chosen_from_flush_records_before_references_are_left_out() -> None:
+    """It may be the one whose references of another topic come first: they are of its history."""
+    flushes = Flushes()
+    flushes.flushed("a", "other")
+    flushes.flushed("a")
+    history = flushes.history()
+    some = [reference("a", topic="other")]
+    assert history.take(some) == some
+    assert history.lineage is not None
+
+
+def test_references_are_not_passed_over_while_nobody_can_tell_whose_the_table_is() -> None:
+    """None of their groups has flushed a source topic, and none is named."""
+    flushes = Flushes()
+    flushes.flushed("staging", "other")
+    wanted = f"references are of staging, and no group has flushed {TOPIC}: .* LOGP_KAFKA__GROUP_ID"
+    with pytest.raises(CouldNotTellError, match=wanted):
+        flushes.history().take([reference("staging", topic="other")])
