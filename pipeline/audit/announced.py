@@ -32,7 +32,7 @@ def read_announced(
     kafka = settings.worker.kafka
     step("flush records")
     records = kept.keep(topics.flush_records(topics.read_messages(spark, kafka, asked.flushes)))
-    is_known = F.col("batch_id").isNotNull() & F.col("group_id").isNotNull()
+    is_known = F.col("batch_id").isNotNull() & F.col("group_id").isNotNull()  # of run records, too
     flushes = of_history(records.where(is_known), lineage, "topic_partitions")
     step("references")
     runs = kept.keep(topics.run_records(topics.read_messages(spark, kafka, asked.backfills)))
@@ -47,10 +47,10 @@ def read_announced(
         repeated=of_history(read.repeated, lineage, "sources"),
         by_batch=kept.keep(every.groupBy("batch_id").agg(F.count("*").alias("references"))),
         dead=letters_of_history(letters, lineage),
-        runs=kept.keep(backfills.newest(of_history(runs, lineage, "topic_partitions"))),
+        runs=kept.keep(backfills.newest(of_history(runs.where(is_known), lineage, "topic_partitions"))),
         no_flushes=records.where(~is_known),
         no_references=read.unreadable,
-        no_runs=runs.where(F.col("batch_id").isNull()),
+        no_runs=runs.where(~is_known),
         elsewhere=_named(read.every, letters) if chosen.others else None,
     )
 

@@ -173,7 +173,7 @@ class Auditor:
         dead_letters = compared.select(F.explode("dead_reasons").alias("reason")).groupBy("reason").count().collect()
         if self._options.verdicts:
             step("verdicts")
-            self._write_verdicts(hours, asked.references_offsets, position)
+            self._write_verdicts(hours, asked.references_offsets, position, group.lineage)
         durations = self._progress.end()
         return Result(
             run_id=self._run_id,
@@ -331,7 +331,9 @@ class Auditor:
 
     # Results.
 
-    def _write_verdicts(self, hours: DataFrame, references_offsets: dict[int, int], position: Position | None) -> None:
+    def _write_verdicts(
+        self, hours: DataFrame, references_offsets: dict[int, int], position: Position | None, lineage: Lineage
+    ) -> None:
         write_verdicts(
             self._spark,
             hours,
@@ -342,6 +344,7 @@ class Auditor:
             started_at_ms=self._started_at_ms,
             window=self._options.window,
             run_id=self._run_id,
+            groups=lineage.groups,
         )
 
     def _places(self, cluster_id: str | None) -> dict[str, str]:

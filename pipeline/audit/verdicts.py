@@ -5,7 +5,8 @@ findings: so the newest line of an hour speaks of all its references below `refe
 no reference tells, such as a missing entry, or one whose reference is gone: a clean line takes the place of theirs only
 where its window holds the windows that they were of.
 
-A verdict is of one group (`group_id`); one from before there was this column is of none, and counts for nothing.
+A verdict is of one group (`group_id`); one from before there was this column is of none: it passes no hour, and its
+findings stay open.
 An audit with the table says which one, too: `table_id`, which differs from that of a table made anew, and the snapshot
 and schema that it read; `table_offsets` is up to which references the table had taken then. All four are null where the
 table was not audited, and in lines from before there were these columns.
@@ -22,7 +23,7 @@ from pipeline.audit.result import Verdict
 from pipeline.session import CATALOG
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column, DataFrame, Row, SparkSession
 
@@ -70,11 +71,13 @@ def write_verdicts(
     started_at_ms: int,
     window: Window,
     run_id: str,
+    groups: Iterable[str],
 ) -> None:
     """Append the verdicts of one run in one commit; makes the table where it is not there.
 
     `position` is None where the table was not audited. Of hours whose findings were of more than the window nothing
-    clean is written.
+    clean is written. Findings of all `groups` of the history count, and those of before there were groups: an adoption
+    settles none.
     """
     table = f"{CATALOG}.{name}"
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")
@@ -88,8 +91,8 @@ def write_verdicts(
     if lacking:  # made by an older version
         spark.sql(f"ALTER TABLE {table} ADD COLUMNS ({lacking})")
     found = F.col("in_files") + F.col("in_dead_letters")
-    is_same = (F.col("references_topic") == kafka.references_topic) & (F.col("group_id") == kafka.group_id)
-    earlier = spark.table(table).where(is_same)
+    is_ours = F.col("group_id").isNull() | F.col("group_id").isin(*groups)
+    earlier = spark.table(table).where((F.col("references_topic") == kafka.references_topic) & is_ours)
     open_ones = _open_findings(earlier, window)
     if position is not None:
         of_table = earlier.where(F.col("table_id") == F.lit(position.table_id))

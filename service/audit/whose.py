@@ -92,8 +92,16 @@ class Groups:
         """
         is_named = "group_id" in kafka.model_fields_set
         source_topics = set(kafka.source_topics)
-        found = self._and_successors(kafka.group_id) if is_named else {*self.of(source_topics), *also}
-        newest = heads(found, self.adoptions)
+        adoptions = [
+            one for one in self.adoptions if not source_topics.isdisjoint(line.topic for line in one.topic_partitions)
+        ]
+        found = _and_successors(kafka.group_id, adoptions) if is_named else {*self.of(source_topics), *also}
+        newest = heads(found, adoptions)
+        if found and not newest and not is_named:
+            names = ", ".join(sorted(found))
+            raise CouldNotTellError(
+                f"groups {names} have adopted each other: say which is meant, by LOGP_KAFKA__GROUP_ID"
+            )
         if len(newest) > 1:
             names = ", ".join(newest)
             what = (
@@ -106,11 +114,12 @@ class Groups:
         """Return the groups that have flushed, or adopted, any of these source topics."""
         return sorted(group for group, topics in self.topics.items() if not topics.isdisjoint(source_topics))
 
-    def _and_successors(self, group_id: str) -> list[str]:
-        groups = [group_id]
-        for group in groups:  # grows meanwhile
-            groups += {one.group_id for one in self.adoptions if one.from_group == group} - set(groups)
-        return groups
+
+def _and_successors(group_id: str, adoptions: list[Adoption]) -> list[str]:
+    groups = [group_id]
+    for group in groups:  # grows meanwhile
+        groups += {one.group_id for one in adoptions if one.from_group == group} - set(groups)
+    return groups
 
 
 def has_reference(lineage: Lineage, reference: Reference) -> bool:

@@ -1,16 +1,22 @@
 """What is announced, as frames: parts of flush records, bytes and schemas of objects, hours in them. No brokers."""
 
+import json
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
 from msgspec.structs import replace
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from pipeline.audit import frames, judged
+from pipeline import topics
+from pipeline.audit import frames, judged, sides
 from pipeline.audit.accounts import wrong_messages
+from pipeline.audit.announced import read_announced
 from pipeline.audit.findings import union
 from pipeline.audit.ground import Announced
 from pipeline.audit.object_bytes import wrong_bytes
@@ -18,7 +24,7 @@ from pipeline.audit.schemas import wrong_schemas
 from pipeline.retire import objects_of
 from pipeline.topics import flush_records, reference_lines, references
 from service.accounting import Kind
-from service.formats.adoption import encode_adoption
+from service.formats.adoption import Lineage, encode_adoption
 from service.formats.flush_record import (
     FlushedTopicPartition,
     FlushRecord,
@@ -28,7 +34,7 @@ from service.formats.flush_record import (
 )
 from service.formats.model import PartitionKey
 from service.formats.reference import encode_message
-from tests.golden.example import ADOPTION
+from tests.golden.example import ADOPTION, GOLDEN
 from tests.pipeline.conftest import pipeline_variables, settings_of
 from tests.pipeline.packs import BUCKET, Entry, Written, split_message, write_object
 from tests.stack.names import Names
@@ -223,3 +229,26 @@ def test_an_object_is_judged_with_all_its_hours(spark: SparkSession) -> None:
     }
     assert [found[name]["is_whole"] for name in sorted(found)] == [True, False, False]
     assert found["p/pack/ok-0.avro"]["size"] == len(true.content)
+
+
+def test_flush_and_run_records_without_a_group_are_unreadable(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of builds before there were groups: of no history, and not passed over without a word."""
+    golden = [json.loads((GOLDEN / name).read_bytes()) for name in ("flush_record.json", "backfill_record.json")]
+    of = {name: [json.dumps(one | {"group_id": "g"}).encode()] for name, one in zip(("f", "b"), golden, strict=True)}
+    for name, one in zip(("f", "b"), golden, strict=True):
+        of[name].append(json.dumps({key: value for key, value in one.items() if key != "group_id"}).encode())
+    letters = spark.createDataFrame(
+        [], "group_id string, topic string, partition int, offset long, end_offset long, object string"
+    )
+    monkeypatch.setattr(topics, "read_messages", lambda _spark, _kafka, name: messages_of(spark, of.get(name, [])))
+    monkeypatch.setattr(sides, "read_dead_letters", lambda *_: letters)
+    asked: Any = SimpleNamespace(flushes="f", backfills="b", references="r", dead_letters="d")
+    kept: Any = SimpleNamespace(keep=lambda frame: frame)
+    chosen: Any = SimpleNamespace(
+        settings=SimpleNamespace(worker=SimpleNamespace(kafka=None)), lineage=Lineage("g", []), others=[]
+    )
+    found = read_announced(spark, chosen, asked, kept, step=lambda _: None)
+    frames_of_each = found.flushes, found.no_flushes, found.runs, found.no_runs
+    assert [one.count() for one in frames_of_each] == [1, 1, 1, 1]

@@ -36,7 +36,13 @@ def audited(spark: SparkSession) -> Audited:
     runs = iter(range(1, 100))
 
     def audit(
-        of: Window, verdict: Verdict, *, is_whole: bool = True, hour: int = HOUR[1], position: Position | None = None
+        of: Window,
+        verdict: Verdict,
+        *,
+        is_whole: bool = True,
+        hour: int = HOUR[1],
+        position: Position | None = None,
+        groups: tuple[str, ...] = ("g",),
     ) -> list[tuple[str, int]]:
         run = next(runs)
         found = {"missing": 1} if verdict is Verdict.FINDINGS else {}
@@ -45,15 +51,16 @@ def audited(spark: SparkSession) -> Audited:
             spark,
             spark.createDataFrame([line], _LINE),
             name=name,
-            kafka=KAFKA,
+            kafka=KAFKA.model_copy(update={"group_id": groups[0]}),
             references_offsets={0: run},
             position=position,
             started_at_ms=FIVE_MS + run * 1000,
             window=of,
             run_id=f"run-{run}",
+            groups=groups,
         )
         passed = read_passed(
-            spark, name=name, references_topic=TOPIC, group_id=KAFKA.group_id, table_id=position and position.table_id
+            spark, name=name, references_topic=TOPIC, group_id=groups[0], table_id=position and position.table_id
         )
         return [(one.date, one.hour) for one in passed if position is None or one.table_offsets]
 
@@ -102,3 +109,11 @@ def test_findings_in_the_table_give_way_to_an_audit_of_it(audited: Audited) -> N
     assert audited(window(3, 4), Verdict.CLEAN, position=other) == [HOUR]
     assert audited(window(3, 4), Verdict.CLEAN, position=table) == []
     assert audited(window(0, 2), Verdict.CLEAN, position=table) == [HOUR]
+
+
+def test_findings_do_not_give_way_to_an_adoption(audited: Audited) -> None:
+    """Those of a group that was adopted stay open; those of a group that has nothing to do with it never count."""
+    assert audited(window(0, 2), Verdict.FINDINGS) == []
+    assert audited(window(3, 5), Verdict.CLEAN, groups=("other",)) == [HOUR]
+    assert audited(window(3, 5), Verdict.CLEAN, groups=("new", "g")) == []
+    assert audited(window(0, 2), Verdict.CLEAN, groups=("new", "g")) == [HOUR]

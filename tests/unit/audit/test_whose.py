@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pytest
 
 from service.accounting import ExitCode, Kind
 from service.audit.findings import CouldNotTellError
+from service.audit.whose import Groups
+from service.config.settings import KafkaSettings
 from service.formats.adoption import AdoptedTopicPartition, Adoption
 from service.formats.dead_letter import HEADER_GROUP, DeadLetter, Reason
 from service.formats.model import SourceRecord, TopicPartition
@@ -222,3 +225,32 @@ def test_references_whose_flush_record_is_another_groups_are_findings() -> None:
     world.flush_records[0] = msgspec.structs.replace(world.flush_records[0], group_id=OTHER)
     report = world.audit(kafka={"group_id": GROUP})
     assert set(report.findings.examples) == {Kind.FLUSH_GAP, Kind.REFERENCE_WRONG}
+
+
+def adopting(group_id: str, from_group: str, topic: str) -> Adoption:
+    """Let a group adopt partition 0 of a topic from another."""
+    return adoption({TopicPartition(topic, 0): 1}, group_id=group_id, from_group=from_group)
+
+
+def chosen(*adoptions: Adoption, **kafka: Any) -> str:
+    """Choose among two groups that have flushed `app`."""
+    groups = Groups()
+    groups.topics, groups.adoptions = {"a": {"app"}, "b": {"app"}}, list(adoptions)
+    settings = KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",), **kafka)
+    return groups.lineage(settings).group_id
+
+
+def test_adoption_of_another_topic_decides_nothing() -> None:
+    """Only of this one a group goes on where another has stopped."""
+    assert chosen(adopting("b", "a", "app"), group_id="a") == chosen(adopting("b", "a", "app")) == "b"
+    assert chosen(adopting("b", "a", "web"), group_id="a") == "a"
+    with pytest.raises(CouldNotTellError, match="groups a, b have flushed app"):
+        chosen(adopting("b", "a", "web"))
+
+
+def test_groups_that_have_adopted_each_other_are_refused_by_name_unless_one_is_named() -> None:
+    """A group that was renamed and named back; the default name is none of them."""
+    there_and_back = adopting("b", "a", "app"), adopting("a", "b", "app")
+    with pytest.raises(CouldNotTellError, match=r"groups a, b have adopted each other: .* LOGP_KAFKA__GROUP_ID"):
+        chosen(*there_and_back)
+    assert chosen(*there_and_back, group_id="a") == "a"
