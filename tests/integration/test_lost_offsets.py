@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewPartitions
 from service.formats import offset_metadata
 from tests.integration.flow import some_records
 from tests.integration.harness import PROTOCOLS, Deployment
-from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
@@ -231,14 +231,14 @@ def test_offsets_of_a_group_with_live_members_are_not_set(
         assert 2 not in deployment.committed_offsets()
 
 
-def test_expired_group_whose_flush_records_are_gone_is_refused_unless_that_is_accepted(
+def test_expired_group_whose_flush_records_cannot_be_read_is_refused_unless_that_is_accepted(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path
 ) -> None:
-    """Nobody knows any more what it has flushed."""
+    """Nobody knows what it has flushed: one of them is of a later version."""
     with deployed(kafka, s3, names, tmp_path) as deployment:
         drained(deployment)
         _drop_group(deployment)
-        kafka.admin.delete_topics([deployment.flushes_topic])[deployment.flushes_topic].result(20)
+        kafka.produce(deployment.flushes_topic, [ToProduce(value=b'{"format_version": 99}', partition=0)])
         line = complaint(deployment, "w2")
         assert line.startswith("StartPositionError: ")
         assert "is not known" in line

@@ -21,6 +21,7 @@ from pipeline.audit.result import Example, Result
 from pipeline.rows import read_header, read_rows
 from service.accounting import Kind
 from service.avro.container import SYNC_BYTES, block, compressor, header
+from service.formats.dead_letter import HEADER_GROUP
 from service.formats.flush_record import FlushedTopicPartition, FlushRecord, encode_flush_record, merge_parts
 from service.formats.reference import Checksum, Reference, ReferenceMessage, RootRange, SourceRange, encode_message
 from tests.pipeline.packs import messages_of
@@ -144,6 +145,13 @@ class Delivered:
         fields = json.loads(value)
         del fields["object"]["checksum"]
         return json.dumps(fields).encode()
+
+    def of_group(self, group: str) -> None:
+        """Let another group have published everything."""
+        self.flushes = [replace(one, group_id=group) for one in self.flushes]
+        self.references = {name: replace(one, group_id=group) for name, one in self.references.items()}
+        for letter in self.letters:
+            letter.headers[HEADER_GROUP] = group.encode()
 
     def batch(self, number: int) -> str:
         """The batch id of the n-th flush."""

@@ -206,10 +206,9 @@ def other_tables(namespace: str) -> dict[str, str]:
 
 
 def take_all(deployment: Deployment, topic: str, records: list[ToProduce]) -> None:
-    """Let a worker of another group take these records from another source topic, and stop it."""
+    """Let another worker of the group take these records from another source topic, and stop it."""
     deployment.kafka.produce(topic, records)
-    settings = {"LOGP_KAFKA__SOURCE_TOPICS": json.dumps([topic]), "LOGP_KAFKA__GROUP_ID": f"{deployment.group}-2"}
-    worker = deployment.start("w2", **settings)
+    worker = deployment.start("w2", LOGP_KAFKA__SOURCE_TOPICS=json.dumps([topic]))
     deployment.wait_metric("w2", "records_total", len(records))
     assert deployment.stop_all() == {"w1": 0, "w2": 0}, worker.last_lines()
 
