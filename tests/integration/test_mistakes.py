@@ -93,11 +93,12 @@ def test_two_workers_of_one_name_are_told_that_another_has_it(deployment: Deploy
     """Mistake 42: whoever is fenced says so by the name, and both go on; each needs one of its own."""
     settings = {"LOGP_WORKER": "twin", "LOGP_KAFKA__GROUP_ID": "twins", "LOGP_FLUSH__INTERVAL_S": "0.5"}
     twins = ("twin-1", "twin-2")
-    begun_s, first = time.monotonic(), 0
+    first = 0
     try:
         for twin in twins:
             deployment.start(twin, **settings | {"LOGP_SPOOL__DIRECTORY": str(deployment.root / twin)})
             deployment.require_event("partitions_assigned", twins[0])
+        begun_s = time.monotonic()
         while not any(_line_with(deployment, twin, ["another process has the name of this worker"]) for twin in twins):
             assert time.monotonic() - begun_s < 20 * LOADED, deployment.events(*twins)
             deployment.kafka.produce(deployment.source, some_records(4, partitions=1, first=first))
