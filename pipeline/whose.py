@@ -76,6 +76,7 @@ class OneHistory:
         read_on: Callable[[KafkaSettings, Groups], None] | None = None,
     ) -> None:
         self._kafka = kafka
+        self._of_table = of_table
         self._read_on = read_on or _read_on
         self._groups = Groups()
         named = kafka.group_id if "group_id" in kafka.model_fields_set else of_table
@@ -122,8 +123,9 @@ class OneHistory:
                 "say which is meant, by LOGP_KAFKA__GROUP_ID"
             )
         lineage = self._groups.lineage(self._kafka, also=self._known)
+        is_of_table = self._of_table is None or self._of_table in lineage.groups  # another's table is refused as such
         grown = sorted(self.left_out & set(lineage.groups))
-        if grown:
+        if grown and is_of_table:
             raise TableError(
                 f"references of group {', '.join(grown)} were left out of this table, and belong to the history of "
                 f"{lineage.group_id} now: make the table anew, or backfill what it lacks and remove its property "

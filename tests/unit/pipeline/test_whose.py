@@ -175,6 +175,13 @@ def test_group_that_becomes_part_of_the_history_after_its_references_were_left_o
         flushes.history(of_table="a", left_out={"b"}, group_id="b")
 
 
+def test_stranger_to_a_table_is_told_nothing_of_what_it_lacks() -> None:
+    """The table of another group is refused as such, by whoever opens it."""
+    flushes = Flushes()
+    flushes.flushed("a", "b")
+    assert flushes.history(of_table="a", left_out={"b"}, group_id="b").lineage.groups == ("b",)
+
+
 def test_renamed_group_goes_on_beside_a_foreign_one() -> None:
     """What is left out of the foreign one stops nobody as long as it stays foreign."""
     flushes = Flushes()
