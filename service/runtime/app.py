@@ -191,7 +191,9 @@ class Process:
         self._committer.prepare()
         self._preflight.require(self._asks())
         self._misfit = "the newest records of the source were not tried yet"
-        Thread(target=self._try_sample, name="sample", daemon=True).start()
+        self._patience.ask(
+            self._try_sample
+        )  # no thread of the client library outlives it: it dies with the interpreter
 
     def _try_sample(self) -> None:
         misfit = ""
