@@ -1,4 +1,4 @@
-"""What a job says on standard output when it is done: what came of it, and where that is. Pure."""
+"""The sentences of a job that is done, for standard output: what came of it, and where that is. Pure."""
 
 from __future__ import annotations
 

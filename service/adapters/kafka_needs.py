@@ -1,4 +1,4 @@
-"""What a worker needs of Kafka, asked of the brokers: topics, what they keep, and each right that can be asked for.
+"""The needs of a worker in Kafka, asked of the brokers: topics, what they keep, and each right that can be asked for.
 
 A broker without an authorizer permits everything; one that does not say what it permits is taken to.
 """
@@ -105,7 +105,7 @@ class KafkaNeeds:
     def _servers(self) -> str:
         return f"--bootstrap-server {self._kafka.bootstrap_servers}"
 
-    # What the output topics keep: they are the evidence that nothing was lost or doubled.
+    # The output topics keep enough: they are the evidence that nothing was lost or doubled.
 
     def _ask_keeping(self, admin: AdminClient) -> Iterator[Need]:
         asked = [ConfigResource(ConfigResource.Type.TOPIC, topic.name) for topic in self._outputs]

@@ -72,6 +72,7 @@ SPOOL_SHARE = 0.6  # of the spool: rows that left memory, and the objects that t
 _ALLOCATIONS = 100_000  # between two looks for cycles
 _LOOK_S = 1.0  # between two looks at whether we are a member
 _ANSWER_S = 10.0
+_LEAVE_ASKING_S = 2.0  # for the last question to end
 _LOOK_AGAIN_S = 30.0  # between two questions whether what failed last is mended
 
 
@@ -116,7 +117,7 @@ class Process:
         self._started_at_ms = self.clock.wall_ms()
         self._participation = Participation(without_max_s=settings.kafka.no_membership_max_s, now_s=self.clock.now_s())
         self._look_at_s = self._look_again_at_s = 0.0
-        self._is_asking = False
+        self._asking: Thread | None = None
         self._misfit = ""
         self._discarded = 0.0
         self._json = json_decoder(settings)
@@ -148,6 +149,8 @@ class Process:
             self.health.is_draining = True
             with end_process_after(LEAVE_S_MAX):
                 self.worker.leave()
+                if self._asking is not None:
+                    self._asking.join(_LEAVE_ASKING_S)  # as in `_require_outside`
         tell(self._log.info, WorkerStopped(phase=self.worker.controller.state.phase.value))
 
     def _assemble(self, cleanup: ExitStack) -> Worker:
@@ -190,19 +193,10 @@ class Process:
         """Wait until store and Kafka have what is needed; brokers that do not answer are told by the committer."""
         self._committer.prepare()
         self._preflight.require(self._asks())
-        self._misfit = "the newest records of the source were not tried yet"
-        self._patience.ask(
-            self._try_sample
-        )  # no thread of the client library outlives it: it dies with the interpreter
-
-    def _try_sample(self) -> None:
-        misfit = ""
-        try:
-            misfit = misfit_of(self._settings)
-        finally:
-            self._misfit = misfit
-        if misfit:
-            self._log.warning("outside_doubted", message=misfit, times=1)
+        # Not beside the loop: a client that still reads when the interpreter ends takes the process with it.
+        self._misfit = self._patience.ask(lambda: misfit_of(self._settings))
+        if self._misfit:
+            self._log.warning("outside_doubted", message=self._misfit, times=1)
 
     def _asks(self) -> list[Ask]:
         return [*asks_of_store(self._settings, self._store), *asks_of_kafka(self._settings)]
@@ -214,20 +208,19 @@ class Process:
 
     def _look_again(self) -> None:
         """Ask whether what failed last is mended: a worker that has nothing to flush would not find out by itself."""
-        if self._is_asking or not (self._store.trouble or self._committer.trouble):
+        is_asking = self._asking is not None and self._asking.is_alive()
+        if is_asking or not (self._store.trouble or self._committer.trouble):
             return
-        self._is_asking, trouble = True, self._committer.trouble
+        trouble = self._committer.trouble
 
         def ask() -> None:
-            try:
-                is_missing = any([answer.is_missing for answer in ask_once(self._asks())])  # noqa: C419 - ask for all
-                is_idle = self.worker.recorder.opening is None and self._committer.trouble is trouble
-                if not is_missing and is_idle:
-                    self._committer.trouble = None
-            finally:
-                self._is_asking = False
+            is_missing = any([answer.is_missing for answer in ask_once(self._asks())])  # noqa: C419 - ask for all
+            is_idle = self.worker.recorder.opening is None and self._committer.trouble is trouble
+            if not is_missing and is_idle:
+                self._committer.trouble = None
 
-        Thread(target=ask, name="look-again", daemon=True).start()
+        self._asking = Thread(target=ask, name="look-again", daemon=True)
+        self._asking.start()
 
     def _connect(self) -> KafkaCommitter:
         """Make the consumer and the committer."""

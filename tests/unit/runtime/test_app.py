@@ -181,7 +181,7 @@ def test_trouble_of_an_idle_owner_ends_once_the_questions_are_answered_well(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A topic was made again: no record comes, and no flush would find out; a batch that is open does by its own."""
-    monkeypatch.setattr(app, "Thread", lambda target, **_: SimpleNamespace(start=target))
+    monkeypatch.setattr(app, "Thread", lambda target, **_: SimpleNamespace(start=target, is_alive=lambda: False))
     process, recorder = watched.process, watched.process.worker.recorder
     recorder.own(TopicPartition("one", 0), CommittedOffset(5))
     told: list[str | None] = []
