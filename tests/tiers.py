@@ -47,6 +47,7 @@ class Groups(LoadScopeScheduling):
         return nodeid if room in _SPREAD else room if room == _SPARK else path
 
 
+@pytest.hookimpl(optionalhook=True)  # not known where the runner has one process
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Groups:
     """Say which process runs what: Spark's, each other module at one of its own, or each test."""
     return Groups(config, log)

@@ -51,7 +51,7 @@ MISTAKES = [
 def deployment(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     """Topics and a bucket for all of them: none gets as far as to write."""
     with Deployment(
-        kafka=kafka, s3=s3, names=Names("mistakes"), root=tmp_path_factory.mktemp("mistakes"), partitions=1
+        kafka=kafka, s3=s3, names=Names("mistakes"), root=tmp_path_factory.mktemp("mistakes"), partitions=2
     ) as made:
         yield made
 
@@ -90,7 +90,10 @@ def test_mistake_is_told_in_one_line_within_seconds_and_nobody_is_ready(
 
 
 def test_two_workers_of_one_name_are_told_that_another_has_it(deployment: Deployment) -> None:
-    """Mistake 42: whoever is fenced says so by the name, and both go on; each needs one of its own."""
+    """Mistake 42: whoever is fenced says so by the name, and both go on; each needs one of its own.
+
+    Both have records to commit: a worker whose TopicPartitions are empty takes the name once, and is in nobody's way.
+    """
     settings = {"LOGP_WORKER": "twin", "LOGP_KAFKA__GROUP_ID": "twins", "LOGP_FLUSH__INTERVAL_S": "0.5"}
     twins = ("twin-1", "twin-2")
     first = 0
@@ -101,7 +104,7 @@ def test_two_workers_of_one_name_are_told_that_another_has_it(deployment: Deploy
         begun_s = time.monotonic()
         while not any(_line_with(deployment, twin, ["another process has the name of this worker"]) for twin in twins):
             assert time.monotonic() - begun_s < 20 * LOADED, deployment.events(*twins)
-            deployment.kafka.produce(deployment.source, some_records(4, partitions=1, first=first))
+            deployment.kafka.produce(deployment.source, some_records(4, partitions=2, first=first))
             first += 4
             time.sleep(0.5)
     finally:
