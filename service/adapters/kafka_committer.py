@@ -346,7 +346,7 @@ class _Deliveries:
         if error is None:
             self.acknowledged += 1
             self.waiting[topic] -= 1
-        elif self.error is None:
+        elif self.error is None or self.error.code() < 0 <= error.code():  # a broker's word before the library's
             told = f"topic {topic} takes no message: {error.str()}"
             self.error = KafkaError(error.code(), told, fatal=error.fatal())
 

@@ -239,6 +239,21 @@ def test_message_that_is_not_delivered_aborts(bench: Bench) -> None:
     assert "commit" not in bench.made[0].calls
 
 
+@pytest.mark.parametrize("refused_at", [0, 1])
+def test_topic_that_refuses_is_named_and_not_one_whose_messages_the_library_drops(
+    bench: Bench, refused_at: int
+) -> None:
+    """A transaction that has failed takes nothing more: what waits for other topics is purged, told before or after."""
+    errors = [KafkaError(KafkaError._PURGE_QUEUE)] * 2
+    errors[refused_at] = KafkaError(KafkaError.INVALID_TIMESTAMP)
+    bench.producers.report_errors.extend(errors)
+    topic = MESSAGES[refused_at].topic
+    with pytest.raises(CommitAbortedError, match=f"^topic {topic} takes no message: .*timestamp") as caught:
+        bench.commit()
+    assert caught.value.code == "INVALID_TIMESTAMP"
+    assert bench.committer.trouble == str(caught.value)
+
+
 def test_topic_that_is_not_there_is_named_within_seconds_until_a_commit_succeeds(bench: Bench) -> None:
     """The library waits for half a minute, and then for the others, too: no line named the topic."""
     bench.producers.waits = lambda: bench.clock.advance(0.5)
