@@ -15,7 +15,7 @@ import confluent_kafka
 import structlog
 from confluent_kafka import KafkaError, KafkaException
 
-from service.adapters.kafka_errors import is_fatal, is_no_topic, without_topic
+from service.adapters.kafka_errors import is_fatal, is_no_topic, without_end, without_topic
 from service.adapters.kafka_log import Brokers, describe, make_client
 from service.adapters.kafka_values import position
 from service.boundary import Clock, Membership, Message
@@ -101,6 +101,7 @@ class KafkaCommitter:
         begun_s = self._brokers.now_s()
         until = Deadline.after(self._init_budget_s, self._clock.now_s) if deadline is None else deadline
         producer = make_client(confluent_kafka.Producer, "producer", self._options, self._brokers)
+        unended = without_end(self._options.get("transactional.id"), self._options.get("bootstrap.servers"))
         while True:
             try:
                 producer.init_transactions(min(_INIT_TRY_S, until.timeout_s()))
@@ -111,7 +112,10 @@ class KafkaCommitter:
                 if problem.code() != TIMED_OUT:  # that was an answer: nobody is silent
                     begun_s = self._brokers.now_s()
                 self._brokers.waited(str(self._options.get("bootstrap.servers", "")), begun_s)
-                what = f"no producer for transactions: {problem.name()}: {self._brokers.trouble() or problem.str()}"
+                told = self._brokers.trouble() or problem.str()
+                if problem.code() == KafkaError.CONCURRENT_TRANSACTIONS:
+                    told = self.trouble = unended
+                what = f"no producer for transactions: {problem.name()}: {told}"
                 is_refused = problem.code() in _HOPELESS or is_fatal(problem)
                 if is_refused or (deadline is None and until.has_passed()):
                     raise StopError(what) from error
@@ -121,6 +125,7 @@ class KafkaCommitter:
                 if problem.code() != TIMED_OUT and (times := self._brokers.pace.times(problem.code())):
                     self._log.warning("init_transactions_repeated", **describe(problem), times=times)
         self._brokers.answered()
+        self.trouble = None if self.trouble == unended else self.trouble
         self._ready = producer
 
     def commit(

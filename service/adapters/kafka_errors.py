@@ -62,6 +62,12 @@ def without_topic(topic: str, servers: object, setting: str = "") -> str:
     return f"topic {topic}{f' ({setting})' if setting else ''} is not there: create it: {command}"
 
 
+def without_end(transactional_id: object, servers: object) -> str:
+    """Say that brokers have not ended a transaction, and how one sees what holds them up."""
+    command = f"kafka-transactions.sh --bootstrap-server {servers} describe --transactional-id {transactional_id}"
+    return f"the brokers have not ended the last transaction of this worker: {command} (RUNBOOK, `not_prepared`)"
+
+
 def is_passing(error: KafkaError) -> bool:
     """Say whether what was asked may be answered a moment later: a broker or its role is about to come or to go."""
     return error.code() in _PASSING

@@ -116,8 +116,7 @@ class Runloop:
             except LogPartitionerError:  # of the broker, the store or the disk: no record's doing
                 self._crash_guard.pause()
                 raise
-        if self._controller.state.rewinds:
-            self._controller.rewind_to_committed()
+        self._rewind()
         self._put_away(self._refetcher.turn())
         self._count(len(records))
         if self._stop.requested:
@@ -141,6 +140,12 @@ class Runloop:
             self._log.warning("not_prepared", times=self._not_prepared, message=str(error))
             if self._not_prepared >= NOT_PREPARED_MAX:
                 raise StopError(f"no producer for transactions: {error}") from error
+
+    def _rewind(self) -> None:
+        """Rewind what is noted, behind the last transaction: the next producer ends it, which may take as long."""
+        if self._controller.state.rewinds:
+            self._prepare()
+            self._controller.rewind_to_committed()
 
     def _record_all(self, poll: Poll) -> None:
         """Record what was handed over. What is refused while owned is read again: its TopicPartition is rewound."""
@@ -264,8 +269,7 @@ class Runloop:
         reason = decide_by_age(opened_at_s=opening.opened_at_s, now_s=self._clock.now_s(), bounds=self._rules.bounds)
         if reason is not None:
             self._controller.flush_due(reason)
-            if self._controller.state.rewinds:
-                self._controller.rewind_to_committed()
+            self._rewind()
 
     def _tell_gaps(self) -> None:
         gaps, self._gaps = self._gaps, {}

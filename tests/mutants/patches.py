@@ -151,3 +151,9 @@ def settle_before_init(controller: Controller) -> None:
         controller._recorder.rewind(tp, start or CommittedOffset(0))
         controller._consumer.seek(tp, start or CommittedOffset(0), deadline=controller._deadline)
     controller.handle(Rewound(tps, 0.0))
+
+
+def rewind_unprepared(loop: Runloop) -> None:
+    """Rewind without a producer that has ended the last transaction."""
+    if loop._controller.state.rewinds:
+        loop._controller.rewind_to_committed()

@@ -175,7 +175,10 @@ CONSERVATION = (
         "settles-before-init",
         "asks for the committed offsets before the last transaction is ended",
         ("a transaction whose outcome is unknown is ended by the next producer's init",),
-        patches=(Patch(Controller, "rewind_to_committed", patches.settle_before_init),),
+        patches=(
+            Patch(Controller, "rewind_to_committed", patches.settle_before_init),
+            Patch(Runloop, "_rewind", patches.rewind_unprepared),
+        ),
         swarm=FAILING,
         fast=FastTest(
             f"{_RUNTIME}/test_controller.py::test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready"

@@ -41,7 +41,9 @@ class Bench:
     def __init__(self, producers: type[ScriptedProducer]) -> None:
         self.producers = producers
         self.clock = FakeClock()
-        self.committer = KafkaCommitter({"transactional.id": "id"}, init_budget_s=120.0, clock=self.clock)
+        self.committer = KafkaCommitter(
+            {"transactional.id": "id", "bootstrap.servers": "broker:9092"}, init_budget_s=120.0, clock=self.clock
+        )
 
     @property
     def made(self) -> list[ScriptedProducer]:
@@ -51,6 +53,16 @@ class Bench:
     def fail(self, call: str, *errors: Exception | None) -> None:
         """Let the next calls fail."""
         self.producers.fails.setdefault(call, deque()).extend(errors)
+
+    def slow_down(self) -> None:
+        """Let each `init_transactions` take all of its time."""
+        init = self.producers.init_transactions
+
+        def slow(producer: ScriptedProducer, timeout: float) -> None:
+            self.clock.advance(timeout)
+            init(producer, timeout)
+
+        self.producers.init_transactions = slow  # type: ignore[method-assign,assignment]
 
     def commit(self, membership: Membership = MEMBER, seconds: float = 30.0) -> None:
         """Commit two messages and two offsets."""
@@ -368,13 +380,7 @@ def test_prepare_waits_while_the_broker_ends_what_an_earlier_producer_left_open(
 
 def test_prepare_that_is_never_answered_stops_within_its_budget(bench: Bench) -> None:
     """A worker that cannot get an epoch is no worker."""
-    init = bench.producers.init_transactions
-
-    def slow(producer: ScriptedProducer, timeout: float) -> None:
-        bench.clock.advance(timeout)
-        init(producer, timeout)
-
-    bench.producers.init_transactions = slow  # type: ignore[method-assign,assignment]
+    bench.slow_down()
     bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 1000)
     started_s = bench.clock.now_s()
     with pytest.raises(StopError):
@@ -386,13 +392,7 @@ def test_prepare_that_is_never_answered_stops_within_its_budget(bench: Bench) ->
 @pytest.mark.parametrize("in_commit", [True, False])
 def test_prepare_that_is_never_answered_ends_by_the_deadline_it_is_given(bench: Bench, *, in_commit: bool) -> None:
     """Inside a callback: the batch is discarded, since nothing was sent; the next prepare has its own budget."""
-    init = bench.producers.init_transactions
-
-    def slow(producer: ScriptedProducer, timeout: float) -> None:
-        bench.clock.advance(timeout)
-        init(producer, timeout)
-
-    bench.producers.init_transactions = slow  # type: ignore[method-assign,assignment]
+    bench.slow_down()
     bench.fail("init", *[kafka_error(KafkaError._TIMED_OUT, retriable=True)] * 50)
     started_s = bench.clock.now_s()
     deadline = Deadline.after(25.0, bench.clock.now_s)
@@ -403,6 +403,24 @@ def test_prepare_that_is_never_answered_ends_by_the_deadline_it_is_given(bench: 
     assert bench.clock.now_s() - started_s == pytest.approx(25.0)
     bench.committer.prepare()
     assert bench.committer.is_ready
+
+
+@pytest.mark.parametrize("seconds", [None, 25.0])
+def test_transaction_that_brokers_do_not_end_is_the_trouble_until_they_have(
+    bench: Bench, seconds: float | None
+) -> None:
+    """What was wrong before may be mended long since; the way on is told, and to whom (KAFKA_FACTS T20)."""
+    bench.slow_down()
+    bench.fail("init", *[kafka_error(KafkaError.CONCURRENT_TRANSACTIONS, retriable=True)] * 240)
+    bench.committer.trouble = "topic references takes no message"
+    deadline = None if seconds is None else Deadline.after(seconds, bench.clock.now_s)
+    way_on = "kafka-transactions.sh --bootstrap-server broker:9092 describe --transactional-id id"
+    with pytest.raises((StopError, CommitAbortedError), match=f"CONCURRENT_TRANSACTIONS: .*{way_on}"):
+        bench.committer.prepare(deadline=deadline)
+    assert way_on in (bench.committer.trouble or "")
+    bench.producers.fails["init"].clear()
+    bench.committer.prepare()
+    assert bench.committer.trouble is None
 
 
 @pytest.mark.parametrize("seconds", [None, 25.0])

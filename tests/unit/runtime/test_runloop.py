@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from service.avro.schema_types import RecordType
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
-from service.errors import SourceError, StopError
+from service.errors import CommitAbortedError, SourceError, StopError
 from service.formats.model import CommittedOffset
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
@@ -478,6 +478,26 @@ def test_producer_that_a_stopped_process_had_no_time_to_ask_for_is_no_try() -> N
     worker.step()
     worker.step()
     with pytest.raises(StopError, match="no producer for transactions"):
+        worker.step()
+
+
+@pytest.mark.parametrize("style", STYLES)
+def test_transaction_that_brokers_never_end_ends_the_worker_that_has_something_to_rewind(style: str) -> None:
+    """It is asked for as often as without, and not for ever (KAFKA_FACTS T20)."""
+    rig = Rig(style)
+    worker = rig.owning()
+    rig.fill(P0, 4)
+
+    def wait(*, deadline: Deadline) -> None:
+        if not worker.committer.is_ready:
+            rig.pass_time(deadline.remaining_s())
+            raise CommitAbortedError("they have not ended the last one", code="CONCURRENT_TRANSACTIONS")
+
+    worker.committer.prepare = wait  # type: ignore[method-assign,assignment]
+    worker.committer.script.append("INVALID_TIMESTAMP")
+    rig.turn_until(lambda: bool(worker.controller.state.rewinds))
+    worker.step()
+    with pytest.raises(StopError, match="no producer for transactions: they have not ended the last one"):
         worker.step()
 
 
