@@ -139,7 +139,7 @@ class Runloop:
             self._not_prepared += 1
             self._log.warning("not_prepared", times=self._not_prepared, message=str(error))
             if self._not_prepared >= NOT_PREPARED_MAX:
-                raise StopError(f"no producer for transactions: {error}") from error
+                raise StopError(str(error)) from error
 
     def _rewind(self) -> None:
         """Rewind what is noted, behind the last transaction: the next producer ends it, which may take as long."""
