@@ -21,6 +21,7 @@ from service.errors import (
     CommitAbortedError,
     CommitUnknownError,
     FencedError,
+    LeavingError,
     MembershipError,
     SourceError,
     StopError,
@@ -81,7 +82,9 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 def test_offsets_of_many_topic_partitions_are_sent_some_at_once(bench: Bench) -> None:
     """The coordinator writes what it is sent at once as one record batch: of 5,000 it refuses them for their size."""
-    offsets = {TopicPartition("t" * 249, number): CommittedOffset(number) for number in range(2_000)}
+    offsets = {
+        TopicPartition("t" * 249, number): CommittedOffset(number) for number in range(2 * 770 + 1)
+    }  # of 649 bytes
     deadline = Deadline.after(30.0, bench.clock.now_s)
     bench.committer.commit(iter(MESSAGES), offsets, MEMBER, deadline=deadline)
     (producer,) = bench.made
@@ -387,6 +390,15 @@ def test_prepare_that_is_never_answered_stops_within_its_budget(bench: Bench) ->
         bench.committer.prepare()
     assert bench.clock.now_s() - started_s == pytest.approx(120.0, abs=10.0)
     assert not bench.committer.is_ready
+
+
+def test_prepare_that_is_not_answered_ends_when_the_worker_is_asked_to_leave(bench: Bench) -> None:
+    """Its budget is of minutes, the patience of a stop of seconds."""
+    patience = Patience(lambda: True, grace_s=0.0)
+    bench.committer = KafkaCommitter({}, init_budget_s=120.0, clock=bench.clock, patience=patience)
+    bench.fail("init", kafka_error(KafkaError._TIMED_OUT, retriable=True))
+    with pytest.raises(LeavingError):
+        bench.committer.prepare()
 
 
 @pytest.mark.parametrize("in_commit", [True, False])

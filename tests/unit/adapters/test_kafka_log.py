@@ -37,6 +37,15 @@ def test_what_comes_again_is_said_at_distances_that_double() -> None:
     assert {b - a for (a, _), (b, _) in zip(said[-3:], said[-2:], strict=False)} == {AGAIN_MAX_S}
 
 
+def test_pace_forgets_the_oldest_of_more_than_two_hundred_things() -> None:
+    """What it remembers is not said again at once; memory is bounded."""
+    pace = Pace(FakeClock().now_s)
+    assert [pace.times(number) for number in range(200)] == [1] * 200
+    assert pace.times(0) == 0
+    pace.times(200)
+    assert pace.times(0) == 1
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -89,10 +98,11 @@ def test_trouble_ends_with_an_answer_or_when_it_is_seen_no_more() -> None:
     logger, handler = client_logger("consumer", brokers)
     logger.error(fail(REFUSED))
     clock.advance(7.0)
+    logger.error(fail(REFUSED))  # again: it is since the first
     assert brokers.trouble() == (
         "broker broker-1:9092: connection refused, for 7 s (Connect to ipv4#10.0.0.1:9092 failed: Connection refused)"
     )
-    clock.advance(TROUBLE_S)
+    clock.advance(TROUBLE_S + 1.0)
     assert brokers.trouble() is None
 
     logger.error(fail(REFUSED))
@@ -103,12 +113,13 @@ def test_trouble_ends_with_an_answer_or_when_it_is_seen_no_more() -> None:
     assert brokers.trouble() is not None
 
 
-def test_other_lines_and_fatal_errors_are_said_too() -> None:
+def test_other_lines_and_errors_are_said_too() -> None:
     """Once each, with the numbers in them left out of the comparison."""
     logger, handler = client_logger("producer", Brokers(FakeClock().now_s))
     with capture_logs() as logs:
         for number in range(50):
             logger.warning("GETPID [rdkafka#producer-%d]: coordinator load in progress", number)
             handler.on_error(KafkaError(KafkaError._FENCED, "fenced", True))  # noqa: FBT003 - the library's way
+            handler.on_error(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED, "denied"))
     told: list[Any] = [(line["event"], line["log_level"]) for line in logs]
-    assert told == [("client_log", "warning"), ("client_error", "warning")]
+    assert told == [("client_log", "warning"), *[("client_error", "warning")] * 2]

@@ -454,6 +454,13 @@ def test_flush_record_in_parts_is_clean() -> None:
     assert world.audit().findings.examples == {}
 
 
+def test_flush_records_in_another_order_are_clean() -> None:
+    """Those of one topic lie in several of its partitions, and are read one after the other."""
+    world = clean_world().build()
+    world.flush_records.reverse()
+    assert world.audit().findings.examples == {}
+
+
 def test_source_topic_made_anew_is_a_note() -> None:
     """Its ids in flush records tell it; the offsets look the same."""
     world = clean_world().build()
@@ -500,7 +507,7 @@ def world_of_dead_entries() -> World:
     return World([bad], [], [("b1", letter) for letter in letters], {"b1": {APP_0: (0, 1)}}, {APP_0: 1}, {APP_0: 1})
 
 
-@pytest.mark.parametrize("timestamp_ms", [253_402_300_799_999, 253_402_300_800_000, 2**62])
+@pytest.mark.parametrize("timestamp_ms", [0, 253_402_300_799_999, 253_402_300_800_000, 2**62])
 def test_row_has_no_timestamp_that_is_later_than_the_year_9999(timestamp_ms: int) -> None:
     """No reader makes a date of it; one that leaves out another timestamp is wrong."""
     entry = {"user": "ann", "time": "2024-05-01T10:00:00Z"}
@@ -513,6 +520,25 @@ def test_row_has_no_timestamp_that_is_later_than_the_year_9999(timestamp_ms: int
             [], {"b1": {APP_0: (0, 1)}}, {APP_0: 1}, {APP_0: 1},
         )  # fmt: skip
         assert kinds(world.build().audit()) == expected
+
+
+def test_subtrees_of_an_entry_over_the_limits_may_be_json() -> None:
+    """By its own fields, though with the others it has fewer: `a` is JSON for another reason, `b` for this one."""
+    entries: list[dict[str, Any]] = [
+        {"user": "ann", "time": "2024-05-01T10:00:00Z", "a": a, "b": {"x": 1}}
+        for a in ({"x": 1, "y": 2, "z": 3}, "text")
+    ]
+    as_json = [column(name, "string", "json") for name in ("a", "b")]
+    columns = [column("user", "string"), column("time", "string"), *as_json]
+    rows = [
+        Row(APP_0, number, 0, HOUR_10, entry | {name: json.dumps(entry[name]) for name in ("a", "b")})
+        for number, entry in enumerate(entries)
+    ]
+    source = [record(APP_0, number, entry) for number, entry in enumerate(entries)]
+    world = World(source, [File("b1", "ann", 10, columns, rows)], [], {"b1": {APP_0: (0, 2)}}, {APP_0: 2}, {APP_0: 2})
+    world.build()
+    assert kinds(world.audit(record_schema={"fields_max": 7})) == set()
+    assert kinds(world.audit(record_schema={"fields_max": 8})) == {Kind.REFERENCE_WRONG}
 
 
 def test_dead_letter_of_a_replayed_dead_letter_keeps_the_older_headers() -> None:

@@ -15,7 +15,7 @@ from service.formats.flush_record import (
     BackfillTotals,
 )
 from service.formats.reference import decode_references, encode_message
-from tests.unit.audit.world import GROUP, World, clean_world
+from tests.unit.audit.world import APP_0, GROUP, World, clean_world
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -151,6 +151,14 @@ def test_fault_of_a_backfill_is_found(fault: Callable[[World], None], expected: 
     fault(world)
     report = world.audit()
     assert {kind for kind, count in report.findings.counts.items() if count} == expected
+
+
+def test_dead_letters_of_a_backfill_are_added_to_those_of_the_flush() -> None:
+    """A flush record that says one more than both have is wrong."""
+    world = repaired_world()
+    world.change_flushed(1, APP_0, dead_letters=3)
+    (published,) = (one for one in world.audit().findings.examples[Kind.FLUSH_WRONG] if "[2, 5)" in one)
+    assert "3 entries dead, its dead letters say 2" in published
 
 
 def test_run_of_another_group_is_left_out() -> None:

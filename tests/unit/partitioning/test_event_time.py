@@ -73,6 +73,7 @@ def test_text_without_a_zone_around_a_change_of_clocks_is_told_apart(
         ("1714564800", "auto", NOON),
         ("1714564800000", "auto", NOON),
         ("+1714564800", "auto", NOON),
+        ("1714564800000." + 14 * "0", "auto", NOON),  # of 28 characters, as many as are read
         (1_714_564_800.25, "auto", NOON + 250_000),
         ("1714564800.250001", "auto", NOON + 250_001),
         ("1714564800.123456789", "auto", NOON + 123_457),

@@ -11,7 +11,8 @@ RECORD = SourceRecord(
     TopicPartition("app", 0), 0, None, b'{"user": {"id": "kim"}, "n": 1}', None,
     (("who", b"first"), ("who", b"last"), ("bad", b"\xff"), ("none", None)),
 )  # fmt: skip
-ENTRY: dict[str, Any] = {"user": "ann", "a": {"b": {"c": 7}, "x.y": "dot"}, "a.b": "literal", "list": [1], "null": None}
+ENTRY: dict[str, Any] = {"user": "ann", "a": {"b": {"c": 7}, "x.y": "dot"}, "a.b": "literal", "list": [1], "null": None,
+                         "envelope": "own", "x:y": "colon"}  # fmt: skip
 ENVELOPE: dict[str, Any] = {"meta": {"user": "eve"}}
 
 
@@ -27,6 +28,8 @@ ENVELOPE: dict[str, Any] = {"meta": {"user": "eve"}}
         ("user.deeper", None),
         ("list.0", None),
         ("null", None),
+        ("envelope", "own"),
+        ("x:y", "colon"),
         ("envelope:meta.user", "eve"),
         ("envelope:absent", None),
         ("key", '{"user": {"id": "kim"}, "n": 1}'),

@@ -11,7 +11,7 @@ from service.boundary import StoredObject
 from service.control.deadline import Deadline
 from service.errors import SpoolError, StoreRefusedError, UploadError
 from service.runtime.ports import Upload
-from service.runtime.uploader import BODIES_BYTES_MAX, KEYS_MAX, Uploader, bytes_upload, file_upload
+from service.runtime.uploader import BODIES_BYTES_MAX, KEYS_MAX, Uploader, _Bodies, bytes_upload, file_upload
 from tests.fakes.clock import FakeClock
 from tests.fakes.spool import FakeSpool
 from tests.fakes.store import Bucket, FakeObjectStore, PutFault
@@ -220,6 +220,19 @@ def test_bodies_in_memory_are_bounded_by_bytes() -> None:
     assert len(bench.uploader.await_all(futures, bench.deadline(), never)) == 20
     assert max(seen) <= BODIES_BYTES_MAX
     bench.uploader.close()
+
+
+def test_body_looks_at_its_deadline_only_if_it_has_no_room() -> None:
+    """Those in memory count with it: nine of ten bytes are room for one more, not for two."""
+    bodies, looks = _Bodies(10), list[float]()
+
+    def now_s() -> float:
+        looks.append(1.0)
+        return 1.0
+
+    for size, seen in ((6, 0), (4, 0), (1, 1)):
+        bodies.take(size, Deadline(0.0, now_s))
+        assert len(looks) == seen
 
 
 def test_body_larger_than_the_bound_goes_alone() -> None:
