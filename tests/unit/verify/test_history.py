@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from io import BytesIO
 from random import Random
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from service.formats import log_events as events
 from service.verify import history
 from service.verify.history import TimeWindow
+from service.verify.lines import LogFiles
 from service.verify.rules import LogRule
 from tests.unit.verify.pods import MINUTE_MS, P0, P1, Pod, judged, lines_of, renumbered
 
@@ -61,7 +64,7 @@ def test_lost_answer_cannot_be_both() -> None:
 
     (violation,) = judged(lines).violations
 
-    assert violation.rule is LogRule.RESUME
+    assert (violation.rule, violation.offsets) == (LogRule.RESUME, (10, 20))
     assert "resumed below what is committed" in violation.text
 
 
@@ -73,6 +76,17 @@ def test_two_lost_answers_in_a_row() -> None:
     found = judged(lines_of(pod, Pod("w2").owns(2, p0=25)))
 
     assert (found.violations, found.doubts, found.notes) == ([], [], [])
+
+
+def test_flush_that_reaches_over_a_hole_does_not_fill_it() -> None:
+    """The hole is told from what is committed, not from where the flush would have ended."""
+    killed = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    killed.begins({P0: (10, 30)})
+
+    found = judged(lines_of(killed, Pod("w2").owns(2, source="policy", p0=20).commits({P0: (20, 30)})))
+
+    (violation,) = found.violations
+    assert "nobody has committed source-0 [10, 20)" in violation.text
 
 
 def test_commit_of_a_batch_is_all_of_its_topic_partitions() -> None:
@@ -252,6 +266,28 @@ def test_window_begins_in_the_middle_of_everything() -> None:
     assert not near.violations, "another worker's line may be just before the window"
 
 
+def test_window_takes_lines_at_both_its_ends() -> None:
+    """Clocks of logs have milliseconds: who asks from a line's time on wants this line."""
+    lines = Pod("w1").owns(1, source="policy", p0=0).stops().lines  # at 1, 2 and 3 s
+
+    for since_ms, until_ms, expected in ((2000, None, [2, 3]), (2001, 3000, [3]), (None, 2000, [1, 2])):
+        with ExitStack() as cleanup:
+            read = LogFiles([], BytesIO(b"".join(lines)), cleanup).read(since_ms=since_ms, until_ms=until_ms)
+            assert [line.head.seq for line in read] == expected
+
+
+def test_worker_that_is_rewound_after_it_gave_back_is_found_in_a_window_too() -> None:
+    """What it had owned before is not known; what it gave back since is."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
+    window = TimeWindow(since_ms=pod.at_ms + 1)
+
+    fine = judged(pod.rewinds(10).lines, window=window)
+    wrong = judged(pod.gives_back(P0).rewinds(10).lines, window=window)
+
+    assert not fine.violations
+    assert [one.rule for one in wrong.violations] == [LogRule.TRANSITION]
+
+
 def test_without_a_window_a_missing_beginning_is_a_doubt() -> None:
     """Nobody has said that it is to be missing."""
     pod = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
@@ -272,6 +308,14 @@ def test_records_are_counted_where_all_holes_are_told(gaps: int, records: int) -
     pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, gaps, [(3, 9)]))
 
     assert judged(pod.commits({P0: (0, 10)}, records=records).lines).violations == []
+
+
+def test_records_are_counted_again_behind_a_commit_with_holes_that_are_not_told() -> None:
+    """They excuse the commit that covers them, and no later one."""
+    pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, 2, [(3, 9)]))
+    pod.commits({P0: (0, 10)}, records=1).commits({P0: (10, 20)}, records=9)
+
+    assert [one.rule for one in judged(pod.lines).violations] == [LogRule.CONTIGUOUS]
 
 
 def test_hole_that_is_jumped_again_after_a_discard_counts_once() -> None:

@@ -160,6 +160,17 @@ def work_after_the_end() -> list[bytes]:
     return Pod("w1").stops().owns(1, source="policy", p0=0).lines
 
 
+def work_after_a_failure() -> list[bytes]:
+    """A process that has failed only gives back what it has, and is assigned more."""
+    failed = Pod("w1").owns(1, source="policy", p0=0).say(events.WorkerFailed("SpoolError", "", []))
+    return failed.gives_back(P0).owns(2, source="policy", p1=0).lines
+
+
+def given_back_after_the_end() -> list[bytes]:
+    """A process that has stopped has given back everything before."""
+    return Pod("w1").owns(1, source="policy", p0=0).stops().gives_back(P0).lines
+
+
 def not_rewound() -> list[bytes]:
     """An answer is lost, and the worker goes on where its batch began without asking."""
     pod = Pod("w1").owns(1, source="policy", p0=0)
@@ -250,6 +261,8 @@ TRACES = {
     discarded_twice: LogRule.TRANSITION,
     started_twice: LogRule.TRANSITION,
     work_after_the_end: LogRule.TRANSITION,
+    work_after_a_failure: LogRule.TRANSITION,
+    given_back_after_the_end: LogRule.TRANSITION,
     not_rewound: LogRule.TRANSITION,
     doubted_and_read_all_the_same: LogRule.TRANSITION,
     generations_going_back: LogRule.TRANSITION,
