@@ -2,13 +2,16 @@
 
 import json
 import os
+import shutil
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from pipeline.activity import stages
 from pipeline.activity.tables import StateTable
@@ -19,7 +22,7 @@ from pipeline.audit.retired import ReferenceReader
 from pipeline.audit.scope import Span
 from pipeline.audit.verdicts import read_passed
 from pipeline.backfill.ranges import Wanted
-from pipeline.errors import ObjectError, TableError
+from pipeline.errors import ObjectError, OvertakenError, TableError
 from pipeline.jobs.backfill import Backfill
 from pipeline.jobs.compact import Compact
 from pipeline.jobs.materialize import Materialize
@@ -34,7 +37,6 @@ from service.formats.model import TopicPartition
 from service.oracle.equal import canonical
 from tests.integration.harness import Deployment
 from tests.integration.one_worker import run_through
-from tests.pipeline.backfill_driver import MEETING
 from tests.pipeline.conftest import Lake
 from tests.pipeline.others import by_others
 from tests.pipeline.readback import Places, read_table
@@ -43,8 +45,7 @@ from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
 
 DRIVER = str(Path(__file__).parent / "retire_driver.py")
-BACKFILL_DRIVER = str(Path(__file__).parent / "backfill_driver.py")
-OVERTAKEN = 2
+CATALOG = "catalog.db"
 POINT = "between record and delete"
 HOURS = 2
 NOW_S = int(time.time()) // 3600 * 3600
@@ -101,29 +102,58 @@ class World(NamedTuple):
     expected: Places
 
 
-@pytest.fixture
-def unaudited(kafka: KafkaHelper, s3: S3Helper, tmp_path: Path, lake_of: Callable[..., Lake]) -> Iterator[World]:
+@contextmanager
+def materialised(kafka: KafkaHelper, s3: S3Helper, root: Path, spark: SparkSession) -> Iterator[World]:
     """Deliver and materialise."""
     settings = {"LOGP_LAYOUT": "file"}  # packs: test_layouts
     with Deployment(
-        kafka=kafka, s3=s3, names=Names("retire"), root=tmp_path, partitions=3, settings=settings
+        kafka=kafka, s3=s3, names=Names("retire"), root=root, partitions=3, settings=settings
     ) as deployment:
         expected = deliver(deployment, entries(0, 120))
-        runs = kafka.create_topic(Names("retire").topic("backfills"))
-        lake = lake_of(deployment, **RETIRES, LOGP_KAFKA__BACKFILLS_TOPIC=runs)
+        lake = lake_on(deployment, root, spark)
         Materialize(lake.spark, lake.settings).run(continuous=False)
         yield World(deployment, lake, expected)
 
 
+def lake_on(deployment: Deployment, root: Path, spark: SparkSession, **settings: str) -> Lake:
+    """Give a session of its own on the catalogue that stands in `root`, and a topic for runs of backfill."""
+    runs = {"LOGP_KAFKA__BACKFILLS_TOPIC": deployment.kafka.create_topic(Names("retire").topic("backfills"))}
+    lake = Lake(deployment, root, spark, **RETIRES | runs | settings)
+    # A catalogue takes the options of the session that is active when it is first asked: by SQL this is its own.
+    lake.spark.sql("SHOW NAMESPACES IN lake")
+    return lake
+
+
 @pytest.fixture
-def world(unaudited: World) -> World:
-    """Audit with the table: what is in it may retire."""
-    assert audited(unaudited.lake, table=True, verdicts=True).exit_code is ExitCode.CLEAN
-    return unaudited
+def unaudited(kafka: KafkaHelper, s3: S3Helper, tmp_path: Path, spark: SparkSession) -> Iterator[World]:
+    """Give a world to which more is delivered."""
+    with materialised(kafka, s3, tmp_path, spark) as world:
+        yield world
+
+
+@pytest.fixture(scope="module")
+def audited_once(
+    kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Iterator[tuple[World, dict[str, bytes]]]:
+    """Audit with the table: what is in it may retire; gives all objects, too, those of the table among them."""
+    with materialised(kafka, s3, tmp_path_factory.mktemp("retire"), spark) as world:
+        assert audited(world.lake, table=True, verdicts=True).exit_code is ExitCode.CLEAN
+        bucket = world.deployment.bucket
+        yield world, {key: s3.read(bucket, key) for key in s3.keys(bucket)}
+
+
+@pytest.fixture
+def world(audited_once: tuple[World, dict[str, bytes]], tmp_path: Path, spark: SparkSession) -> World:
+    """Put back what a test before has deleted, and give a copy of the catalogue: tables begin where the audit was."""
+    (deployment, lake, expected), objects = audited_once
+    for key in objects.keys() - set(deployment.s3.keys(deployment.bucket)):
+        deployment.s3.client.put_object(Bucket=deployment.bucket, Key=key, Body=objects[key])
+    shutil.copy(lake.root / CATALOG, tmp_path / CATALOG)
+    return World(deployment, lake_on(deployment, tmp_path, spark), expected)
 
 
 @pytest.mark.timeout(600)
-def test_objects_go_when_the_table_has_passed(unaudited: World, lake_of: Callable[..., Lake]) -> None:
+def test_objects_go_when_the_table_has_passed(unaudited: World, spark: SparkSession) -> None:
     """From the first verdict to an object that somebody else has deleted.
 
     Outline: no verdict, one of before there was a column for the table, and one that includes it -> the activity of
@@ -167,7 +197,7 @@ def test_objects_go_when_the_table_has_passed(unaudited: World, lake_of: Callabl
 
     deliver(deployment, entries(120, 60))
     assert Compact(lake.spark, lake.settings).run().retired == Retired()
-    require_unread_without_table(deployment, lake_of)
+    require_unread_without_table(deployment, lake.root, spark)
     lake.spark.sql(f"DELETE FROM {lake.table} WHERE n__long = 7")
     victim = min(objects_of(deployment))
     rows, _ = read_rows(deployment.s3.read(deployment.bucket, victim), victim)
@@ -241,10 +271,8 @@ def test_nothing_goes_where_others_change_the_table(world: World, monkeypatch: p
     before = objects_of(deployment)
     topic = deployment.references_topic
     position = Table(lake.spark, lake.settings.pipeline.table, topic=topic, branch="none").position()
-    (verdict,) = lake.spark.sql(
-        "SELECT DISTINCT table_id, table_snapshot, table_schema FROM lake.logs.verdicts"
-    ).collect()
-    assert tuple(verdict) == (position.table_id, position.snapshot_id, position.schema_id)
+    verdicts = lake.spark.sql("SELECT DISTINCT table_id, table_snapshot, table_schema FROM lake.logs.verdicts")
+    assert verdicts.collect() == [(position.table_id, position.snapshot_id, position.schema_id)]
     for table_id, count in ((position.table_id, HOURS), ("another", 0)):
         passed = read_passed(
             lake.spark,
@@ -281,33 +309,38 @@ def test_nothing_goes_where_others_change_the_table(world: World, monkeypatch: p
 
 @pytest.mark.parametrize("retired", ["recorded", pytest.param("deleted", marks=pytest.mark.sweep)])
 @pytest.mark.timeout(600)
-def test_backfill_beside_retirement_publishes_nothing_twice(retired: str, world: World) -> None:
+def test_backfill_beside_retirement_publishes_nothing_twice(
+    retired: str, world: World, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Objects retire after a backfill has looked which are: it stops, and the same run publishes nothing later.
 
-    Whether they are deleted by then, or only recorded.
+    Whether they are deleted by then, or only recorded. Each has its own session, which keeps nothing of the other's.
     """
     deployment, lake, expected = world
     announced = deployment.references()
-    arguments = ("--from", "1970-01-01", "--run-id", "meeting")
-    driver = lake.start("meeting", MEETING, *arguments, program=(BACKFILL_DRIVER,))
-    driver.wait_for_line(f"stopped at {MEETING}", timeout_s=240)
-    if retired == "deleted":
-        there = objects_of(deployment)
-        assert Compact(lake.spark, lake.settings).run().retired.objects == len(there)
-    else:
-        stop_after_the_record(lake)
-    os.killpg(driver.pid, signal.SIGCONT)
-    driver.wait(grace_s=240)
-    told = "raw objects were retired while run meeting looked" in driver.last_lines()
-    assert (driver.exit_code, told) == (OVERTAKEN, True), driver.last_lines()
+    backfill, other = Backfill(lake.settings, "meeting", spark=lake.spark), lake_on(deployment, lake.root, spark)
+    look = backfill._pieces
+
+    def look_and_meet(*arguments: Any) -> DataFrame:
+        found = look(*arguments)
+        if retired == "deleted":
+            there = objects_of(deployment)
+            assert Compact(other.spark, other.settings).run().retired.objects == len(there)
+        else:
+            stop_after_the_record(other)
+        return found
+
+    monkeypatch.setattr(backfill, "_pieces", look_and_meet)
+    with pytest.raises(OvertakenError, match="raw objects were retired while run meeting looked"):
+        backfill.run(Wanted(from_ms=0))
     assert deployment.references() == announced
     assert Backfill(lake.settings, "meeting", spark=lake.spark).run(Wanted(from_ms=0)).messages == 0
     assert (deployment.references(), read_table(lake)) == (announced, expected)
 
 
-def require_unread_without_table(deployment: Deployment, lake_of: Callable[..., Lake]) -> None:
+def require_unread_without_table(deployment: Deployment, root: Path, spark: SparkSession) -> None:
     """Where there is no table to ask, of entries of retired objects it cannot be told whether they are there."""
-    other = lake_of(deployment, **RETIRES, PIPELINE_TABLE__NAME="logs.other")
+    other = lake_on(deployment, root, spark, PIPELINE_TABLE__NAME="logs.other")
     topic = deployment.references_topic
     ends = partition_ends(other.settings.worker.kafka, topic)
     ranges = {TopicPartition(topic, number): (end.first, end.next) for number, end in ends.items()}
