@@ -42,22 +42,16 @@ def test_entry_with_all_it_takes_is_placed_by_user_date_and_hour() -> None:
     ("entry", "user"),
     [
         ({"user": "ann"}, "ann"),
-        ({"user": 42}, "42"),
+        ({"user": " "}, " "),
         ({"user": -(2**70)}, str(-(2**70))),
         ({"user": "-", "account": {"id": "bob"}}, "bob"),
-        ({"user": "", "account": {"id": 7}}, "7"),
-        ({"user": None, "account": {"id": "bob"}}, "bob"),
-        ({"user": ["ann"], "account": {"id": "bob"}}, "bob"),
+        ({"user": ["ann"], "account": {"id": 7}}, "7"),
         ({"user": {"name": "ann"}}, "eve"),
-        ({"user": True}, "eve"),
-        ({"user": 1.5}, "eve"),
         ({"user": 42.0}, "42"),
-        ({"user": -0.0}, "0"),
         ({"user": 2.0**53}, "9007199254740992"),
         ({"user": 2.0**53 + 2}, "eve"),  # doubles beyond are not each one integer
         ({"user": msgspec.Raw(b"1e400")}, "eve"),
         ({"user": msgspec.Raw(b"7" * 4500)}, None),
-        ({"user": " "}, " "),
         ({}, "eve"),
     ],
 )
@@ -65,16 +59,6 @@ def test_user_is_the_first_that_a_path_yields(entry: dict[str, Any], user: str |
     """Strings and integers name somebody; what is no user by setting, or of another type, is passed over."""
     placed = place(entry, envelope={"user": "eve"})
     assert (placed.key.user if isinstance(placed, Placement) else None) == user
-
-
-@pytest.mark.parametrize("entry", [{}, {"user": "-"}, {"user": 1.5}, {"user": "x" * (USER_CHARS_MAX + 1)}])
-def test_entry_without_a_user_is_dead_or_gets_the_configured_name(entry: dict[str, Any]) -> None:
-    """By policy; a user that is too long is no user under either."""
-    placed = place(entry)
-    assert isinstance(placed, Rejection)
-    assert placed.reason is Reason.NO_USER
-    named = place(entry, rules=RULES._replace(missing_user="unknown"))
-    assert isinstance(named, Rejection) or named.key.user == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -85,30 +69,32 @@ def test_entry_without_a_user_is_dead_or_gets_the_configured_name(entry: dict[st
         ({"user": "-", "account": {"id": ["ann"]}}, ": user is in user.no_values, account.id is an array"),
     ],
 )
-def test_entry_without_a_user_says_what_stands_at_the_paths(entry: dict[str, Any], why: str) -> None:
-    """By kind, never by value."""
+def test_entry_without_a_user_says_what_stands_at_the_paths_or_gets_the_configured_name(
+    entry: dict[str, Any], why: str
+) -> None:
+    """By policy; what stands there is told by kind, never by value."""
     assert place(entry) == Rejection(Reason.NO_USER, f"no path of user.paths yields a user{why}")
+    assert place(entry, rules=RULES._replace(missing_user="unknown")).key.user == "unknown"
+
+
+def test_user_that_is_too_long_is_none_under_either_policy() -> None:
+    """Nobody's entries are put under a name that stands for others."""
+    assert place({"user": "x" * USER_CHARS_MAX}).key.user == "x" * USER_CHARS_MAX
+    for missing_user in (None, "unknown"):
+        dead = place({"user": "x" * (USER_CHARS_MAX + 1)}, rules=RULES._replace(missing_user=missing_user))
+        assert dead == Rejection(Reason.NO_USER, "a user of 4097 characters, the limit is 4096")
 
 
 @pytest.mark.parametrize(
     "entry",
-    [
-        {"user": "ann"},
-        {"user": "ann", "time": "nonsense"},
-        {"user": "ann", "time": "1970-01-01T00:00:00Z"},
-        {"user": "ann", "time": "9999-12-31T23:59:59Z"},
-        {"user": "ann", "time": "0001-01-01T00:00:00Z"},
-        {"user": "ann", "time": 10**30},
-        {"user": "ann", "time": "1970-01-01T00:00:00Z", "ts": "2024-05-01T10:00:00Z"},
-    ],
-)
+    [{}, {"time": "nonsense"}, {"time": "9999-12-31T23:59:59Z"}, {"time": 10**30},
+     {"time": "1970-01-01T00:00:00Z", "ts": "2024-05-01T10:00:00Z"}],
+)  # fmt: skip
 def test_entry_whose_time_is_missing_or_absurd_gets_the_records_or_is_dead(entry: dict[str, Any]) -> None:
     """By policy: Kafka's timestamp, marked as a stand-in, or a dead letter; an absurd time ends the search."""
-    placed = place(entry)
-    assert isinstance(placed, Placement)
+    placed = place({"user": "ann", **entry})
     assert (placed.event_time_us, placed.key.hour, placed.fallback_time) == ((NOON_MS + 1) * 1000, 12, True)
-    dead = place(entry, rules=RULES._replace(missing_time="dead-letter"))
-    assert isinstance(dead, Rejection)
+    dead = place({"user": "ann", **entry}, rules=RULES._replace(missing_time="dead-letter"))
     assert dead.reason is Reason.NO_EVENT_TIME
 
 
@@ -116,33 +102,6 @@ def test_time_that_no_rule_reads_is_looked_for_at_the_next_path() -> None:
     """Several candidate fields: the first readable one counts."""
     assert place({"user": "ann", "time": "soon", "ts": "2024-05-01T10:00:00Z"}).key.hour == 10
     assert place({"user": "ann"}, envelope={"time": "2024-05-01T09:00:00Z"}).key.hour == 9
-
-
-@pytest.mark.parametrize("timestamp_ms", [None, -1, 2**60])
-def test_entry_without_any_time_is_dead(timestamp_ms: int | None) -> None:
-    """A record may carry no timestamp, or one that no calendar holds."""
-    placed = place({"user": "ann"}, record=RECORD._replace(timestamp_ms=timestamp_ms))
-    assert isinstance(placed, Rejection)
-    assert placed.reason is Reason.NO_EVENT_TIME
-
-
-@pytest.mark.parametrize(
-    ("zone", "time", "date", "hour"),
-    [
-        ("UTC", "2024-05-01T23:59:59.999999Z", "2024-05-01", 23),
-        ("Europe/Berlin", "2024-05-01T22:00:00Z", "2024-05-02", 0),
-        ("Europe/Berlin", "2023-10-29T00:30:00Z", "2023-10-29", 2),
-        ("Europe/Berlin", "2023-10-29T01:30:00Z", "2023-10-29", 2),
-        ("Europe/Berlin", "2024-03-31T01:00:00Z", "2024-03-31", 3),
-        ("Asia/Kathmandu", "2024-05-01T18:14:59Z", "2024-05-01", 23),
-        ("Asia/Kathmandu", "2024-05-01T18:15:00Z", "2024-05-02", 0),
-        ("Pacific/Kiritimati", "2024-04-30T10:00:00Z", "2024-05-01", 0),
-    ],
-)
-def test_date_and_hour_are_those_of_the_partition_zone(zone: str, time: str, date: str, hour: int) -> None:
-    """Offsets that are no whole hour, and days with 23 or 25 of them."""
-    placed = place({"user": "ann", "time": time}, rules=RULES._replace(zone=ZoneInfo(zone)))
-    assert (placed.key.date, placed.key.hour) == (date, hour)
 
 
 @pytest.mark.parametrize(
@@ -157,31 +116,9 @@ def test_unique_id_is_the_first_text_or_integer_of_its_paths(entry: dict[str, An
 
 @pytest.mark.parametrize(
     ("user", "encoded"),
-    [
-        ("ann", "ann"),
-        ("Ann", "Ann"),
-        ("a_b-c", "a_b-c"),
-        ("../../x", "%2E%2E%2F%2E%2E%2Fx"),
-        ("..\\", "%2E%2E%5C"),
-        (".", "%2E"),
-        ("/etc/x", "%2Fetc%2Fx"),
-        ("%2e%2e", "%252e%252e"),
-        ("a b", "a%20b"),
-        ("\0", "%00"),
-        ("a\r\nb", "a%0D%0Ab"),
-        ("arn:aws:iam::1:user/x", "arn%3Aaws%3Aiam%3A%3A1%3Auser%2Fx"),
-        ("2001:db8::1", "2001%3Adb8%3A%3A1"),
-        ("a@b$c", "a%40b%24c"),
-        ("é", "%C3%A9"),
-        ("e\u0301", "e%CC%81"),
-        ("\u202eevil", "%E2%80%AEevil"),
-        ("\u200b", "%E2%80%8B"),
-        ("CON", "CON"),
-        ("-rf", "-rf"),
-        ("~", "%7E"),
-        ("", ""),
-    ],
-)
+    [("Ann_b-c", "Ann_b-c"), ("../../x", "%2E%2E%2F%2E%2E%2Fx"), ("%2e", "%252e"), ("a\r\n\0", "a%0D%0A%00"),
+     ("~", "%7E"), ("2001:db8::1", "2001%3Adb8%3A%3A1"), ("e\u0301", "e%CC%81"), ("\u202e", "%E2%80%AE"), ("", "")],
+)  # fmt: skip
 def test_user_of_each_awkward_kind_is_safe_in_a_path_and_reads_back(user: str, encoded: str) -> None:
     """Hostile users (DESIGN 4.5): traversal, separators, control characters, lookalikes."""
     assert key_safe(user) == encoded
