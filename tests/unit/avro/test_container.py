@@ -1,30 +1,13 @@
-"""The Avro container file in bytes."""
+"""The Avro container file in bytes; that another reader reads it is in tests/property."""
 
-import io
-
-import fastavro
 import pytest
 from backports import zstd
 
 from service.avro import container
-from service.avro.binary import encode_string
 from service.avro.container import Codec
 
 SYNC = bytes(range(16))
 SCHEMA = '{"type":"record","name":"r","fields":[{"name":"a","type":"string"}]}'
-
-
-@pytest.mark.parametrize("codec", ["zstandard", "deflate", "null"])
-def test_file_of_header_and_blocks_is_read_by_fastavro(codec: Codec) -> None:
-    """Two blocks, our own metadata, every codec; one compressor makes all blocks."""
-    rows = [encode_string("x" * n) for n in range(50)]
-    compress = container.compressor(codec)
-    data = container.header(SCHEMA, codec=codec, sync=SYNC, metadata={"batch": "b1"})
-    data += container.block(30, b"".join(rows[:30]), compress=compress, sync=SYNC)
-    data += container.block(20, bytearray(b"".join(rows[30:])), compress=compress, sync=SYNC)
-    reader = fastavro.reader(io.BytesIO(data))
-    assert [row["a"] for row in reader] == ["x" * n for n in range(50)]
-    assert reader.metadata["batch"] == "b1"
 
 
 @pytest.mark.parametrize("codec", ["zstandard", "deflate", "null"])
