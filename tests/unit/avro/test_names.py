@@ -9,25 +9,9 @@ from service.avro.names import avro_names, sanitise
 
 @pytest.mark.parametrize(
     ("original", "name"),
-    [
-        ("user", "user"),
-        ("_private", "_private"),
-        ("a1", "a1"),
-        ("1a", "_1a"),
-        ("@timestamp", "_x40timestamp"),
-        ("a.b", "a_x2Eb"),
-        ("a b", "a_x20b"),
-        ("a-b", "a_x2Db"),
-        ("é", "_xE9"),
-        ("日", "_x65E5"),
-        ("😀", "_x1F600"),
-        ("\0", "_x0"),
-        ("²", "_xB2"),
-        ("٣", "_x663"),
-        ("", "_"),
-        ("a\n", "a_xA"),
-    ],
-)
+    [("_private", "_private"), ("1a", "_1a"), ("@timestamp", "_x40timestamp"), ("a.b", "a_x2Eb"), ("é", "_xE9"),
+     ("😀", "_x1F600"), ("\0", "_x0"), ("²", "_xB2"), ("٣", "_x663"), ("", "_"), ("a\n", "a_xA")],
+)  # fmt: skip
 def test_sanitised_name_follows_icebergs_rule(original: str, name: str) -> None:
     """A leading digit gets `_`, other characters become `_x` and their code point; only ASCII is legal in Avro."""
     assert sanitise(original) == name
