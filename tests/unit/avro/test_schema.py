@@ -4,7 +4,6 @@ import hashlib
 import json
 from typing import Any
 
-import fastavro
 import pytest
 
 from service.avro.schema import row_schema, schema_of, type_of
@@ -52,24 +51,6 @@ def test_field_of_array_and_map_carries_the_mark_on_the_item() -> None:
     ]
 
 
-def test_records_of_the_same_name_at_other_places_get_names_of_their_own() -> None:
-    """A record is named by its path, so that Avro's rule of one definition per name is never met."""
-    inner = RecordType({"a": T.BOOL})
-    nested = schema_of(RecordType({"a": RecordType({"a": inner}), "entry": inner, "meta": inner}))
-    text = json.dumps(nested)
-    names = {(r["namespace"], r["name"]) for r in _records(nested)}
-    assert len(names) == text.count('"type": "record"')
-
-
-def _records(node: Any) -> list[dict[str, Any]]:
-    if isinstance(node, list):
-        return [record for one in node for record in _records(one)]
-    if isinstance(node, dict):
-        mine = [node] if node.get("type") == "record" else []
-        return mine + [record for one in node.values() for record in _records(one)]
-    return []
-
-
 @pytest.mark.parametrize(
     ("original", "name"), [("_meta", "_meta_2"), ("_META", "_META_2"), ("a-b", "a_x2Db"), ("1", "_1"), ("", "_")]
 )
@@ -77,14 +58,6 @@ def test_field_whose_name_had_to_change_keeps_the_original(original: str, name: 
     """The original name is a property; an entry's own `_meta` is a collision like any other."""
     field = field_of(T.BOOL, original)
     assert (field["name"], field["lp.name"]) == (name, original)
-
-
-def test_schema_with_its_properties_is_one_that_avro_takes_and_keeps() -> None:
-    """A dot in the name of a property is legal: readers that do not know it pass it by."""
-    kind = RecordType({"a-b": T.LONG53, "c": ArrayType(T.NULL)})
-    parsed = fastavro.parse_schema(schema_of(kind))
-    assert parsed["fields"][1]["lp.name"] == "a-b"
-    assert parsed["fields"][1]["lp.type"] == "long53"
 
 
 def test_root_of_a_row_may_have_an_index() -> None:
