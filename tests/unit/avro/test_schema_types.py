@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, join, join_records, to_map
+from service.avro.schema_types import ArrayType, MapType, RecordType, Scalar, join
 
 T = Scalar
 EMPTY = RecordType({})
@@ -47,18 +47,6 @@ def test_join_of_two_types_is_the_least_that_holds_both(left: Any, right: Any, e
     """The widening table, in both directions."""
     assert joined(left, right) == expected
     assert joined(right, left) == expected
-
-
-def test_top_level_of_an_entry_is_never_a_map() -> None:
-    """The number of top-level keys is bounded by the file, not by the position."""
-    both = join_records(R({"a": T.BOOL, "b": T.BOOL}), R({"c": T.BOOL}), object_keys_max=2)
-    assert both == R({"a": T.BOOL, "b": T.BOOL, "c": T.BOOL})
-
-
-def test_map_of_a_record_holds_the_join_of_its_fields() -> None:
-    """What was told apart by key is one type now."""
-    assert to_map(R({"a": T.LONG53, "b": T.NULL, "c": T.LONG64}), object_keys_max=2) == MapType(T.LONG64)
-    assert to_map(EMPTY, object_keys_max=2) == MapType(T.NULL)
 
 
 def test_types_are_values_whose_order_of_keys_does_not_matter() -> None:
