@@ -20,24 +20,15 @@ def decoded(decoder: JsonDecoder, text: bytes) -> Any:
         return decoder.decode_tolerant(text)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [b"9007199254740993", b"9223372036854775808", b"-9223372036854775809", b"18446744073709551616", b"1" * 4300],
-)
+@pytest.mark.parametrize("text", [b"9007199254740993", b"-9223372036854775809", b"18446744073709551616", b"1" * 4300])
 def test_integer_of_any_size_is_exact(text: bytes) -> None:
     """Integers beyond 2^53, int64 and uint64 keep every digit."""
     assert decoded(ROUNDING, text) == int(text)
 
 
-def test_integer_of_5000_digits_is_kept_as_text() -> None:
-    """Python refuses to make such an int (CVE-2020-10735); the number stays a number of the entry."""
-    value = decoded(ROUNDING, b'{"n": ' + b"7" * 5000 + b"}")["n"]
-    assert bytes(value) == b"7" * 5000
-
-
-@pytest.mark.parametrize("text", [b"1e400", b"-1e400", b"1" * 400 + b".0", b"1e99999999999999999999999"])
+@pytest.mark.parametrize("text", [b"1e400", b"-1e400", b"1" * 400 + b".0", b"1e99999999999999999999999", b"7" * 5000])
 def test_number_beyond_the_doubles_is_kept_as_text_in_any_case(text: bytes) -> None:
-    """There is no infinity in JSON to round to."""
+    """There is no infinity in JSON to round to; nor does Python make an int of 5,000 digits (CVE-2020-10735)."""
     for decoder in (ROUNDING, KEEPING):
         value = decoded(decoder, text)
         assert isinstance(value, msgspec.Raw)
