@@ -1,4 +1,4 @@
-"""Tracker by literal cases: what a flush record says of a TopicPartition (DESIGN 3.6)."""
+"""A closed batch and the progress of its TopicPartitions by literal cases; the laws are in tests/property."""
 
 import pytest
 
@@ -24,18 +24,6 @@ def closed(tracker: Tracker) -> ClosedBatch:
     return opened().close(tracker.by_tp)
 
 
-def test_record_without_entries_is_covered_and_counted() -> None:
-    """A batch is empty only when it covers no offset: a tombstone is covered, too."""
-    tracker = Tracker()
-    tracker.own(A, CommittedOffset(5))
-    assert tracker.is_empty
-    tracker.by_tp[A].cover(7, timestamp_ms=None)
-    assert not tracker.is_empty
-    assert closed(tracker).next_offsets() == {A: CommittedOffset(8)}
-    assert closed(tracker).records == 1
-    assert (tracker.by_tp[A].first_offset, tracker.by_tp[A].min_offset, tracker.by_tp[A].max_offset) == (5, 7, 7)
-
-
 def test_topic_partition_without_records_is_idle_since_its_first_empty_flush() -> None:
     """Idleness begins with the first commit without records and ends with the next record."""
     tracker = Tracker()
@@ -50,31 +38,17 @@ def test_topic_partition_without_records_is_idle_since_its_first_empty_flush() -
     assert tracker.by_tp[B].idle_since_ms is None
 
 
-def test_largest_timestamp_is_kept_when_later_records_are_older() -> None:
-    """Timestamps of producers are in no order; the largest of the batch counts."""
-    progress = Progress(0, 0)
-    for offset, timestamp_ms in enumerate([5, None, 9, 7]):
-        progress.cover(offset, timestamp_ms=timestamp_ms)
-    assert progress.timestamp_max_ms == 9
-
-
-def test_topic_partition_owned_twice_is_refused_and_unknown_one_disowned_in_silence() -> None:
-    """Owning twice is a bug of ours; a revoke of what is not owned happens (confluent-kafka-python issue 1551)."""
+def test_tracker_refuses_what_would_lose_its_place() -> None:
+    """W1: owning twice, moving the position with a batch open, a range that goes backwards."""
     tracker = Tracker()
     tracker.own(A, CommittedOffset(0))
     with pytest.raises(AssertionError, match="owned already"):
         tracker.own(A, CommittedOffset(0))
-    tracker.disown(B)
-    assert tracker.by_tp.keys() == {A}
-
-
-def test_rewind_with_a_batch_open_is_refused() -> None:
-    """W1: what is covered must be committed or forgotten before the position moves."""
-    tracker = Tracker()
-    tracker.own(A, CommittedOffset(0))
     tracker.by_tp[A].cover(0, timestamp_ms=None)
     with pytest.raises(AssertionError, match="batch open"):
         tracker.rewind(A, CommittedOffset(0))
+    with pytest.raises(AssertionError, match="W1"):
+        Progress(5, 4).check(A, in_files=0, dead=0)
 
 
 def test_committed_offset_carries_the_leader_epoch_of_the_last_record() -> None:
@@ -134,20 +108,3 @@ def test_check_of_a_closed_batch_counts_what_its_dead_letters_name() -> None:
     batch.dead_letters.clear()
     with pytest.raises(AssertionError, match="W3: app-0: 0 entries in dead letters, 2 should be"):
         batch.close(tracker.by_tp).check({A: 1})
-
-
-def test_forgotten_batch_tells_which_offsets_are_read_again() -> None:
-    """What giving up costs stands in the log; what had no records costs nothing."""
-    tracker = Tracker()
-    tracker.own(A, CommittedOffset(5))
-    tracker.own(B, CommittedOffset(7))
-    tracker.by_tp[A].cover(8, timestamp_ms=None)
-    assert tracker.forget() == {A: (5, 9)}
-    assert tracker.forget() == {}
-    assert {tp: progress.next_offset for tp, progress in tracker.by_tp.items()} == {A: 5, B: 7}
-
-
-def test_range_that_goes_backwards_is_noticed() -> None:
-    """W1: next_offset is never below first_offset."""
-    with pytest.raises(AssertionError, match="W1"):
-        Progress(5, 4).check(A, in_files=0, dead=0)
