@@ -17,7 +17,6 @@ from service.batch.messages import (
     Uploaded,
     backfill_message,
     check_references,
-    dead_letter_message,
     dead_letters_of,
     flush_messages,
     flush_record_of,
@@ -31,7 +30,7 @@ from service.batch.rows import Rows
 from service.batch.seal import SealedObject
 from service.boundary import Membership, Message, StoredObject
 from service.control.flush_policy import FlushReason
-from service.formats.dead_letter import DeadLetter, Reason, parse_headers
+from service.formats.dead_letter import DeadLetter, Reason
 from service.formats.flush_record import BackfillRecord, BackfillTotals, decode_backfill_record, decode_flush_record
 from service.formats.flush_record import merge_parts as merged
 from service.formats.model import CommittedOffset, PartitionKey, SourceRecord, TopicPartition
@@ -84,31 +83,19 @@ def references(messages: list[Message]) -> list[Reference]:
 
 
 def test_message_announces_one_object_with_all_its_references() -> None:
-    """Two packs, two messages, each reference numbered within the batch; the key is the batch id."""
+    """Two packs, two messages, each named by the first number in it; the key is the batch id."""
     sealed = objects(40)
-    messages = announced(sealed)
+    messages = announced(sealed, first_number=100)
     assert [(message.topic, message.key) for message in messages] == [("references", b"b1")] * 2
+    assert [headers(message)["ce_id"] for message in messages] == ["b1-100", "b1-120"]
     found = references(messages)
-    assert [one.reference_id for one in found] == [f"b1-{n}" for n in range(40)]
-    assert [one.location.object for one in found] == ["logs/pack/b1-0.avro"] * 20 + ["logs/pack/b1-1.avro"] * 20
-    assert {(one.location.bucket, one.location.etag, one.location.version_id) for one in found} == {
-        ("bucket", '"etag"', "v1")
-    }
+    assert [one.reference_id for one in found] == [f"b1-{n}" for n in range(100, 140)]
     assert {(one.batch_id, one.worker, one.generation) for one in found} == {("b1", "w1", 4)}
     for one, message in zip(sealed, messages, strict=True):
-        (size,) = {ref.location.size for ref in decode_references(message.value or b"")}
-        (checksum,) = {ref.location.checksum.value for ref in decode_references(message.value or b"")}
-        assert (size, checksum) == (one.file.size, one.file.sha256.hex())
-
-
-def test_references_of_one_object_in_several_messages_go_on_counting() -> None:
-    """Each message names its first; also where a backfill goes on from an earlier one."""
-    messages = announced(objects(40, group_bytes_max=500), first_number=100)
-    assert len(messages) > 4
-    assert [one.reference_id for one in references(messages)] == [f"b1-{n}" for n in range(100, 140)]
-    assert [headers(message)["ce_id"] for message in messages] == [
-        decode_references(message.value or b"")[0].reference_id for message in messages
-    ]
+        for at in (ref.location for ref in decode_references(message.value or b"")):
+            assert (at.bucket, at.object) == ("bucket", f"logs/pack/b1-{one.number}.avro")
+            assert (at.etag, at.version_id) == ('"etag"', "v1")
+            assert (at.size, at.checksum.value) == (one.file.size, one.file.sha256.hex())
 
 
 def test_rows_of_objects_are_all_named_by_their_messages() -> None:
@@ -198,8 +185,7 @@ def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None
     assert totals.bytes == sum(one.file.size for one in sealed)
 
 
-@pytest.mark.parametrize(("message_bytes_max", "parts"), [(10**6, 1), (20_000, 5)])
-def test_flush_record_too_large_for_its_topic_comes_in_parts(message_bytes_max: int, parts: int) -> None:
+def test_flush_record_too_large_for_its_topic_comes_in_parts() -> None:
     """All of one key, each with an id of its own; together they are the flush record again, with all ids of topics."""
     tracker = Tracker()
     for n in range(300):
@@ -209,9 +195,9 @@ def test_flush_record_too_large_for_its_topic_comes_in_parts(message_bytes_max: 
     record = flush_record_of(
         batch, SENDER, [], seq=1, reason=FlushReason.STOPPING, ended_at_ms=2000, step_seconds={}, topic_ids=ids
     )
-    messages = list(flush_messages(record, SENDER, message_bytes_max=message_bytes_max, at_ms=AT_MS))
-    assert (len(messages) > 1) == (parts > 1)
-    assert all(message_bytes(message) <= message_bytes_max for message in messages)
+    messages = list(flush_messages(record, SENDER, message_bytes_max=20_000, at_ms=AT_MS))
+    assert len(messages) > 1
+    assert all(message_bytes(message) <= 20_000 for message in messages)
     assert {(message.topic, message.key) for message in messages} == {("flushes", b"w1")}
     assert [headers(message)["ce_id"] for message in messages] == [f"b1/{n + 1}" for n in range(len(messages))]
     assert {headers(message)["ce_type"] for message in messages} == {FLUSH_TYPE}
@@ -228,16 +214,6 @@ def test_record_has_one_dead_letter_for_each_reason() -> None:
         DeadLetter(RECORD, Reason.MALFORMED, "all", None)
     ]
     assert dead_letters_of(RECORD, []) == []
-
-
-def test_dead_letter_is_the_record_with_headers_behind_its_own() -> None:
-    """Key, value and headers are untouched."""
-    letter = DeadLetter(RECORD, Reason.NO_USER, "why", (0,))
-    message = dead_letter_message(letter, SENDER, batch_id="b1", object_key=None)
-    assert (message.topic, message.key, message.value) == ("dead-letters", b"k", b"value")
-    assert message.headers[0] == ("trace", b"\xff")
-    parsed = parse_headers(message.headers)
-    assert (parsed.reason, parsed.offset, parsed.indexes, parsed.object_key) == ("no_user", 7, (0,), None)
 
 
 def test_record_of_a_backfill_is_keyed_by_its_batch() -> None:
