@@ -3,14 +3,13 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import reduce
 from typing import Any
 
 import pytest
 
 from service.avro.entry_types import EntryTypes, SchemaBounds
 from service.avro.names import beside
-from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Scalar, join_records
+from service.avro.schema_types import Limits, RecordType, Scalar
 from service.batch import pack_plan
 from service.batch.pack_plan import (
     FEW_PARTS,
@@ -36,12 +35,12 @@ RULES = LayoutRules(
 Row = tuple[str, dict[str, Any]]
 
 
-def rows_of(rows: Iterable[Row], bounds: SchemaBounds = WIDE, *, size: int = 10, hour: int = 10) -> Rows:
+def rows_of(rows: Iterable[Row], bounds: SchemaBounds = WIDE, *, size: int = 10) -> Rows:
     """Make rows of (user, entry), whose texts have all the same size."""
     types, made, tp = EntryTypes(bounds), Rows(), TopicPartition("app", 0)
     for offset, (user, entry) in enumerate(rows):
         record = SourceRecord(tp, offset, None, None, None, ())
-        made.add(record, 0, PartitionKey(user, "2024-05-01", hour), types.of(entry), b"x" * size, offset)
+        made.add(record, 0, PartitionKey(user, "2024-05-01", 10), types.of(entry), b"x" * size, offset)
     return made
 
 
@@ -59,19 +58,14 @@ def plan(rows: Rows, bounds: SchemaBounds = WIDE, *, is_one_record: bool = False
     return made
 
 
-def users(count: int, entry: dict[str, Any] | None = None) -> list[Row]:
+def users(count: int) -> list[Row]:
     """Make rows of so many users."""
-    return [(f"user-{n}", {"a": n} if entry is None else entry) for n in range(count)]
+    return [(f"user-{n}", {"a": n}) for n in range(count)]
 
 
 def groups(made: Plan) -> list[int | None]:
     """Give the group of each part."""
     return [part.group for part in made.parts]
-
-
-def test_batch_without_rows_has_no_objects() -> None:
-    """Records without entries, or dead letters alone."""
-    assert plan(Rows()) == Plan(Rows().in_order(), [], [])
 
 
 def test_rows_of_more_topic_partitions_than_a_line_names_are_cut() -> None:
@@ -98,17 +92,6 @@ def test_schema_whose_projection_would_fill_a_line_is_not_shared(line_bytes_max:
     assert groups(made) == [0 if shared else None, 0]
 
 
-def test_exact_type_of_a_part_is_the_join_of_its_rows() -> None:
-    """Types that flap become JSON; null, `{}` and `[]` what they are at the first typed value."""
-    rows = [("ann", {"mix": 1, "n": None, "o": {}, "l": []}), ("bob", {"mix": 1}), ("ann", {"mix": "x", "n": 1}),
-            ("ann", {"o": {"k": True}, "l": ["y"]}), ("ann", {"mix": 2.5})]  # fmt: skip
-    made = plan(rows_of(rows))
-    assert [part.entry_type for part in made.parts] == [
-        RecordType({"mix": T.JSON, "n": T.LONG53, "o": RecordType({"k": T.BOOL}), "l": ArrayType(T.STRING)}),
-        RecordType({"mix": T.LONG53}),
-    ]
-
-
 def test_rows_of_one_type_share_it() -> None:
     """The join of a few types is the same object for every PartitionKey that has them."""
     rows = [(f"user-{n}", entry) for n in range(20) for entry in ({"a": 1}, {"b": 1})]
@@ -123,38 +106,23 @@ def test_types_of_rows_are_never_changed_by_joining_them() -> None:
     assert [[*one.by_name] for one in rows.types] == [["a", "b"], ["a"], ["c"]]
 
 
-def test_partition_key_over_the_fields_of_a_schema_is_cut_in_order_of_arrival() -> None:
+@pytest.mark.parametrize(
+    ("entries", "rules", "ends"),
+    [
+        ([{f"k{n}": 1} for n in range(6)] + [{"k0": 2}, {"more": 1}, {"k0": 3}], {}, [7, 9]),
+        ([{"labels": {f"k{n}": n}} for n in range(50)], {}, [50]),
+        ([{"a": 1}] * 10, {"object_bytes_max": 3 * (10 + META_BYTES)}, [3, 6, 9, 10]),
+        ([{"a": 1}] * 3, {"object_bytes_max": 1}, [1, 2, 3]),
+    ],
+    ids=["fields", "a map has none", "bytes", "one row is too large"],
+)
+def test_partition_key_over_a_bound_of_one_object_is_cut_in_order_of_arrival(
+    entries: list[dict[str, Any]], rules: dict[str, int], ends: list[int]
+) -> None:
     """The part that is full takes rows it holds already; each part is an object of its own."""
-    entries = [{f"k{n}": 1} for n in range(6)] + [{"k0": 2}, {"more": 1}, {"k0": 3}]
-    made = plan(rows_of([("ann", entry) for entry in entries], BOUNDS), BOUNDS)
-    assert [(part.begin, part.end) for part in made.parts] == [(0, 7), (7, 9)]
-    assert [[*part.entry_type.by_name] for part in made.parts] == [[f"k{n}" for n in range(6)], ["k0", "more"]]
-    assert groups(made) == [None, None]
-
-
-def test_partition_key_over_the_bytes_of_a_schema_is_cut() -> None:
-    """Long names make a large schema of few fields."""
-    bounds = BOUNDS._replace(bytes_max=1000)
-    rows = [("ann", {f"k{n}" + "x" * 100: 1}) for n in range(3)]
-    made = plan(rows_of(rows, bounds), bounds)
-    assert [part.end for part in made.parts] == [1, 2, 3]
-    assert all(part.entry_type.size <= 1000 for part in made.parts)
-
-
-def test_object_with_too_many_keys_over_time_becomes_a_map_and_no_cut() -> None:
-    """Every entry brings a key of its own: columns at first, a map beyond the bound (DESIGN 4.5)."""
-    made = plan(rows_of([("ann", {"labels": {f"k{n}": n}}) for n in range(50)], BOUNDS), BOUNDS)
-    assert [part.entry_type for part in made.parts] == [RecordType({"labels": MapType(T.LONG53)})]
-
-
-def test_partition_key_over_the_bytes_of_an_object_is_cut_in_order_of_arrival() -> None:
-    """By estimated bytes; a row that is larger alone is a part of its own."""
-    rows = rows_of([("ann", {"a": 1})] * 10, size=100)
-    made = plan(rows, object_bytes_max=3 * (100 + META_BYTES))
-    assert [part.end for part in made.parts] == [3, 6, 9, 10]
-    assert [part.size for part in made.parts] == [3 * 228] * 3 + [228]
-    assert groups(made) == [None] * 4
-    assert [part.end for part in plan(rows, object_bytes_max=1).parts] == [*range(1, 11)]
+    made = plan(rows_of([("ann", entry) for entry in entries], BOUNDS), BOUNDS, **rules)
+    assert [part.end for part in made.parts] == ends
+    assert groups(made) == ([0] if len(ends) == 1 else [None] * len(ends))
 
 
 def test_large_partition_key_keeps_an_object_of_its_own() -> None:
@@ -218,10 +186,6 @@ def test_pack_schema_keeps_the_limits_of_one_file() -> None:
     """Beyond them PartitionKeys go on in another pack."""
     made = plan(rows_of([(f"user-{n}", {f"k{n}": n}) for n in range(20)], BOUNDS), BOUNDS)
     assert groups(made) == [0] * 6 + [1] * 6 + [2] * 6 + [3] * 2
-    assert [merged.fields for merged in made.merged] == [6, 6, 6, 2]
-    bounds = BOUNDS._replace(fields_max=100, bytes_max=1000)
-    rows = [(f"user-{n}", {f"k{n}" + "x" * 100: 1}) for n in range(10)]
-    assert all(merged.size <= 1000 for merged in plan(rows_of(rows, bounds), bounds).merged)
 
 
 def incompatible(number: int) -> dict[str, Any]:
@@ -281,13 +245,3 @@ def test_hostile_batch_costs_some_milliseconds_a_type(kind: str, one_user: bool)
     begin = time.process_time()
     plan(rows)
     assert time.process_time() - begin < 6
-
-
-def test_join_that_grows_row_by_row_is_the_join_of_all() -> None:
-    """Also where the sum of fields passes the bound on the way and the join does not."""
-    entries = [{"o": {f"k{n}": n}, "a": n % 3 or "x"} for n in range(200)]
-    made = plan(rows_of([("ann", entry) for entry in entries], BOUNDS), BOUNDS)
-    types = [EntryTypes(BOUNDS).of(entry) for entry in entries]
-    assert [part.entry_type for part in made.parts] == [
-        reduce(lambda a, b: join_records(a, b, object_keys_max=3), types)
-    ]
