@@ -1,7 +1,7 @@
 """Lines of messages, as readers decode them: shared lists, where messages end, what is left out for lack of room."""
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 import pytest
@@ -9,9 +9,9 @@ import pytest
 from service.avro.schema import META, schema_of
 from service.avro.schema_types import RecordType, Scalar
 from service.batch.pack_schema import merge_entries
-from service.batch.reference_lines import ROOTS_MAX, Described, LineGroup, LineWriter, absent_fields, root_place, widen
-from service.formats.model import PartitionKey, RootLink, TopicPartition
-from service.formats.projection import null_counts, project
+from service.batch.reference_lines import ROOTS_MAX, Described, LineGroup, LineWriter
+from service.formats.model import PartitionKey, TopicPartition
+from service.formats.projection import null_counts
 from service.formats.reference import (
     Checksum,
     Line,
@@ -85,25 +85,6 @@ def written(*parts: Described, bytes_max: int = 10**6, merged: RecordType = MERG
     read = [decode_references(message) for message in messages(groups)]
     assert [len(references) for references in read] == [group.references for group in groups]
     return read
-
-
-def test_line_says_what_the_part_is() -> None:
-    """Every number is found again, the exact schema, and what is null."""
-    (((one, other),),) = (written(part(), part("bob", 11, BOB, nulls={}, sources={B: [5, 5, 1], A: [199, 199, 1]})),)
-    assert one.partition_key == PartitionKey("ann", "2024-05-01", 10)
-    assert other.partition_key == PartitionKey("bob", "2024-05-01", 11)
-    assert (one.reference_id, other.reference_id) == ("b1-0", "b1-1")
-    assert (one.entries, one.event_time_min_us, one.event_time_max_us) == (2, HOUR_US + 10, HOUR_US + 17)
-    assert other.event_time_min_us == HOUR_US + 11
-    assert one.location.ranges == ((0, 80),)
-    assert [(s.topic, s.partition, s.first_offset, s.next_offset, s.min_offset, s.max_offset, s.entries)
-            for s in (*one.sources, *other.sources)] == [
-        ("app", 0, 100, 200, 110, 120, 2), ("app", 0, 100, 200, 199, 199, 1), ("other", 7, 5, 50, 5, 5, 1),
-    ]  # fmt: skip
-    header = schema_of(MERGED)
-    assert (project(header, one.projection), project(header, other.projection)) == (schema_of(ANN), schema_of(BOB))
-    assert null_counts(one, header) == {"a": (0, 2), "n": (2, 0)}
-    assert null_counts(other, header) == {"a": (0, 2), "b": (0, 2)}
 
 
 def test_what_lines_share_stands_once() -> None:
@@ -193,24 +174,3 @@ def test_roots_that_no_message_holds_are_cut_further(bytes_max: int, listed: int
     ((one,),) = written(part(roots=roots), bytes_max=bytes_max)
     assert (len(one.roots), one.roots_cut, one.nulls) == (listed, True, None)
     assert len(msgspec.json.encode(one.roots)) <= bytes_max
-
-
-def test_field_that_is_absent_or_null_has_no_value() -> None:
-    """Absent and null are one."""
-    whole = RecordType({"a": T.LONG53, "b": T.STRING, "c": T.NULL, "d": T.JSON})
-    absent: dict[RecordType, tuple[str, ...]] = {
-        RecordType({"a": T.LONG53, "d": T.LONG53}): ("b", "c"),
-        RecordType({"a": T.LONG53, "b": T.STRING, "c": T.NULL, "d": T.STRING}): ("c",),
-        RecordType({"a": T.NULL, "d": RecordType({})}): ("a", "b", "c"),
-        whole: ("c",),
-    }
-    assert {one: absent_fields(one, whole) for one in absent} == absent
-
-
-def test_spans_widen_in_any_order() -> None:
-    """Roots come in no order."""
-    spans: dict[Any, list[int]] = {}
-    for offset in (5, 3, 9, 4):
-        widen(spans, root_place(RootLink("raw", 1, offset)), offset)
-    widen(spans, ("raw", 2), 7)
-    assert spans == {("raw", 1): [3, 9, 4], ("raw", 2): [7, 7, 1]}
