@@ -1,4 +1,4 @@
-"""The rows of a batch: what they hold, in which order they are sealed, what they weigh; and a disk that refuses."""
+"""The rows of a batch: in which order they are sealed, what they weigh, and a disk that refuses or has damaged them."""
 
 import gc
 import io
@@ -22,7 +22,7 @@ from tests.fakes.lanes import deliver, settings
 from tests.fakes.spool import FakeSpool
 from tests.strategies import seal_rules, sealed_objects
 
-A, B = TopicPartition("app", 0), TopicPartition("app", 1)
+A = TopicPartition("app", 0)
 ENTRY = RecordType({"a": Scalar.LONG53})
 HOUR_US = 1_714_557_600_000_000
 ROWS = 1_500
@@ -83,24 +83,6 @@ def nothing(_piece: Piece) -> bytes:
     raise AssertionError("nothing is on disk")
 
 
-def test_row_is_kept_with_all_that_its_meta_says() -> None:
-    """By numbers that count from 0 in order of arrival; what few rows have is kept beside."""
-    rows = Rows()
-    assert rows.add(record(A, 7), 2, keyed("ann"), ENTRY, b"{}", HOUR_US) == 0
-    assert rows.add(record(B, 8, None), 0, keyed("bob"), RecordType({}), b'{"a":1}', -1) == 1
-    assert rows.add(record(A, 2**62), 99_999, keyed("ann"), ENTRY, b"{}", 2**62) == 2
-    root = RootLink("raw", 1, 2, 3)
-    rows.note(1, unique_id="id", root=None)
-    rows.note(2, unique_id=None, root=root)
-    assert len(rows) == 3
-    assert [rows.keys[number] for number in rows.key_of] == [keyed("ann"), keyed("bob"), keyed("ann")]
-    assert [rows.types[number] for number in rows.type_of] == [ENTRY, RecordType({}), ENTRY]
-    assert [rows.tps[number] for number in rows.tp_of] == [A, B, A]
-    assert ([*rows.offsets], [*rows.indexes]) == ([7, 8, 2**62], [2, 0, 99_999])
-    assert ([*rows.event_times_us], [*rows.timestamps_ms]) == ([HOUR_US, -1, 2**62], [5, NO_TIMESTAMP_MS, 5])
-    assert (rows.ids, rows.roots, rows.text_bytes) == ({1: "id"}, {2: root}, 11)
-
-
 @pytest.mark.parametrize(
     ("timestamp_ms", "kept"),
     [
@@ -142,24 +124,6 @@ def test_order_of_sealing_is_by_hour_then_by_partition_key_then_by_arrival() -> 
     assert [*rows.in_order(3)] == [4, 5, 3, 6]
     assert [*rows.in_order(7)] == []
     assert [*Rows().in_order()] == []
-
-
-@FAST
-@pytest.mark.parametrize("spills", [(), (0,), (3,), (6,), (1, 1, 2, 5), (0, 1, 2, 3, 4, 5, 6)])
-def test_texts_come_in_the_order_of_sealing_wherever_they_are(spills: tuple[int, ...], *, is_fast: bool) -> None:
-    """In memory, in one run, or in many; a spill of nothing is none."""
-    batch = FakeSpool().open("b1")
-    keys = [keyed("zoe", 11), keyed("ann", 9), keyed("zoe", 11), keyed("bob", 9), keyed("ann", 8), keyed("ann", 9)]
-    rows = Rows(is_fast=is_fast)
-    for number, key in enumerate(keys):
-        for _ in range(spills.count(number)):
-            rows.spill(batch.append)
-        rows.add(record(A, number), 0, key, ENTRY, text(number), HOUR_US)
-    for _ in range(spills.count(len(keys))):
-        rows.spill(batch.append)
-    order = rows.in_order()
-    for _ in range(2):
-        assert [*texts_of(rows, batch.read)] == [text(number) for number in order]
 
 
 @FAST
