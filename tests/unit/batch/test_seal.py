@@ -10,27 +10,24 @@ import fastavro
 import pytest
 
 from service import native
-from service.avro.entry_types import EntryTypes, SchemaBounds
-from service.avro.schema_types import Limits, RecordType, Scalar
+from service.avro.entry_types import EntryTypes
 from service.batch import row_writer
 from service.batch.pack_plan import GROUPS_MAX
 from service.batch.rows import Rows
-from service.batch.seal import PARTS_AT_ONCE, SealedObject, Step, seal
+from service.batch.seal import PARTS_AT_ONCE, Step, seal
 from service.errors import SpoolError
 from service.formats.model import PartitionKey, SourceRecord, TopicPartition
 from tests.fakes.spool import FakeBatchSpool, FakeSpool
 from tests.strategies import SCHEMA_BOUNDS, seal_rules, sealed_objects
 
-T = Scalar
 A = TopicPartition("app", 0)
-BOUNDS = SchemaBounds(Limits(3, 3, 5), fields_max=6, bytes_max=10**6)
 Row = tuple[str, int, dict[str, Any]]
 NATIVE = pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
 
 
-def rows_of(*rows: Row, bounds: SchemaBounds = SCHEMA_BOUNDS, is_fast: bool = False) -> Rows:
+def rows_of(*rows: Row, is_fast: bool = False) -> Rows:
     """Make rows of (user, hour, entry) at offsets from 0."""
-    made, types = Rows(is_fast=is_fast), EntryTypes(bounds)
+    made, types = Rows(is_fast=is_fast), EntryTypes(SCHEMA_BOUNDS)
     for user, hour, entry in rows:
         record = SourceRecord(A, len(made), None, None, None, ())
         key = PartitionKey(user, "2024-05-01", hour)
@@ -41,52 +38,6 @@ def rows_of(*rows: Row, bounds: SchemaBounds = SCHEMA_BOUNDS, is_fast: bool = Fa
 def opened() -> FakeBatchSpool:
     """Open the directory of a batch."""
     return FakeSpool().open("b1")
-
-
-def read(spool: FakeBatchSpool, one: SealedObject) -> list[dict[str, Any]]:
-    """Read the entries of an object, as fastavro sees them."""
-    rows: list[Any] = list(fastavro.reader(io.BytesIO(spool.load(one.file))))
-    return [{name: value for name, value in row.items() if name != "_meta"} for row in rows]
-
-
-def test_batch_without_rows_makes_nothing() -> None:
-    """Records without entries, or dead letters alone, need no object."""
-    spool = opened()
-    assert sealed_objects(Rows(), spool, seal_rules()) == []
-    assert spool.objects == {}
-
-
-def test_file_holds_the_rows_of_one_partition_key_under_their_exact_schema() -> None:
-    """Types that flap are JSON in every row; null, `{}` and `[]` become what they are later."""
-    spool = opened()
-    entries = [{"mix": 1, "a": None, "b": {}, "c": []}, {"mix": "x", "a": 1, "b": {"k": True}, "c": ["y"]}, {}]
-    (one,) = sealed_objects(rows_of(*[("ann", 10, entry) for entry in entries]), spool, seal_rules())
-    assert (one.key, one.hour, one.number, one.entries, one.references) == (
-        PartitionKey("ann", "2024-05-01", 10), None, 0, 3, 1
-    )  # fmt: skip
-    assert read(spool, one) == [
-        {"mix": "1", "a": None, "b": {"k": None}, "c": []},
-        {"mix": '"x"', "a": 1, "b": {"k": True}, "c": ["y"]},
-        {"mix": None, "a": None, "b": None, "c": None},
-    ]
-
-
-def test_entry_too_large_alone_has_its_largest_subtree_as_json() -> None:
-    """It is read back by its mark."""
-    spool = opened()
-    entry = {"a": 1, "b": {"x": {"y": 2, "z": 3}}, "c": {"x": 1}, "d": 1}
-    (one,) = sealed_objects(rows_of(("ann", 10, entry), bounds=BOUNDS), spool, seal_rules(bounds=BOUNDS))
-    (row,) = read(spool, one)
-    assert json.loads(row["b"]) == {"x": {"y": 2, "z": 3}}
-
-
-def test_key_in_every_record_of_its_own_never_grows_a_schema_without_bound() -> None:
-    """Schema explosion: the object ends at its bound, again and again (DESIGN 4.5)."""
-    spool, bounds = opened(), BOUNDS._replace(fields_max=50)
-    rows = rows_of(*[("ann", 10, {f"key{n}": n}) for n in range(200)], bounds=bounds)
-    objects = sealed_objects(rows, spool, seal_rules(bounds=bounds))
-    assert [one.entry_type.fields for one in objects] == [50, 50, 50, 50]
-    assert sum(len(read(spool, one)) for one in objects) == 200
 
 
 def test_block_ends_at_its_bytes_and_with_its_partition_key() -> None:
@@ -101,18 +52,6 @@ def test_block_ends_at_its_bytes_and_with_its_partition_key() -> None:
     assert all(len(set(block)) == 1 for block in blocks)
 
 
-def test_pack_never_has_more_than_its_bytes() -> None:
-    """Rows may be larger in a pack than alone: each of many small ones has a byte for every field of the schema."""
-    spool = opened()
-    rows: list[Row] = [(f"user-{n:03}", n % 24, {f"k{n % 300}": n}) for n in range(600)]
-    objects = sealed_objects(rows_of(*rows), spool, seal_rules(pack_bytes_max=40_000))
-    sizes = [one.file.size for one in objects]
-    assert all(size <= 40_000 for size in sizes)
-    assert len(sizes) > 5
-    assert all(size > 39_000 for size in sizes[:-1]), "and is as full as it can be"
-    assert sum(one.references for one in objects) == 600
-
-
 @pytest.mark.parametrize("limit", range(1_700, 1_800, 7))
 def test_pack_ends_before_the_block_that_would_pass_its_bytes(limit: int) -> None:
     """To the byte: the block that did not fit is in the next one, whose header is as long."""
@@ -123,15 +62,6 @@ def test_pack_ends_before_the_block_that_would_pass_its_bytes(limit: int) -> Non
         lines = [line for group in following.groups for line in json.loads(bytes(group.lines))]
         first_block_bytes = lines[0][8]
         assert one.file.size <= limit < one.file.size + first_block_bytes
-
-
-def test_partition_key_that_no_pack_has_room_for_is_a_pack_alone() -> None:
-    """Nothing is cut for the size of a pack."""
-    spool = opened()
-    rows: list[Row] = [(user, 10, {"a": "x" * 1_000}) for user in ("ann", "bob", "bob", "bob", "cem")]
-    objects = sealed_objects(rows_of(*rows), spool, seal_rules(layout="pack", pack_bytes_max=2_500))
-    assert [one.entries for one in objects] == [1, 3, 1]
-    assert [len(read(spool, one)) for one in objects] == [1, 3, 1]
 
 
 def test_pack_of_an_hour_goes_on_past_what_has_an_object_of_its_own() -> None:
@@ -149,29 +79,11 @@ def test_pack_of_an_hour_goes_on_past_what_has_an_object_of_its_own() -> None:
     assert finished.index(packs[0].number) < finished.index(packs[1].number)
 
 
-def test_packs_of_different_schemas_are_written_side_by_side() -> None:
-    """PartitionKeys stand in one order, and each goes where it fits."""
-    spool = opened()
-    rows = rows_of(*[(f"user-{n}", 10, {"a": n if n % 2 else "x"}) for n in range(20)])
-    one, other = sealed_objects(rows, spool, seal_rules())
-    assert (one.entry_type, other.entry_type) == (RecordType({"a": T.STRING}), RecordType({"a": T.LONG53}))
-    assert (one.references, other.references) == (10, 10)
-
-
 def test_one_record_of_many_partition_keys_is_packed_under_every_layout() -> None:
     """A record that alone passes a limit never makes a flush of a hundred thousand objects."""
     rows = rows_of(*[(f"user-{n}", 10, {"a": n}) for n in range(50)])
     assert len(sealed_objects(rows, opened(), seal_rules(layout="file"))) == 50
     assert len(sealed_objects(rows, opened(), seal_rules(layout="file"), is_one_record=True)) == 1
-
-
-def test_lines_of_one_object_go_into_messages_of_their_bytes() -> None:
-    """Groups of lines, none of them lost."""
-    rows = rows_of(*[(f"user-{n}", n % 24, {"a": n}) for n in range(500)])
-    (one,) = sealed_objects(rows, opened(), seal_rules(group_bytes_max=10_000))
-    assert sum(group.references for group in one.groups) == one.references == 500
-    assert len(one.groups) == 3
-    assert all(len(bytes(group.lines)) <= 10_000 for group in one.groups)
 
 
 @NATIVE
