@@ -8,10 +8,8 @@ import pytest
 
 from service.avro import entry_types
 from service.avro.entry_types import EntryTypes, SchemaBounds
-from service.avro.schema_types import Limits, Scalar
+from service.avro.schema_types import Limits
 
-T = Scalar
-BOUNDS = SchemaBounds(Limits(depth_max=3, object_keys_max=2, json_depth_max=5), fields_max=6, bytes_max=10**6)
 WIDE = SchemaBounds(Limits(16, 500, 100), fields_max=1000, bytes_max=512 * 1024)
 
 

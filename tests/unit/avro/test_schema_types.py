@@ -11,9 +11,9 @@ EMPTY = RecordType({})
 R = RecordType
 
 
-def joined(left: Any, right: Any, keys_max: int = 2) -> Any:
+def joined(left: Any, right: Any) -> Any:
     """Join under a limit of two keys."""
-    return join(left, right, object_keys_max=keys_max)
+    return join(left, right, object_keys_max=2)
 
 
 @pytest.mark.parametrize(

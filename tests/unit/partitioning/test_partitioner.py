@@ -26,9 +26,9 @@ RULES = KeyRules(
 )
 
 
-def place(entry: dict[str, Any], *, rules: KeyRules = RULES, envelope: Any = None, record: Any = RECORD) -> Any:
+def place(entry: dict[str, Any], *, rules: KeyRules = RULES, envelope: Any = None) -> Any:
     """Place one entry."""
-    return Partitioner(rules).partition(entry, envelope, record)
+    return Partitioner(rules).partition(entry, envelope, RECORD)
 
 
 def test_entry_with_all_it_takes_is_placed_by_user_date_and_hour() -> None:

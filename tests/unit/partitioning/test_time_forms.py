@@ -10,7 +10,7 @@ from service.oracle.times import read_time
 from service.partitioning.event_time import TimeRules, parse_event_time
 
 AT = 1_772_600_767_000_000  # 2026-03-04T05:06:07Z
-MINUTE, HOUR, DAY = 60_000_000, 3_600_000_000, 86_400_000_000
+MINUTE, HOUR = 60_000_000, 3_600_000_000
 MIDNIGHT = AT - 5 * HOUR - 6 * MINUTE - 7_000_000
 Read = Callable[[str, tzinfo], int | None]
 
