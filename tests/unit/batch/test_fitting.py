@@ -85,3 +85,6 @@ def test_dead_letter_of_too_many_indexes_is_several_that_share_them(
     letters = split_letter(letter, message_bytes_max=LIMIT)
     assert [one._replace(indexes=None) for one in letters] == [letter._replace(indexes=None)] * parts
     assert tuple(index for one in letters for index in one.indexes or ()) == (indexes or ())
+    for one in letters:
+        apart = stored_apart(one, message_bytes_max=LIMIT)
+        assert message_bytes(message_of(one, None if apart is None else f"key{apart.value}.record.json")) <= LIMIT

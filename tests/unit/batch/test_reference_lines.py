@@ -1,7 +1,7 @@
 """Lines of messages, as readers decode them: shared lists, where messages end, what is left out for lack of room."""
 
 from collections.abc import Mapping
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -9,8 +9,8 @@ import pytest
 from service.avro.schema import META, schema_of
 from service.avro.schema_types import RecordType, Scalar
 from service.batch.pack_schema import merge_entries
-from service.batch.reference_lines import ROOTS_MAX, Described, LineGroup, LineWriter
-from service.formats.model import PartitionKey, TopicPartition
+from service.batch.reference_lines import ROOTS_MAX, Described, LineGroup, LineWriter, root_place, widen
+from service.formats.model import PartitionKey, RootLink, TopicPartition
 from service.formats.projection import null_counts
 from service.formats.reference import (
     Checksum,
@@ -174,3 +174,12 @@ def test_roots_that_no_message_holds_are_cut_further(bytes_max: int, listed: int
     ((one,),) = written(part(roots=roots), bytes_max=bytes_max)
     assert (len(one.roots), one.roots_cut, one.nulls) == (listed, True, None)
     assert len(msgspec.json.encode(one.roots)) <= bytes_max
+
+
+def test_spans_widen_in_any_order() -> None:
+    """Roots come in no order."""
+    spans: dict[Any, list[int]] = {}
+    for offset in (5, 3, 9, 4):
+        widen(spans, root_place(RootLink("raw", 1, offset)), offset)
+    widen(spans, ("raw", 2), 7)
+    assert spans == {("raw", 1): [3, 9, 4], ("raw", 2): [7, 7, 1]}
