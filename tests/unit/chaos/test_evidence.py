@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tools.chaos.figures import quantiles
 from tools.docs.evidence import evidence_page
 
@@ -17,18 +15,6 @@ RUN: dict[str, Any] = {
     "batches_given_up": {"Lost": 2}, "recovery_s": {"worker-kill": quantiles([2.0, 3.0])}, "verified_entries": 1_090,
     "unverified_entries": 10, "violations": [], "audit": {"verdict": "clean", "findings": {}},
 }  # fmt: skip
-CELL = RUN | {"kind": "matrix", "cell": "kill-workers-range-clean"}
-PIECE = RUN | {
-    "kind": "endurance",
-    "audits_on_the_way": 5,
-    "spared_worker": {
-        "rss_kib": [102_400] * 5,
-        "threads": [9] * 5,
-        "files": [30] * 5,
-        "spool_files": [1] * 5,
-        "at_s": [0, 1, 2, 3, 4],
-    },
-}
 FRAME = "\n".join(f"{{{name}}}" for name in ("summary", "matrix", "matrix_python", "faults", "runs", "course", "seeds"))
 
 
@@ -37,18 +23,6 @@ def _page(directory: Path, **recorded: dict[str, Any]) -> str:
     for name, figures in recorded.items():
         (directory / f"{name}.jsonl").write_text(json.dumps(figures) + "\n")
     return evidence_page(directory)
-
-
-def test_page_adds_up_what_was_recorded(tmp_path: Path) -> None:
-    """Runs and cells; a cell that was not played says so."""
-    page = _page(tmp_path, chaos=RUN, matrix=CELL, endurance=PIECE)
-    assert "| faults | 21, of them 21 kills |" in page
-    assert "| **lost, duplicated, torn**: findings of the audits at the end | **0** |" in page
-    assert "| runs that are not clean for another reason: below | 0 of 3 |" in page
-    assert "0 / 0 / 0 · 1,000 records, 7 bounces · 2.5 s, 3.0 s" in page
-    assert page.count("not played") == 2, "a row without any cell is left out"
-    assert "| worker-kill | 21 | 31.0 | 2.5 | 3.0 | 3.0 |" in page
-    assert "| 100 → 100 → 100 → 100 → 100 |" in page
 
 
 def test_page_shows_what_was_found(tmp_path: Path) -> None:
@@ -68,10 +42,3 @@ def test_run_whose_logs_broke_a_rule_lost_nothing(tmp_path: Path) -> None:
     assert "at the end | **0** |" in page
     assert "below | 1 of 1 |" in page
     assert page.count("verify-logs: exit code 1") == 1
-
-
-def test_place_without_a_table_is_an_error(tmp_path: Path) -> None:
-    """It would stand there as it is."""
-    (tmp_path / "frame.md.in").write_text("{nothing}\n")
-    with pytest.raises(KeyError, match="nothing"):
-        evidence_page(tmp_path)

@@ -50,9 +50,3 @@ def test_worker_that_froze_at_a_stop_on_the_way_is_killed_and_told_at_the_end(fl
     assert told == ["worker-1 did not stop within 0 s and was killed"]
     assert fleet.workers["worker-1"].state is WorkerState.KILLED
     assert fleet.stop() == told, "the run is not clean"
-
-
-def test_worker_that_froze_at_the_end_is_killed_and_told(fleet: Fleet) -> None:
-    """It bounds the end of a run."""
-    assert fleet.stop() == ["worker-1 did not stop within 0 s and was killed"]
-    assert not fleet.workers["worker-1"].process.is_alive()
