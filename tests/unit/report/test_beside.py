@@ -186,19 +186,3 @@ def test_findings_without_offsets_stand_beside_their_batch_or_nothing() -> None:
     assert (altered.kind, altered.tp) == (Kind.OBJECT_ALTERED, None)
     assert looks(altered) == [("event", -5), ("covering", 0)]
     assert (stray.kind, looks(stray)) == (Kind.OBJECT_UNREFERENCED, [])
-
-
-def test_without_any_commit_the_records_time_says_what_is_near() -> None:
-    """Nothing was ever committed: events around the timestamps of the records."""
-    events = [event(T0_MS - 50), event(T0_MS + 5), event(T0_MS + 50)]
-    lost = [missing(1, at_ms=T0_MS), missing(2, at_ms=T0_MS + 10)]
-    one = only(ranges_of(result([(Kind.MISSING, lost)]), events))
-    assert looks(one) == [("event", -50), ("event", 5), ("event", 50)]
-
-
-def test_many_events_between_two_commits_are_counted() -> None:
-    """The last ones are shown, and how many there are."""
-    flushes = [flush(T0_MS, {0: (0, 5)}), flush(T0_MS + FLUSH_MS, {0: (5, 9)})]
-    events = [event(T0_MS + 1 + nth) for nth in range(50)]
-    one = only(ranges_of(result([(Kind.MISSING, [missing(6)])], flushes=flushes), events))
-    assert any("6 of 50 events" in moment.text for moment in moments_of(one))

@@ -17,7 +17,7 @@ from pipeline.errors import PipelineError
 from pipeline.report.events import Log, read_log
 from pipeline.report.files import write_page
 from pipeline.report.page import EXAMPLES_SHOWN, RANGES_OPEN, RANGES_SHOWN, accounts_of, render
-from pipeline.report.words import MEANINGS, seconds, size
+from pipeline.report.words import MEANINGS
 from service.accounting import Kind
 from tests.log_lines import discarded
 from tests.unit.report.reading import Page
@@ -154,27 +154,6 @@ def test_a_page_needs_no_network_and_forbids_it(busy_parsed: Page) -> None:
 
 
 @pytest.mark.slow
-def test_plots_take_colours_and_fonts_from_the_page(busy_parsed: Page) -> None:
-    """No colour of their own, or they would not be legible in the dark; all variables are there, light and dark."""
-    drawn = [found for tag, found in busy_parsed.elements if tag in ("path", "text", "use", "g", "rect", "svg")]
-    styles = " ".join(found.get("style") or "" for found in drawn)
-    used = set(re.findall(r"var\(--([\w-]+)\)", styles))
-    assert {"ink", "muted", "grid", "series-1", "series-4"} <= used
-    assert not re.search(r"#[0-9a-f]{6}|font-family|DejaVu", styles)
-    light, _, dark = "".join(busy_parsed.styles).partition("prefers-color-scheme: dark")
-    assert not {name for name in used if f"--{name}:" not in light or f"--{name}:" not in dark}
-    plots = [
-        "Entries per hour",
-        "Delivery lag per hour",
-        "Files per hour",
-        "Findings per hour",
-        "When findings",
-        "Findings of one",
-    ]
-    assert [sum(label.startswith(plot) for label in busy_parsed.attributes("aria-label")) for plot in plots] == [2] * 6
-
-
-@pytest.mark.slow
 def test_the_same_input_gives_the_same_bytes(busy_page: str) -> None:
     """In this process, and in one with other hashes in another time zone: no clock, no random ids."""
     program = (
@@ -247,17 +226,6 @@ def test_extremes_do_not_keep_a_page_from_being_made() -> None:
 
 
 @pytest.mark.slow
-def test_amounts_far_apart_are_on_axes_that_can_be_read() -> None:
-    """Lag from a second to hours and files from bytes to megabytes: plain numbers at the axes."""
-    lags = [record_hour(0, lag_ms=900), record_hour(1, lag_ms=20_000), record_hour(2, lag_ms=9_000_000)]
-    large = msgspec.structs.replace(hour(1), file_bytes_p99=40_000, file_bytes_max=70_000)
-    page = Page(render(result(record_hours=lags, hours=[hour(0), large])))
-    assert "1 s 10 s 1 min 10 min 1 h" in page.text
-    assert "2 KiB 5 KiB 10 KiB 20 KiB 50 KiB" in page.text
-    assert "$" not in page.text
-
-
-@pytest.mark.slow
 def test_times_that_are_none_are_shown_and_not_plotted() -> None:
     """Dates of wrong references, clocks of other centuries: in tables, beside what can be plotted."""
     wrong = [msgspec.structs.replace(hour(0, findings={"misplaced": 1}), date=date) for date in ("2026-13-45", "", "x")]
@@ -271,17 +239,6 @@ def test_times_that_are_none_are_shown_and_not_plotted() -> None:
     assert "100000000000000000 ms" in page.text
     labels = page.attributes("aria-label")
     assert [label for label in labels if label.startswith(("Entries per hour", "When findings"))]
-
-
-def test_without_findings_the_logs_tell_what_the_workers_did() -> None:
-    """A clean audit that was given logs: rebalances and commits on one axis, those without flush record by name."""
-    log = WorkerLog().assigned(T0_MS, 0).committed(T0_MS + 9, {0: (0, 5)}, batch="in a log").lost(T0_MS + 90, 0)
-    page = Page(render(result(flushes=[flush(T0_MS, {0: (0, 5)})]), log=read_log(log.lines)))
-    assert "What the workers did" in page.text
-    assert all(
-        lane in page.text for lane in ("assigned", "lost", "committed, only in a log", "stopped, failed, silent")
-    )
-    assert page.count("div", of_class="range") == 0
 
 
 def test_a_page_is_bounded_and_says_what_it_leaves_out() -> None:
@@ -328,13 +285,3 @@ def test_what_cannot_be_read_or_written_is_said(tmp_path: Path) -> None:
         write_page(result(), tmp_path / "page.html", logs=[tmp_path / "absent.log"])
     with pytest.raises(PipelineError, match="cannot be written"):
         write_page(result(), tmp_path)
-
-
-def test_amounts_are_written_in_units_that_fit() -> None:
-    """Sizes and durations, negative ones too."""
-    assert [size(value) for value in (None, 0, 1023, 1536, 200 * 1024, 5 << 40)] == [
-        "\N{EN DASH}", "0 B", "1023 B", "1.5 KiB", "200 KiB", "5.0 TiB",
-    ]  # fmt: skip
-    assert [seconds(value) for value in (0, 999, 1500, 61_000, 3_660_000, 90_000_000, -2000)] == [
-        "0 ms", "999 ms", "1.5 s", "1 min 1 s", "1 h 1 min", "1 d 1 h", "\N{MINUS SIGN}2.0 s",
-    ]  # fmt: skip

@@ -6,18 +6,16 @@ from hypothesis import strategies as st
 from pipeline.audit.result import Verdict
 from pipeline.report.series import (
     HOUR_MS,
-    OTHERS,
     STEPS_MAX,
     audits,
     entries_per_hour,
     findings_per_hour,
-    frequent,
     lag_per_hour,
     sizes_per_hour,
     steps_of,
 )
 from service.accounting import Kind
-from tests.unit.report.world import T0_MS, hour, missing, record_hour, result
+from tests.unit.report.world import T0_MS, missing, record_hour, result
 
 
 @given(st.lists(st.tuples(st.integers(0, 3000), st.integers(0, 100)), min_size=1, max_size=60))
@@ -32,18 +30,6 @@ def test_sums_of_steps_are_those_of_the_hours_that_are_plotted(hours: list[tuple
     assert len(inside) + steps.left_out == len(given_hours)
     assert len(edges) - 1 <= STEPS_MAX + 1
     assert edges[0] <= min(at_ms for at_ms, _ in given_hours if at_ms >= edges[0])
-
-
-def test_hours_between_are_steps_without_values() -> None:
-    """A gap in time is a gap in the plot; records without a timestamp have no place in it."""
-    hours = [record_hour(None), record_hour(0, entries=10, missing=2), record_hour(3)]
-    steps = entries_per_hour(result(record_hours=hours))
-    assert steps is not None
-    assert (steps.begin_ms, steps.width_ms, steps.left_out) == (T0_MS, HOUR_MS, 0)
-    assert steps.values["source"] == [10, None, None, 100]
-    assert steps.values["files"] == [8, None, None, 100]
-    assert steps.has("missing")
-    assert not steps.has("duplicated", "dead letters")
 
 
 def test_an_hour_of_1970_does_not_push_the_rest_into_a_corner() -> None:
@@ -70,18 +56,6 @@ def test_results_of_before_lag_and_sizes_were_known_have_none() -> None:
     """Nothing is plotted rather than zeros."""
     old = result(record_hours=[], hours=[])
     assert (lag_per_hour(old), sizes_per_hour(old), entries_per_hour(old), findings_per_hour(old)) == (None,) * 4
-
-
-def test_findings_of_many_kinds_are_the_most_frequent_and_others() -> None:
-    """Six names at most, their sum is that of all."""
-    counts = {kind.value: nth + 1 for nth, kind in enumerate(Kind)}
-    steps = findings_per_hour(result(hours=[hour(0, findings=counts), hour(1), hour(2, findings={"missing": 1})]))
-    assert steps is not None
-    assert list(steps.values) == frequent([counts])
-    assert list(steps.values)[-1] == OTHERS
-    assert len(steps.values) == 6
-    assert sum(of_it[0] or 0 for of_it in steps.values.values()) == sum(counts.values())
-    assert len(steps.edges_ms) == 4
 
 
 def test_each_audit_stands_once_in_the_order_of_time() -> None:
