@@ -102,13 +102,11 @@ def _may(kind: str, spared: int | None) -> bool:
     return spared is None or kind != "workers-all-killed"
 
 
-def plan_bounces(
-    *, target: Literal["worker", "broker"], how: Literal["kill", "stop"], seed: int, most: int = 9
-) -> list[Fault]:
-    """Return nine bounces of workers or three of brokers, or `most`, one after the other, each of them in turn."""
+def plan_bounces(*, target: Literal["worker", "broker"], how: Literal["kill", "stop"], seed: int) -> list[Fault]:
+    """Return nine bounces of workers or three of brokers, one after the other, each of them in turn."""
     rng = Random(seed)
     count, every_s, back_s = (9, 7.0, (1.0, 3.0)) if target == "worker" else (3, 21.0, (3.0, 6.0))
     return [
         Fault(4.0 + every_s * number + rng.uniform(0.0, 1.5), f"{target}-{how}", number % 3, rng.uniform(*back_s))
-        for number in range(min(count, most))
+        for number in range(count)
     ]

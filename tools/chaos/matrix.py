@@ -58,7 +58,6 @@ def play_cell(
     records: int,
     tell: Tell,
     settings: Mapping[str, str] | None = None,
-    bounces_max: int = 9,
 ) -> Figures:
     """Play one cell; `number` makes its topics its own on this bed, `settings` are of the workers, beside ours."""
     ground = make_ground(bed, f"cell-{number}", protocol=cell.protocol, settings=settings or {})
@@ -69,7 +68,7 @@ def play_cell(
         bed.store.add(*SOME_FAULTS)
     elif cell.store == "throttled":
         bed.store.pace.set(puts_per_s=_PUTS_PER_S)
-    bounces = plan_bounces(target=cell.whom, how=cell.how, seed=number, most=bounces_max)
+    bounces = plan_bounces(target=cell.whom, how=cell.how, seed=number)
     happened = Run(bed, ground, flow, tell=tell).play(bounces)
     figures = judged(
         ground, happened, tell=tell, kind="matrix", cell=cell.name, protocol=cell.protocol, store=cell.store
