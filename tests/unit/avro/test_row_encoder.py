@@ -1,9 +1,11 @@
 """Rows in bytes by literal cases; their laws are in tests/property."""
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from service.avro.infer import TooDeepError
 from service.avro.row_encoder import (
     EntryEncoder,
     compile_encoder,
@@ -15,6 +17,17 @@ from service.avro.schema_types import ArrayType, Limits, MapType, RecordType, Sc
 
 T = Scalar
 LIMITS = Limits(depth_max=3, object_keys_max=2, json_depth_max=4)
+
+
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_json_value_that_nests_too_deep_is_refused(*, is_compiled: bool) -> None:
+    """The limit holds inside of JSON text, too."""
+    kind, out = RecordType({"f": T.JSON}), bytearray()
+    encode = compile_encoder(kind, LIMITS) if is_compiled else partial(walk_entry, kind, limits=LIMITS)
+    encode({"f": [[[1]]]}, out=out)
+    assert out.endswith(b"[[[1]]]")
+    with pytest.raises(TooDeepError):
+        encode({"f": [[[[]]]]}, out=out)
 
 
 def test_encoder_of_a_type_is_one_for_all_who_ask() -> None:
