@@ -90,23 +90,29 @@ class Matrix:
         """Run every test in a child, and have it tell cost in seconds, calls and failures."""
         costs: dict[str, float] = {}
         called: Called = {}
-        failed: list[str] = []
+        failed: list[str] | None = None
+        last = ""
 
         def run() -> Iterator[dict[str, Any]]:
             watched = _Watched()
             for test, item in items.items():
                 begun_s = time.process_time()
+                yield {"asked": test}
                 with watched:
                     item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
                 yield {"test": test, "s": time.process_time() - begun_s, "calls": sorted(watched.taken())}
             yield {"failed": self._failed}
 
         for line in _Child(run, limit_s=7200.0).lines():
-            if "failed" in line:
+            if "asked" in line:
+                last = line["asked"]
+            elif "failed" in line:
                 failed = line["failed"]
             else:
                 costs[line["test"]] = line["s"]
                 called[line["test"]] = [(file, name) for file, name in line["calls"]]
+        if failed is None:
+            raise pytest.UsageError(f"without any change the process ends in {last}")
         return costs, called, failed
 
     def _choose(self, by_function: dict[tuple[str, str], list[str]]) -> list[tuple[Change, str | None]]:

@@ -50,11 +50,17 @@ def sites_of(path: Path) -> list[Site]:
 
 
 def put_in_force(path: Path, site: Site) -> int:
-    """Give every function object of the module that the change touches its new code; returns how many there were."""
+    """Give every function object of the module that the change touches its new code; returns how many there were.
+
+    Lambdas of one line cannot be told apart, and are left as they are.
+    """
     tree = _tree_of(path)
     node = next(one for number, one in enumerate(ast.walk(tree)) if number == site.node)
     changed = ast.fix_missing_locations(_Change(node, site.kind).visit(tree))
-    new = {(code.co_qualname, code.co_firstlineno): code for code in _codes(compile(changed, str(path), "exec"))}
+    new: dict[tuple[str, int], types.CodeType | None] = {}
+    for code in _codes(compile(changed, str(path), "exec")):
+        place = code.co_qualname, code.co_firstlineno
+        new[place] = None if place in new else code
     touched = 0
     for one in gc.get_objects():
         if not isinstance(one, types.FunctionType) or one.__code__.co_filename != str(path):
