@@ -201,6 +201,8 @@ class _Child:
                     for line in run():
                         out.write(json.dumps(line) + "\n")
                 code = 0
+            except Exception as error:  # noqa: BLE001 - a fork may not return into what it was made in
+                _say(f"{type(error).__name__}: {error}")
             finally:
                 os._exit(code)
         os.close(writing)
@@ -245,7 +247,7 @@ class _Watched:
     def taken(self) -> set[tuple[str, str]]:
         """Return what was called since the last time, as module and the outermost function's name."""
         found = set()
-        for code in self._codes.values():
+        for code in list(self._codes.values()):  # at once: threads that a test has left still add to it
             path = Path(code.co_filename)
             if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in {"service", "pipeline"}:
                 outer = code.co_qualname.split(".<locals>")[0].rpartition(".")[2]
