@@ -18,7 +18,7 @@ The path of the data, room by room:
         batch/messages.py               references, flush record, dead letters
     adapters/kafka_committer.py  and the source offsets, in one transaction
 
-`control/` decides when and in which order (machine.py, flush_policy.py), `runtime/controller.py` performs it,
+`control/` decides when and in which order (state.py, flush_policy.py), `runtime/controller.py` performs it,
 `runtime/worker.py` puts everything together. `formats/` is what others read. `oracle/` computes all of it again, by
 other code, `accounting.py` says what must add up, and `audit/` compares. `verify/` reads all
 workers' logs as one.

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 
 from service.control.differences import Difference
 from service.control.flush_policy import FlushReason
-from service.control.machine import Phase
+from service.control.state import Phase
 from service.formats.dead_letter import Reason
 
 PREFIX = "log_partitioner"

@@ -1,1 +1,1 @@
-"""When and in which order: the state machine, triggers, deadlines. Pure."""
+"""When and in which order: the worker's state, triggers, deadlines. Pure."""

@@ -43,7 +43,7 @@ from service.config.settings import POLL_MARGIN_S, Settings
 from service.control.deadline import Deadline
 from service.control.flush_history import OurGroup
 from service.control.flush_policy import FlushBounds, Size
-from service.control.machine import MachineRules
+from service.control.state import ControlRules
 from service.errors import LeavingError, SpoolError, StopError
 from service.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped, tell
 from service.formats.object_key import key_safe
@@ -53,7 +53,6 @@ from service.outside import asks_of_kafka, asks_of_store, misfit_of
 from service.partitioning.chain import root_of
 from service.partitioning.partitioner import Partitioner
 from service.patience import LEAVE_S_MAX, Patience, end_process_after
-from service.runtime.controller import ControlRules
 from service.runtime.first_look import LookRules
 from service.runtime.flusher import FlushRules
 from service.runtime.participation import Participation
@@ -375,7 +374,8 @@ def _control_rules(settings: Settings) -> ControlRules:
         settle_s=settings.settle_s,
         flush_budget_s=flush.upload_deadline_s + flush.commit_budget_s,
         revoke_budget_s=flush.revoke_budget_s,
-        machine=MachineRules(flush.backoff_max_s, Size(flush.bytes_max, flush.entries_max)),
+        backoff_max_s=flush.backoff_max_s,
+        size_max=Size(flush.bytes_max, flush.entries_max),
     )
 
 

@@ -1,25 +1,23 @@
-"""The control plane's shell: turns callbacks, triggers and outcomes into events, performs the effects in order.
+"""The control plane: rebalance callbacks, flushes, back-off and seeks, each from top to bottom as it happens.
 
 Runs on the loop thread. Rebalance callbacks come from inside `Consumer.consume`: they flush, own and release, but
-never seek. A rewind is noted in the state and done when `consume` has returned, because records that it had taken
+never seek. A seek is noted in the state and done when `consume` has returned, because records that it had taken
 before the callback are refused then and have to be read again (DESIGN 4.3: this is where the data was lost).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 import structlog
 
 from service.batch.batch import ClosedBatch, Opening, cost_of
 from service.boundary import Clock
-from service.control import events, machine
 from service.control.deadline import Deadline
-from service.control.events import Event
 from service.control.flush_policy import FlushReason
-from service.control.machine import Phase, WorkerState
+from service.control.state import FAILURES_MAX, FAILURES_WINDOW_S, ControlRules, Phase, WorkerState
 from service.errors import (
     CommitUnknownError,
     DiscardError,
@@ -40,25 +38,11 @@ from service.runtime.recorder import Recorder
 from service.runtime.start_positions import StartPosition, StartPositions
 
 STORY_CHARS_MAX = 300
-STORY_MAX = 50  # events that are told where the worker ends by a fault
-
-
-class ControlRules(NamedTuple):
-    """Budgets in seconds, and the size that a batch may always have.
-
-    `poll_budget_s` bounds all between two polls, callbacks too: the group takes the partitions away after that and a
-    margin. `settle_s` of it are left to what follows a flush: abort, the end of a dead worker's transaction, offsets.
-    """
-
-    poll_budget_s: float
-    settle_s: float
-    flush_budget_s: float
-    revoke_budget_s: float
-    machine: machine.MachineRules
+STORY_MAX = 50  # changes of the state that are told when the worker ends by a fault
 
 
 class Controller:
-    """Owns the worker's state; performs effects. Callbacks never raise: what went wrong is kept in `error`."""
+    """Owns the worker's state. Callbacks never raise: what went wrong is kept in `error`."""
 
     def __init__(
         self,
@@ -89,8 +73,6 @@ class Controller:
         self._new_batch_id = new_batch_id
         self._verify = verify
         self._starts: dict[TopicPartition, CommittedOffset] = {}
-        self._inbox: deque[Event] = deque()
-        self._is_handling = False
         self._closed: ClosedBatch | None = None
         self._deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
         self._is_late = False
@@ -100,29 +82,42 @@ class Controller:
     # Callbacks: from inside Consumer.consume and Consumer.close.
 
     def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        """Own what is new; flushes first where a batch is open, since a batch never spans generations."""
+        """Own what is new; flush first if a batch is open, because a batch never spans generations."""
         self._starts = {}
-        self._callback(events.Assigned(tps, self._recorder.has_progress, self._clock.now_s()))
+        with self._in_callback():
+            if self.state.end is None:
+                self._flush_open(FlushReason.ASSIGNED)
+                self._own(tps - self.state.owned)
         return self._starts
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
-        """Flush, then give back; blocks the rebalance within the revoke budget (W5)."""
+        """Flush, then release; blocks the rebalance within the revoke budget (W5).
+
+        A batch mixes TopicPartitions, so that all that is open is committed together.
+        """
         if unknown := tps - self.state.owned:
             tell(self._log.warning, log_events.RevokedUnknown(_names(unknown)))
-        self._callback(events.Revoked(tps, self._recorder.has_progress, self._clock.now_s()))
+        with self._in_callback():
+            self._flush_open(FlushReason.REVOKED)
+            self._release(tps & self.state.owned, is_lost=False)
         self._require_nothing_of(tps, "W5")
 
     def on_lost(self, tps: frozenset[TopicPartition]) -> None:
-        """Discard; what is lost never commits (W6)."""
+        """Discard, then release; what is lost never commits (W6), and the rest of the batch is read again."""
         tell(self._log.warning, log_events.PartitionsLost(_names(tps), generation=self.state.generation))
         self._metrics.add("rebalances", kind="lost")
-        self._callback(events.Lost(tps, self._clock.now_s()))
+        with self._in_callback():
+            if self.state.end is None:
+                self._become(self.state.seeking())
+                self._discard("Lost")
+            self._release(tps & self.state.owned, is_lost=True)
         self._require_nothing_of(tps, "W6")
 
-    def _callback(self, event: Event) -> None:
+    @contextmanager
+    def _in_callback(self) -> Iterator[None]:
         self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
         try:
-            self.handle(event)
+            yield
         except BaseException as error:  # noqa: BLE001 - raised again by the loop: KAFKA_FACTS F4
             self.error = self.error or error
 
@@ -157,7 +152,7 @@ class Controller:
         """
         membership = None if self._is_late else self._member_proof.membership(deadline=self._deadline)
         if membership is None:
-            self.handle(events.RecordsRefused(self._clock.now_s()))
+            self._become(self.state.seeking())
             return False
         opening = Opening(
             batch_id=self._new_batch_id(),
@@ -170,7 +165,8 @@ class Controller:
             self._recorder.open(opening)
         except SpoolError as error:
             self._log.warning("recording_refused", message=str(error))
-            self.handle(events.RecordingFailed(self._clock.now_s()))
+            self._discard("RecordingFailed")
+            self._back_off(self._clock.now_s())
             return False
         return True
 
@@ -181,32 +177,42 @@ class Controller:
             StopError: the batch may hold records of two topics of one name, or the store refuses us.
         """
         self._start_positions.watch(deadline=self._deadline)
-        self.handle(events.FlushDue(reason, self._clock.now_s()))
+        if self.state.end is None:
+            self._flush(reason)
 
     def stop(self) -> None:
         """Flush what is open and leave."""
-        self.handle(events.StopRequested(self._recorder.has_progress, self._clock.now_s()))
+        self._flush_open(FlushReason.STOPPING)
+        self._become(self.state.ended(Phase.STOPPED))
 
     def fail(self) -> None:
         """Commit nothing any more: what closing the consumer revokes is only released."""
-        self.handle(events.Failed(self._clock.now_s()))
+        if self.state.end is None:
+            self._become(self.state.ended(Phase.FAILED))
+            self._discard("Failed")
 
     def tick(self) -> None:
-        """Let time pass."""
-        self.handle(events.Tick(self._clock.now_s()))
+        """End a pause whose time has come."""
+        until_s = self.state.paused_until_s
+        if self.state.end is None and until_s is not None and self._clock.now_s() >= until_s:
+            self._become(self.state.resumed())
+            tell(self._log.info, log_events.Resumed())
+            self._consumer.resume()
+            self._metrics.set("paused", 0)
 
-    def rewind_to_committed(self) -> None:
-        """Ask the broker for the committed offsets of what is to be rewound, and seek there.
+    def seek_committed(self) -> None:
+        """Ask the broker for the committed offsets of what is to be sought, and seek there.
 
-        What the last transaction became is settled before. Where that is not done in time, or the answer is of before
-        what is known to be committed (KAFKA_FACTS O10), rewinds stay noted, their records refused, until the next turn.
+        What the last transaction became is settled before. If that is not done in time, or the answer is older than
+        what is known to be committed (KAFKA_FACTS O10), TopicPartitions stay to be sought, their records refused, until
+        the next turn.
 
         Raises:
             StopError: the broker does not answer, or only what is of before.
         """
-        if not self.state.rewinds:
+        if not self.state.to_seek:
             return
-        proven = self.state.rewinds - self._start_positions.unproven  # the others are noted until they are
+        proven = self.state.to_seek - self._start_positions.unproven  # the others wait until they are
         known = {tp: self._recorder.positions[tp].first_offset for tp in sorted(proven)}
         try:
             self._end_transaction()
@@ -220,7 +226,7 @@ class Controller:
             self._recorder.rewind(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
         self._metrics.add("rewinds", len(known))
-        self.handle(events.Rewound(proven, self._clock.now_s()))
+        self._become(self.state.sought(proven))
 
     def _require_time(self) -> None:
         """Poll first where the process was stopped meanwhile: it may be out by now."""
@@ -231,63 +237,29 @@ class Controller:
         """End what the last transaction may have left open, by the next producer's init."""
         if not self._committer.is_ready:
             self._committer.prepare(deadline=self._deadline)
-        self.handle(events.TransactionEnded(self._clock.now_s()))
+        self._become(self.state.transaction_ended())
 
-    # The machine and its effects.
+    def _become(self, state: WorkerState) -> None:
+        before, self.state = self.state, state
+        if change := state.change_of(before):
+            self.story.append(change[:STORY_CHARS_MAX])
 
-    def handle(self, event: Event) -> None:
-        """Feed one event to the machine and perform what it asks for; then what came of that, until nothing does."""
-        self._inbox.append(event)
-        if self._is_handling:
-            return
-        self._is_handling = True
-        try:
-            while self._inbox:
-                self._advance(self._inbox.popleft())
-        finally:
-            self._is_handling = False
-            self._inbox.clear()
-
-    def _advance(self, event: Event) -> None:
-        before = self.state.phase.value
-        self.state, effects = machine.handle(self.state, event, rules=self._rules.machine)
-        if effects or not isinstance(event, events.Tick | events.ConsumeReturned):
-            told = f"{before} -> {self.state.phase.value}: {event}: {', '.join(map(str, effects))}"
-            self.story.append(told[:STORY_CHARS_MAX])
-        for effect in effects:
-            assert not self._inbox, "a flush is the last effect: what comes of it is handled next"
-            self._perform(effect, event)
-
-    def _perform(self, effect: events.Effect, event: Event) -> None:
-        match effect:
-            case events.Flush(reason):
-                self._flush(reason)
-            case events.Discard():
-                self._discard(event)
-            case events.Own(tps):
-                self._own(tps)
-            case events.Release(tps, is_lost):
-                self._release(tps, is_lost=is_lost)
-            case events.Pause(seconds):
-                tell(self._log.info, log_events.Paused(seconds=round(seconds, 3)))
-                self._consumer.pause()
-                self._metrics.set("paused", 1)
-            case events.Resume():
-                tell(self._log.info, log_events.Resumed())
-                self._consumer.resume()
-                self._metrics.set("paused", 0)
-            case events.Leave() if self.state.phase is Phase.FAILED:
-                raise TooManyFailuresError(f"{machine.FAILURES_MAX} failures in {machine.FAILURES_WINDOW_S:.0f} s")
+    # Flushes.
 
     def _before_settling(self) -> Deadline:
         """Return when a flush has to be over for its outcome to be settled within the poll."""
         return Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
 
+    def _flush_open(self, reason: FlushReason) -> None:
+        if self._recorder.has_progress and self.state.end is None:
+            self._flush(reason)
+
     def _flush(self, reason: FlushReason) -> None:
+        """Flush the open batch: then it is committed, or discarded and everything that is owned is to be sought."""
         held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
         budget_s = self._rules.revoke_budget_s if held_up else self._rules.flush_budget_s
         left = self._before_settling()
-        self._closed = batch = self._recorder.close(without=self._start_positions.unproven | self.state.rewinds)
+        self._closed = batch = self._recorder.close(without=self._start_positions.unproven | self.state.to_seek)
         generation, offsets = batch.opening.generation, batch.named_spans()
         tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation, offsets))
         try:
@@ -309,25 +281,43 @@ class Controller:
         self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
         self._recorder.committed(batch, now_ms=now_ms)
         self._start_positions.flushed(tp for tp, (first, end) in batch.spans.items() if end > first)
-        self.handle(events.FlushCommitted(self._clock.now_s()))
+        self._become(self.state.committed(self._rules.size_max))
 
     def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
         self._told.discarded(batch, error, reason, generation=self.state.generation)
-        counts = isinstance(error, CommitUnknownError | FencedError)
+        counts, at_s = isinstance(error, CommitUnknownError | FencedError), self._clock.now_s()
         if isinstance(error, CommitUnknownError):
             self._start_positions.doubt(batch.progress)
-        self.handle(events.FlushDiscarded(counts_as_failure=counts, size=batch.size, at_s=self._clock.now_s()))
+        self._become(self.state.discarded(batch.size, at_s, counts_as_failure=counts))
+        self._discard("FlushDiscarded")
+        if self.state.has_failed_too_often:
+            self._become(self.state.ended(Phase.FAILED))
+            raise TooManyFailuresError(f"{FAILURES_MAX} failures in {FAILURES_WINDOW_S:.0f} s")
+        if reason is not FlushReason.STOPPING:
+            self._back_off(at_s)
 
-    def _discard(self, event: Event) -> None:
-        """Drop the closed batch, or the open one; `rewind_to_committed` rewinds what is still owned."""
+    def _back_off(self, at_s: float) -> None:
+        self._become(state := self.state.backed_off(at_s, self._rules.backoff_max_s))
+        assert state.paused_until_s is not None
+        tell(self._log.info, log_events.Paused(seconds=round(state.paused_until_s - at_s, 3)))
+        self._consumer.pause()
+        self._metrics.set("paused", 1)
+
+    def _discard(self, cause: str) -> None:
+        """Drop the closed batch, or the open one; `seek_committed` reads again what is still owned."""
         closed, opening, self._closed = self._closed, self._recorder.opening, None
         if closed is not None or opening is not None:
             self._metrics.add("batches_discarded")
         cost = cost_of(self._recorder.discard(closed))
         if opening is not None:  # no flush has said so
-            self._told.dropped(opening, cause=type(event).__name__, cost=cost)
+            self._told.dropped(opening, cause=cause, cost=cost)
+
+    # What is owned.
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
+        self._become(self.state.owning(tps))
+        if not tps:
+            return
         positions = self._find(tps)
         for tp, position in positions.items():
             self._recorder.own(tp, position.committed)
@@ -359,6 +349,7 @@ class Controller:
                 is_again = True
 
     def _release(self, tps: frozenset[TopicPartition], *, is_lost: bool) -> None:
+        self._become(self.state.releasing(tps))
         told = tps & self._recorder.positions.keys()  # an assignment that failed is not
         for tp in tps:
             self._recorder.disown(tp)
@@ -393,7 +384,7 @@ class Controller:
         except DiscardError as unproven:
             self._told.not_proven(unproven)
             again, may_be_open = self._start_positions.unproven, True
-        self.handle(events.ConsumeReturned(again, may_be_open, self._clock.now_s()))
+        self._become(self.state.returned(again, may_be_open=may_be_open))
 
 
 def _names(tps: frozenset[TopicPartition]) -> list[str]:

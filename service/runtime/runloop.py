@@ -15,7 +15,7 @@ import structlog
 from service.batch.fast_lane import LARGE_BYTES
 from service.boundary import Clock, Poll
 from service.control.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
-from service.control.machine import Phase
+from service.control.state import Phase
 from service.errors import DiscardError, LogPartitionerError, SpoolError, StopError
 from service.formats.log_events import OffsetGaps, RecordsNotRecorded, tell
 from service.formats.model import SourceRecord, TopicPartition
@@ -116,7 +116,7 @@ class Runloop:
             except LogPartitionerError:  # of the broker, the store or the disk: no record's doing
                 self._crash_guard.pause()
                 raise
-        self._rewind()
+        self._seek()
         self._put_away(self._refetcher.turn())
         self._count(len(records))
         if self._stop.requested:
@@ -141,11 +141,11 @@ class Runloop:
             if self._not_prepared >= NOT_PREPARED_MAX:
                 raise StopError(str(error)) from error
 
-    def _rewind(self) -> None:
-        """Rewind what is noted, behind the last transaction: the next producer ends it, which may take as long."""
-        if self._controller.state.rewinds:
+    def _seek(self) -> None:
+        """Seek what is to be sought, behind the last transaction: the next producer ends it, which may take as long."""
+        if self._controller.state.to_seek:
             self._prepare()
-            self._controller.rewind_to_committed()
+            self._controller.seek_committed()
 
     def _record_all(self, poll: Poll) -> None:
         """Record what was handed over. What is refused while owned is read again: its TopicPartition is rewound."""
@@ -169,7 +169,7 @@ class Runloop:
         recorder, size_max = self._recorder, self._controller.state.size_max
         if not recorder.takes_many or recorder.opening is None:
             return 0
-        if self._controller.state.rewinds or self._crash_guard.has_fatal:
+        if self._controller.state.to_seek or self._crash_guard.has_fatal:
             return 0
         load, bytes_max, entries_max = recorder.load(), self._rules.bounds.bytes_max, self._check_at - self._weight
         if size_max is not None:
@@ -188,7 +188,7 @@ class Runloop:
     def _record_one(self, record: SourceRecord, refused: Counter[str]) -> None:
         self._given_back += self._recorder.has_lane
         positions, tp = self._recorder.positions, record.tp
-        if tp in self._controller.state.rewinds:
+        if tp in self._controller.state.to_seek:
             refused["rewound"] += 1
         elif not self._recorder.accepts(record):
             refused["covered" if tp in positions else "not_owned"] += 1
@@ -221,11 +221,11 @@ class Runloop:
 
     def _put_away(self, record: SourceRecord | None) -> None:
         """Record what stands for offsets that cannot be read, and go on behind them."""
-        if record is None or record.tp in self._controller.state.rewinds or not self._recorder.accepts(record):
+        if record is None or record.tp in self._controller.state.to_seek or not self._recorder.accepts(record):
             return
         self._record(record)
         self._tell_gaps()
-        if record.tp not in self._controller.state.rewinds and not self._recorder.accepts(record):
+        if record.tp not in self._controller.state.to_seek and not self._recorder.accepts(record):
             self._refetcher.go_on(record.tp)
 
     def _has_room(self, record: SourceRecord) -> bool:
@@ -241,7 +241,7 @@ class Runloop:
             self._flush(FlushReason.SHRUNK)
         elif source_bytes > self._rules.bounds.bytes_max:
             self._flush(FlushReason.BYTES)
-        return record.tp not in self._controller.state.rewinds
+        return record.tp not in self._controller.state.to_seek
 
     def _flush_if_full(self) -> None:
         self._check_at = self._weight + min(CHECK_EVERY, 1 + self._weight // CHECK_PART)
@@ -269,7 +269,7 @@ class Runloop:
         reason = decide_by_age(opened_at_s=opening.opened_at_s, now_s=self._clock.now_s(), bounds=self._rules.bounds)
         if reason is not None:
             self._controller.flush_due(reason)
-            self._rewind()
+            self._seek()
 
     def _tell_gaps(self) -> None:
         gaps, self._gaps = self._gaps, {}

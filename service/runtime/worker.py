@@ -14,12 +14,12 @@ import structlog
 from service.batch.messages import Sender
 from service.boundary import Clock
 from service.control.flush_policy import FlushReason
-from service.control.machine import Phase
+from service.control.state import ControlRules, Phase
 from service.errors import LeavingError, LogPartitionerError, StopError
 from service.formats.log_events import WorkerFailed, tell
 from service.formats.offset_metadata import SourceTopics
 from service.privacy import describe
-from service.runtime.controller import Controller, ControlRules
+from service.runtime.controller import Controller
 from service.runtime.crash_guard import CrashGuard
 from service.runtime.first_look import FirstBatch
 from service.runtime.flusher import Flusher, FlushRules

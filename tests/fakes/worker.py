@@ -19,14 +19,14 @@ from service.config.s3_settings import S3Settings
 from service.config.settings import IdSettings, KafkaSettings, Settings, TimeSettings
 from service.control.flush_history import OurGroup
 from service.control.flush_policy import FlushBounds, Size
-from service.control.machine import MachineRules
+from service.control.state import ControlRules
 from service.input.decode import InputRules, RecordDecoder
 from service.input.json_text import JsonDecoder
 from service.oracle.identify import Identifier
 from service.partitioning.event_time import LATEST_US, TimeRules
 from service.partitioning.partitioner import KeyRules, Partitioner
 from service.runtime import worker
-from service.runtime.controller import Controller, ControlRules
+from service.runtime.controller import Controller
 from service.runtime.first_look import LookRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
@@ -88,7 +88,8 @@ CONTROL_RULES = ControlRules(
     settle_s=90.0,
     flush_budget_s=120.0,
     revoke_budget_s=100.0,
-    machine=MachineRules(backoff_max_s=30.0, size_max=Size(FLUSH_BOUNDS.bytes_max, FLUSH_BOUNDS.entries_max)),
+    backoff_max_s=30.0,
+    size_max=Size(FLUSH_BOUNDS.bytes_max, FLUSH_BOUNDS.entries_max),
 )
 START_RULES = StartRules(group_id=GROUP, start_at="beginning", accept_unknown_history=False, topics=("source",))
 

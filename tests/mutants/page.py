@@ -28,7 +28,7 @@ of thirteen wrong builds that any checker of such a worker should notice.
 What was run:
 
 - **simulation**: so many seeds of whole workers under faults, each up to the first invariant that breaks
-  ([INVARIANTS](INVARIANTS.md)). A seed in which the worker's own state machine refuses an event does not count.
+  ([INVARIANTS](INVARIANTS.md)).
 - **fast test**: the test named for the rule passes without the mutant and fails with it.
 - **verification mode, verify-logs, audit**: seeds in which nothing stops a worker but itself; then each tool alone
   says what it finds (of verify-logs the numbers of its rules). The audit is the small one, over what workers have left;

@@ -7,8 +7,7 @@ from typing import Any
 
 from service.boundary import Poll, StoredObject
 from service.control.deadline import Deadline
-from service.control.events import Revoked, Rewound
-from service.control.flush_policy import FlushCost, FlushWork, Size, StepSeconds
+from service.control.flush_policy import FlushCost, FlushReason, FlushWork, Size, StepSeconds
 from service.errors import DiscardError
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.input.decode import Decoded, RecordDecoder
@@ -123,7 +122,9 @@ def takes_error_events_for_nothing(_own: Any, _error: Any, _message: Any) -> Non
 
 def flush_on_lost(controller: Controller, tps: frozenset[TopicPartition]) -> None:
     """Treat lost like revoked."""
-    controller._callback(Revoked(tps, controller._recorder.has_progress, controller._clock.now_s()))
+    with controller._in_callback():
+        controller._flush_open(FlushReason.REVOKED)
+        controller._release(tps & controller.state.owned, is_lost=False)
 
 
 def commit_starts_of_everything(own: StartPositions, deadline: Deadline) -> frozenset[TopicPartition]:
@@ -146,14 +147,14 @@ def record_past_a_failed_flush(loop: Runloop, record: SourceRecord) -> bool:
 
 def settle_before_init(controller: Controller) -> None:
     """Ask for the committed offsets before the last transaction is ended."""
-    tps = controller.state.rewinds
+    tps = controller.state.to_seek
     for tp, start in controller._consumer.committed(tps, deadline=controller._deadline).items():
         controller._recorder.rewind(tp, start or CommittedOffset(0))
         controller._consumer.seek(tp, start or CommittedOffset(0), deadline=controller._deadline)
-    controller.handle(Rewound(tps, 0.0))
+    controller._become(controller.state.sought(tps))
 
 
-def rewind_unprepared(loop: Runloop) -> None:
-    """Rewind without a producer that has ended the last transaction."""
-    if loop._controller.state.rewinds:
-        loop._controller.rewind_to_committed()
+def seek_unprepared(loop: Runloop) -> None:
+    """Seek without a producer that has ended the last transaction."""
+    if loop._controller.state.to_seek:
+        loop._controller.seek_committed()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import confluent_kafka
 import pytest
 
-from service.control import machine
+from service.control import state
 from service.control.flush_policy import FlushCost
 from service.input import json_text
 from service.input.decode import RecordDecoder
@@ -97,7 +97,7 @@ LIVE = (
         "follows a batch that was discarded for lack of time by one as large, and learns nothing from it",
         (LIVENESS,),
         patches=(
-            Patch(machine, "shrunk", patches.shrinks_nothing),
+            Patch(state, "shrunk", patches.shrinks_nothing),
             Patch(FlushCost, "after", patches.learns_from_commits_alone),
         ),
         swarm=THROTTLED,
@@ -176,8 +176,8 @@ CONSERVATION = (
         "asks for the committed offsets before the last transaction is ended",
         ("a transaction whose outcome is unknown is ended by the next producer's init",),
         patches=(
-            Patch(Controller, "rewind_to_committed", patches.settle_before_init),
-            Patch(Runloop, "_rewind", patches.rewind_unprepared),
+            Patch(Controller, "seek_committed", patches.settle_before_init),
+            Patch(Runloop, "_seek", patches.seek_unprepared),
         ),
         swarm=FAILING,
         fast=FastTest(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -14,11 +15,10 @@ from service.batch.batch import ClosedBatch, Opening
 from service.batch.progress import Progress
 from service.batch.rows import Rows
 from service.boundary import Membership, Message, StoredObject
-from service.control import machine
 from service.control.deadline import Deadline
-from service.control.events import Assigned, Event, FlushDiscarded, Rewound
 from service.control.flush_policy import FlushReason
-from service.errors import CommitAbortedError, CommitUnknownError
+from service.control.state import NOTHING, WorkerState
+from service.errors import CommitAbortedError, CommitUnknownError, DiscardError
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.controller import Controller
 from service.runtime.flusher import Flusher, FlushSummary
@@ -42,19 +42,20 @@ class DropsBufferedRecords(Runloop):
 class NeverRewinds(Controller):
     """Forgets to seek back after a flush that failed."""
 
-    def _advance(self, event: Event) -> None:
-        super()._advance(event)
-        if isinstance(event, FlushDiscarded):
-            self.state = replace(self.state, rewinds=machine.NOTHING)
+    def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
+        super()._discarded(batch, error, reason)
+        self.state = replace(self.state, to_seek=NOTHING)
 
 
 class RewindsNothingKept(Controller):
     """After a failure on revoke, rewinds what is given back only - which nobody may seek - and not what is kept."""
 
-    def _callback(self, event: Event) -> None:
-        before = self.state.rewinds
-        super()._callback(event)
-        self.state = replace(self.state, rewinds=before & self.state.owned)
+    @contextmanager
+    def _in_callback(self) -> Iterator[None]:
+        before = self.state.to_seek
+        with super()._in_callback():
+            yield
+        self.state = replace(self.state, to_seek=before & self.state.owned)
 
 
 def position_of(consumer: Any, tp: TopicPartition) -> int:
@@ -122,21 +123,20 @@ class RecordsWhatIsNotOwned(Recorder):
 class AcceptsStaleRecords(Controller):
     """Takes records from before a TopicPartition was given back for those after it came again."""
 
-    def _advance(self, event: Event) -> None:
-        self.state = replace(self.state, given_back=machine.NOTHING)
-        super()._advance(event)
+    def _become(self, state: WorkerState) -> None:
+        super()._become(replace(state, released=NOTHING))
 
 
 class ForgetsUnknownOutcomes(Controller):
     """Takes an unknown outcome for an abort: goes on where the batch began."""
 
-    def rewind_to_committed(self) -> None:
+    def seek_committed(self) -> None:
         """Seek to where the batch began, without asking."""
-        for tp in self.state.rewinds:
+        for tp in self.state.to_seek:
             start = CommittedOffset(self._recorder.positions[tp].first_offset)
             self._recorder.rewind(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
-        self.handle(Rewound(self.state.rewinds, self._clock.now_s()))
+        self._become(self.state.sought(self.state.to_seek))
 
 
 class SharesItsProgress(Recorder):
@@ -170,11 +170,9 @@ class SpansGenerations(Controller):
         batch = self._closed
         return None if batch is None else batch.opening.membership
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        """Own what is new, and flush nothing."""
-        self._starts = {}
-        self._callback(Assigned(tps, False, self._clock.now_s()))  # noqa: FBT003 - no progress, it says
-        return self._starts
+    def _flush_open(self, reason: FlushReason) -> None:
+        if reason is not FlushReason.ASSIGNED:
+            super()._flush_open(reason)
 
 
 class CommitsOneTooFar(Flusher):

@@ -15,7 +15,7 @@ from random import Random
 from typing import Any
 
 from service.batch.pack_plan import Layout
-from service.control.machine import Phase
+from service.control.state import Phase
 from service.errors import StopError
 from service.formats.model import TopicPartition
 from service.runtime.start_positions import StartAt

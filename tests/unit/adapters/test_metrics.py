@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from service.adapters.metrics import ANY, METRICS, PrometheusMetrics
 from service.control.differences import Difference
 from service.control.flush_policy import FlushReason
-from service.control.machine import Phase
+from service.control.state import Phase
 from service.formats.dead_letter import Reason
 from service.runtime import flush_steps
 from service.runtime.flush_steps import STEPS

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from service.batch.fast_lane import TakenRun
 from service.boundary import Poll
 from service.control.flush_policy import FlushReason
-from service.control.machine import Phase
+from service.control.state import Phase
 from service.errors import SourceError, StopError
 from service.formats.model import SourceRecord
 from service.input.decode import Decoded

@@ -25,13 +25,12 @@ from service.config.settings import (
     SpoolSettings,
 )
 from service.control.flush_policy import FlushBounds, Size
-from service.control.machine import MachineRules
+from service.control.state import ControlRules
 from service.errors import SourceError
 from service.formats.model import CommittedOffset, TopicPartition
 from service.input.json_text import JsonDecoder
 from service.runtime import app
 from service.runtime.app import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, Process, _rules
-from service.runtime.controller import ControlRules
 from service.runtime.participation import Participation
 from service.runtime.runloop import LoopRules
 from service.runtime.start_positions import StartRules
@@ -81,11 +80,10 @@ def test_rules_are_those_of_the_settings(settings: Settings) -> None:
     """A rule that no setting reaches would have its default for ever, and nobody would see it."""
     rules = _rules(settings, JsonDecoder(keep_inexact_text=False))
     bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (70 - 20))
-    machine = MachineRules(6, Size(9_000, 90))
     assert (rules.on_unreadable, rules.fatal_ends_max) == ("hold", 7)
     assert rules.start == StartRules("log-partitioner", "fail", accept_unknown_history=True, topics=("one", "other"))
     assert rules.loop == LoopRules(bounds, 70)
-    assert rules.control == ControlRules(200 - POLL_MARGIN_S, settings.settle_s, 60 + 20, 70, machine)
+    assert rules.control == ControlRules(200 - POLL_MARGIN_S, settings.settle_s, 60 + 20, 70, 6, Size(9_000, 90))
     assert rules.flush[:6] == ("prefix", 60, 20, 400_000, 5_000, 100_000)
     assert rules.recorder.memory_bytes_max == 30_000
 

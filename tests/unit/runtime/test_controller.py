@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from service.batch.batch import ClosedBatch
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
-from service.control.machine import Phase
+from service.control.state import Phase
 from service.errors import CommitAbortedError, SourceError, StopError, TooManyFailuresError
 from service.formats import offset_metadata
 from service.formats.model import CommittedOffset
@@ -46,7 +46,7 @@ def test_revoke_commits_the_whole_batch_before_it_returns() -> None:
     assert worker.recorder.opening is None
     assert worker.spool.bytes_on_disk == 0
     assert worker.controller.state.owned == {P0}
-    assert not worker.controller.state.rewinds
+    assert not worker.controller.state.to_seek
 
 
 def test_revoke_within_its_budget_discards_where_the_store_is_slow() -> None:
@@ -90,7 +90,7 @@ def test_discard_on_revoke_rewinds_only_what_is_kept() -> None:
     worker = holding(rig)
     worker.committer.script.append("TRANSACTION_ABORTABLE")
     worker.controller.on_revoked(frozenset({P1}))
-    assert worker.controller.state.rewinds == {P0, P2}
+    assert worker.controller.state.to_seek == {P0, P2}
     assert P1 not in worker.recorder.positions
 
 
@@ -102,7 +102,7 @@ def test_lost_discards_everything_and_rewinds_the_rest() -> None:
         worker.controller.on_lost(frozenset({P1}))
     assert worker.committer.calls == 0
     assert worker.recorder.opening is None
-    assert worker.controller.state.rewinds == {P0}
+    assert worker.controller.state.to_seek == {P0}
     assert worker.controller.state.owned == {P0}
     assert any(one["event"] == "partitions_lost" for one in logs)
     (discarded,) = [one for one in logs if one["event"] == "batch_discarded"]
@@ -195,7 +195,7 @@ def test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready() ->
     worker.committer.script.append(Outcome.UNKNOWN_OPEN)
     worker.controller.flush_due(FlushReason.INTERVAL)
     happened.clear()
-    worker.controller.rewind_to_committed()
+    worker.controller.seek_committed()
     assert happened == ["init", "committed", "seek", "seek"]
 
 
@@ -207,7 +207,7 @@ def test_unknown_outcome_goes_on_from_what_was_really_committed(style: str, outc
     worker = holding(rig)
     worker.committer.script.append(outcome)
     worker.controller.flush_due(FlushReason.INTERVAL)
-    worker.controller.rewind_to_committed()
+    worker.controller.seek_committed()
     expected = 3 if outcome is Outcome.UNKNOWN_COMMITTED else 0
     assert worker.consumer.positions == {P0: expected, P1: expected}
     assert worker.recorder.positions[P0].first_offset == expected
@@ -320,7 +320,7 @@ def test_topic_partition_assigned_while_paused_is_read_after_the_pause() -> None
     first.step()
     first.store.script.append(PutFault.NOT_STORED)
     first.controller.flush_due(FlushReason.INTERVAL)
-    first.controller.rewind_to_committed()
+    first.controller.seek_committed()
     assert first.consumer.paused
     rig.workers.remove(second)
     second.close()
@@ -377,7 +377,7 @@ def test_rewind_is_logged_with_where_from_and_where_to() -> None:
     worker.committer.script.append(Outcome.UNKNOWN_COMMITTED)
     with capture_logs() as logs:
         worker.controller.flush_due(FlushReason.INTERVAL)
-        worker.controller.rewind_to_committed()
+        worker.controller.seek_committed()
     rewound = [(one["partition"], one["first_offset"], one["offset"]) for one in logs if one["event"] == "rewound"]
     assert rewound == [(0, 0, 3), (1, 0, 3)]
     (discarded,) = [one for one in logs if one["event"] == "batch_discarded"]
@@ -395,9 +395,9 @@ def test_rewind_below_what_is_known_to_be_committed_is_not_made(monkeypatch: pyt
     positions = dict(worker.consumer.positions)
     with monkeypatch.context() as patch:
         patch.setattr(worker.consumer, "committed", lambda tps, **_: dict.fromkeys(tps, CommittedOffset(-1)))
-        worker.controller.rewind_to_committed()
-    assert (worker.consumer.positions, worker.controller.state.rewinds) == (positions, {P0, P1})
-    worker.controller.rewind_to_committed()
+        worker.controller.seek_committed()
+    assert (worker.consumer.positions, worker.controller.state.to_seek) == (positions, {P0, P1})
+    worker.controller.seek_committed()
     assert worker.consumer.positions == {P0: 3, P1: 3}
 
 
@@ -596,10 +596,10 @@ def test_process_that_is_stopped_while_it_settles_asks_again(stopped_s: float) -
             rig.leave_open(worker, P0)
 
     worker.consumer._point = be_stopped
-    worker.controller.rewind_to_committed()
-    assert worker.controller.state.rewinds == {P0, P1}
+    worker.controller.seek_committed()
+    assert worker.controller.state.to_seek == {P0, P1}
     rig.drain()
-    assert not worker.controller.state.rewinds
+    assert not worker.controller.state.to_seek
 
 
 def test_committed_offsets_that_nobody_tells_are_asked_for_twice() -> None:
@@ -616,14 +616,14 @@ def test_committed_offsets_that_nobody_tells_are_asked_for_twice() -> None:
     for number in range(2):
         worker.store.script.append(PutFault.NOT_STORED)
         worker.controller.flush_due(FlushReason.INTERVAL)
-        worker.controller.rewind_to_committed()
-        assert worker.controller.state.rewinds == {P0, P1}
+        worker.controller.seek_committed()
+        assert worker.controller.state.to_seek == {P0, P1}
         if number == 0:
             rig.drain()
             rig.fill(P0, 3)
             worker.step()
     with pytest.raises(SourceError):
-        worker.controller.rewind_to_committed()
+        worker.controller.seek_committed()
 
 
 def test_settle_that_comes_too_late_polls_first() -> None:
@@ -635,10 +635,10 @@ def test_settle_that_comes_too_late_polls_first() -> None:
     rig.pass_time(250.0)
     asked: list[str] = []
     worker.consumer._point = asked.append
-    worker.controller.rewind_to_committed()
+    worker.controller.seek_committed()
     assert "committed" not in asked
-    assert worker.controller.state.rewinds == {P0, P1}
+    assert worker.controller.state.to_seek == {P0, P1}
     worker.controller.consume_returned()
-    worker.controller.rewind_to_committed()
+    worker.controller.seek_committed()
     assert asked == ["committed", "seek", "seek"]
-    assert not worker.controller.state.rewinds
+    assert not worker.controller.state.to_seek

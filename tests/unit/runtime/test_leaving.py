@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from service.config.s3_settings import S3Settings
 from service.config.settings import HttpSettings, KafkaSettings, Settings, SpoolSettings
-from service.control.machine import Phase
+from service.control.state import Phase
 from service.errors import LeavingError, SpoolError, StopError
 from service.runtime.app import Process
 from service.runtime.stop import StopFlag

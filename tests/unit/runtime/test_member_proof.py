@@ -73,9 +73,9 @@ def test_batch_is_opened_where_the_committed_offsets_are() -> None:
     for record in rig.broker.logs[P0].read(0, 1):
         assert worker.recorder.accepts(record)
     assert not worker.controller.open_batch()
-    assert worker.controller.state.rewinds == {P0, P1}
+    assert worker.controller.state.to_seek == {P0, P1}
     worker.consumer.member.queue.clear()
-    worker.controller.rewind_to_committed()
+    worker.controller.seek_committed()
     assert worker.recorder.positions[P0].first_offset == rig.committed()[P0] == 2
     assert worker.controller.open_batch()
 

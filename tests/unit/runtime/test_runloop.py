@@ -248,11 +248,11 @@ def test_finding_4_exception_in_a_callback_never_passes_through_the_client(callb
     """Callbacks keep what went wrong; the loop raises it once consume has returned, before anything is recorded."""
     rig = Rig()
     worker = rig.worker()
-    machine_handle = worker.controller.handle
-    worker.controller.handle = lambda _event: 1 // 0  # type: ignore[method-assign,assignment]
+    become = worker.controller._become
+    worker.controller._become = lambda _state: 1 // 0  # type: ignore[method-assign,assignment]
     getattr(worker.controller, callback)(frozenset({P0}))
     assert isinstance(worker.controller.error, ZeroDivisionError)
-    worker.controller.handle = machine_handle  # type: ignore[method-assign]
+    worker.controller._become = become  # type: ignore[method-assign]
     worker.consumer.member.queue.clear()
     rig.fill(P0, 2)
     worker.consumer.positions[P0] = 0
@@ -495,7 +495,7 @@ def test_transaction_that_brokers_never_end_ends_the_worker_that_has_something_t
 
     worker.committer.prepare = wait  # type: ignore[method-assign,assignment]
     worker.committer.script.append("INVALID_TIMESTAMP")
-    rig.turn_until(lambda: bool(worker.controller.state.rewinds))
+    rig.turn_until(lambda: bool(worker.controller.state.to_seek))
     worker.step()
     with pytest.raises(StopError, match=r"^no producer for transactions: not ended"):
         worker.step()

@@ -179,7 +179,7 @@ def test_flush_says_nothing_of_what_is_not_proven() -> None:
     worker.flush_records.error, worker.start_positions._looks_left = DiscardError("no answer"), 0
     worker.controller.on_assigned(frozenset({P1}))
     worker.controller.consume_returned()
-    assert worker.controller.state.rewinds == {P1}
+    assert worker.controller.state.to_seek == {P1}
     rig.fill(P0, 2)
     rig.turn_until(lambda: rig.committed()[P0] == 2)
     assert [line.partition for record in flush_records(rig.broker) for line in record.topic_partitions] == [0]
@@ -703,12 +703,12 @@ def test_commit_without_an_answer_is_looked_for_in_the_flush_records() -> None:
     rig.broker.on_committed = lambda one: rig.broker.load_part(0.8, seconds=20.0) or check_commit(one)  # type: ignore[func-returns-value]
     rig.turn_until(lambda: rig.committed()[P0] == 7)
     rig.broker.on_committed = check_commit
-    assert worker.controller.state.rewinds == {P0, P1}
+    assert worker.controller.state.to_seek == {P0, P1}
     told = rig.broker.told(P0)
     assert told is not None
     assert told.offset == 4
     turn_for(rig, 10.0)
-    assert worker.controller.state.rewinds == {P0, P1}
+    assert worker.controller.state.to_seek == {P0, P1}
     turn_for(rig, 30.0)
     assert worker.flush_records.reads == 2
     rig.fill(P0, 3)

@@ -9,8 +9,8 @@ from structlog.testing import capture_logs
 
 from service.boundary import Poll
 from service.control.deadline import Deadline
-from service.control.machine import Phase
 from service.control.remembered import ENTRY_BYTES
+from service.control.state import Phase
 from service.errors import ReadBackError, StoreRefusedError, VerificationError
 from service.formats.model import TopicPartition
 from service.runtime.tap import TappedConsumer

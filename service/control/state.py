@@ -1,0 +1,154 @@
+"""The state of the control plane as one value, and a named transition for each thing that happens.
+
+Pure: no clock, no effects. `runtime.controller` calls the transitions in the order in which things happen, on one
+thread. The invariant: a record is taken only if its TopicPartition is owned and not to be sought.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+from service.control.flush_policy import Size, grown, shrunk
+from service.formats.model import TopicPartition
+
+TopicPartitions = frozenset[TopicPartition]
+
+NOTHING: TopicPartitions = frozenset()
+FAILURES_MAX = 3
+FAILURES_WINDOW_S = 300.0
+BACKOFF_FIRST_S = 1.0
+_DISCARDS_MAX = 16  # that are counted: the pause has long reached its longest
+
+
+class ControlRules(NamedTuple):
+    """Budgets and the longest pause, in seconds, and the size that a batch may always have.
+
+    `poll_budget_s` bounds all between two polls, callbacks too: the group takes the partitions away after that and a
+    margin. `settle_s` of it are left to what follows a flush: abort, the end of a dead worker's transaction, offsets.
+    """
+
+    poll_budget_s: float
+    settle_s: float
+    flush_budget_s: float
+    revoke_budget_s: float
+    backoff_max_s: float
+    size_max: Size
+
+
+class Phase(Enum):
+    """The worker's state in a word: for metrics, and for how it ended."""
+
+    IDLE = "idle"
+    CONSUMING = "consuming"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerState:
+    """Everything that the control plane knows.
+
+    `generation` grows with each change of the assignment. Records of `to_seek` are refused until the consumer has
+    sought the committed offset of their TopicPartition. `released` holds what was given back since `consume` was
+    called, which may still return records that it took before. The broker may still have our last transaction open if
+    `may_be_open`. `size_max` bounds batches after a discard. Once `end` is set, nothing is flushed any more.
+    """
+
+    generation: int = 0
+    owned: TopicPartitions = NOTHING
+    to_seek: TopicPartitions = NOTHING
+    released: TopicPartitions = NOTHING
+    may_be_open: bool = False
+    paused_until_s: float | None = None
+    discards_in_row: int = 0
+    failures_at_s: tuple[float, ...] = ()
+    size_max: Size | None = None
+    end: Phase | None = None
+
+    def __post_init__(self) -> None:
+        """Assert what holds in every state."""
+        assert self.to_seek <= self.owned, f"to be sought, but not owned: {sorted(self.to_seek - self.owned)}"
+
+    @property
+    def phase(self) -> Phase:
+        """The state in a word."""
+        return self.end or (Phase.CONSUMING if self.owned else Phase.IDLE)
+
+    @property
+    def has_failed_too_often(self) -> bool:
+        """Whether flushes have ended fatally, or unknown, more often than is tolerated."""
+        return len(self.failures_at_s) >= FAILURES_MAX
+
+    def change_of(self, before: WorkerState) -> str:
+        """Say what is not as it was before."""
+        names = (name for name in self.__slots__ if getattr(self, name) != getattr(before, name))
+        return ", ".join(f"{name}={getattr(self, name)}" for name in names)
+
+    # The assignment.
+
+    def owning(self, tps: TopicPartitions) -> WorkerState:
+        """Own these, too. A TopicPartition that was released within this `consume` is read again from its start.
+
+        1. `consume` takes offset 10. 2. Inside it a revoke discards offsets 5 to 9. 3. Inside it, the TopicPartition is
+        assigned again, from 5. 4. `consume` returns 10, which looks like the next record after a gap.
+        """
+        to_seek = self.to_seek | tps & self.released
+        return replace(self, generation=self.generation + 1, owned=self.owned | tps, to_seek=to_seek)
+
+    def releasing(self, tps: TopicPartitions) -> WorkerState:
+        """Stop owning these."""
+        owned, to_seek = self.owned - tps, self.to_seek - tps
+        if self.end is not None:
+            return replace(self, owned=owned, to_seek=to_seek)
+        return replace(self, generation=self.generation + 1, owned=owned, to_seek=to_seek, released=self.released | tps)
+
+    def returned(self, to_seek: TopicPartitions, *, may_be_open: bool) -> WorkerState:
+        """`consume` has returned: no callback runs, and no record from before a release comes any more."""
+        return replace(
+            self,
+            to_seek=self.to_seek | to_seek & self.owned,
+            released=NOTHING,
+            may_be_open=self.may_be_open or may_be_open,
+        )
+
+    # Positions.
+
+    def seeking(self) -> WorkerState:
+        """Seek everything that is owned: records that were handed over are not recorded."""
+        return replace(self, to_seek=self.owned)
+
+    def sought(self, tps: TopicPartitions) -> WorkerState:
+        """These are at their committed offsets."""
+        return replace(self, to_seek=self.to_seek - tps)
+
+    # Flushes.
+
+    def committed(self, size_max: Size) -> WorkerState:
+        """A flush is committed: batches may grow again, up to the size that they may always have."""
+        return replace(self, discards_in_row=0, size_max=grown(self.size_max, size_max))
+
+    def discarded(self, size: Size, at_s: float, *, counts_as_failure: bool) -> WorkerState:
+        """A flush was not committed, or nobody knows: batches become smaller. Old failures are forgotten."""
+        failures = tuple(one for one in self.failures_at_s if at_s - one < FAILURES_WINDOW_S)
+        failures += (at_s,) if counts_as_failure else ()
+        return replace(self, failures_at_s=failures, size_max=shrunk(self.size_max, size), may_be_open=True)
+
+    def transaction_ended(self) -> WorkerState:
+        """The broker has ended what our last transaction may have left open."""
+        return replace(self, may_be_open=False)
+
+    def backed_off(self, at_s: float, backoff_max_s: float) -> WorkerState:
+        """Take no records for a while, longer each time in a row, and then read everything again."""
+        seconds = min(backoff_max_s, BACKOFF_FIRST_S * 2**self.discards_in_row)
+        discards = min(self.discards_in_row + 1, _DISCARDS_MAX)
+        return replace(self.seeking(), discards_in_row=discards, paused_until_s=at_s + seconds)
+
+    def resumed(self) -> WorkerState:
+        """The pause is over."""
+        return replace(self, paused_until_s=None)
+
+    def ended(self, phase: Phase) -> WorkerState:
+        """Flush nothing any more; what closing the consumer revokes is only released."""
+        return self if self.end is not None else replace(self, end=phase)
