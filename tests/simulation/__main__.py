@@ -31,7 +31,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="only this one, shrunk where it fails")
     parser.add_argument("--processes", type=int, default=os.cpu_count(), help="default: as there are cores")
     parser.add_argument("--record", type=Path, metavar="FILE", help="append a line of figures there")
+    parser.add_argument("--stories", type=Path, metavar="FILE", help="write the digest of each seed's story there")
     options = parser.parse_args()
+    if options.stories and "PYTHONHASHSEED" not in os.environ:
+        parser.error("stories can be compared only under one PYTHONHASHSEED: sets are in its order")
     if options.seed is not None:
         return _show(options.seed)
     begun = time.monotonic()
@@ -49,6 +52,8 @@ def main() -> int:
     if options.record:
         with options.record.open("a", encoding="utf-8") as file:
             file.write(json.dumps(figures) + "\n")
+    if options.stories:
+        options.stories.write_text("".join(f"{one.seed} {one.story}\n" for one in told), encoding="utf-8")
     if failed := [one.seed for one in told if one.failed]:
         _show(failed[0])
         return 1

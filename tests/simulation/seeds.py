@@ -23,7 +23,7 @@ _GARBAGE_MAX = 50_000  # objects; 60 MiB more of memory
 
 
 class SeedTold(NamedTuple):
-    """What one seed did; `failed` is the error's text."""
+    """What one seed did; `failed` is the error's text, `story` the digest of all that its workers told and did."""
 
     seed: int
     style: str
@@ -31,6 +31,7 @@ class SeedTold(NamedTuple):
     rebalances: int
     cpu_s: float
     failed: str | None
+    story: str
 
 
 @contextmanager
@@ -95,7 +96,8 @@ def tell_seed(seed: int) -> SeedTold:
         except Exception as error:  # noqa: BLE001 - any is a finding
             failed = f"{type(error).__name__}: {error}"
         world = current[0]
-    return SeedTold(seed, world.style.value, world.happened, world.rebalances, time.process_time() - begun, failed)
+    cpu_s = time.process_time() - begun
+    return SeedTold(seed, world.style.value, world.happened, world.rebalances, cpu_s, failed, world.story.hexdigest())
 
 
 def shrink(current: list[World], seed: int) -> Exception | None:

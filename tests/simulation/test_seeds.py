@@ -28,6 +28,7 @@ def test_failure_is_told_with_the_least_that_fails(monkeypatch: pytest.MonkeyPat
 
 
 def test_seed_that_holds_is_told_with_what_it_did() -> None:
-    """Figures of a seed are those that the summary adds up."""
+    """Figures of a seed are those that the summary adds up; its story is the same again."""
     told = tell_seed(0)
     assert (told.failed, told.happened["commit"] > 0, told.rebalances > 0, told.cpu_s > 0) == (None, True, True, True)
+    assert tell_seed(0).story == told.story

@@ -6,8 +6,10 @@ process may be stopped until it is a zombie, or die. Calls nest, nothing runs at
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import math
+import re
 from collections import Counter, defaultdict, deque
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -39,6 +41,7 @@ WORKERS_MAX = 4
 NESTED_MAX = 3
 RECORDS_MAX = 1500
 TRACE_MAX = 120
+_HIDDEN_USER = re.compile("~[0-9a-f]{8}")  # of a user who has another name in each process
 FIELDS: dict[str, tuple[Any, ...]] = {
     "mix": (1, "one"), "wide": (5, 2**60), "nil": (None, True), "name.1": ("x", "y" * 3_000),
     "nested": ({}, {"a": 1}, {"a": "b", "c": [1.5]}), "list": ([], [1, None], ["z"]),
@@ -114,6 +117,7 @@ class World:
         chosen = choose(self.random)  # drawn in any case, so that a seed with fewer faults begins alike
         self.swarm = swarm or chosen
         self.trace: deque[str] = deque(maxlen=TRACE_MAX)
+        self.story = hashlib.sha256()
         self.happened: Counter[str] = Counter()
         self.clock = FakeClock()
         tps = [TopicPartition("source", number) for number in range(self.random.randint(1, 6))]
@@ -472,4 +476,6 @@ class World:
 
     def note(self, text: str) -> None:
         """Remember what happened, for the report of a failure."""
-        self.trace.append(f"{self.clock.now_s():10.3f} {text}")
+        line = f"{self.clock.now_s():10.3f} {text}"
+        self.trace.append(line)
+        self.story.update(_HIDDEN_USER.sub("~", line).encode())
