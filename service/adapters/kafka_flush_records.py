@@ -28,6 +28,7 @@ _MESSAGES_AT_ONCE = 1000
 _POLL_S = 0.2
 _FIRST_CHUNK, _GROWTH = 500, 4  # offsets of each partition of the topic; each chunk further back is larger
 _NEWEST_CHUNKS = 3  # 10,500 offsets of each partition: of one, and 100 workers, the last 25 minutes
+_OPEN_S = 10.0  # what is open for longer hangs, or a dead worker has left it
 _NEVER_MS = 2**63  # of a partition in which nothing was read yet but what was aborted
 
 
@@ -54,12 +55,14 @@ class KafkaFlushRecords:
         """Return up to where each was flushed that a flush record names; blocks until that is known of all of `tps`.
 
         `newest_of` is looked for in 10,500 offsets of each of the topic's partitions, or as many as are read by the
-        deadline; if nothing else is asked for, what this version cannot read is passed over with a warning. If
-        retention has cut the topic it warns of those of `tps` that are found nowhere: they need not be new. At least
-        the newest 500 offsets of each partition are looked through for foreign groups; the first one ends the reading.
+        deadline. If nothing else is asked for it goes on without what this version cannot read and what is behind a
+        transaction that stays open, with a warning. If retention has cut the topic it warns of those of `tps` that are
+        found nowhere: they need not be new. At least the newest 500 offsets of each partition are looked through for
+        foreign groups; the first one ends the reading.
 
         Raises:
-            HistoryUnknownError: the topic cannot be read, or not by the deadline.
+            HistoryUnknownError: the topic cannot be read, or not by the deadline; or it names a foreign group whose
+                adoption may be behind an open transaction.
             LeavingError: asked to leave meanwhile.
         """
         wanted = sorted(tps)
@@ -67,6 +70,7 @@ class KafkaFlushRecords:
         foreign: list[Foreign] = []
         try:
             with _Backwards(self._options, self._topic, deadline, self._patience) as reading:
+                reading.wait_for_open(deadline if wanted else deadline.at_most(_OPEN_S))
                 is_over = False
                 while not is_over:
                     oldest_ms = reading.read_chunk(history)
@@ -80,7 +84,12 @@ class KafkaFlushRecords:
             raise HistoryUnknownError(f"topic {self._topic}: {_text_of(error.args[0])}") from error
         except _LateError as error:
             if wanted or not reading.chunks:
-                raise HistoryUnknownError(f"topic {self._topic} is not read in time") from error
+                raise HistoryUnknownError(f"topic {self._topic} is not read in time{reading.open_at}") from error
+        if reading.open_at:
+            told = f"topic {self._topic} is read in part{reading.open_at}"
+            if wanted or foreign:
+                raise HistoryUnknownError(told)
+            self._log.warning("history_open", message=told)
         if reading.passed_over and not foreign:
             if wanted:
                 raise HistoryUnknownError(reading.passed_over)
@@ -107,6 +116,7 @@ class _Backwards:
         self._size = _FIRST_CHUNK
         self.chunks = 0
         self.passed_over = ""
+        self.open_at = ""
         self._firsts: dict[int, int] = {}
         self._uppers: dict[int, int] = {}
         self._oldest_ms: dict[int, int] = {}
@@ -132,20 +142,31 @@ class _Backwards:
         return ", ".join(cut)
 
     def _ask_ends(self, options: Mapping[str, Any]) -> None:
-        """Ask for the ends with what is open: a commit after them cannot be of what has lost its offset already.
-
-        What is committed behind an open transaction is readable when that has ended; `_read` waits for it.
-        """
+        """Ask for the ends with what is open: a commit after them cannot be of what has lost its offset already."""
         everything = make_client(
             confluent_kafka.Consumer, "flushes", {**options, "isolation.level": "read_uncommitted"}
         )
         try:
             for partition in self._partitions(everything):
-                asked = confluent_kafka.TopicPartition(self._topic, partition)
-                ask = partial(everything.get_watermark_offsets, asked, timeout=self._deadline.timeout_s())
-                self._firsts[partition], self._uppers[partition] = _answered(self._patience.ask(ask))
+                self._firsts[partition], self._uppers[partition] = self._marks(everything, partition)
         finally:
             everything.close()
+
+    def wait_for_open(self, until: Deadline) -> None:
+        """Wait for what is committed behind open transactions; what stays open until then ends its partition."""
+        for partition, upper in self._uppers.items():
+            while (stable := self._marks(self._consumer, partition)[1]) < upper:
+                if until.has_passed():
+                    self.open_at += f": a transaction is open in {self._topic}-{partition} at offset {stable}"
+                    self._uppers[partition] = stable
+                    break
+                self._patience.require()
+                self._consumer.consume(1, _POLL_S)
+
+    def _marks(self, client: confluent_kafka.Consumer, partition: int) -> tuple[int, int]:
+        asked = confluent_kafka.TopicPartition(self._topic, partition)
+        ask = partial(client.get_watermark_offsets, asked, timeout=self._deadline.timeout_s())
+        return _answered(self._patience.ask(ask))
 
     def _partitions(self, client: confluent_kafka.Consumer) -> list[int]:
         answer = self._patience.ask(partial(client.list_topics, self._topic, timeout=self._deadline.timeout_s()))

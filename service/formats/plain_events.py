@@ -15,6 +15,7 @@ PLAIN: Mapping[str, str] = {
     "entries_not_verified": "Verification mode leaves entries out. `entries`; `cause`: memory, time, outcome.",
     "flush_record_unknown": "This version cannot read a flush record; committed offsets are held against others.",
     "history_cut": "The topic of flush records has lost its beginning, and none that is left names these.",
+    "history_open": "A transaction stays open in the topic of flush records; only what is before it is read.",
     "history_unknown": "Flush records cannot be read, which `kafka.accept_unknown_history` accepts.",
     "init_transactions_repeated": "A producer is not ready yet. `code`, `fatal`, `retriable`.",
     "journal_refused": "Which records are in hand cannot be written down.",

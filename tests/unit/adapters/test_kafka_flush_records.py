@@ -34,7 +34,10 @@ def value(minute: int, group_id: str = FLUSH_RECORD.group_id) -> bytes:
 
 
 class Topic:
-    """Partitions with values; None is a control record. `stable` is how far committed records go, if not to the end."""
+    """Partitions with values; None is a control record. `stable` is where a transaction is open, until the fifth poll.
+
+    Polls that find nothing take `idle_s` of the clock.
+    """
 
     def __init__(self, *partitions: list[bytes | None]) -> None:
         self.partitions = partitions
@@ -46,12 +49,14 @@ class Topic:
         self.assigned: dict[int, int] = {}
         self.open = 0
         self.idle = 0
+        self.idle_s = 0.0
+        self.hangs = False
 
-    def __call__(self, options: dict[str, Any], **_kwargs: Any) -> Topic:
+    def __call__(self, options: dict[str, Any], **_kwargs: Any) -> Any:
         """Make a client."""
         assert options.keys() >= {"group.id", "error_cb"}
         self.open += 1
-        return self
+        return _Uncommitted(self) if options.get("isolation.level") == "read_uncommitted" else self
 
     def close(self) -> None:
         """Let go."""
@@ -64,9 +69,10 @@ class Topic:
         return SimpleNamespace(topics={topic: SimpleNamespace(error=self.error, partitions=dict.fromkeys(numbers))})
 
     def get_watermark_offsets(self, asked: Any, *, timeout: float) -> tuple[int, int]:
-        """Give first offset and end."""
+        """Give first offset and end, as a reader of what is committed is told."""
         assert timeout > 0
-        return self.firsts.get(asked.partition, 0), len(self.partitions[asked.partition])
+        first, end = self.firsts.get(asked.partition, 0), len(self.partitions[asked.partition])
+        return first, self.stable.get(asked.partition, end)
 
     def assign(self, positions: list[Any]) -> None:
         """Begin to read."""
@@ -82,7 +88,7 @@ class Topic:
         found = []
         for partition, position in self.assigned.items():
             end = self.stable.get(partition, len(self.partitions[partition]))
-            upper = min(position + most, end)
+            upper = max(position, min(position + most, end))
             for offset in range(position, upper):
                 text = self.partitions[partition][offset]
                 if text is not None:
@@ -92,10 +98,25 @@ class Topic:
                 found.append(_Message(partition, end, None, KafkaError(KafkaError._PARTITION_EOF)))
         if self.fetch_error is not None:
             return [_Message(0, 0, None, self.fetch_error)]
-        self.idle += not found or all(one.text is None for one in found)
-        if self.idle == 5:
+        if not found or all(one.text is None for one in found):
+            self.idle += 1
+            CLOCK.advance(self.idle_s)
+        if self.idle == 5 and not self.hangs:
             self.stable.clear()
         return found
+
+
+class _Uncommitted:
+    """A client that reads what is open, too."""
+
+    def __init__(self, topic: Topic) -> None:
+        self._topic = topic
+        self.close, self.list_topics = topic.close, topic.list_topics
+
+    def get_watermark_offsets(self, asked: Any, *, timeout: float) -> tuple[int, int]:
+        """Give first offset and end."""
+        marks = self._topic.get_watermark_offsets(asked, timeout=timeout)
+        return marks and (marks[0], len(self._topic.partitions[asked.partition]))
 
 
 class _Message:
@@ -212,6 +233,24 @@ def test_records_behind_an_open_transaction_are_waited_for(monkeypatch: pytest.M
     assert topic.idle >= 5
 
 
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_transaction_that_hangs_holds_nobody_up_who_has_a_committed_offset(
+    monkeypatch: pytest.MonkeyPatch, chunks: int
+) -> None:
+    """It is held against what is before the transaction; whether something new was flushed is not known, and said."""
+    topic = Topic([*[value(0)] * 9, *[value(1, "another")] * 600 * chunks], [value(0)])
+    topic.stable[0], topic.hangs, topic.idle_s = 9, True, 1.0
+    one, topics, began_s = reader(topic, monkeypatch), SourceTopics(FLUSH_RECORD.topic_ids), CLOCK.now_s()
+    with capture_logs() as logs:
+        found = one.read([], topics, newest_of=[APP_0], deadline=Deadline.after(60.0, CLOCK.now_s)).next_offsets
+    assert found == {APP_0: 110}
+    assert CLOCK.now_s() - began_s == 10.0
+    assert [line["event"] for line in logs] == ["history_open"]
+    with pytest.raises(HistoryUnknownError, match="not read in time: a transaction is open in flushes-0 at offset 9"):
+        ask(one, APP_0)
+    assert topic.open == 0
+
+
 @pytest.mark.parametrize("text", [b"", b"{}", b'{"format_version": 2}'])
 def test_message_that_is_no_flush_record_is_not_passed_over(monkeypatch: pytest.MonkeyPatch, text: bytes) -> None:
     """It may be one of a later version."""
@@ -275,9 +314,8 @@ def test_foreign_group_ends_the_reading_in_the_chunk_that_names_it(monkeypatch: 
     assert topic.read == [(0, 2_500)]
 
 
-def test_foreign_group_is_not_judged_by_half_a_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The adoption that makes it part of the history may stand in the other half."""
-    clock = FakeClock()
+def test_foreign_group_is_not_judged_by_what_is_before_an_open_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The adoption that makes it part of the history may stand behind."""
     lines = tuple(
         AdoptedTopicPartition(topic=one.topic, partition=one.partition, next_offset=one.next_offset)
         for one in FLUSH_RECORD.topic_partitions
@@ -286,18 +324,12 @@ def test_foreign_group_is_not_judged_by_half_a_chunk(monkeypatch: pytest.MonkeyP
         msgspec.structs.replace(ADOPTION, group_id="new", from_group="old", topic_partitions=lines)
     )
     topic = Topic([value(0, "old"), adopted])
-    topic.stable[0] = 1
-    consume = topic.consume
-
-    def slowly(most: int, timeout: float) -> list[Any]:
-        clock.advance(4.0)
-        return consume(most, timeout)
-
-    topic.consume = slowly  # type: ignore[method-assign]
+    topic.stable[0], topic.hangs, topic.idle_s = 1, True, 1.0
     monkeypatch.setattr(confluent_kafka, "Consumer", topic)
     one = KafkaFlushRecords({"group.id": "g"}, "flushes", group=OurGroup("new", alone_on=["app"]))
-    topics = SourceTopics(FLUSH_RECORD.topic_ids)
-    with pytest.raises(HistoryUnknownError, match="not read in time"):
-        one.read([], topics, newest_of=[APP_0], deadline=Deadline.after(5.0, clock.now_s))
-    found = one.read([], topics, newest_of=[APP_0], deadline=Deadline.after(60.0, clock.now_s))
+    topics, deadline = SourceTopics(FLUSH_RECORD.topic_ids), Deadline.after(60.0, CLOCK.now_s)
+    with pytest.raises(HistoryUnknownError, match="a transaction is open in flushes-0 at offset 1"):
+        one.read([], topics, newest_of=[APP_0], deadline=deadline)
+    topic.stable.clear()
+    found = one.read([], topics, newest_of=[APP_0], deadline=deadline)
     assert (found.next_offsets, found.foreign) == ({APP_0: 110}, [])
