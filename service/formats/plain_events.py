@@ -22,7 +22,7 @@ PLAIN: Mapping[str, str] = {
     "key_taken": "An object key is taken by something that is not ours; another is used. `key`: its user is hashed.",
     "not_discarded": "What was open could not be discarded when the group was left.",
     "not_prepared": "No producer for transactions is ready yet.",
-    "not_settled": "The last transaction is not ended yet, or committed offsets are of long ago; rewinds wait.",
+    "not_settled": "The last transaction is not ended, or committed offsets are not told or of long ago; rewinds wait.",
     "object_not_compared": "Whether an object is ours cannot be told; another key is used. `key`.",
     "object_not_read_back": "Verification mode cannot read an object now. `key`: its user is hashed.",
     "outside_doubted": "The worker works without it, but somebody should mend what the message says.",

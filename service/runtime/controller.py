@@ -66,7 +66,7 @@ class Controller:
         self._flusher = flusher
         self._consumer = consumer
         self._committer = committer
-        self._member_proof = MemberProof(consumer, recorder)
+        self._member_proof = MemberProof(consumer, recorder, start_positions)
         self._start_positions = start_positions
         self._clock = clock
         self._metrics = metrics

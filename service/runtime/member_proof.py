@@ -16,31 +16,38 @@ import structlog
 
 from service.boundary import Membership
 from service.control.deadline import Deadline
+from service.errors import DiscardError
 from service.formats.log_events import CommittedByOthers, tell
 from service.runtime.ports import Consumer
 from service.runtime.recorder import Recorder
+from service.runtime.start_positions import StartPositions
 
 
 class MemberProof:
     """Used by the loop thread, outside callbacks."""
 
-    def __init__(self, consumer: Consumer, recorder: Recorder) -> None:
+    def __init__(self, consumer: Consumer, recorder: Recorder, start_positions: StartPositions) -> None:
         self._consumer = consumer
         self._recorder = recorder
+        self._start_positions = start_positions
         self._proven = 0
         self._log = structlog.get_logger("member_proof")
 
     def membership(self, *, deadline: Deadline) -> Membership | None:
-        """Return the membership of now to open a batch with; None where what is owned must be rewound first.
+        """Return the membership of now to open a batch with; None if what is owned must be rewound first.
 
         Raises:
-            StopError: the broker does not answer.
+            StopError: the broker does not answer, for the second time.
         """
         now = self._consumer.membership()
         if not now.outlives_fencing or now.generation == self._proven:
             return now
         positions = self._recorder.positions
-        committed = self._consumer.committed(positions, deadline=deadline)
+        try:
+            committed = self._start_positions.committed(positions, deadline=deadline)
+        except DiscardError as error:
+            self._log.warning("not_settled", message=str(error))
+            return None
         where = {
             str(tp): (one.first_offset, at)
             for tp, one in sorted(positions.items())

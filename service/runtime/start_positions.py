@@ -249,7 +249,7 @@ class StartPositions:
         if doubted := sorted(wrong.keys() - self._doubted):
             tell(self._log.warning, StartsDoubted({str(tp): wrong[tp] for tp in doubted}))
             self._doubted |= wrong.keys()
-        answers = self._committed(wrong, deadline)
+        answers = self.committed(wrong, deadline)
         there = {tp: one for tp, one in answers.items() if one is not None}
         for tp, one in there.items():
             self._topics.keep(tp, one.metadata)
@@ -257,13 +257,17 @@ class StartPositions:
         self._history.require(answers, wrong)
         raise CommittedOffsetError(f"{listed(map(str, wrong))}: what is committed is further now")
 
-    def _committed(
+    def committed(
         self, tps: Iterable[TopicPartition], deadline: Deadline
     ) -> dict[TopicPartition, CommittedOffset | None]:
         """Ask for committed offsets; no answer is a reason to poll and ask again, the second in a row to end.
 
         A process that is stopped in the question may have less time left than another's transaction takes. Where the
         deadline is long past it certainly was stopped: that does not count.
+
+        Raises:
+            DiscardError: no answer, for the first time.
+            StopError: for the second time.
         """
         try:
             answers = self._consumer.committed(tps, deadline=deadline)
@@ -295,7 +299,7 @@ class StartPositions:
             StartPositionError: one has been for too long.
             StopError: the broker does not answer in time, for the second time.
         """
-        answers = self._committed(known, deadline)
+        answers = self.committed(known, deadline)
         missing = {tp for tp, one in answers.items() if one is None}
         self._history.read(missing, known.keys() - missing, deadline=deadline)
         ends = {tp: max(offset, self._history.next_offset(tp) or 0) for tp, offset in known.items()}
@@ -311,7 +315,7 @@ class StartPositions:
         waiting = self._uncommitted
         try:
             self._committer.prepare(deadline=deadline)  # ends what an earlier try has left open
-            committed = self._committed(waiting, deadline)
+            committed = self.committed(waiting, deadline)
             starts = {
                 tp: start.committed._replace(metadata=self._topics.metadata_of(tp))
                 for tp, start in waiting.items()

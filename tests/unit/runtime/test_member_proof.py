@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from service.control.flush_policy import FlushReason
+from service.errors import SourceError
 from tests.fakes.check import InvariantError
 from tests.fakes.group import ConsumerGroup
 from tests.fakes.member import HastyMember848, Member848
@@ -101,6 +102,33 @@ def test_committed_offsets_are_asked_for_once_in_an_epoch_and_never_with_the_cla
             worker.controller.flush_due(FlushReason.INTERVAL)
         assert calls.count("committed") == asked
         rig.drain()
+
+
+def untold(times: int) -> tuple[Rig, FakeWorker]:
+    """Give a worker that is about to read two records, and is not told committed offsets so many times."""
+    rig = Rig(KIP848)
+    worker = rig.owning()
+
+    def be_asked(name: str) -> None:
+        nonlocal times
+        if name == "committed" and times:
+            times -= 1
+            raise SourceError("no committed offsets")
+
+    worker.consumer._point = be_asked
+    rig.fill(P0, 2)
+    return rig, worker
+
+
+def test_committed_offsets_that_nobody_tells_are_asked_for_twice() -> None:
+    """Behind one question without an answer the records are read again, the second in a row ends the worker."""
+    rig, worker = untold(times=1)
+    worker.step()
+    assert (worker.controller.state.rewinds, worker.recorder.opening) == (frozenset(), None)
+    rig.drain()
+    _, worker = untold(times=2)
+    with pytest.raises(SourceError):
+        worker.step()
 
 
 def test_member_of_the_library_is_not_hasty() -> None:
