@@ -124,7 +124,7 @@ def test_committed_offsets_that_nobody_tells_are_asked_for_twice() -> None:
     """Behind one question without an answer the records are read again, the second in a row ends the worker."""
     rig, worker = untold(times=1)
     worker.step()
-    assert (worker.controller.state.rewinds, worker.recorder.opening) == (frozenset(), None)
+    assert (worker.controller.state.to_seek, worker.recorder.opening) == (frozenset(), None)
     rig.drain()
     _, worker = untold(times=2)
     with pytest.raises(SourceError):
