@@ -15,6 +15,7 @@ from service.avro.schema_types import RecordType, Scalar
 from service.batch.fast_lane import FastLane
 from service.batch.row_writer import EntryWriter
 from service.batch.rows import Rows
+from service.boundary import Poll
 from service.config.settings import (
     IdSettings,
     InputSettings,
@@ -26,7 +27,7 @@ from service.config.settings import (
 )
 from service.control.flush_policy import FlushLoad
 from service.formats.model import SourceRecord, TopicPartition
-from tests.fakes.lanes import deliver, settings
+from tests.fakes.lanes import deliver, opened, settings
 from tests.fakes.worker import LANE_RULES
 from tests.strategies import entries, entries_near, entry_types, floats, names, times_as_many
 
@@ -232,6 +233,51 @@ def test_records_of_several_entries_are_taken(form: bytes, given_settings: Setti
     fast, python = (deliver(records, given_settings, is_fast=is_fast) for is_fast in (True, False))
     assert fast._replace(taken=0, load=None) == python._replace(taken=0, load=None)
     assert (fast.taken, fast.outcomes) == (49, {"written": 100})
+
+
+_TAIL = b',"user":"ann","time":1767225600}'
+_EDGES = {
+    "entries of an envelope": (FEW, [b'{"entries":[%s]}', b'{"entries":[%s,%s,%s,%s]}']),
+    "latest time": (
+        PLAIN,
+        [b'{"user":"ann","time":"2025-12-31T23:00:00Z"}', b'{"user":"ann","time":"9999-12-31T00:00:00Z"}'],
+    ),
+    "envelope without entries": (
+        OTHER,
+        [b'{"id":"%d","user":"ann","time":1767225600000}' % n for n in range(2)],
+    ),
+    "key twice": (PLAIN, [b'{"j":1' + _TAIL, b'{"k":1,"k":"x"' + _TAIL, b'{"k":"x","k":1' + _TAIL]),
+    "key of a map twice": (
+        NARROW,
+        [b'{"m":{"a":1,"b":1,"c":1,"d":1}' + _TAIL, b'{"m":{"a":1,"b":1,"c":1,"d":1,"d":2}' + _TAIL],
+    ),
+    "integers of 53 bits": (PLAIN, [b'{"n":%d' % n + _TAIL for n in (2**53, 2**53 + 1, -(2**53), -(2**53) - 1)]),
+    "integers of 64 bits": (PLAIN, [b'{"n":%d' % n + _TAIL for n in (2**63 - 1, -(2**63), 2**62, -(2**62))]),
+    "digits of a double": (NARROW, [b'{"n":1.5' + _TAIL, b'{"n":9007199254740.993' + _TAIL]),
+}
+
+
+@pytest.mark.parametrize("name", _EDGES)
+def test_records_at_an_edge_are_the_same_in_both_lanes(name: str) -> None:
+    """What logs drawn at random seldom have: each comes twice, once to teach its shape, the later with no timestamp."""
+    given_settings, values = _EDGES[name]
+    records = [
+        SourceRecord(TPS[0], n, NOW_S * 1000 + n if n < 2 else None, None, value.replace(b"%s", b"{" + _TAIL[1:]), ())
+        for n, value in enumerate(value for value in values for _ in range(2))
+    ]
+    fast, python = (deliver(records, given_settings, is_fast=is_fast) for is_fast in (True, False))
+    assert fast.taken > 0
+    assert fast._replace(taken=0, load=None) == python._replace(taken=0, load=None)
+
+
+def test_plain_records_weigh_their_entries_and_their_kib() -> None:
+    """As those do that Python records: a turn of large ones ends as early."""
+    value = _encode({"user": "ann", "time": NOW_S, "text": "x" * 2048})
+    records = [SourceRecord(TPS[0], n, NOW_S * 1000, None, value, ()) for n in range(9)]
+    recorder = opened(records, PLAIN, is_fast=True)
+    assert recorder.record(records[0]) == 3
+    taken = recorder.take(Poll.of(records), 1, 9, weight_max=6, bytes_max=2**40)
+    assert (taken.records, taken.weight) == (2, 6)
 
 
 def test_entries_without_a_time_are_taken_where_the_timestamp_stands_in() -> None:

@@ -1,13 +1,18 @@
-"""Times as real logs write them: one table, read alike by the worker and by the second opinion (DESIGN 3.1)."""
+"""Times as real logs write them: one table, read alike by both lanes and by the second opinion (DESIGN 3.1)."""
 
+import json
 from collections.abc import Callable
 from datetime import UTC, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from service import native
+from service.config.settings import TimeSettings
+from service.formats.model import SourceRecord, TopicPartition
 from service.oracle.times import read_time
 from service.partitioning.event_time import TimeRules, parse_event_time
+from tests.fakes.lanes import recorded, settings
 
 AT = 1_772_600_767_000_000  # 2026-03-04T05:06:07Z
 MINUTE, HOUR = 60_000_000, 3_600_000_000
@@ -25,10 +30,24 @@ def by_second_opinion(text: str, zone: tzinfo = UTC) -> int | None:
     return read_time(text, unit="auto", zone=zone)
 
 
-READERS = pytest.mark.parametrize("read", [by_worker, by_second_opinion])
+def by_fast_lane(text: str, zone: tzinfo = UTC) -> int | None:
+    """Read as the fast lane does, which knows the shape from the record before."""
+    values = [json.dumps({"user": "ann", "time": time}).encode() for time in ("2026-03-04T05:06:07Z", text)]
+    records = [SourceRecord(TopicPartition("app", 0), n, None, None, value, ()) for n, value in enumerate(values)]
+    rows, _ = recorded(records, settings(time=TimeSettings(zone=str(zone), missing="dead-letter")), is_fast=True)
+    row = rows.get((1, 0))
+    return None if row is None else row.event_time_us
+
+
+FAST_LANE = pytest.param(by_fast_lane, marks=pytest.mark.skipif(not native.IS_INSTALLED, reason="make native"))
+PARSERS = [by_worker, by_second_opinion]
+READERS = pytest.mark.parametrize("read", [*PARSERS, FAST_LANE])
 READ = {
     "2026-03-04t05:06:07z": AT,
     "2026-03-04T05:06:07.5z": AT + 500_000,
+    "2026-03-04T05:06:07+01": AT - HOUR,
+    "2026-03-04T05:06:07-0230": AT + 2 * HOUR + 30 * MINUTE,
+    "2026-03-04T05:06:07+23:59": AT - 23 * HOUR - 59 * MINUTE,
     "2026-03-04 05:06:07,123": AT + 123_000,
     "2026-03-04 05:06:07 UTC": AT,
     "2026-03-04 05:06:07.123 GMT": AT + 123_000,
@@ -71,6 +90,7 @@ NO_TIMES = [
     "2026-03-04 05:06:07 CET", "2026-03-04 05:06:07 Europe/Paris", "2026-03-04T05:06:07[Europe/Paris]",
     "2026-03-04 05:06:07  UTC", "2026-03-04 05:06:07 UTC ", " 2026-03-04", "2026-03-04\n", "2026-03-04 05:06:07 +24:00",
     "2026-03-04 05:06:07 +", "2026-03-04 05:06:07 +1", "2026-03-04T05:06:61Z",
+    "2026-03-04T05:06:07+24:00",
     "2026-03-04T24:00:01Z", "2026-03-04T24:00:00.1Z", "2026-03-04T24:01", "2026-03-04T25:00", "2026-03-04T05:60:00Z",
     "2026/03/04 05:06:07 +0060", "2026/03/04 05:06.5",
     "2026/03-04", "2026-02-29", "2026-13-01", "2026-00-10", "2026-03-00", "0000-00-00 00:00:00", "0000-03-04",
@@ -106,7 +126,7 @@ def test_form_without_a_zone_is_local_time(read: Read) -> None:
     assert read("2024-10-27 02:59:60", berlin) == 1_729_994_400_000_000
 
 
-@READERS
+@pytest.mark.parametrize("read", PARSERS)
 @pytest.mark.parametrize("text", ["9999-12-31T24:00:00", "9999-12-31T24:00:00Z", "9999-12-31T23:59:60"])
 def test_form_beyond_the_calendar_is_a_time_of_none(read: Read, text: str) -> None:
     """It is read, and absurd: the next path is not asked."""
