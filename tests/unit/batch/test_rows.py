@@ -127,6 +127,24 @@ def test_order_of_sealing_is_by_hour_then_by_partition_key_then_by_arrival() -> 
 
 
 @FAST
+@pytest.mark.parametrize("spills", [(), (0,), (3,), (6,), (1, 1, 2, 5), (0, 1, 2, 3, 4, 5, 6)])
+def test_texts_come_in_the_order_of_sealing_wherever_they_are(spills: tuple[int, ...], *, is_fast: bool) -> None:
+    """In memory, in one run, or in many; a spill of nothing is none."""
+    batch = FakeSpool().open("b1")
+    keys = [keyed("zoe", 11), keyed("ann", 9), keyed("zoe", 11), keyed("bob", 9), keyed("ann", 8), keyed("ann", 9)]
+    rows = Rows(is_fast=is_fast)
+    for number, key in enumerate(keys):
+        for _ in range(spills.count(number)):
+            rows.spill(batch.append)
+        rows.add(record(A, number), 0, key, ENTRY, text(number), HOUR_US)
+    for _ in range(spills.count(len(keys))):
+        rows.spill(batch.append)
+    order = rows.in_order()
+    for _ in range(2):
+        assert [*texts_of(rows, batch.read)] == [text(number) for number in order]
+
+
+@FAST
 def test_run_is_read_once_from_its_beginning_to_its_end(monkeypatch: pytest.MonkeyPatch, *, is_fast: bool) -> None:
     """A piece holds at most so many bytes, or one text that is larger; none is read twice, none before its turn."""
     monkeypatch.setattr(module, "PIECE_BYTES", 20)
