@@ -202,7 +202,7 @@ class S3Store:
         None where it is another, or where we may not look: that needs read permission (DESIGN 3.4).
         """
         try:
-            with self._within(lambda: self._answer_s):
+            with self._within(Deadline.after(self._answer_s, time.monotonic).remaining_s):
                 found = self._client.head_object(Bucket=self._settings.bucket, Key=key)
         except (BotoCoreError, HTTPClientError, ClientError) as error:
             self._log.warning("object_not_compared", key=veiled(key), message=what_of(error))
@@ -269,7 +269,7 @@ class S3Store:
     def _within(self, remaining_s: Callable[[], float]) -> Iterator[None]:
         """Let a request take no longer than what remains, asking for credentials included."""
         self._await_credentials(remaining_s())
-        with self._leash.until(remaining_s()):
+        with self._leash.until(remaining_s):
             yield
 
     def _await_credentials(self, seconds: float) -> None:

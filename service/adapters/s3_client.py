@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
-import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -74,7 +73,7 @@ class Leash:
 
     def __init__(self, client: S3Client) -> None:
         self._changed = threading.Condition()
-        self._ends: dict[int, float] = {}
+        self._remaining_s: dict[int, Callable[[], float] | None] = {}
         self._connections: dict[int, AWSHTTPConnection] = {}
         self._watch: threading.Thread | None = None
         self._hold(client)
@@ -89,11 +88,11 @@ class Leash:
         }
 
     @contextmanager
-    def until(self, seconds: float) -> Iterator[None]:
-        """Let this thread's requests run for so long, and not longer."""
+    def until(self, remaining_s: Callable[[], float]) -> Iterator[None]:
+        """Let this thread's requests run while time remains, and not longer."""
         me = threading.get_ident()
         with self._changed:
-            self._ends[me] = time.monotonic() + seconds
+            self._remaining_s[me] = remaining_s
             self._changed.notify()
             if self._watch is None:
                 self._watch = threading.Thread(target=self._run, name="upload-leash", daemon=True)
@@ -106,7 +105,7 @@ class Leash:
         finally:
             with self._changed:
                 self._connections.pop(me, None)
-                is_shut = self._ends.pop(me) <= 0
+                is_shut = self._remaining_s.pop(me) is None
         if is_shut:  # a cut answer may look like a whole one: HTTP's headers end where the connection does
             raise ReadTimeoutError(endpoint_url="") from failure
         if failure is not None:
@@ -119,11 +118,11 @@ class Leash:
 
     def _run(self) -> None:
         with self._changed:
-            while self._changed.wait(_LEASH_S) or self._ends:
-                now_s = time.monotonic()
-                for thread in [thread for thread, end_s in self._ends.items() if end_s <= now_s]:
-                    self._ends[thread] = 0
-                    _shut(self._connections.get(thread))
+            while self._changed.wait(_LEASH_S) or self._remaining_s:
+                for thread, remaining_s in self._remaining_s.items():
+                    if remaining_s is None or not remaining_s():
+                        self._remaining_s[thread] = None
+                        _shut(self._connections.get(thread))
             self._watch = None
 
 

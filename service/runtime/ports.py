@@ -214,7 +214,7 @@ class Uploads(Protocol):
     def await_all(
         self, futures: Iterable[Future[StoredObject]], deadline: Deadline, abandoned: Callable[[], bool]
     ) -> list[StoredObject]:
-        """Wait for all; the first failure cancels what has not begun.
+        """Wait for all; the first failure ends the others.
 
         Raises:
             UploadError, StoreRefusedError, SpoolError: that of the first upload that failed.

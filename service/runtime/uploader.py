@@ -1,12 +1,13 @@
 """Sealed objects, schemas and oversized dead letters -> acknowledged objects; the only place with a thread pool.
 
-Threads take immutable values and return immutable values. A thread that outlives its deadline can only leave an
-object that no reference names. Bodies in memory are bounded by bytes, not by the number of threads.
+Threads take immutable values and return immutable values. A thread that outlives its deadline, or its batch, can only
+leave an object that no reference names. Bodies in memory are bounded by bytes, not by the number of threads.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import FIRST_EXCEPTION, Future, wait
@@ -28,6 +29,7 @@ class _Pool:
 
     def __init__(self, threads: int) -> None:
         self._tasks: SimpleQueue[tuple[Future[StoredObject], Callable[[], StoredObject]] | None] = SimpleQueue()
+        self._is_closed = False
         self._threads = [Thread(target=self._work, name=f"upload-{n}", daemon=True) for n in range(threads)]
         for thread in self._threads:
             thread.start()
@@ -37,7 +39,12 @@ class _Pool:
         self._tasks.put((future, task))
         return future
 
+    def until(self, deadline: Deadline) -> Deadline:
+        """Return a deadline that has passed once the pool is closed, too."""
+        return Deadline(deadline.at_s, lambda: math.inf if self._is_closed else deadline.now_s())
+
     def close(self) -> None:
+        self._is_closed = True
         for _ in self._threads:
             self._tasks.put(None)
 
@@ -89,12 +96,13 @@ class Uploader:
 
     def submit(self, upload: Upload, deadline: Deadline) -> Future[StoredObject]:
         """Begin one upload."""
-        return self._pool.submit(lambda: self._put(upload, deadline))
+        until = self._pool.until(deadline)
+        return self._pool.submit(lambda: self._put(upload, until))
 
     def await_all(
         self, futures: Iterable[Future[StoredObject]], deadline: Deadline, abandoned: Callable[[], bool]
     ) -> list[StoredObject]:
-        """Wait for all; the first failure cancels what has not begun.
+        """Wait for all; the first failure ends the others.
 
         Raises:
             UploadError, StoreRefusedError, SpoolError: that of the first upload that failed.
@@ -116,11 +124,11 @@ class Uploader:
         return [future.result() for future in futures]
 
     def close(self) -> None:
-        """Let the threads go; those under way end by their own time-outs, or with the process."""
+        """Let the threads go; their deadlines have passed now."""
         self._pool.close()
 
     def _replace_pool(self) -> None:
-        """Leave threads that are still held to themselves: the next flush must not wait for them."""
+        """End what is under way without waiting: the next flush needs threads of its own, and room for bodies."""
         self._pool.close()
         self._pool = _Pool(self._threads)
 

@@ -8,12 +8,11 @@ from typing import NamedTuple, Protocol
 
 import pytest
 
-from service.boundary import StoredObject
+from service.boundary import Clock, StoredObject
 from service.control.deadline import Deadline
 from service.errors import KeyTakenError, ReadBackError, UploadError
 from service.formats.reference import Checksum, Location
 from service.runtime.ports import ObjectStore, ReadBackStore
-from tests.fakes.clock import FakeClock
 
 
 class Reader(Protocol):
@@ -29,7 +28,7 @@ class Place(NamedTuple):
 
     store: ObjectStore
     prefix: str
-    clock: FakeClock
+    clock: Clock
     read: Reader
     bucket: str = "bucket"
 

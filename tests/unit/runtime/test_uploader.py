@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -179,6 +180,34 @@ def test_thread_that_is_held_does_not_hold_up_the_next_flush() -> None:
     )
     assert (stored.key, stuck.done()) == ("next", False)
     store.release.set()
+    bench.uploader.close()
+
+
+class SlowStore(FakeObjectStore):
+    """A store that tries until the deadline of what it is given first, and stores all else at once."""
+
+    def put(
+        self, key: str, body: bytes, *, sha256: bytes, crc32: int, metadata: Mapping[str, str], deadline: Deadline
+    ) -> StoredObject:
+        """Wait."""
+        while key == "first" and not deadline.has_passed():
+            time.sleep(0.01)
+        return super().put(key, body, sha256=sha256, crc32=crc32, metadata=metadata, deadline=deadline)
+
+
+def test_uploads_of_a_batch_that_is_given_up_end_and_leave_their_room_to_the_next() -> None:
+    """They would go on to their deadline, a minute and a half, and the next batch would wait for them."""
+    bench = Bench()
+    bench.uploader = Uploader(SlowStore(bench.bucket, bench.clock), threads=2)
+    first, second = (
+        bench.uploader.submit(large(bench, key, BODIES_BYTES_MAX, []), bench.deadline()) for key in ("first", "second")
+    )
+    with pytest.raises(UploadError):
+        bench.uploader.await_all([first, second], bench.deadline(), lambda: True)
+    third, looks = bench.uploader.submit(large(bench, "third", BODIES_BYTES_MAX, []), bench.deadline()), iter(range(20))
+    (stored,) = bench.uploader.await_all([third], bench.deadline(), lambda: next(looks, None) is None)
+    assert stored.key == "third"
+    assert "second" not in bench.bucket.objects
     bench.uploader.close()
 
 
