@@ -45,6 +45,7 @@ from service.runtime.ports import Committer, Metrics, Upload, Uploads
 from service.runtime.uploader import bytes_upload, file_upload
 
 KNOWN_SCHEMAS_MAX = 100_000
+KNOWN_SCHEMAS_S = 3600.0  # somebody may delete them, as by a lifecycle rule: then they are written again
 ROUTINE = frozenset({FlushReason.INTERVAL, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING})
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 
@@ -114,7 +115,8 @@ class Flusher:
         self._abandoned = abandoned
         self._require_fit = require_fit
         self._seq = 0
-        self._known_schemas: dict[str, None] = {}
+        self._known_schemas: set[str] = set()
+        self._known_until = Deadline.after(KNOWN_SCHEMAS_S, clock.now_s)
         self._log = structlog.get_logger("flusher")
 
     def flush(self, batch: ClosedBatch, reason: FlushReason, *, deadline: Deadline) -> FlushSummary:
@@ -204,7 +206,7 @@ class Flusher:
             futures.append(self._uploader.submit(upload, steps.deadline))
             futures[-1].add_done_callback(steps.note_stored)
         stored = self._uploader.await_all(futures, steps.deadline, self._abandoned)
-        self._remember(one.fingerprint for one in new)
+        self._known_schemas.update(one.fingerprint for one in new)
         letter_objects = stored[len(sealed) + len(new) :]
         inline = self._inline(sealed)
         uploaded = [
@@ -222,6 +224,9 @@ class Flusher:
         return file_upload(batch.spool, sealed.file, name, metadata)
 
     def _new_schemas(self, sealed: Iterable[SealedObject]) -> list[RowSchema]:
+        if self._known_until.has_passed() or len(self._known_schemas) > KNOWN_SCHEMAS_MAX:
+            self._known_schemas.clear()
+            self._known_until = Deadline.after(KNOWN_SCHEMAS_S, self._clock.now_s)
         schemas = {one.schema.fingerprint: one.schema for one in sealed}
         return [schema for fingerprint, schema in schemas.items() if fingerprint not in self._known_schemas]
 
@@ -257,11 +262,6 @@ class Flusher:
                 uploads.append(bytes_upload(body, key, {"lp-batch-id": batch_id}, shared=False))
             numbers[number] = known[same]
         return numbers, uploads
-
-    def _remember(self, fingerprints: Iterable[str]) -> None:
-        self._known_schemas.update(dict.fromkeys(fingerprints))
-        while len(self._known_schemas) > KNOWN_SCHEMAS_MAX:
-            del self._known_schemas[next(iter(self._known_schemas))]
 
     def _announce(
         self,

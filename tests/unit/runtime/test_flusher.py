@@ -35,7 +35,7 @@ from service.formats import offset_metadata
 from service.formats.dead_letter import parse_headers
 from service.runtime import flusher as flusher_module
 from service.runtime import recorder as recorder_module
-from service.runtime.flusher import FlushSummary
+from service.runtime.flusher import KNOWN_SCHEMAS_S, FlushSummary
 from tests.fakes.check import flush_records, references
 from tests.fakes.committer import Outcome
 from tests.fakes.group import ConsumerGroup
@@ -391,6 +391,19 @@ def test_schema_is_uploaded_once_and_its_text_matches_its_name() -> None:
         worker.controller.flush_due(FlushReason.INTERVAL)
     assert len([key for key in rig.bucket.puts if key.endswith(".avsc")]) == 1
     rig.check()
+
+
+def test_schema_that_somebody_has_deleted_is_written_again_within_the_hour() -> None:
+    """A lifecycle rule, say; a reference would name what nobody finds for as long as the process lives."""
+    rig = Rig()
+    holding(rig)
+    rig.drain()
+    (key,) = (key for key in rig.bucket.objects if key.endswith(".avsc"))
+    del rig.bucket.objects[key]
+    rig.pass_time(KNOWN_SCHEMAS_S)
+    rig.fill(P0, 2)
+    rig.drain()
+    assert key in rig.bucket.objects
 
 
 def test_schema_that_could_not_be_uploaded_is_tried_again() -> None:
