@@ -128,6 +128,11 @@ class Controller:
 
     # From the loop.
 
+    @property
+    def deadline(self) -> Deadline:
+        """When everything between two polls has to be done."""
+        return self._deadline
+
     def begin(self) -> None:
         """Make a producer ready before any committed offset is read: that ends what an earlier process left open."""
         self._committer.prepare()

@@ -51,10 +51,11 @@ class Refetcher:
         self._troubles: dict[TopicPartition, _Trouble] = {}
         self._log = structlog.get_logger("refetch")
 
-    def turn(self) -> SourceRecord | None:
+    def turn(self, deadline: Deadline) -> SourceRecord | None:
         """Try again what is due; returns what stands for offsets that are put away, to be recorded.
 
-        Once it is recorded, `go_on` fetches what follows. Blocks for up to 20 s where something is due.
+        Once it is recorded, `go_on` fetches what follows. Blocks for up to 20 s if something is due and the deadline of
+        the poll leaves these.
 
         Raises:
             SourceError: it could not be read four times, and the policy is to stop.
@@ -67,7 +68,7 @@ class Refetcher:
                 known = self._troubles.get(tp)
                 if known is None or known.failure is not failure:
                     self._note(tp, owned[tp].next_offset, failure)
-        record = self._try_again(failures)
+        record = self._try_again(failures) if deadline.remaining_s() >= SEARCH_S else None
         self._metrics.set("held_topic_partitions", sum(one.times > FETCHES_MAX for one in self._troubles.values()))
         return record
 

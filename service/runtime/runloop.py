@@ -117,7 +117,7 @@ class Runloop:
                 self._crash_guard.pause()
                 raise
         self._seek()
-        self._put_away(self._refetcher.turn())
+        self._put_away(self._refetcher.turn(self._controller.deadline))
         self._count(len(records))
         if self._stop.requested:
             self._controller.stop()

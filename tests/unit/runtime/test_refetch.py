@@ -6,19 +6,23 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.control.deadline import Deadline
+from service.control.flush_policy import FlushReason
 from service.errors import SourceError
 from service.formats.dead_letter import parse_headers
 from service.formats.model import TopicPartition
+from service.runtime.controller import ControlRules
 from service.runtime.refetch import FETCHES_MAX, HOLD_S, SEARCH_S, OnUnreadable
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import COOPERATIVE, STYLES, Rig
-from tests.fakes.worker import DEAD_LETTERS, FakeWorker, Rules
+from tests.fakes.worker import CONTROL_RULES, DEAD_LETTERS, FakeWorker, Rules
 
 
-def broken(policy: OnUnreadable, style: str = COOPERATIVE, *, last: int = 4) -> tuple[Rig, FakeWorker]:
+def broken(
+    policy: OnUnreadable, style: str = COOPERATIVE, *, last: int = 4, control: ControlRules = CONTROL_RULES
+) -> tuple[Rig, FakeWorker]:
     """Give a worker that owns two TopicPartitions of ten records; of P0, offsets 3 to `last` cannot be read."""
     rig = Rig(style)
-    worker = rig.owning(rules=Rules(on_unreadable=policy))
+    worker = rig.owning(rules=Rules(on_unreadable=policy, control=control))
     rig.fill(P0, 10)
     rig.fill(P1, 10)
     rig.broker.logs[P0].broken.append(range(3, last + 1))
@@ -64,6 +68,29 @@ def test_turn_looks_for_what_can_be_read_of_one_topic_partition_at_most() -> Non
         rig.pass_time(1.0)
     assert max(steps) < SEARCH_S + 1
     assert abs(looked.count(P0) - looked.count(P1)) <= 1
+
+
+def test_look_waits_for_a_turn_that_has_the_time_for_it() -> None:
+    """What the proof of an assignment has left until the next poll is not enough: that is no failure of the place."""
+    rig, worker = broken("hold", control=CONTROL_RULES._replace(poll_budget_s=90.0, settle_s=20.0))
+    turn(rig, worker, 20)
+    worker.controller.flush_due(FlushReason.INTERVAL)
+    looked: list[TopicPartition] = []
+
+    def look(tp: TopicPartition, _: int, *, deadline: Deadline) -> None:
+        rig.pass_time(deadline.remaining_s())
+        looked.append(tp)
+
+    def prove(*, deadline: Deadline) -> frozenset[TopicPartition]:
+        rig.pass_time(deadline.remaining_s() - SEARCH_S + 1)
+        return frozenset()
+
+    worker.consumer.readable_from, worker.start_positions.prove = look, prove  # type: ignore[method-assign]
+    worker.step()
+    assert looked == []
+    del worker.start_positions.prove  # type: ignore[attr-defined]
+    worker.step()
+    assert looked == [P0]
 
 
 def test_nothing_behind_an_unreadable_record_is_committed() -> None:
