@@ -186,7 +186,6 @@ class Runloop:
         return taken.records
 
     def _record_one(self, record: SourceRecord, refused: Counter[str]) -> None:
-        self._given_back += self._recorder.has_lane
         positions, tp = self._recorder.positions, record.tp
         if tp in self._controller.state.to_seek:
             refused["rewound"] += 1
@@ -194,6 +193,8 @@ class Runloop:
             refused["covered" if tp in positions else "not_owned"] += 1
         elif not self._has_room(record) or not self._record(self._crash_guard.judged(record)):
             refused["rewound"] += 1
+        else:
+            self._given_back += self._recorder.has_lane
 
     def _record(self, record: SourceRecord) -> bool:
         """Record, and flush what is full; gives False where no batch could be opened, and the record is read again."""

@@ -322,14 +322,15 @@ def test_finding_5_ledger_and_not_the_position_says_what_is_committed() -> None:
 
 
 def test_covered_records_that_come_again_are_refused() -> None:
-    """W2: a lower offset is never written twice, whatever the client library hands over."""
+    """W2: a lower offset is never written twice, whatever the client library hands over; none goes through Python."""
     rig = Rig()
-    worker = rig.owning()
+    worker = rig.owning(rules=Rules().with_lane())
     rig.fill(P0, 3)
     worker.step()
     worker.consumer.seek(P0, CommittedOffset(0), deadline=Deadline.after(1.0, rig.clock.now_s))
     worker.step()
     assert worker.metrics.total("records_refused", cause="covered") == 3
+    assert worker.metrics.total("records_given_back") == worker.recorder.has_lane
     assert worker.recorder.load().entries == 3
     rig.drain()
 
