@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tools.chaos.faults import KINDS
-from tools.chaos.matrix import Cell, Store, done_cells
+from tools.chaos.matrix import Store, done_cells
 
 Figures = dict[str, Any]
 
@@ -82,14 +82,14 @@ def _findings(run: Figures) -> int:
 
 
 def _matrix(cells: Mapping[str, Figures]) -> str:
-    """Rows are who is bounced, how and in which protocol, columns the store; a row without any cell is left out."""
-    kinds = dict.fromkeys((cell.how, cell.whom, cell.protocol) for cell in Cell.all())
-    rows = []
-    for how, whom, protocol in sorted(kinds):
-        found = [cells.get(Cell(how, whom, protocol, store).name) for store in get_args(Store)]
-        if any(found):
-            rows.append([f"{how} {whom}s", protocol, *map(_cell, found)])
-    return _table(("bounced", "protocol", *(f"store {store}" for store in get_args(Store))), rows)
+    """Rows are who is bounced, how and in which protocol, one that is no more too; columns the store."""
+    rows: dict[tuple[str, str], dict[str, Figures]] = {}
+    for name, figures in sorted(cells.items()):
+        how, whom, _ = name.split("-", 2)
+        rows.setdefault((f"{how} {whom}", figures["protocol"]), {})[figures["store"]] = figures
+    stores = get_args(Store)
+    lines = [(*row, *(_cell(found.get(store)) for store in stores)) for row, found in rows.items()]
+    return _table(("bounced", "protocol", *(f"store {store}" for store in stores)), lines)
 
 
 def _cell(figures: Figures | None) -> str:
