@@ -47,7 +47,6 @@ class KafkaConsumer:
         options: Mapping[str, Any],
         topics: Iterable[str],
         *,
-        incremental: bool,
         brokers: Brokers | None = None,
         patience: Patience | None = None,
     ) -> None:
@@ -57,7 +56,6 @@ class KafkaConsumer:
         self._consumer = make_client(confluent_kafka.Consumer, "consumer", options, self._brokers)
         self._metadata_client: confluent_kafka.Consumer | None = None
         self._topics = list(topics)
-        self._incremental = incremental
         self._is_assigned = False
         self._paused = False
         self._paused_tps: set[TopicPartition] = set()
@@ -104,10 +102,7 @@ class KafkaConsumer:
         if not self._patience.has_ended():  # else it may still wait for an answer; it ends with the process
             self._close_metadata_client()
         positions = [position(tp, start) for tp, start in starts.items()]
-        if self._incremental:
-            consumer.incremental_assign(positions)
-        else:
-            consumer.assign(positions)
+        consumer.incremental_assign(positions)
         if not positions:
             return
         self._forget(starts)
@@ -211,16 +206,14 @@ class KafkaConsumer:
         """Return what could not be read; such a TopicPartition is paused until it is sought."""
         return self._failures
 
-    def fetch_again(self, tp: TopicPartition, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Assign one that has failed anew; without cooperation only all can be, so `starts` is of all that is owned.
+    def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
+        """Assign one that has failed anew; the others stay as they are.
 
         It cannot be sought: behind a broken batch the library may have read garbage as a batch, and have gone to an
         offset that the log does not have (KAFKA_FACTS L1).
         """
-        if self._incremental:
-            self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
-            starts = {tp: starts[tp]}
-        self._assign(self._consumer, starts)
+        self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
+        self._assign(self._consumer, {tp: start})
 
     def readable_from(self, tp: TopicPartition, offset: int, *, deadline: Deadline) -> int | None:
         """Find the first offset from this one on that can be read, or the end; outside callbacks.

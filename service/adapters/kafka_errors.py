@@ -32,8 +32,9 @@ _HOPELESS = {
 _ADVICE = {
     KafkaError.UNSUPPORTED_VERSION: "these brokers do not have the group protocol of KIP-848: set kafka.group_protocol "
     "to classic, or enable it there (Kafka 4.0 or later, group.coordinator.rebalance.protocols)",
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "other members of the group have another kafka.assignment_strategy or "
-    "kafka.group_protocol, which cannot be changed one by one: stop all members, then start them with the same",
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "other members of the group do not assign by cooperative-sticky, or have "
+    "another kafka.group_protocol, as a worker of an older build or another program: stop all of them, since that "
+    "cannot be changed one by one; this worker joins once the last of them is gone",
     KafkaError.GROUP_MAX_SIZE_REACHED: "the group is full (the brokers' group.max.size, with KIP-848 "
     "group.consumer.max.size): this worker joins as soon as there is room",
 }

@@ -49,7 +49,7 @@ def consumer_options(kafka: KafkaSettings, *, worker: str) -> dict[str, Any]:
     }
     if kafka.group_protocol == "classic":
         options |= {
-            "partition.assignment.strategy": kafka.assignment_strategy,
+            "partition.assignment.strategy": "cooperative-sticky",
             "session.timeout.ms": round(kafka.session_timeout_s * 1000),
             "heartbeat.interval.ms": round(kafka.session_timeout_s * 1000 / 10),
         }

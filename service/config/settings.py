@@ -60,11 +60,7 @@ class KafkaSettings(Section):
         description="Consumer group of all workers; not set, readers of the output take the only one there is.",
     )
     group_protocol: Literal["classic", "consumer"] = Field(
-        "classic", description="Group protocol: classic, or consumer (KIP-848, brokers from 4.0)."
-    )
-    assignment_strategy: Literal["range", "cooperative-sticky"] = Field(
-        "cooperative-sticky",
-        description="How the classic protocol assigns; the consumer protocol ignores it.",
+        "classic", description="Group protocol: classic (cooperative-sticky), or consumer (KIP-848, brokers from 4.0)."
     )
     source_topics: Names = Field(min_length=1, examples=["app-logs"], description="Topics to read log records from.")
     references_topic: str = Field("references", description="Topic that gets references: a message per object.")

@@ -72,13 +72,12 @@ FIELDS: Mapping[str, str] = {
 class WorkerStarted(LogEvent, frozen=True, tag="worker_started"):
     """The process is put together and begins to work.
 
-    `group`, `protocol`, `strategy`: the consumer group's; `topics`: the sources; `bucket`: of the objects; `http_port`:
+    `group`, `protocol`: the consumer group's; `topics`: the sources; `bucket`: of the objects; `http_port`:
     of probes and metrics; `version`: of the product; `fast_lane`: "on", or why there is none.
     """
 
     group: str
     protocol: str
-    strategy: str
     topics: list[str]
     bucket: str
     http_port: int

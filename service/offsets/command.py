@@ -181,7 +181,7 @@ class _Asking:
         self.options = consumer_options(kafka, worker=NAME)
         alone_on = () if accepted is None else (topic,)
         group = OurGroup(kafka.group_id, alone_on=alone_on, accepted=accepted or ())
-        self._consumer: KafkaConsumer = KafkaConsumer(self.options, [topic], incremental=True)
+        self._consumer: KafkaConsumer = KafkaConsumer(self.options, [topic])
         self._flush_records = KafkaFlushRecords(self.options, kafka.flushes_topic, group=group)
 
     def __enter__(self) -> Self:

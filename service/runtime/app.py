@@ -130,7 +130,6 @@ class Process:
         started = WorkerStarted(
             group=kafka.group_id,
             protocol=kafka.group_protocol,
-            strategy=kafka.assignment_strategy,
             topics=list(kafka.source_topics),
             bucket=self._settings.s3.bucket,
             http_port=self.http_port,
@@ -227,8 +226,6 @@ class Process:
         self._consumer = KafkaConsumer(
             consumer_options(settings.kafka, worker=settings.worker),
             settings.kafka.source_topics,
-            incremental=settings.kafka.group_protocol == "consumer"
-            or settings.kafka.assignment_strategy == "cooperative-sticky",
             brokers=self._brokers,
             patience=self._patience,
         )

@@ -44,8 +44,8 @@ class Consumer(Protocol):
         """
         ...
 
-    def fetch_again(self, tp: TopicPartition, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Fetch one that has failed from its start; `starts` has the next position of everything that is owned."""
+    def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
+        """Fetch one that has failed from this offset on."""
         ...
 
     def readable_from(self, tp: TopicPartition, offset: int, *, deadline: Deadline) -> int | None:

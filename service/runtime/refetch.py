@@ -117,8 +117,5 @@ class Refetcher:
 
     def go_on(self, tp: TopicPartition) -> None:
         """Fetch what follows what is recorded: once it can be read, or is put away."""
-        positions = self._recorder.positions
-        starts = {
-            one: CommittedOffset(progress.next_offset, progress.leader_epoch) for one, progress in positions.items()
-        }
-        self._consumer.fetch_again(tp, starts)
+        progress = self._recorder.positions[tp]
+        self._consumer.fetch_again(tp, CommittedOffset(progress.next_offset, progress.leader_epoch))

@@ -53,11 +53,10 @@ class TappedConsumer:
         self._consumer.seek(tp, start, deadline=deadline)
         self._verification.sought(tp, start.offset)
 
-    def fetch_again(self, tp: TopicPartition, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Fetch one that has failed from its start, and the others maybe, too."""
-        self._consumer.fetch_again(tp, starts)
-        for one, start in starts.items():
-            self._verification.fetched_again(one, start.offset)
+    def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
+        """Fetch one that has failed from this offset on: what stands there comes again."""
+        self._consumer.fetch_again(tp, start)
+        self._verification.fetched_again(tp, start.offset)
 
 
 class _TappedListener:

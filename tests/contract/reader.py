@@ -26,7 +26,7 @@ class Reader:
             options |= {"group.protocol": protocol}
         else:
             options |= {"partition.assignment.strategy": protocol, "heartbeat.interval.ms": 200}
-        self.consumer = KafkaConsumer(options, topics, incremental=protocol != "range")
+        self.consumer = KafkaConsumer(options, topics)
         self.consumer.subscribe(self)
 
     def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:

@@ -1,4 +1,4 @@
-"""The contracts of consumer and committer, for the fakes, in all three ways of handing out TopicPartitions."""
+"""The contracts of consumer and committer, for the fakes, in both ways of handing out TopicPartitions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.fakes.flush_records import FakeFlushRecords
 from tests.fakes.group import ClassicGroup, ConsumerGroup
 from tests.fakes.member import ClassicMember, Member, Member848
 from tests.fakes.records import P0, P1
+from tests.fakes.rig import KIP848, STYLES
 
 reading = kafka_suite.reading
-STYLES = ("eager", "cooperative", "kip848")
 
 
 class FakeKafka:
@@ -36,10 +36,10 @@ class FakeKafka:
         self._clock = FakeClock()
         self._broker = FakeBroker(self._clock, self.tps)
         self._group: ClassicGroup | ConsumerGroup
-        if style == "kip848":
+        if style == KIP848:
             self._group = ConsumerGroup(self._clock, self.tps)
         else:
-            self._group = ClassicGroup(self._clock, self.tps, cooperative=style == "cooperative")
+            self._group = ClassicGroup(self._clock, self.tps)
         self._broker.group = self._group
         self._consumers: list[FakeConsumer] = []
 

@@ -31,9 +31,9 @@ class Member:
         self.brokers = Brokers()
         options: dict[str, Any] = {"bootstrap.servers": cluster.bootstrap, "group.id": "group", "log_level": 0}
         options |= {**PINNED_CONSUMER, "group.protocol": protocol}
-        self.consumer = KafkaConsumer(
-            options, [cluster.topic], incremental=protocol == "consumer", brokers=self.brokers
-        )
+        if protocol == "classic":
+            options |= {"partition.assignment.strategy": "cooperative-sticky"}
+        self.consumer = KafkaConsumer(options, [cluster.topic], brokers=self.brokers)
         self.consumer.subscribe(self)
 
     def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
@@ -107,9 +107,10 @@ def test_full_group_is_waited_for_with_one_line_and_joined_once_there_is_room(
 
 
 def test_other_strategy_is_told_with_what_to_do_and_waited_for() -> None:
-    """P06: stop all members; once the others are gone the same worker joins."""
+    """P06: workers of before, as by `range`, are stopped; once the last is gone the same worker joins."""
     with refused("classic", *[KafkaError.INCONSISTENT_GROUP_PROTOCOL] * 2) as member:
         text = member.poll_until_refused()
-        assert "kafka.assignment_strategy" in text
-        assert "stop all members" in text
+        assert "do not assign by cooperative-sticky" in text
+        assert "stop all of them" in text
+        assert "joins once the last of them is gone" in text
         member.poll_until_assigned()

@@ -67,12 +67,12 @@ def test_renewed_file_is_taken_by_the_next_transaction_and_by_a_consumer_that_is
         options |= {"ssl.ca.location": str(trusted), "ssl.endpoint.identification.algorithm": "none"}
         committer = KafkaCommitter({**options, "transactional.id": "t"}, init_budget_s=1.0, clock=clock)
         reading = {**options, **PINNED_CONSUMER, "group.id": "g", "reconnect.backoff.max.ms": 200}
-        running = KafkaConsumer(reading, ["source"], incremental=True)
+        running = KafkaConsumer(reading, ["source"])
         assert (look(), look(running)) == (False, False)
 
         shutil.copy(new, trusted)
         assert (look(running), look()) == (False, True)
-        made_anew = KafkaConsumer(reading, ["source"], incremental=True)
+        made_anew = KafkaConsumer(reading, ["source"])
         assert look(made_anew)
         for consumer in (running, made_anew):
             close_or_leave(consumer.close)

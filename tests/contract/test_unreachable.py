@@ -128,7 +128,7 @@ def test_wish_to_leave_is_heeded_while_a_question_is_not_answered(question: str)
     stop, clock = threading.Event(), SystemClock()
     with serve(silent) as address:
         options = {"bootstrap.servers": address, "group.id": "g", "enable.auto.commit": False}
-        consumer = KafkaConsumer(options, ["source"], incremental=True, patience=Patience(stop.is_set))
+        consumer = KafkaConsumer(options, ["source"], patience=Patience(stop.is_set))
         deadline, tp = Deadline.after(60.0, clock.now_s), TopicPartition("source", 0)
         ask: dict[str, Callable[[], object]] = {
             "committed": lambda: consumer.committed([tp], deadline=deadline),

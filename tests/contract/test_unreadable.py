@@ -89,9 +89,10 @@ def searching(cluster: MockCluster) -> Iterator[KafkaConsumer]:
         "bootstrap.servers": cluster.bootstrap,
         "group.id": "group",
         "log_level": 0,
+        "partition.assignment.strategy": "cooperative-sticky",
     }
     options |= {"fetch.error.backoff.ms": 20, "fetch.wait.max.ms": 20}
-    consumer = KafkaConsumer(options, ["source"], incremental=False)
+    consumer = KafkaConsumer(options, ["source"])
     try:
         yield consumer
     finally:

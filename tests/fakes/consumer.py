@@ -183,12 +183,11 @@ class FakeConsumer:
         """Give what could not be read."""
         return self.failed
 
-    def fetch_again(self, tp: TopicPartition, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Fetch one that has failed from its start; all of them, as where everything has to be assigned anew."""
-        assert tp in starts, f"{tp} is not owned"
-        for one, start in starts.items():
-            self.positions[one] = self._compared(one, start)
-            self.failed.pop(one, None)
+    def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
+        """Fetch one that has failed from this offset on."""
+        assert tp in self.positions, f"{tp} is not owned"
+        self.positions[tp] = self._compared(tp, start)
+        self.failed.pop(tp, None)
 
     def readable_from(self, tp: TopicPartition, offset: int, *, deadline: Deadline) -> int | None:
         """Find the first offset that can be read, or the end."""

@@ -1,4 +1,4 @@
-"""Group coordinators: classic (eager and cooperative) and KIP-848, with generations, member ids and time-outs.
+"""Group coordinators: classic (cooperative) and KIP-848, with generations, member ids and time-outs.
 
 `validate` is copied from Apache Kafka's `ClassicGroup.validateOffsetCommit` and
 `ConsumerGroup.validateOffsetCommit`, with the bypass of the first (KAFKA_FACTS F3).
@@ -34,12 +34,10 @@ class ClassicGroup:
         clock: Clock,
         tps: Iterable[TopicPartition],
         *,
-        cooperative: bool,
         session_s: float = 30.0,
         rebalance_s: float = 300.0,
     ) -> None:
         self.generation = 0
-        self.cooperative = cooperative
         self.initial_members = 1  # the first generation waits for so many (group.initial.rebalance.delay.ms)
         self.members: dict[str, _ClassicMember] = {}
         self._clock = clock
@@ -132,7 +130,7 @@ class ClassicGroup:
     def _begin_generation(self) -> None:
         self.generation += 1
         self._preparing_since_s = None
-        owned = {one: member.owned if self.cooperative else NONE for one, member in self.members.items()}
+        owned = {one: member.owned for one, member in self.members.items()}
         target = sticky_assignment(owned, self._tps)
         for one, member in self.members.items():
             others = frozenset().union(*(tps for other, tps in owned.items() if other != one))

@@ -51,7 +51,7 @@ class Member(Protocol):
 
 
 class ClassicMember:
-    """Eager or cooperative, as the group is."""
+    """Cooperative: what is kept is owned all the time."""
 
     def __init__(self, group: ClassicGroup) -> None:
         self.queue: deque[Queued] = deque()
@@ -81,7 +81,7 @@ class ClassicMember:
             self._heartbeat()
 
     def served(self, callback: Queued) -> None:
-        """Join again after an eager revoke, a loss, or a cooperative revoke that others wait for."""
+        """Join again after a revoke that others wait for, or a loss."""
         kind, _ = callback
         self._rejoin = self._rejoin or kind is Callback.REVOKED
         if self._rejoin and not self.queue:
@@ -106,10 +106,7 @@ class ClassicMember:
             self._group.heartbeat(self._member_id, self._generation)
         except BrokerError as error:
             if error.code == "REBALANCE_IN_PROGRESS":
-                if self._group.cooperative or not self.owned:
-                    self._join()
-                else:
-                    self.queue.append((Callback.REVOKED, self.owned))
+                self._join()
             else:
                 self._put_out()
 

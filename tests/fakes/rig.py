@@ -17,8 +17,7 @@ from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.store import Bucket
 from tests.fakes.worker import FakeWorker, Parts, Rules
 
-EAGER, COOPERATIVE, KIP848 = "eager", "cooperative", "kip848"
-STYLES = (EAGER, COOPERATIVE, KIP848)
+COOPERATIVE, KIP848 = STYLES = ("cooperative", "kip848")
 
 
 class Rig:
@@ -33,7 +32,7 @@ class Rig:
         if style == KIP848:
             self.group = ConsumerGroup(self.clock, tps)
         else:
-            self.group = ClassicGroup(self.clock, tps, cooperative=style == COOPERATIVE)
+            self.group = ClassicGroup(self.clock, tps)
         self.broker.group = self.group
         self.workers: list[FakeWorker] = []
         self._n = 0

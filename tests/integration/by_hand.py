@@ -19,7 +19,7 @@ from service.control.deadline import Deadline
 from service.errors import DiscardError
 from service.formats.model import CommittedOffset, TopicPartition
 from tests.integration.segments import coordinator
-from tests.stack.kafka_helper import KafkaHelper
+from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
 from tools.local.kafka import KafkaCluster
 from tools.local.tcp_proxy import API_HEARTBEAT, API_TXN_OFFSET_COMMIT, HeldRequest
@@ -31,17 +31,23 @@ COMMITTED = "committed"
 
 
 class Stage:
-    """A source of one TopicPartition with some records, a group that reads it, and a topic for announcements."""
+    """A source whose first TopicPartition has some records, a group that reads it, and a topic for announcements."""
 
     def __init__(
-        self, cluster: KafkaCluster, kafka: KafkaHelper, names: Names, *, announcements: str | None = None
+        self,
+        cluster: KafkaCluster,
+        kafka: KafkaHelper,
+        names: Names,
+        *,
+        announcements: str | None = None,
+        partitions: int = 1,
     ) -> None:
         self.cluster = cluster
         self.kafka = kafka
         self.group = names.group()
-        self.source = TopicPartition(kafka.create_topic(names.topic("source")), 0)
+        self.source = TopicPartition(kafka.create_topic(names.topic("source"), partitions=partitions), 0)
         self.announcements = announcements or kafka.create_topic(names.topic("references"))
-        kafka.produce_values(self.source.topic, (b"%d" % number for number in range(RECORDS)))
+        kafka.produce(self.source.topic, [ToProduce(value=b"%d" % number, partition=0) for number in range(RECORDS)])
         self._hands: list[Hand] = []
 
     def hand(
@@ -59,7 +65,6 @@ class Stage:
             bootstrap_servers=self.kafka.bootstrap_servers if beside else self.cluster.bootstrap_servers,
             group_id=self.group,
             source_topics=(self.source.topic,),
-            assignment_strategy="range",
             session_timeout_s=SESSION_S,
             transaction_timeout_s=transaction_timeout_s,
             consumer_properties={"fetch.wait.max.ms": "50"},
@@ -67,11 +72,7 @@ class Stage:
         full_id = self.transactional_id(transactional_id or name)
         made = Hand(
             self,
-            KafkaConsumer(
-                consumer_options(settings, worker=name) | consumer_properties,
-                settings.source_topics,
-                incremental=False,
-            ),
+            KafkaConsumer(consumer_options(settings, worker=name) | consumer_properties, settings.source_topics),
             committer(
                 producer_options(settings, worker=name, transactional_id=full_id),
                 init_budget_s=WAIT_S,

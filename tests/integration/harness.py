@@ -31,7 +31,7 @@ from tools.local.processes import ServerProcess
 from tools.local.s3 import S3Endpoint
 
 ANY_TIMESTAMP = {"message.timestamp.after.max.ms": str(2**63 - 1)}  # as brokers before 4.0 have it
-PROTOCOLS = ("range", "cooperative-sticky", "consumer")
+PROTOCOLS = ("cooperative-sticky", "consumer")
 DRAIN_S = 90.0
 EVENT_S = 60.0
 PUT_AWAY = (Reason.FATAL, Reason.UNREADABLE)
@@ -92,7 +92,6 @@ class Deployment:
         return {
             "LOGP_KAFKA__GROUP_ID": self.group,
             "LOGP_KAFKA__GROUP_PROTOCOL": "consumer" if protocol == "consumer" else "classic",
-            "LOGP_KAFKA__ASSIGNMENT_STRATEGY": "range" if protocol == "range" else "cooperative-sticky",
             "LOGP_KAFKA__SOURCE_TOPICS": json.dumps([self.source]),
             "LOGP_KAFKA__REFERENCES_TOPIC": self.references_topic,
             "LOGP_KAFKA__FLUSHES_TOPIC": self.flushes_topic,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 import pytest
 from confluent_kafka import Producer
@@ -30,17 +31,12 @@ from tests.stack.s3_helper import S3Helper
 from tools.local.s3 import S3Endpoint
 
 reading = kafka_suite.reading
-STYLES = {
-    "range": {"assignment_strategy": "range"},
-    "cooperative-sticky": {"assignment_strategy": "cooperative-sticky"},
-    "consumer": {"group_protocol": "consumer"},
-}
 
 
 class RealKafka:
     """Topics and a group of one test, through the real adapters."""
 
-    def __init__(self, helper: KafkaHelper, names: Names, style: str) -> None:
+    def __init__(self, helper: KafkaHelper, names: Names, protocol: Literal["classic", "consumer"]) -> None:
         self._helper = helper
         source = helper.create_topic(names.topic("source"), partitions=2)
         self.announcements = helper.create_topic(names.topic("announcements"))
@@ -51,9 +47,8 @@ class RealKafka:
             source_topics=(source,),
             session_timeout_s=10,
             consumer_properties={"fetch.wait.max.ms": "50"},
-            **STYLES[style],
+            group_protocol=protocol,
         )
-        self._is_incremental = style != "range"
         self._numbers = itertools.count()
         self._consumers: list[KafkaConsumer] = []
 
@@ -79,7 +74,7 @@ class RealKafka:
     def consumer(self) -> Consumer:
         """Make a consumer."""
         options = consumer_options(self._settings, worker=f"w{next(self._numbers)}")
-        made = KafkaConsumer(options, self._settings.source_topics, incremental=self._is_incremental)
+        made = KafkaConsumer(options, self._settings.source_topics)
         self._consumers.append(made)
         return made
 
@@ -113,17 +108,17 @@ class RealKafka:
             consumer.close()
 
 
-@pytest.fixture(params=[pytest.param("range", marks=pytest.mark.sweep), "cooperative-sticky", "consumer"])
-def style(request: pytest.FixtureRequest) -> str:
-    """Give a way of handing out TopicPartitions; not a parameter of `kafka`: the broker would start anew for each."""
+@pytest.fixture(params=["classic", "consumer"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    """Give a group protocol; not a parameter of `kafka`: the broker would start anew for each."""
     chosen: str = request.param
     return chosen
 
 
 @pytest.fixture
-def kafka(style: str, kafka: KafkaHelper, names: Names) -> Iterator[RealKafka]:
+def kafka(protocol: Literal["classic", "consumer"], kafka: KafkaHelper, names: Names) -> Iterator[RealKafka]:
     """Give a Kafka of this test's own."""
-    made = RealKafka(kafka, names, style)
+    made = RealKafka(kafka, names, protocol)
     yield made
     made.close()
 

@@ -144,9 +144,8 @@ def test_access_denied_ends_the_worker_with_one_line(deployment: Deployment, s3_
     deployment.require_clean()
 
 
-@pytest.mark.parametrize("protocol", [pytest.param("range", marks=pytest.mark.sweep), "cooperative-sticky"])
 def test_slow_store_at_a_revoke_releases_when_the_budget_is_spent(
-    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path, protocol: str
+    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
 ) -> None:
     """The batch is discarded, the partitions are given back, and the new owner reads the records again."""
     settings = QUICK | {
@@ -156,13 +155,7 @@ def test_slow_store_at_a_revoke_releases_when_the_budget_is_spent(
         "LOGP_S3__READ_TIMEOUT_S": "3",
     }
     with Deployment(
-        kafka=kafka,
-        s3=s3,
-        names=names,
-        root=tmp_path,
-        endpoint=s3_faults.endpoint,
-        protocol=protocol,
-        settings=settings,
+        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=settings
     ) as deployment:
         s3_faults.add(Rule(Action.STALL, "PUT", DATA, times=ALWAYS))
         written = _write(deployment)

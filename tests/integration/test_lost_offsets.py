@@ -160,9 +160,7 @@ def test_topic_made_anew_whose_offsets_the_brokers_have_dropped_starts_as_before
         assert records_of(deployment) == 100
 
 
-@pytest.mark.parametrize(
-    "protocol", [pytest.param(one, marks=pytest.mark.sweep if one == "range" else []) for one in PROTOCOLS]
-)
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_topic_made_anew_while_a_worker_runs_stops_it(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
 ) -> None:
@@ -181,7 +179,6 @@ def test_topic_made_anew_while_a_worker_runs_stops_it(
 @pytest.mark.parametrize(
     ("kept", "protocol"),
     [
-        pytest.param(0, "range", id="all-range", marks=pytest.mark.sweep),
         pytest.param(1, "cooperative-sticky", id="one-cooperative-sticky", marks=pytest.mark.sweep),
         pytest.param(0, "consumer", id="all-consumer", marks=pytest.mark.sweep),
         pytest.param(1, "consumer", id="one-consumer"),

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from tests.integration.flow import some_records
-from tests.integration.harness import Deployment
+from tests.integration.harness import PROTOCOLS, Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -114,7 +114,7 @@ def test_topic_that_is_deleted_while_a_worker_runs_is_named_until_it_is_there_ag
     kafka.wait_for("ready", lambda: deployment.get("w1", "/readyz")[0] == 200)
 
 
-@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky", "consumer"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_member_without_partitions_is_ready(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
 ) -> None:

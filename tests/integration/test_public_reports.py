@@ -15,6 +15,7 @@ from service.boundary import Message
 from service.control.deadline import Deadline
 from service.formats.model import TopicPartition
 from tests.contract.reader import WAIT_S, Reader, poll_until
+from tests.integration.harness import PROTOCOLS
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 
@@ -23,7 +24,7 @@ EPOCH_LAST = 32_766  # the next init gives another producer id
 AT_ONCE = 64
 
 
-@pytest.mark.parametrize("protocol", ["cooperative-sticky", "range", "consumer"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_no_topic_partition_is_without_owner_while_a_rolling_restart_adds_a_topic(
     kafka: KafkaHelper, names: Names, protocol: str
 ) -> None:

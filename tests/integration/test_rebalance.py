@@ -144,13 +144,12 @@ def test_revoked_while_paused_is_not_silent_when_it_comes_back(
         deployment.require_clean()
 
 
-@pytest.mark.parametrize("protocol", ["range"])
 def test_partitions_taken_over_while_paused_are_read_afterwards(
-    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path, protocol: str
+    kafka: KafkaHelper, s3: S3Helper, s3_faults: S3FaultProxy, names: Names, tmp_path: Path
 ) -> None:
     """A worker that backs off gets the other's partitions: it takes nothing of them yet, and everything later."""
     with Deployment(
-        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, protocol=protocol, settings=QUICK
+        kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=QUICK
     ) as deployment:
         deployment.start("w1", LOGP_S3__ATTEMPTS="1")
         deployment.start("w2", LOGP_S3__ENDPOINT_URL=s3.endpoint.url)

@@ -67,13 +67,7 @@ def damage(broker: KafkaCluster, topic: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "deployment",
-    [
-        pytest.param("range", marks=pytest.mark.sweep),
-        "cooperative-sticky",
-        pytest.param("consumer", marks=pytest.mark.sweep),
-    ],
-    indirect=True,
+    "deployment", ["cooperative-sticky", pytest.param("consumer", marks=pytest.mark.sweep)], indirect=True
 )
 def test_batch_that_is_damaged_on_disk_stops_the_worker_and_is_put_away_where_that_is_set(
     broker: KafkaCluster, deployment: Deployment

@@ -34,7 +34,6 @@ SETTINGS = {
 @pytest.mark.parametrize(
     ("protocol", "awake"),
     [
-        pytest.param("range", False, id="range-at-once", marks=pytest.mark.sweep),
         pytest.param("cooperative-sticky", False, id="cooperative-sticky-at-once"),
         pytest.param("consumer", True, id="consumer-after-hearing-of-it"),
     ],

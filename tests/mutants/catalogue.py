@@ -113,11 +113,11 @@ CATALOGUE = (
         "takes records from before a TopicPartition was given back for those after it came again",
         ("V01: no stale-record filter, within one consume",),
         Parts(controller=workers.AcceptsStaleRecords),
-        style=Style.EAGER,
+        style=Style.COOPERATIVE,
         swarm=BACK_AT_ONCE,
         fast=FastTest(
             f"{_RUNTIME}/test_runloop.py::test_finding_1_given_away_and_got_back_in_one_consume_loses_no_record",
-            lambda _: ("eager", "TRANSACTION_ABORTABLE"),
+            lambda _: ("cooperative", "TRANSACTION_ABORTABLE"),
         ),
     ),
     Mutant(
@@ -168,12 +168,9 @@ CATALOGUE = (
         "takes whatever group metadata there is for that of the batch",
         ("the broker does not fence metadata without generation and member id",),
         Parts(controller=workers.IgnoresMemberIds, committer=TrustsAnyMembership),
-        style=Style.EAGER,
+        style=Style.COOPERATIVE,
         swarm=ZOMBIES,
-        fast=FastTest(
-            f"{_RUNTIME}/test_controller.py::test_finding_6_revoked_instead_of_lost_commits_nothing",
-            lambda _: ("eager",),
-        ),
+        fast=FastTest(f"{_RUNTIME}/test_controller.py::test_finding_6_revoked_instead_of_lost_commits_nothing"),
     ),
     Mutant(
         "forgets-unknown-outcomes",

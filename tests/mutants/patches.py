@@ -107,9 +107,8 @@ def goes_on_behind_damage(own: Refetcher, failures: Any) -> SourceRecord | None:
     for tp in failures:
         positions = own._recorder.positions
         end = own._consumer.readable_from(tp, positions[tp].next_offset, deadline=Deadline.after(20, own._clock.now_s))
-        starts = {one: CommittedOffset(progress.next_offset) for one, progress in positions.items()}
         if end is not None:
-            own._consumer.fetch_again(tp, starts | {tp: CommittedOffset(end)})
+            own._consumer.fetch_again(tp, CommittedOffset(end))
     return None
 
 

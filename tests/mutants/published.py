@@ -45,7 +45,7 @@ PUBLISHED = (
         "treats lost like revoked, and looks at no member id",
         (f"{BLOG}: #427, onLost was onRevoked", "V01: flush in on_lost"),
         Parts(controller=workers.FlushesWhatIsLost, committer=TrustsAnyMembership),
-        style=Style.EAGER,
+        style=Style.COOPERATIVE,
         swarm=ZOMBIES,
         fast=FastTest("tests/unit/runtime/test_controller.py::test_lost_discards_everything_and_rewinds_the_rest"),
     ),

@@ -8,9 +8,8 @@ from random import Random
 
 
 class Style(Enum):
-    """The three ways a group hands out TopicPartitions."""
+    """The two ways a group hands out TopicPartitions."""
 
-    EAGER = "eager"
     COOPERATIVE = "cooperative"
     KIP848 = "kip848"
 

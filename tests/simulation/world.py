@@ -129,7 +129,7 @@ class World:
             self.group = ConsumerGroup(self.clock, tps, session_s=SESSION_S)
             self.group.is_lenient = self.random.random() < 0.5
         else:
-            self.group = ClassicGroup(self.clock, tps, cooperative=self.style is Style.COOPERATIVE, session_s=SESSION_S)
+            self.group = ClassicGroup(self.clock, tps, session_s=SESSION_S)
         self.broker.group = self.group
         self.processes: dict[str, Process] = {}
         self._parts = parts

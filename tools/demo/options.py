@@ -11,7 +11,7 @@ from tools.local.class_archive import options_to_load
 from tools.local.errors import MissingPrerequisiteError
 from tools.pipeline_jars import spark_class_archive
 
-Protocol = Literal["range", "cooperative-sticky", "consumer"]
+Protocol = Literal["cooperative-sticky", "consumer"]
 AuditKind = Literal["spark", "small"]
 Layout = Literal["auto", "pack", "file"]
 
@@ -128,8 +128,6 @@ class DemoOptions:
             "LOGP_S3__UPLOAD_THREADS": "4",
             "LOGP_VERIFY__SHARE": "1",
         }
-        if self.protocol != "consumer":
-            settings["LOGP_KAFKA__ASSIGNMENT_STRATEGY"] = self.protocol
         settings |= small_spark(is_compiled=False)
         if not self.input:
             # One of the generated clients writes data as keys: the table keeps them in one column beyond this bound.

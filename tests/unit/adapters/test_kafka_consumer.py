@@ -59,8 +59,8 @@ class Listener:
 class Bench:
     """The adapter over a scripted consumer."""
 
-    def __init__(self, consumers: type[ScriptedConsumer], *, incremental: bool) -> None:
-        self.adapter = KafkaConsumer({"group.id": "g"}, ["source"], incremental=incremental)
+    def __init__(self, consumers: type[ScriptedConsumer]) -> None:
+        self.adapter = KafkaConsumer({"group.id": "g"}, ["source"])
         (self.library,) = consumers.made
         self.listener = Listener()
         self.adapter.subscribe(self.listener)
@@ -85,8 +85,8 @@ def consumers(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedConsumer]:
 
 @pytest.fixture
 def bench(consumers: type[ScriptedConsumer]) -> Bench:
-    """Give a bench of incremental assignment."""
-    return Bench(consumers, incremental=True)
+    """Give a bench."""
+    return Bench(consumers)
 
 
 def test_all_three_callbacks_are_registered(bench: Bench) -> None:
@@ -97,15 +97,11 @@ def test_all_three_callbacks_are_registered(bench: Bench) -> None:
     assert bench.listener.heard == [("revoked", frozenset({P0})), ("lost", frozenset({P0}))]
 
 
-@pytest.mark.parametrize(("incremental", "call"), [(True, "incremental_assign"), (False, "assign")])
-def test_assignment_begins_at_the_offsets_that_the_listener_says(
-    consumers: type[ScriptedConsumer], *, incremental: bool, call: str
-) -> None:
-    """Never at a reset of the library's choice; with the call that the protocol wants (KAFKA_FACTS T15)."""
-    bench = Bench(consumers, incremental=incremental)
+def test_assignment_begins_at_the_offsets_that_the_listener_says(bench: Bench) -> None:
+    """Never at a reset of the library's choice; with the call that both protocols want (KAFKA_FACTS T15)."""
     bench.assign(S0, S1)
     assert bench.library.assigned == {S0: (40, 2, "meta"), S1: (40, 2, "meta")}
-    assert bench.library.calls == [call]
+    assert bench.library.calls == ["incremental_assign"]
 
 
 def test_start_without_leader_epoch_is_assigned_without(bench: Bench) -> None:
@@ -192,24 +188,15 @@ def test_nothing_behind_what_cannot_be_read_is_handed_over_until_it_is_sought(be
     assert bench.consume(scripted_message(2)) == [2]
 
 
-@pytest.mark.parametrize(
-    ("incremental", "calls", "assigned"),
-    [
-        (True, ["incremental_unassign", "incremental_assign"], {S0: (2, None, ""), S1: (40, None, "")}),
-        (False, ["assign"], {S0: (2, None, ""), S1: (50, None, "")}),
-    ],
-)
-def test_what_has_failed_is_assigned_anew_where_it_is_to_go_on(
-    consumers: type[ScriptedConsumer], *, incremental: bool, calls: list[str], assigned: dict[object, object]
-) -> None:
-    """The others stay as they are, where the protocol lets them; it is read again."""
-    bench = Bench(consumers, incremental=incremental)
+def test_what_has_failed_is_assigned_anew_where_it_is_to_go_on(bench: Bench) -> None:
+    """The others stay as they are; it is read again."""
     bench.listener.starts = dict.fromkeys((P0, P1), CommittedOffset(40))
     bench.assign(S0, S1)
     bench.consume(scripted_message(2, error=KafkaError(KafkaError._BAD_MSG)))
     bench.library.calls.clear()
-    bench.adapter.fetch_again(P0, {P0: CommittedOffset(2), P1: CommittedOffset(50)})
-    assert (bench.library.calls, bench.library.assigned) == (calls, assigned)
+    bench.adapter.fetch_again(P0, CommittedOffset(2))
+    assert bench.library.calls == ["incremental_unassign", "incremental_assign"]
+    assert bench.library.assigned == {S0: (2, None, ""), S1: (40, None, "")}
     assert (bench.library.paused, bench.consume(scripted_message(2))) == (set(), [2])
 
 
@@ -433,7 +420,7 @@ def test_member_id_proves_nothing_under_the_consumer_protocol(
     consumers: type[ScriptedConsumer], *, protocol: str, outlives_fencing: bool
 ) -> None:
     """A member that was put out comes back under it (KAFKA_FACTS R12)."""
-    adapter = KafkaConsumer({"group.id": "g", "group.protocol": protocol}, ["source"], incremental=True)
+    adapter = KafkaConsumer({"group.id": "g", "group.protocol": protocol}, ["source"])
     assert len(consumers.made) == 1
     assert adapter.membership().outlives_fencing is outlives_fencing
 

@@ -59,7 +59,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedAdmin]:
 def consumer(admin: type[ScriptedAdmin]) -> KafkaConsumer:
     """Give the adapter over the scripted library."""
     assert admin.waited_s == []
-    return KafkaConsumer({"group.id": "g"}, ["a", "b", "c"], incremental=True)
+    return KafkaConsumer({"group.id": "g"}, ["a", "b", "c"])
 
 
 def test_ids_are_in_the_alphabet_for_urls(consumer: KafkaConsumer) -> None:

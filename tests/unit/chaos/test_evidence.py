@@ -10,7 +10,7 @@ from tools.chaos.figures import quantiles
 from tools.docs.evidence import evidence_page
 
 RUN: dict[str, Any] = {
-    "kind": "chaos", "date": "2026-01-02", "protocol": "range", "lane": ["on"], "seconds": 3600, "records": 1_000,
+    "kind": "chaos", "date": "2026-01-02", "protocol": "consumer", "lane": ["on"], "seconds": 3600, "records": 1_000,
     "entries": 1_100, "faults": {"worker-kill": 7}, "assignment_changes": 9, "flushes": 80,
     "batches_given_up": {"Lost": 2}, "recovery_s": {"worker-kill": quantiles([2.0, 3.0])}, "verified_entries": 1_090,
     "unverified_entries": 10, "violations": [], "audit": {"verdict": "clean", "findings": {}},

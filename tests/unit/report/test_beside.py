@@ -16,7 +16,7 @@ from tests.log_lines import assigned, discarded
 from tests.unit.report.world import FLUSH_MS, T0_MS, TOPIC, WorkerLog, flush, missing, result
 
 TP = TopicPartition(TOPIC, 0)
-STARTED = log_events.WorkerStarted("g", "classic", "eager", [TOPIC], "bucket", 1, "1")
+STARTED = log_events.WorkerStarted("g", "classic", [TOPIC], "bucket", 1, "1")
 LOST, REVOKED = log_events.PartitionsLost([], 1), log_events.PartitionsRevoked([], 1)
 TOLD = (
     STARTED,

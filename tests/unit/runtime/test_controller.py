@@ -20,7 +20,7 @@ from service.runtime.start_positions import TOPIC_IDS_S
 from tests.fakes.committer import Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.records import P0, P1, P2
-from tests.fakes.rig import COOPERATIVE, EAGER, KIP848, STYLES, Rig
+from tests.fakes.rig import COOPERATIVE, KIP848, STYLES, Rig
 from tests.fakes.store import PutFault
 from tests.fakes.worker import CONTROL_RULES, FakeWorker
 
@@ -112,10 +112,9 @@ def test_lost_discards_everything_and_rewinds_the_rest() -> None:
     assert worker.metrics.total("rebalances", kind="revoked") == 0
 
 
-@pytest.mark.parametrize("style", [EAGER, COOPERATIVE])
-def test_finding_6_revoked_instead_of_lost_commits_nothing(style: str) -> None:
+def test_finding_6_revoked_instead_of_lost_commits_nothing() -> None:
     """Put out while a revoke waits, we hear `revoked` and others read on: the metadata is no proof, so we discard."""
-    rig = Rig(style)
+    rig = Rig()
     worker = holding(rig)
     second = rig.worker("b")
     for _ in range(3):

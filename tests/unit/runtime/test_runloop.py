@@ -14,9 +14,10 @@ from service.errors import CommitAbortedError, SourceError, StopError
 from service.formats.model import CommittedOffset
 from tests.fakes.check import flush_records
 from tests.fakes.committer import Outcome
+from tests.fakes.member import Callback
 from tests.fakes.pace import long_records
 from tests.fakes.records import P0, P1, P2, entry, value_of
-from tests.fakes.rig import COOPERATIVE, EAGER, KIP848, STYLES, Rig
+from tests.fakes.rig import KIP848, STYLES, Rig
 from tests.fakes.store import PutFault
 from tests.fakes.worker import FakeWorker, Rules
 
@@ -93,10 +94,8 @@ def give_way_and_leave(rig: Rig, worker: FakeWorker) -> FakeWorker:
     second = rig.worker("0")
     for _ in range(5):
         rig.tick()
-    if not worker.consumer.member.queue:  # P0 would have stayed: the coordinator asks it back all the same
-        from tests.fakes.member import Callback  # noqa: PLC0415
-
-        worker.consumer.member.queue.append((Callback.REVOKED, worker.consumer.member.owned))
+    # P0 would have stayed: the coordinator asks it back all the same.
+    worker.consumer.member.queue.append((Callback.REVOKED, worker.consumer.member.owned))
     second.consumer.close()
     return second
 
@@ -445,7 +444,7 @@ def test_stop_whose_flush_fails_ends_stopped_and_the_next_owner_reads_again() ->
     rig.drain()
 
 
-@pytest.mark.parametrize("style", [EAGER, COOPERATIVE, KIP848])
+@pytest.mark.parametrize("style", STYLES)
 def test_closing_after_a_stop_flushes_nothing_twice(style: str) -> None:
     """The revoke that closing brings sees that everything is committed (KAFKA_FACTS R14)."""
     rig = Rig(style)

@@ -28,7 +28,7 @@ class Pod:
         self.at_ms = clock_ms
         self.generation = self._batches = 0
         if group is not None:
-            self.say(events.WorkerStarted(group, "classic", "range", ["source"], "bucket", 1, "1"))
+            self.say(events.WorkerStarted(group, "classic", ["source"], "bucket", 1, "1"))
 
     def say(self, event: LogEvent | str, *, level: str = "info", **fields: Any) -> Pod:
         """Write one line."""

@@ -152,7 +152,7 @@ def discarded_twice() -> list[bytes]:
 
 def started_twice() -> list[bytes]:
     """A process starts once."""
-    return Pod("w1").say(events.WorkerStarted("g", "classic", "range", ["source"], "bucket", 1, "1")).lines
+    return Pod("w1").say(events.WorkerStarted("g", "classic", ["source"], "bucket", 1, "1")).lines
 
 
 def work_after_the_end() -> list[bytes]:
