@@ -191,11 +191,6 @@ class ScriptedConsumer:
             raise batch
         return batch
 
-    def assign(self, positions: list[confluent_kafka.TopicPartition]) -> None:
-        """Replace the assignment."""
-        self.calls.append("assign")
-        self.assigned = {(one.topic, one.partition): _place(one) for one in positions}
-
     def incremental_assign(self, positions: list[confluent_kafka.TopicPartition]) -> None:
         """Add to the assignment."""
         self.calls.append("incremental_assign")
