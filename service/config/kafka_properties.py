@@ -30,7 +30,7 @@ REFUSED: Mapping[str, str] = {
     "transaction.timeout.ms": "set kafka.transaction_timeout_s",
     "message.timeout.ms": "adjusted to the transaction time-out by librdkafka",
     "delivery.timeout.ms": "adjusted to the transaction time-out by librdkafka",
-    "partition.assignment.strategy": "workers assign by cooperative-sticky alone: a rebalance takes away only what moves",
+    "partition.assignment.strategy": "workers assign by cooperative-sticky: a rebalance takes away only what moves",
     "group.id": "set kafka.group_id",
     "group.protocol": "set kafka.group_protocol",
     "group.remote.assignor": "set kafka.group_protocol",
