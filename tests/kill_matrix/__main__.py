@@ -1,10 +1,9 @@
 """`python -m tests.kill_matrix --record FILE [TESTS]`: which mutants do these tests notice?
 
 The record has a line of JSON for each mutant. The tests that call the changed function are asked, the cheapest first,
-until one fails. The record names that one, or says that none did. With `--again FILE` the mutants are those of an
-earlier record, and the tests that noticed them are asked first: so two records, before and after tests were taken away,
-can be compared.
-Without any change nothing may fail.
+until one fails. The record names that one, or says that none did. A test that fails without any change is not asked.
+With `--again FILE` the mutants are those of an earlier record, and the tests that noticed them are asked first: so two
+records, before and after tests were taken away, can be compared.
 
 Each mutant is a fork of one process that has imported everything, so that tests share nothing through it.
 """
@@ -68,10 +67,10 @@ class Matrix:
         items = {item.nodeid: item for item in session.items}
         _say(f"{len(items)} tests; which functions do they call?")
         costs, called, failed = self._asked(items)
-        if failed:
-            raise pytest.UsageError(f"without any change these fail: {failed}")
+        if failed:  # such as those that measure times, while they are watched
+            _say(f"without any change these fail, and are not asked: {', '.join(failed)}")
         by_function: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
-        for test in sorted(called, key=lambda name: costs[name]):
+        for test in sorted(called.keys() - set(failed), key=lambda name: (costs[name], name)):
             for function in called[test]:
                 by_function[function].append(test)
         record = Path(self._options.record)
