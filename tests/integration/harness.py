@@ -33,7 +33,7 @@ from tools.local.s3 import S3Endpoint
 ANY_TIMESTAMP = {"message.timestamp.after.max.ms": str(2**63 - 1)}  # as brokers before 4.0 have it
 PROTOCOLS = ("cooperative-sticky", "consumer")
 DRAIN_S = 90.0
-EVENT_S = 60.0
+EVENT_S = 120  # a machine may have three such tests at once, and more beside them
 PUT_AWAY = (Reason.FATAL, Reason.UNREADABLE)
 _COORDINATOR_S = 30.0
 # A broker keeps a fetch of nothing for half a second by default: most of what a short test or audit would take.
@@ -205,7 +205,7 @@ class Deployment:
 
     def wait_metric(self, name: str, metric: str, value: float) -> None:
         """Wait until a metric has a value."""
-        self.kafka.wait_for(f"{metric} of {name} = {value}", lambda: self.metric(name, metric) == value, timeout_s=60)
+        self.kafka.wait_for(f"{metric} of {name} = {value}", lambda: self.metric(name, metric) == value, timeout_s=EVENT_S)
 
     # Progress.
 

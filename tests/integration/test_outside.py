@@ -88,7 +88,7 @@ def test_topics_that_are_missing_or_compacted_are_named_and_waited_for(
     configure(kafka, deployment.dead_letters_topic, "cleanup.policy", "delete")
     configure(kafka, deployment.flushes_topic, "retention.ms", "60000")
     deployment.wait_drained(written)
-    assert deployment.get("w1", "/readyz")[0] == 200
+    kafka.wait_for("ready", lambda: deployment.get("w1", "/readyz")[0] == 200)  # once the commit is answered, too
 
 
 def test_topic_that_is_deleted_while_a_worker_runs_is_named_until_it_is_there_again(
