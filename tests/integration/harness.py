@@ -205,7 +205,9 @@ class Deployment:
 
     def wait_metric(self, name: str, metric: str, value: float) -> None:
         """Wait until a metric has a value."""
-        self.kafka.wait_for(f"{metric} of {name} = {value}", lambda: self.metric(name, metric) == value, timeout_s=EVENT_S)
+        self.kafka.wait_for(
+            f"{metric} of {name} = {value}", lambda: self.metric(name, metric) == value, timeout_s=EVENT_S
+        )
 
     # Progress.
 
