@@ -317,7 +317,7 @@ class Controller:
         if opening is not None:  # no flush has said so
             self._told.dropped(opening, cause=cause, cost=cost)
 
-    # What is owned.
+    # Owning and releasing.
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
         self._become(self.state.owning(tps))

@@ -33,7 +33,7 @@ class Control(RuleBasedStateMachine):
 
     @property
     def ours(self) -> frozenset[TopicPartition]:
-        """What is owned."""
+        """The TopicPartitions that are owned."""
         return self.control.state.owned
 
     # Inside `consume`.
@@ -147,7 +147,7 @@ class Control(RuleBasedStateMachine):
 
     @invariant()
     def a_batch_is_of_one_generation_and_of_what_is_owned(self) -> None:
-        """What is recorded and what is owned agree; the generation never goes back."""
+        """Progress is of exactly the owned TopicPartitions; the generation never goes back."""
         state, opening = self.control.state, self.worker.recorder.opening
         assert self.worker.recorder.positions.keys() == state.owned
         assert opening is None or (opening.generation == state.generation and state.end is None)

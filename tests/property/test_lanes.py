@@ -259,7 +259,7 @@ _EDGES = {
 
 @pytest.mark.parametrize("name", _EDGES)
 def test_records_at_an_edge_are_the_same_in_both_lanes(name: str) -> None:
-    """What logs drawn at random seldom have: each comes twice, once to teach its shape, the later with no timestamp."""
+    """Random logs seldom have them. Each comes twice, first to teach its shape; the later ones have no timestamp."""
     given_settings, values = _EDGES[name]
     records = [
         SourceRecord(TPS[0], n, NOW_S * 1000 + n if n < 2 else None, None, value.replace(b"%s", b"{" + _TAIL[1:]), ())

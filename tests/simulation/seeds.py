@@ -23,7 +23,7 @@ _GARBAGE_MAX = 50_000  # objects; 60 MiB more of memory
 
 
 class SeedTold(NamedTuple):
-    """What one seed did; `failed` is the error's text, `story` the digest of all that its workers told and did."""
+    """One seed's outcome: `failed` is the error's text, `story` the digest of all that its workers said and did."""
 
     seed: int
     style: str
