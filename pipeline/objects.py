@@ -22,6 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from pipeline.errors import ObjectError, ObjectTakenError
 from service.boundary import StoredObject
+from service.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
 from service.formats.reference import checksum_of
 
 if TYPE_CHECKING:
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import ObjectIdentifierTypeDef
 
     from pipeline.pieces import ReadGroup
-    from service.config.s3_settings import S3Settings
 
 Asked = TypeVar("Asked")
 Given = TypeVar("Given")
@@ -314,7 +314,6 @@ def _client_of(
     region: str | None,
     addressing: Literal["auto", "path", "virtual"],
     keys: tuple[str, str] | None,
-    timeouts: tuple[float, float],
     threads: int,
 ) -> S3Client:
     access_key, secret_key = keys or (None, None)
@@ -325,8 +324,8 @@ def _client_of(
         aws_access_key_id=access_key,
         aws_secret_access_key=secret_key,
         config=Config(
-            connect_timeout=timeouts[0],
-            read_timeout=timeouts[1],
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=READ_TIMEOUT_S,
             max_pool_connections=threads,
             retries={"mode": "standard", "total_max_attempts": 5},
             s3={"addressing_style": addressing},
@@ -340,8 +339,7 @@ def _client(settings: S3Settings, threads: int) -> S3Client:
     keys = None
     if settings.access_key is not None and settings.secret_key is not None:
         keys = settings.access_key.get_secret_value(), settings.secret_key.get_secret_value()
-    timeouts = settings.connect_timeout_s, settings.read_timeout_s
-    return _client_of(settings.endpoint_url, region_of(settings), settings.addressing, keys, timeouts, threads)
+    return _client_of(settings.endpoint_url, region_of(settings), settings.addressing, keys, threads)
 
 
 def region_of(settings: S3Settings) -> str | None:

@@ -32,9 +32,8 @@ class Publisher:
     """Publishes messages in transactions under one static id; for one thread."""
 
     def __init__(self, settings: Settings) -> None:
-        kafka = settings.kafka
-        options = producer_options(kafka, worker="backfill", transactional_id=settings.backfill_transactional_id)
-        self._timeout_s = kafka.transaction_timeout_s
+        options = producer_options(settings, worker="backfill", transactional_id=settings.backfill_transactional_id)
+        self._timeout_s = settings.flush.transaction_timeout_s
         self._clock = SystemClock()
         self._committer = KafkaCommitter(options, init_budget_s=2 * self._timeout_s, clock=self._clock)
 

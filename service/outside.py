@@ -45,7 +45,7 @@ def asks_of_store(settings: Settings, store: S3Store) -> list[Ask]:
 
 def asks_of_kafka(settings: Settings) -> list[Ask]:
     """Return what is asked of brokers that answer."""
-    return [KafkaNeeds(settings.kafka, consumer_options(settings.kafka, worker=settings.worker)).ask]
+    return [KafkaNeeds(settings.kafka, consumer_options(settings, worker=settings.worker)).ask]
 
 
 def misfit_of(settings: Settings) -> str:
@@ -102,10 +102,10 @@ def connect(settings: Settings) -> bool:
 
 def _ask_brokers(settings: Settings) -> Need:
     """Ask for a producer of transactions, by an id that no worker has: it would be fenced."""
-    kafka, own_id = settings.kafka, f"{settings.transactional_id}/check"
-    options = producer_options(kafka, worker=settings.worker, transactional_id=own_id)
+    own_id = f"{settings.transactional_id}/check"
+    options = producer_options(settings, worker=settings.worker, transactional_id=own_id)
     committer = KafkaCommitter(options, init_budget_s=_BROKERS_S, clock=_Clock(), brokers=Brokers())
-    subject = f"brokers {kafka.bootstrap_servers}: Write and Describe permitted on transactional ids"
+    subject = f"brokers {settings.kafka.bootstrap_servers}: Write and Describe permitted on transactional ids"
     try:
         committer.prepare(deadline=Deadline.after(_BROKERS_S, time.monotonic))
     except (StopError, CommitAbortedError) as error:

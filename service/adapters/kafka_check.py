@@ -31,8 +31,8 @@ def find_refused(settings: Settings) -> list[str]:
     if found:  # what is left without these may not fit together
         return found
     told = {
-        _CONSUMER: consumer_options(kafka, worker=settings.worker),
-        _PRODUCER: producer_options(kafka, worker=settings.worker, transactional_id=settings.transactional_id),
+        _CONSUMER: consumer_options(settings, worker=settings.worker),
+        _PRODUCER: producer_options(settings, worker=settings.worker, transactional_id=settings.transactional_id),
     }
     texts: dict[str, list[str]] = {}
     for role, options in told.items():

@@ -284,7 +284,7 @@ class KafkaCommitter:
             if problem.code() in _HOPELESS:
                 return SourceError(f"the transaction is not permitted: {problem.name()}: {problem.str()}")
             who = f"another process has the name of this worker ({self._options['transactional.id']})"
-            stopped = "it was stopped for longer than kafka.transaction_timeout_s"
+            stopped = "it was stopped for longer than its transaction may take"
             return FencedError(f"{problem.str()}: {who}, or {stopped}", code=problem.name())
         until = Deadline(deadline.at_s + _ABORT_S, deadline.now_s).at_most(_ABORT_S)
         try:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.config.kafka_properties import refused
-from service.config.settings import KafkaSettings
+from service.config.settings import KafkaSettings, Settings
 
 _MESSAGE_MAX_BYTES = 1_000_000  # librdkafka's default
 _QUEUE_MAX_KBYTES = 65_536  # copies of messages in memory; librdkafka's default is a GiB
@@ -37,15 +37,16 @@ PINNED_CONSUMER: dict[str, Any] = {
 }
 
 
-def consumer_options(kafka: KafkaSettings, *, worker: str) -> dict[str, Any]:
+def consumer_options(settings: Settings, *, worker: str) -> dict[str, Any]:
     """Write the consumer's options: defaults, then what settings pass through, then what the promise needs."""
+    kafka = settings.kafka
     options: dict[str, Any] = {**PINNED_CONSUMER, **_passed_through(kafka, kafka.consumer_properties)}
     options |= {
         "bootstrap.servers": kafka.bootstrap_servers,
         "client.id": f"log-partitioner-{worker}",
         "group.id": kafka.group_id,
         "group.protocol": kafka.group_protocol,
-        "max.poll.interval.ms": round(kafka.max_poll_interval_s * 1000),
+        "max.poll.interval.ms": round(settings.flush.max_poll_interval_s * 1000),
     }
     if kafka.group_protocol == "classic":
         options |= {
@@ -56,8 +57,9 @@ def consumer_options(kafka: KafkaSettings, *, worker: str) -> dict[str, Any]:
     return options
 
 
-def producer_options(kafka: KafkaSettings, *, worker: str, transactional_id: str) -> dict[str, Any]:
+def producer_options(settings: Settings, *, worker: str, transactional_id: str) -> dict[str, Any]:
     """Write the producer's options in the same order."""
+    kafka = settings.kafka
     sizes = {  # a broker refuses a batch, not a message, that is larger than max.message.bytes
         "batch.size": kafka.message_bytes_max,
         "message.max.bytes": max(_MESSAGE_MAX_BYTES, kafka.message_bytes_max),
@@ -68,7 +70,7 @@ def producer_options(kafka: KafkaSettings, *, worker: str, transactional_id: str
         "bootstrap.servers": kafka.bootstrap_servers,
         "client.id": f"log-partitioner-{worker}",
         "transactional.id": transactional_id,
-        "transaction.timeout.ms": round(kafka.transaction_timeout_s * 1000),
+        "transaction.timeout.ms": round(settings.flush.transaction_timeout_s * 1000),
     }
 
 

@@ -44,7 +44,7 @@ from service.adapters.s3_words import (
     what_of,
 )
 from service.boundary import StoredObject
-from service.config.s3_settings import S3Settings
+from service.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
 from service.control.deadline import Deadline
 from service.errors import KeyTakenError, ReadBackError, StoreBusyError, StoreRefusedError, UnmetError, UploadError
 from service.formats.object_key import check_key
@@ -78,9 +78,12 @@ _RETRIABLE_CODES = {
 class S3Store:
     """Puts objects into one bucket; safe to use from many threads."""
 
-    def __init__(self, settings: S3Settings, *, client: S3Client | None = None) -> None:
+    def __init__(
+        self, settings: S3Settings, *, answer_s: float = READ_TIMEOUT_S, client: S3Client | None = None
+    ) -> None:
         self._settings = settings
-        self._client = client or make_client(settings)
+        self._answer_s = CONNECT_TIMEOUT_S + answer_s
+        self._client = client or make_client(settings, answer_s=answer_s)
         self._leash = Leash(self._client)
         self._asking = threading.Lock()
         self._pace = Pace(time.monotonic)
@@ -299,10 +302,6 @@ class S3Store:
     def _hopeless(self, error: BotoCoreError) -> StoreRefusedError:
         told = NO_CREDENTIALS if isinstance(error, NoCredentialsError) else what_of(error)
         return StoreRefusedError(f"{self._settings.place}: {told}")
-
-    @property
-    def _answer_s(self) -> float:
-        return self._settings.connect_timeout_s + self._settings.read_timeout_s
 
 
 def _is_throttled(error: ClientError) -> bool:

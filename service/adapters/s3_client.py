@@ -18,7 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, HTTPClientError, ReadTimeoutError
 
 from service.adapters.s3_words import what_of
-from service.config.s3_settings import S3Settings
+from service.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
 from service.errors import StoreRefusedError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _LEASH_S = 0.5
 
 
-def make_client(settings: S3Settings) -> S3Client:
+def make_client(settings: S3Settings, *, answer_s: float = READ_TIMEOUT_S) -> S3Client:
     """Make a client without retries of its own: the deadline bounds ours.
 
     Raises:
@@ -36,8 +36,8 @@ def make_client(settings: S3Settings) -> S3Client:
     """
     secret = settings.secret_key.get_secret_value() if settings.secret_key else None
     config = Config(
-        connect_timeout=settings.connect_timeout_s,
-        read_timeout=settings.read_timeout_s,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=answer_s,
         max_pool_connections=settings.upload_threads,
         retries={"total_max_attempts": 1, "mode": "standard"},
         request_checksum_calculation="when_required",

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ANSWER_S = 30.0
 SILENCE_MAX_S = 60.0
-SETTLE_MARGIN_S = 20.0
+SETTLE_S = 80.0  # a transaction that is open for longer is hardly one that will be committed
 """Brokers look every ten seconds for transactions that have been open for too long, and then abort them."""
 _ASK_AGAIN_S = 0.1
 _MESSAGES_AT_ONCE = 5000
@@ -52,7 +52,6 @@ class KafkaTopics:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._servers = settings.bootstrap_servers
-        self._settle_s = settings.transaction_timeout_s + SETTLE_MARGIN_S
         self._options: dict[str, str | bool | int] = {
             "log_level": 3,
             **settings.client_properties,
@@ -111,14 +110,14 @@ class KafkaTopics:
         if self._uncommitted is None:
             self._uncommitted = confluent_kafka.Consumer(self._options | {"isolation.level": "read_uncommitted"})
         written = {tp: self._watermarks(self._uncommitted, tp).next for tp in tps}
-        deadline_s = time.monotonic() + self._settle_s
+        deadline_s = time.monotonic() + SETTLE_S
         ends = {tp: self.ends(tp) for tp in written}
         while unsettled := [tp for tp, end in ends.items() if end.next < written[tp]]:
             if time.monotonic() > deadline_s:
                 break
             time.sleep(_ASK_AGAIN_S)
             ends |= {tp: self.ends(tp) for tp in unsettled}
-        return ends, [f"{tp}: a transaction has been open for more than {self._settle_s:.0f} s" for tp in unsettled]
+        return ends, [f"{tp}: a transaction has been open for more than {SETTLE_S:.0f} s" for tp in unsettled]
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return the group's committed (stable) offsets, None where there is none."""

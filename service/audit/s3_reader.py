@@ -10,11 +10,10 @@ import botocore.exceptions
 
 from service.audit.fetch import FetchedObject, ObjectMissingError
 from service.audit.findings import CouldNotTellError
+from service.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
-
-    from service.config.s3_settings import S3Settings
 
 _GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
 
@@ -33,8 +32,8 @@ class S3Reader:
             aws_secret_access_key=None if secret is None else secret.get_secret_value(),
             config=botocore.config.Config(
                 max_pool_connections=threads,
-                connect_timeout=settings.connect_timeout_s,
-                read_timeout=settings.read_timeout_s,
+                connect_timeout=CONNECT_TIMEOUT_S,
+                read_timeout=READ_TIMEOUT_S,
                 retries={"total_max_attempts": settings.attempts, "mode": "standard"},
                 s3={"addressing_style": settings.addressing},
             ),

@@ -13,12 +13,11 @@ from datetime import datetime
 from urllib.parse import SplitResult, urlsplit
 
 from service.config.kafka_properties import is_secret, refused
-from service.config.settings import POLL_MARGIN_S, Settings
+from service.config.settings import Settings
 from service.config.sources import read_settings
 from service.errors import SettingsError
 from service.partitioning.locate import compile_path
 
-BROKER_TRANSACTION_TIMEOUT_MAX_S = 900  # transaction.max.timeout.ms, the broker's default
 ALERT_WINDOW_S = 600  # of LogPartitionerNoCommit in deploy/alerts
 _LISTENERS = {"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"}  # what the client library takes before ://
 _NEEDED = ("kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket")
@@ -52,7 +51,7 @@ def load(*more: Callable[[Settings], Iterable[str]], kind: type[Settings] = Sett
 
 def find_problems(settings: Settings) -> list[str]:
     """Find everything that contradicts itself; one sentence each."""
-    checks = (_times, _sizes, _topics, _places, _paths, _properties, _credentials)
+    checks = (_sizes, _topics, _places, _paths, _properties, _credentials)
     return [problem for check in checks for problem in check(settings)]
 
 
@@ -63,54 +62,6 @@ def find_notes(settings: Settings) -> Iterator[str]:
         yield (
             f"flush.interval_s ({interval_s:g}) is longer than the {ALERT_WINDOW_S} s in which the alert "
             "LogPartitionerNoCommit expects a commit: give its rule a longer window"
-        )
-
-
-def _times(settings: Settings) -> Iterator[str]:
-    flush, kafka, s3 = settings.flush, settings.kafka, settings.s3
-    longest = max(flush.revoke_budget_s, flush.upload_deadline_s + flush.commit_budget_s)
-    needed = longest + settings.settle_s + POLL_MARGIN_S
-    if needed > kafka.max_poll_interval_s:
-        yield (
-            f"kafka.max_poll_interval_s ({kafka.max_poll_interval_s:g}) must be at least {needed:g}: the longest flush "
-            f"({longest:g}: flush.revoke_budget_s, or flush.upload_deadline_s + flush.commit_budget_s), "
-            f"kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) to wait for another's transaction, and "
-            f"{needed - longest - kafka.transaction_timeout_s:g} for answers; or the group takes the partitions away meanwhile"
-        )
-    if flush.commit_budget_s >= flush.revoke_budget_s:
-        yield (
-            f"flush.commit_budget_s ({flush.commit_budget_s:g}) must be under flush.revoke_budget_s "
-            f"({flush.revoke_budget_s:g}), or a revoke has no time to upload"
-        )
-    if flush.commit_budget_s > kafka.transaction_timeout_s:
-        yield (
-            f"flush.commit_budget_s ({flush.commit_budget_s:g}) must not exceed kafka.transaction_timeout_s "
-            f"({kafka.transaction_timeout_s:g}): the broker aborts the transaction before"
-        )
-    if kafka.transaction_timeout_s > BROKER_TRANSACTION_TIMEOUT_MAX_S:
-        yield (
-            f"kafka.transaction_timeout_s ({kafka.transaction_timeout_s:g}) exceeds what brokers allow by default "
-            f"({BROKER_TRANSACTION_TIMEOUT_MAX_S})"
-        )
-    if s3.connect_timeout_s + s3.read_timeout_s > flush.upload_deadline_s:
-        yield (
-            f"s3.connect_timeout_s ({s3.connect_timeout_s:g}) + s3.read_timeout_s ({s3.read_timeout_s:g}) must fit into "
-            f"flush.upload_deadline_s ({flush.upload_deadline_s:g})"
-        )
-    if kafka.group_protocol == "classic" and kafka.session_timeout_s >= kafka.max_poll_interval_s:
-        yield (
-            f"kafka.session_timeout_s ({kafka.session_timeout_s:g}) must be under kafka.max_poll_interval_s "
-            f"({kafka.max_poll_interval_s:g})"
-        )
-    if kafka.no_membership_max_s < 2 * kafka.max_poll_interval_s:
-        yield (
-            f"kafka.no_membership_max_s ({kafka.no_membership_max_s:g}) must be at least twice kafka.max_poll_interval_s "
-            f"({kafka.max_poll_interval_s:g}): a slow flush and a rebalance behind it may take as long"
-        )
-    if settings.http.live_max_s <= kafka.max_poll_interval_s:
-        yield (
-            f"http.live_max_s ({settings.http.live_max_s:g}) must exceed kafka.max_poll_interval_s "
-            f"({kafka.max_poll_interval_s:g}), within which a worker polls, or a slow flush is killed"
         )
 
 

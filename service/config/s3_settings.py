@@ -6,8 +6,11 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from service.config.section import PositiveSeconds, Section
+from service.config.section import Section
 from service.config.sources import aws_region
+
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 60.0  # without an answer once a body is sent; what is buffered on the way counts as sent
 
 
 class S3Settings(Section):
@@ -31,14 +34,10 @@ class S3Settings(Section):
     access_key: SecretStr | None = Field(None, description="Access key; without one boto3 looks where it always does.")
     secret_key: SecretStr | None = Field(None, description="Secret key.")
     upload_threads: int = Field(32, ge=1, le=256, description="Uploads under way at once.")
-    connect_timeout_s: PositiveSeconds = Field(5, description="Seconds to connect.")
-    read_timeout_s: PositiveSeconds = Field(
-        60, description="Seconds without an answer once a body is sent; what is buffered on the way counts as sent."
-    )
     attempts: int = Field(
         5,
         ge=1,
-        description="Attempts per object within the upload deadline; a store that says SlowDown is not counted.",
+        description="Attempts per object within the time for uploads; a store that says SlowDown is not counted.",
     )
     conditional: bool = Field(default=True, description="Send If-None-Match: * with every PUT.")
     checksum: Literal["sha256", "crc32"] = Field(

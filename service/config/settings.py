@@ -13,6 +13,8 @@ from zoneinfo import ZoneInfo
 from pydantic import AfterValidator, Field
 
 from service.batch.pack_plan import Layout
+from service.config.flush_settings import FlushSettings
+from service.config.removed import REMOVED
 from service.config.s3_settings import S3Settings
 from service.config.section import (
     BYTES,
@@ -29,9 +31,6 @@ from service.config.sources import SourcedSettings
 from service.formats.object_key import key_safe
 
 PREFIX = "LOGP_"
-ABORT_S = 10.0  # for an abort, after a flush that came to nothing
-ANSWER_MARGIN_S = 20.0  # for answers about offsets, beyond the transaction time-out of a worker that died
-POLL_MARGIN_S = 15.0  # of max.poll.interval, for what no deadline bounds
 
 
 def _known_zone(name: str) -> str:
@@ -90,17 +89,6 @@ class KafkaSettings(Section):
     )
     session_timeout_s: PositiveSeconds = Field(
         30, description="Seconds without heartbeat until a worker is replaced (classic)."
-    )
-    max_poll_interval_s: PositiveSeconds = Field(
-        300, description="Seconds a worker may spend between polls before it loses its place."
-    )
-    no_membership_max_s: PositiveSeconds = Field(
-        600,
-        description="Seconds without membership in the group, or without any broker that answers, after which the "
-        "process ends and says why; a full group is waited for.",
-    )
-    transaction_timeout_s: PositiveSeconds = Field(
-        60, description="Seconds after which the broker aborts an open transaction."
     )
     message_bytes_max: Annotated[int, Field(ge=100_000, json_schema_extra=BYTES), TAKES_SIZE] = Field(
         900_000,
@@ -229,21 +217,6 @@ class PartitionSettings(Section):
     zone: Zone = Field("UTC", description="Time zone of date and hour in a PartitionKey.")
 
 
-class FlushSettings(Section):
-    """When a batch is flushed and how long that may take."""
-
-    interval_s: PositiveSeconds = Field(30, description="Seconds a batch stays open at most.")
-    bytes_max: PositiveBytes = Field(256 * 1024 * 1024, description="Bytes of source records in a batch.")
-    entries_max: PositiveInt = Field(2_000_000, description="Entries in a batch.")
-    upload_deadline_s: PositiveSeconds = Field(90, description="Seconds for sealing and all uploads of a flush.")
-    commit_budget_s: PositiveSeconds = Field(30, description="Seconds for the transaction of a flush.")
-    revoke_budget_s: PositiveSeconds = Field(
-        100, description="Seconds a rebalance or a stop may be held up by its flush."
-    )
-    close_budget_s: PositiveSeconds = Field(10, description="Seconds to leave the group and close the clients.")
-    backoff_max_s: PositiveSeconds = Field(30, description="Longest pause after flushes that failed one after another.")
-
-
 class DeadLettersSettings(Section):
     """How much may be dead."""
 
@@ -304,7 +277,6 @@ class HttpSettings(Section):
 
     host: str = Field("0.0.0.0", description="Address to listen on.")  # noqa: S104 - probes come from outside the pod
     port: int = Field(8080, ge=0, le=65535, description="Port; 0 takes a free one.")
-    live_max_s: PositiveSeconds = Field(360, description="Seconds without a turn of the loop after which /livez fails.")
 
 
 class LogSettings(Section):
@@ -320,6 +292,7 @@ class Settings(SourcedSettings):
     """All settings of a worker."""
 
     prefix = PREFIX
+    removed = REMOVED
 
     worker: str = Field(
         default_factory=socket.gethostname,
@@ -352,11 +325,6 @@ class Settings(SourcedSettings):
     verify: VerifySettings = VerifySettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
-
-    @property
-    def settle_s(self) -> float:
-        """Seconds that are kept for what follows a flush: an abort, another's open transaction, committed offsets."""
-        return ABORT_S + self.kafka.transaction_timeout_s + ANSWER_MARGIN_S
 
     @property
     def secrets(self) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 from service.batch.messages import Sender, adoption_messages
-from service.config.settings import KafkaSettings, Settings
+from service.config.settings import Settings
 from service.control.deadline import Deadline
 from service.control.flush_history import OurGroup
 from service.errors import SettingsError
@@ -77,23 +77,23 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
     configure(level="warning", style=settings.log.format, worker=NAME, boot="", stream=sys.stderr)
     if options.action == "show":
-        return _show(settings.kafka, [options.topic] if options.topic else settings.kafka.source_topics)
+        return _show(settings, [options.topic] if options.topic else settings.kafka.source_topics)
     if options.action == "adopt":
         return _adopt(options, settings)
-    return _set(options, settings.kafka)
+    return _set(options, settings)
 
 
-def _show(kafka: KafkaSettings, topics: Sequence[str]) -> int:
+def _show(settings: Settings, topics: Sequence[str]) -> int:
     for topic in topics:
-        with _Asking(kafka, topic) as asking:
+        with _Asking(settings, topic) as asking:
             sys.stdout.write("".join(f"{line}\n" for line in asking.survey().show()))
     return 0
 
 
-def _set(options: argparse.Namespace, kafka: KafkaSettings) -> int:
+def _set(options: argparse.Namespace, settings: Settings) -> int:
     from service.adapters.kafka_offsets import commit_offsets  # noqa: PLC0415
 
-    with _Asking(kafka, options.topic) as asking:
+    with _Asking(settings, options.topic) as asking:
         survey = asking.survey()
         changes = setting.plan(survey, options.to, options.partition)
     sys.stdout.write("".join(f"{_line(survey, one)}\n" for one in changes))
@@ -101,8 +101,8 @@ def _set(options: argparse.Namespace, kafka: KafkaSettings) -> int:
     if wanted and not options.dry_run:
         if not _is_confirmed(changes, is_yes=options.yes):
             return 1
-        commit_offsets(asking.options, kafka.group_id, wanted, timeout_s=ANSWER_S)
-        sys.stdout.write(f"{len(wanted)} offsets of group {kafka.group_id} are set\n")
+        commit_offsets(asking.options, settings.kafka.group_id, wanted, timeout_s=ANSWER_S)
+        sys.stdout.write(f"{len(wanted)} offsets of group {settings.kafka.group_id} are set\n")
     elif cost := _cost(changes):
         sys.stdout.write(f"{cost}: this asks for --yes\n")
     return 0 if all(one.is_met for one in changes) else 1
@@ -147,8 +147,8 @@ def _adopt(options: argparse.Namespace, settings: Settings) -> int:
     groups = (options.from_group, kafka.group_id)
     if options.from_group == kafka.group_id:
         raise SettingsError([f"--from {options.from_group} is kafka.group_id: set that to the name of the new group"])
-    old = kafka.model_copy(update={"group_id": options.from_group})
-    with _Asking(kafka, topic) as heir, _Asking(old, topic, accepted=kafka.accept_groups) as stopped:
+    old = settings.model_copy(update={"kafka": kafka.model_copy(update={"group_id": options.from_group})})
+    with _Asking(settings, topic) as heir, _Asking(old, topic, accepted=kafka.accept_groups) as stopped:
         require_nobody(heir.options, groups, timeout_s=ANSWER_S)
         plan = adopting.plan(
             stopped.survey(), heir.survey(), from_group=options.from_group, group_id=kafka.group_id, topic=topic
@@ -157,7 +157,7 @@ def _adopt(options: argparse.Namespace, settings: Settings) -> int:
             sys.stdout.write(f"{tp}: group {kafka.group_id} goes on at {one.offset}\n")
         if options.dry_run:
             return 0
-        heir.commit_adoption(plan, settings)
+        heir.commit_adoption(plan)
         require_nobody(heir.options, groups, timeout_s=ANSWER_S)
     sys.stdout.write(
         f"group {kafka.group_id} has adopted {options.from_group} on topic {topic}: start its workers, and never again "
@@ -169,16 +169,16 @@ def _adopt(options: argparse.Namespace, settings: Settings) -> int:
 class _Asking:
     """The clients of one group."""
 
-    def __init__(self, kafka: KafkaSettings, topic: str, *, accepted: Sequence[str] | None = None) -> None:
+    def __init__(self, settings: Settings, topic: str, *, accepted: Sequence[str] | None = None) -> None:
         """Make them; groups beside this one are looked for where `accepted` says which are not to be told."""
         from service.adapters.clock import SystemClock  # noqa: PLC0415
         from service.adapters.kafka_consumer import KafkaConsumer  # noqa: PLC0415
         from service.adapters.kafka_flush_records import KafkaFlushRecords  # noqa: PLC0415
         from service.adapters.kafka_options import consumer_options  # noqa: PLC0415
 
-        self._kafka, self._topic = kafka, topic
+        self._settings, self._topic, kafka = settings, topic, settings.kafka
         self._clock = SystemClock()
-        self.options = consumer_options(kafka, worker=NAME)
+        self.options = consumer_options(settings, worker=NAME)
         alone_on = () if accepted is None else (topic,)
         group = OurGroup(kafka.group_id, alone_on=alone_on, accepted=accepted or ())
         self._consumer: KafkaConsumer = KafkaConsumer(self.options, [topic])
@@ -197,10 +197,10 @@ class _Asking:
             self._flush_records,
             self._topic,
             clock=self._clock,
-            accept_unknown=self._kafka.accept_unknown_history,
+            accept_unknown=self._settings.kafka.accept_unknown_history,
         )
 
-    def commit_adoption(self, plan: adopting.AdoptionPlan, settings: Settings) -> None:
+    def commit_adoption(self, plan: adopting.AdoptionPlan) -> None:
         """Commit offsets and adoption in one transaction.
 
         Raises:
@@ -209,7 +209,8 @@ class _Asking:
         from service.adapters.kafka_committer import KafkaCommitter  # noqa: PLC0415
         from service.adapters.kafka_options import producer_options  # noqa: PLC0415
 
-        kafka, deadline = self._kafka, Deadline.after(ANSWER_S, self._clock.now_s)
+        settings, kafka = self._settings, self._settings.kafka
+        deadline = Deadline.after(ANSWER_S, self._clock.now_s)
         partitions = self._consumer.partitions_of(kafka.flushes_topic, deadline=deadline)
         sender = Sender(
             worker=NAME,
@@ -221,6 +222,6 @@ class _Asking:
             dead_letters_topic=kafka.dead_letters_topic,
         )
         messages = adoption_messages(plan.adoption, sender, partitions=[tp.partition for tp in partitions])
-        options = producer_options(kafka, worker=NAME, transactional_id=settings.offsets_transactional_id)
+        options = producer_options(settings, worker=NAME, transactional_id=settings.offsets_transactional_id)
         committer = KafkaCommitter(options, init_budget_s=ANSWER_S, clock=self._clock)
         committer.commit_without_member(messages, plan.offsets, self._consumer.membership(), deadline=deadline)

@@ -39,7 +39,7 @@ from service.config.rules import (
     schema_bounds,
     seal_rules,
 )
-from service.config.settings import POLL_MARGIN_S, Settings
+from service.config.settings import Settings
 from service.control.deadline import Deadline
 from service.control.flush_history import OurGroup
 from service.control.flush_policy import FlushBounds, Size
@@ -104,17 +104,17 @@ class Process:
         self.metrics = PrometheusMetrics()
         self._brokers = Brokers(self.clock.now_s)
         self._patience = Patience(lambda: stop.requested)
-        self.health = Health(self.clock, live_max_s=settings.http.live_max_s, trouble=self._trouble)
+        self.health = Health(self.clock, live_max_s=settings.flush.live_max_s, trouble=self._trouble)
         self._preflight = Preflight(
             patience=self._patience,
-            budget_s=2 * settings.kafka.transaction_timeout_s,
+            budget_s=2 * settings.flush.transaction_timeout_s,
             beat=self.health.beat,
             now_s=self.clock.now_s,
         )
         server = HealthServer(settings.http.host, settings.http.port, health=self.health, exposition=self._exposition)
         self.http_port = server.port
         self._started_at_ms = self.clock.wall_ms()
-        self._participation = Participation(without_max_s=settings.kafka.no_membership_max_s, now_s=self.clock.now_s())
+        self._participation = Participation(without_max_s=settings.flush.no_membership_max_s, now_s=self.clock.now_s())
         self._look_at_s = self._look_again_at_s = 0.0
         self._asking: Thread | None = None
         self._misfit = ""
@@ -160,7 +160,7 @@ class Process:
         except SpoolError as error:
             raise StopError(f"no spool in spool.directory: {error}") from error
         cleanup.callback(spool.close)
-        self._store = store = S3Store(settings.s3)
+        self._store = store = S3Store(settings.s3, answer_s=settings.flush.store_answer_s)
         uploader = Uploader(store, threads=settings.s3.upload_threads, trouble=lambda: store.trouble)
         cleanup.callback(uploader.close)
         self._committer = committer = self._connect()
@@ -168,7 +168,7 @@ class Process:
         journal = DiskJournal(directory / f"{key_safe(settings.worker)}.journal")
         cleanup.callback(journal.close)
         kafka = settings.kafka
-        reading = consumer_options(kafka, worker=settings.worker)
+        reading = consumer_options(settings, worker=settings.worker)
         group = OurGroup(kafka.group_id, alone_on=kafka.source_topics, accepted=kafka.accept_groups)
         ports = Ports(
             consumer=self._consumer,
@@ -224,16 +224,16 @@ class Process:
         """Make the consumer and the committer."""
         settings = self._settings
         self._consumer = KafkaConsumer(
-            consumer_options(settings.kafka, worker=settings.worker),
+            consumer_options(settings, worker=settings.worker),
             settings.kafka.source_topics,
             brokers=self._brokers,
             patience=self._patience,
         )
-        options = producer_options(settings.kafka, worker=settings.worker, transactional_id=settings.transactional_id)
+        options = producer_options(settings, worker=settings.worker, transactional_id=settings.transactional_id)
         # init_transactions waits for the broker to end what an earlier producer left open (KAFKA_FACTS T7).
         return KafkaCommitter(
             options,
-            init_budget_s=2 * settings.kafka.transaction_timeout_s,
+            init_budget_s=2 * settings.flush.transaction_timeout_s,
             clock=self.clock,
             brokers=self._brokers,
             patience=self._patience,
@@ -367,9 +367,9 @@ def _sender(settings: Settings, boot: str) -> Sender:
 def _control_rules(settings: Settings) -> ControlRules:
     flush = settings.flush
     return ControlRules(
-        poll_budget_s=settings.kafka.max_poll_interval_s - POLL_MARGIN_S,
-        settle_s=settings.settle_s,
-        flush_budget_s=flush.upload_deadline_s + flush.commit_budget_s,
+        poll_budget_s=flush.poll_budget_s,
+        settle_s=flush.settle_s,
+        flush_budget_s=flush.budget_s,
         revoke_budget_s=flush.revoke_budget_s,
         backoff_max_s=flush.backoff_max_s,
         size_max=Size(flush.bytes_max, flush.entries_max),

@@ -29,6 +29,4 @@ class Participation:
         if hindrance is None or was_stopped:
             self._part_at_s = now_s
         elif self.is_over(now_s):
-            raise SourceError(
-                f"no part in the group for {now_s - self._part_at_s:.0f} s (kafka.no_membership_max_s): {hindrance}"
-            )
+            raise SourceError(f"no part in the group for {now_s - self._part_at_s:.0f} s: {hindrance}")

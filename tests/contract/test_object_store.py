@@ -30,7 +30,7 @@ from tests.fakes.clock import FakeClock
 from tests.fakes.store import Bucket, FakeObjectStore
 
 _prefixes = count()
-TRICKLE: dict[str, Any] = {"secret_key": SecretStr("secret"), "attempts": 1, "read_timeout_s": 60}
+TRICKLE: dict[str, Any] = {"secret_key": SecretStr("secret"), "attempts": 1}
 
 
 def sleep_by(instead: Callable[[float], object], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,11 +232,9 @@ def test_question_that_trickles_ends_too() -> None:
     """HEAD has the time of one connection and one answer."""
     with trickle(reads=True) as url:
         store = S3Store(
-            S3Settings(
-                bucket="bucket", endpoint_url=url, access_key=SecretStr("key"), connect_timeout_s=1, read_timeout_s=1,
-                secret_key=SecretStr("secret"),
-            )
-        )  # fmt: skip
+            S3Settings(bucket="bucket", endpoint_url=url, access_key=SecretStr("key"), secret_key=SecretStr("secret")),
+            answer_s=1,
+        )
         begun_s = time.monotonic()
         assert store.find("one.avro", sha256=b"", size=1) is None
     assert time.monotonic() - begun_s < 10
@@ -345,7 +343,7 @@ def test_object_larger_than_a_slow_store_takes_within_a_time_out_arrives() -> No
     """It is sent in pieces, each with a time-out of its own: botocore reads bytes like a file."""
     clock = FakeClock()
     with serve(bytes_per_s=2_000_000) as slow:
-        place = Place(S3Store(settings(slow, connect_timeout_s=1, attempts=1)), "logs", clock, slow.read)
+        place = Place(S3Store(settings(slow, attempts=1)), "logs", clock, slow.read)
         place.put("large.avro", bytes(8 * 2**20))
         assert len(slow.read(place.key("large.avro")) or b"") == 8 * 2**20
 

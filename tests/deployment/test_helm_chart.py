@@ -10,9 +10,11 @@ import pytest
 
 from service.cli import main
 from service.config.checks import load
+from service.config.flush_settings import ABORT_S
 from service.config.kafka_properties import PUBLIC, SECRET, is_secret
 from service.config.settings import PREFIX, Settings
 from service.errors import SettingsError
+from service.patience import LEAVE_S_MAX
 from tests.deployment.tools import CHART, REQUIRED_VALUES, ROOT, parse, render, run
 
 Manifests = dict[str, dict[str, Any]]
@@ -121,7 +123,7 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
         "config.spool.bytes_max": 9_000_000_000_000,
         "config.flush.interval_s": 7.5,
         "config.flush.bytes_max": "64MiB",
-        "config.flush.backoff_max_s": "1m",
+        "config.time.future_max_s": "1m",
         "config.s3.conditional": False,
         "config.s3.endpoint_url": None,
     }
@@ -136,7 +138,7 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
     assert settings.user.no_values == ("", "-", "null")
     assert settings.spool.bytes_max == 9_000_000_000_000
     assert settings.flush.interval_s == 7.5
-    assert (settings.flush.bytes_max, settings.flush.backoff_max_s) == (67_108_864, 60)
+    assert (settings.flush.bytes_max, settings.time.future_max_s) == (67_108_864, 60)
     assert settings.kafka.consumer_properties == {"fetch.max.bytes": "104857600", "socket.keepalive.enable": "true"}
     assert settings.s3.conditional is False
     assert settings.s3.endpoint_url is None
@@ -152,7 +154,8 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
         ("config.kafka.group_protocol=eager", "value must be one of"),
         ("replicas=3", "'replicas' not allowed"),
         ("config.s3.bucket=", "minLength"),
-        ("config.flush.revoke_budget_s=null", "missing property 'revoke_budget_s'"),
+        ("config.flush.budget_s=null", "missing property 'budget_s'"),
+        ("terminationGracePeriodSeconds=150", "'terminationGracePeriodSeconds' not allowed"),
     ],
 )
 def test_chart_value_that_is_no_setting_is_refused(value: str, message: str) -> None:
@@ -198,57 +201,15 @@ def test_chart_without_a_required_value_is_refused(missing: str) -> None:
     assert f"config.{missing} is required" in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("value", "needed"),
-    [
-        ("terminationGracePeriodSeconds=130", "130"),
-        ("config.flush.revoke_budget_s=140", "150"),
-        ("config.flush.upload_deadline_s=110.5", "150.5"),
-        ("config.flush.close_budget_s=60", "180"),
-    ],
-)
-def test_chart_grace_period_under_the_longest_flush_is_refused(value: str, needed: str) -> None:
-    """W10: SIGKILL must come after the longest flush and the closing; the message has the numbers in it."""
-    done = render(values_json=[value])
-
-    assert done.returncode != 0
-    assert f"must exceed {needed}:" in done.stderr
-
-
-def test_chart_grace_period_over_the_longest_flush_is_accepted(tmp_path: Path) -> None:
-    """One second more than the longest flush and the closing is enough."""
-    manifests = _manifests(tmp_path, "terminationGracePeriodSeconds=131")
-
-    assert _pod(manifests)["terminationGracePeriodSeconds"] == 131
-
-
-@pytest.mark.parametrize(
-    ("accepted", "refused", "needed"),
-    [
-        (["flush.revoke_budget_s=195"], ["flush.revoke_budget_s=195.5"], "300.5"),
-        (["flush.upload_deadline_s=165"], ["flush.upload_deadline_s=166"], "301"),
-        (["kafka.max_poll_interval_s=225"], ["kafka.max_poll_interval_s=224"], "225"),
-        (["kafka.transaction_timeout_s=135"], ["kafka.transaction_timeout_s=136"], "301"),
-        (["flush.revoke_budget_s=195"], ["flush.revoke_budget_s=280"], "385"),
-    ],
-)
-def test_chart_flush_that_does_not_fit_between_two_polls_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, accepted: list[str], refused: list[str], needed: str
+@pytest.mark.parametrize("budget_s", [None, 20, 110.5, 1800])
+def test_chart_grace_period_is_longer_than_a_flush_and_what_follows_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget_s: float | None
 ) -> None:
-    """W10: whatever the grace period; the chart draws the line where the worker draws it."""
-    grace = "terminationGracePeriodSeconds=900"
+    """W10: SIGKILL comes after the longest flush, an abort and leaving."""
+    manifests = _manifests(tmp_path, values_json=() if budget_s is None else (f"config.flush.budget_s={budget_s}",))
 
-    done = render(values_json=[grace, *(f"config.{value}" for value in refused)])
-    assert done.returncode != 0
-    assert f"must be at least {needed}:" in done.stderr
-
-    manifests = _manifests(tmp_path, values_json=(grace, *(f"config.{value}" for value in accepted)))
-    assert _settings(manifests, monkeypatch, pod="w-0")
-    for value in refused:
-        path, _, text = value.partition("=")
-        monkeypatch.setenv(f"LOGP_{path.replace('.', '__')}".upper(), text)
-    with pytest.raises(SettingsError, match=f"must be at least {needed}:"):
-        load()
+    flush = _settings(manifests, monkeypatch, pod="w-0").flush
+    assert _pod(manifests)["terminationGracePeriodSeconds"] > flush.budget_s + ABORT_S + LEAVE_S_MAX
 
 
 def test_chart_probes_and_metrics_are_on_the_port_of_the_service(
@@ -372,9 +333,9 @@ def test_chart_settings_that_contradict_each_other_are_refused_by_the_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the chart does not check itself, the worker refuses at start."""
-    manifests = _manifests(tmp_path, "config.http.live_max_s=60")
+    manifests = _manifests(tmp_path, "config.flush.bytes_max=2GiB")
 
-    with pytest.raises(SettingsError, match="live_max_s"):
+    with pytest.raises(SettingsError, match=r"spool\.bytes_max"):
         _settings(manifests, monkeypatch, pod="w-0")
 
 

@@ -23,17 +23,6 @@ def settings() -> Settings:
     )
 
 
-def test_grace_period_exceeds_longest_flush_and_close(values: dict[str, str | int], settings: Settings) -> None:
-    """W10: SIGKILL comes after the longest flush and the closing, with the values and with the worker's defaults."""
-    flush = settings.flush
-    longest = max(flush.revoke_budget_s, flush.upload_deadline_s + flush.commit_budget_s)
-
-    grace_s = values["terminationGracePeriodSeconds"]
-    assert isinstance(grace_s, int)
-    assert grace_s > flush.revoke_budget_s + flush.close_budget_s
-    assert grace_s > longest + flush.close_budget_s
-
-
 def test_config_in_values_repeats_the_defaults(values: dict[str, str | int], settings: Settings) -> None:
     """What values.yaml says of the worker's settings is what the worker does without them; the spool is a volume."""
     defaults = settings.model_dump(mode="json")

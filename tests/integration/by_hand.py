@@ -14,7 +14,7 @@ from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_consumer import KafkaConsumer
 from service.adapters.kafka_options import consumer_options, producer_options
 from service.boundary import Membership, Message
-from service.config.settings import KafkaSettings
+from service.config.settings import FlushSettings, KafkaSettings, S3Settings, Settings
 from service.control.deadline import Deadline
 from service.errors import DiscardError
 from service.formats.model import CommittedOffset, TopicPartition
@@ -61,18 +61,21 @@ class Stage:
         **consumer_properties: Any,
     ) -> "Hand":
         """Make a worker; it reaches the brokers through the proxies, or with `beside` past them."""
-        settings = KafkaSettings(
-            bootstrap_servers=self.kafka.bootstrap_servers if beside else self.cluster.bootstrap_servers,
-            group_id=self.group,
-            source_topics=(self.source.topic,),
-            session_timeout_s=SESSION_S,
-            transaction_timeout_s=transaction_timeout_s,
-            consumer_properties={"fetch.wait.max.ms": "50"},
+        settings = Settings(
+            kafka=KafkaSettings(
+                bootstrap_servers=self.kafka.bootstrap_servers if beside else self.cluster.bootstrap_servers,
+                group_id=self.group,
+                source_topics=(self.source.topic,),
+                session_timeout_s=SESSION_S,
+                consumer_properties={"fetch.wait.max.ms": "50"},
+            ),
+            s3=S3Settings(bucket="bucket"),
+            flush=FlushSettings(budget_s=2 * transaction_timeout_s),
         )
         full_id = self.transactional_id(transactional_id or name)
         made = Hand(
             self,
-            KafkaConsumer(consumer_options(settings, worker=name) | consumer_properties, settings.source_topics),
+            KafkaConsumer(consumer_options(settings, worker=name) | consumer_properties, [self.source.topic]),
             committer(
                 producer_options(settings, worker=name, transactional_id=full_id),
                 init_budget_s=WAIT_S,

@@ -8,14 +8,7 @@ from tests.stack.kafka_helper import ToProduce
 
 WORKER = "w1"
 # One batch, flushed by SIGTERM, unless it is full before.
-UNHURRIED = {
-    "LOGP_FLUSH__INTERVAL_S": "600",
-    "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "300",
-    "LOGP_FLUSH__UPLOAD_DEADLINE_S": "90",
-    "LOGP_FLUSH__COMMIT_BUDGET_S": "20",
-    "LOGP_FLUSH__REVOKE_BUDGET_S": "120",
-    "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "20",
-}
+UNHURRIED = {"LOGP_FLUSH__INTERVAL_S": "600", "LOGP_FLUSH__BUDGET_S": "120"}
 
 
 def run_through(

@@ -22,7 +22,7 @@ from tools.local.s3_faults import S3FaultProxy
 
 EVERY_S = 6.0
 # Behind a killed worker the others wait for its transaction.
-SETTINGS = {"LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "10", "LOGP_FLUSH__COMMIT_BUDGET_S": "10"}
+SETTINGS = {"LOGP_FLUSH__BUDGET_S": "30"}
 
 
 @pytest.fixture

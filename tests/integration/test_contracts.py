@@ -17,7 +17,7 @@ from service.adapters.kafka_flush_records import KafkaFlushRecords
 from service.adapters.kafka_options import consumer_options, producer_options
 from service.adapters.object_store import S3Store
 from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings
+from service.config.settings import KafkaSettings, Settings
 from service.control.flush_history import OurGroup
 from service.formats.model import TopicPartition
 from service.runtime.ports import Committer, Consumer, FlushRecords
@@ -41,13 +41,16 @@ class RealKafka:
         source = helper.create_topic(names.topic("source"), partitions=2)
         self.announcements = helper.create_topic(names.topic("announcements"))
         self.tps = (TopicPartition(source, 0), TopicPartition(source, 1))
-        self._settings = KafkaSettings(
-            bootstrap_servers=helper.bootstrap_servers,
-            group_id=names.group(),
-            source_topics=(source,),
-            session_timeout_s=10,
-            consumer_properties={"fetch.wait.max.ms": "50"},
-            group_protocol=protocol,
+        self._settings = Settings(
+            kafka=KafkaSettings(
+                bootstrap_servers=helper.bootstrap_servers,
+                group_id=names.group(),
+                source_topics=(source,),
+                session_timeout_s=10,
+                consumer_properties={"fetch.wait.max.ms": "50"},
+                group_protocol=protocol,
+            ),
+            s3=S3Settings(bucket="bucket"),
         )
         self._numbers = itertools.count()
         self._consumers: list[KafkaConsumer] = []
@@ -63,7 +66,7 @@ class RealKafka:
     def append_open(self, tp: TopicPartition) -> Callable[[], None]:
         """Append a record in a transaction that is aborted later."""
         producer = Producer(
-            {"bootstrap.servers": self._helper.bootstrap_servers, "transactional.id": self._settings.group_id}
+            {"bootstrap.servers": self._helper.bootstrap_servers, "transactional.id": self._settings.kafka.group_id}
         )
         producer.init_transactions(30)
         producer.begin_transaction()
@@ -74,13 +77,13 @@ class RealKafka:
     def consumer(self) -> Consumer:
         """Make a consumer."""
         options = consumer_options(self._settings, worker=f"w{next(self._numbers)}")
-        made = KafkaConsumer(options, self._settings.source_topics)
+        made = KafkaConsumer(options, self._settings.kafka.source_topics)
         self._consumers.append(made)
         return made
 
     def committer(self, transactional_id: str) -> Committer:
         """Make a committer."""
-        full_id = f"{self._settings.group_id}.{transactional_id}"
+        full_id = f"{self._settings.kafka.group_id}.{transactional_id}"
         options = producer_options(self._settings, worker="w", transactional_id=full_id)
         return KafkaCommitter(options, init_budget_s=60.0, clock=SystemClock())
 

@@ -158,7 +158,7 @@ def test_commit_whose_outcome_stays_unknown(kafka_cluster: KafkaCluster, deploym
             "w1",
             LOGP_KAFKA__CLIENT_PROPERTIES=slowly,
             LOGP_KAFKA__SESSION_TIMEOUT_S="45",  # the broker may be the group's coordinator, too
-            LOGP_FLUSH__COMMIT_BUDGET_S="4",
+            LOGP_FLUSH__BUDGET_S="20",
         )
         deployment.require_event("flush_committed", "w1")
         proxy = kafka_cluster.proxies[_victim(deployment, "transaction coordinator")]

@@ -109,13 +109,7 @@ def test_stalled_store_is_left_at_the_deadline(deployment: Deployment, s3_faults
     """An answer that never comes although all is stored, and one that never ends, which no read time-out sees."""
     s3_faults.add(Rule(action, "PUT", DATA, times=ALWAYS, delay_s=0.5 if action is Action.TRICKLE else 0))
     written = _write(deployment)
-    deadline_s = 3.0
-    deployment.start(
-        "w1",
-        LOGP_FLUSH__UPLOAD_DEADLINE_S=str(deadline_s),
-        LOGP_S3__CONNECT_TIMEOUT_S="1",
-        LOGP_S3__READ_TIMEOUT_S="2",
-    )
+    deployment.start("w1", LOGP_FLUSH__BUDGET_S="20")
     deployment.require_event("batch_discarded", "w1", cause="UploadError")
     assert deployment.committed() == 0
     s3_faults.clear()
@@ -149,10 +143,7 @@ def test_slow_store_at_a_revoke_releases_when_the_budget_is_spent(
 ) -> None:
     """The batch is discarded, the partitions are given back, and the new owner reads the records again."""
     settings = QUICK | {
-        "LOGP_FLUSH__UPLOAD_DEADLINE_S": "8",
-        "LOGP_FLUSH__REVOKE_BUDGET_S": "4",
-        "LOGP_FLUSH__COMMIT_BUDGET_S": "2",
-        "LOGP_S3__READ_TIMEOUT_S": "3",
+        "LOGP_FLUSH__BUDGET_S": "20",
     }
     with Deployment(
         kafka=kafka, s3=s3, names=names, root=tmp_path, endpoint=s3_faults.endpoint, settings=settings

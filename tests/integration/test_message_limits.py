@@ -48,10 +48,12 @@ class Broker:
 
     def commit(self, messages: list[Message], offsets: int = 1, metadata: str = "") -> None:
         """Commit messages and offsets as a worker with a limit of LIMIT bytes does."""
-        kafka = Deployment(MOST._replace(topic_partitions=1, topics=1)).settings.kafka
-        kafka = kafka.model_copy(update={"bootstrap_servers": self.kafka.bootstrap_servers})
+        settings = Deployment(MOST._replace(topic_partitions=1, topics=1)).settings
+        kafka = settings.kafka.model_copy(update={"bootstrap_servers": self.kafka.bootstrap_servers})
         clock = SystemClock()
-        options = producer_options(kafka, worker="w", transactional_id=self._name)
+        options = producer_options(
+            settings.model_copy(update={"kafka": kafka}), worker="w", transactional_id=self._name
+        )
         committer = KafkaCommitter(options, init_budget_s=60.0, clock=clock)
         committed = {TopicPartition(self.source, n): CommittedOffset(7, metadata=metadata) for n in range(offsets)}
         mine = [message._replace(topic=self.topic) for message in messages]

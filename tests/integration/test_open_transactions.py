@@ -39,10 +39,8 @@ def test_transaction_that_stays_open_is_told(kafka: KafkaHelper, names: Names, m
     """The ends are those before it, and it says which TopicPartitions are concerned."""
     tps = [TopicPartition(kafka.create_topic(names.topic(), partitions=2), number) for number in range(2)]
     open_one = _open_transaction(kafka, names, tps[1:])
-    monkeypatch.setattr("service.audit.kafka_topics.SETTLE_MARGIN_S", 0.5)
-    settings = KafkaSettings(
-        bootstrap_servers=kafka.bootstrap_servers, source_topics=(tps[0].topic,), transaction_timeout_s=0.5
-    )
+    monkeypatch.setattr("service.audit.kafka_topics.SETTLE_S", 1.0)
+    settings = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers, source_topics=(tps[0].topic,))
     with KafkaTopics(settings) as topics:
         ends, doubts = topics.settled(tps)
         assert ends == {tps[0]: (0, 0), tps[1]: (0, 0)}

@@ -23,8 +23,18 @@ from service.adapters.kafka_options import (
 )
 from service.config import settings as config
 from service.config.checks import load
+from service.config.flush_settings import (
+    ABORT_S,
+    ANSWER_MARGIN_S,
+    BROKER_TRANSACTION_TIMEOUT_MAX_S,
+    BUDGET_MIN_S,
+    POLL_MARGIN_S,
+    FlushSettings,
+)
 from service.config.kafka_properties import REFUSED, SECRET
-from service.config.settings import ABORT_S, ANSWER_MARGIN_S, POLL_MARGIN_S, Settings
+from service.config.removed import REMOVED
+from service.config.s3_settings import CONNECT_TIMEOUT_S
+from service.config.settings import Settings
 from service.config.sources import SourcedSettings, read_settings
 from service.errors import SettingsError
 from service.version import product_version
@@ -324,14 +334,14 @@ def test_problems_of_every_kind_are_told_in_one_go(
 ) -> None:
     """Names, values, conflicts between good values, and what the client library refuses; no rule about a wrong value."""
     environment.setenv("LOGP_TYPO", "1")
-    environment.setenv("LOGP_HTTP__LIVE_MAX_S", "soon")
-    environment.setenv("LOGP_FLUSH__UPLOAD_DEADLINE_S", "10m")
+    environment.setenv("LOGP_FLUSH__BUDGET_S", "soon")
+    environment.setenv("LOGP_FLUSH__BYTES_MAX", "2GiB")
     environment.setenv("LOGP_S3__ACCESS_KEY", "AK")
     environment.setenv("LOGP_KAFKA__CLIENT_PROPERTIES", '{"security.protokol": "ssl", "a": [1]}')
     assert cli.main(["check-config"]) == 2
     text = capsys.readouterr().err
-    for said in ("LOGP_TYPO names no setting", "(LOGP_HTTP__LIVE_MAX_S) must be a time", ": a must be text",
-                 "kafka.max_poll_interval_s (300) must be at least 735", "belong together", "security.protokol is refused"):  # fmt: skip
+    for said in ("LOGP_TYPO names no setting", "(LOGP_FLUSH__BUDGET_S) must be a time", ": a must be text",
+                 "spool.bytes_max (2147483648) must be at least twice", "belong together", "security.protokol is refused"):  # fmt: skip
         assert said in text
     assert len(text.splitlines()) == 6
 
@@ -418,27 +428,6 @@ def test_zones_are_known_on_a_machine_that_has_none(environment: pytest.MonkeyPa
 # Rules between settings: an accepting and a rejecting case each.
 
 RULES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
-    ("or the group takes the partitions away",
-     {"flush": {"revoke_budget_s": 195}}, {"flush": {"revoke_budget_s": 196}}),
-    ("flush.upload_deadline_s",
-     {"flush": {"upload_deadline_s": 165}}, {"flush": {"upload_deadline_s": 166}}),
-    ("to wait for another's transaction",
-     {"kafka": {"transaction_timeout_s": 135}}, {"kafka": {"transaction_timeout_s": 136}}),
-    ("or a revoke has no time to upload",
-     {"flush": {"commit_budget_s": 30, "revoke_budget_s": 31}}, {"flush": {"commit_budget_s": 30, "revoke_budget_s": 30}}),
-    ("the broker aborts the transaction before",
-     {"flush": {"commit_budget_s": 60}}, {"flush": {"commit_budget_s": 61}}),
-    ("exceeds what brokers allow",
-     {"kafka": {"transaction_timeout_s": 900, "max_poll_interval_s": 9999, "no_membership_max_s": 19998}, "http": {"live_max_s": 10000}},
-     {"kafka": {"transaction_timeout_s": 901, "max_poll_interval_s": 9999, "no_membership_max_s": 19998}, "http": {"live_max_s": 10000}}),
-    ("must fit into flush.upload_deadline_s",
-     {"s3": {"connect_timeout_s": 10, "read_timeout_s": 80}}, {"s3": {"connect_timeout_s": 10, "read_timeout_s": 81}}),
-    ("kafka.session_timeout_s",
-     {"kafka": {"session_timeout_s": 299}}, {"kafka": {"session_timeout_s": 300}}),
-    ("a slow flush and a rebalance behind it",
-     {"kafka": {"no_membership_max_s": 600}}, {"kafka": {"no_membership_max_s": 599}}),
-    ("or a slow flush is killed",
-     {"http": {"live_max_s": 301}}, {"http": {"live_max_s": 300}}),
     ("spool.packed_bytes_max",
      {"spool": {"packed_bytes_max": 10, "pack_bytes_max": 10}}, {"spool": {"packed_bytes_max": 11, "pack_bytes_max": 10}}),
     ("spool.bytes_max",
@@ -537,29 +526,42 @@ def test_every_default_that_a_rule_names_is_accepted() -> None:
     assert problems() == []
 
 
-@pytest.mark.parametrize(
-    ("change", "needed", "longest"),
-    [({"revoke_budget_s": 196}, 301, 196), ({"upload_deadline_s": 200}, 335, 230)],
-)
-def test_sum_of_what_one_callback_may_take_names_its_parts(change: dict[str, int], needed: int, longest: int) -> None:
-    """W10: flush, another's transaction and answers share the time until the next poll; the sentence adds them up."""
-    (problem,) = problems(flush=change)
-    assert problem.startswith(
-        f"kafka.max_poll_interval_s (300) must be at least {needed}: the longest flush ({longest}: "
+@pytest.mark.parametrize("budget_s", [BUDGET_MIN_S, 30, 119.5, 120, 600, 2 * BROKER_TRANSACTION_TIMEOUT_MAX_S])
+def test_all_time_outs_follow_from_the_budget_of_a_flush(budget_s: float) -> None:
+    """W10: whatever the budget is, what has to be shorter is."""
+    flush = FlushSettings(budget_s=budget_s)
+    assert flush.upload_deadline_s + flush.commit_budget_s == budget_s
+    assert CONNECT_TIMEOUT_S + flush.store_answer_s <= flush.upload_deadline_s, (
+        "a try that hangs leaves time for another"
     )
-    for part in ("flush.revoke_budget_s", "flush.upload_deadline_s + flush.commit_budget_s",
-                 "kafka.transaction_timeout_s (60)", "45 for answers"):  # fmt: skip
-        assert part in problem
-    assert needed == longest + 60 + 45
+    assert flush.commit_budget_s < flush.revoke_budget_s <= budget_s, "a revoke has time to upload"
+    assert flush.commit_budget_s < flush.transaction_timeout_s <= BROKER_TRANSACTION_TIMEOUT_MAX_S
+    assert PINNED_PRODUCER["socket.timeout.ms"] <= 1000 * flush.transaction_timeout_s
+    assert flush.settle_s == ABORT_S + flush.transaction_timeout_s + ANSWER_MARGIN_S
+    assert budget_s + flush.settle_s + POLL_MARGIN_S <= flush.max_poll_interval_s, "a flush fits between two polls"
+    assert flush.poll_budget_s == flush.max_poll_interval_s - POLL_MARGIN_S
+    assert flush.no_membership_max_s >= 2 * flush.max_poll_interval_s, "a slow flush and a rebalance behind it"
+    assert flush.live_max_s > flush.max_poll_interval_s, "a slow flush is not killed"
 
 
-def test_longest_flush_fits_beside_what_follows_it() -> None:
-    """What follows a flush is kept of the time until the next poll: an abort, another's transaction, answers."""
-    settings = load()
-    budget_s = settings.kafka.max_poll_interval_s - POLL_MARGIN_S - settings.settle_s
-    assert settings.settle_s == ABORT_S + settings.kafka.transaction_timeout_s + ANSWER_MARGIN_S
-    assert budget_s >= settings.flush.upload_deadline_s + settings.flush.commit_budget_s
-    assert budget_s >= settings.flush.revoke_budget_s
+def test_budget_that_brokers_or_producers_do_not_allow_is_refused() -> None:
+    """Half of it is the time-out of transactions."""
+    assert problems(flush={"budget_s": BUDGET_MIN_S - 1}) == [
+        "flush.budget_s (LOGP_FLUSH__BUDGET_S) must be at least 20.0"
+    ]
+    assert problems(flush={"budget_s": "31m"}) == ["flush.budget_s (LOGP_FLUSH__BUDGET_S) must be at most 1800.0"]
+
+
+@pytest.mark.parametrize(("name", "instead"), REMOVED.items())
+def test_setting_that_was_is_refused_with_what_took_its_place(
+    environment: pytest.MonkeyPatch, name: str, instead: str
+) -> None:
+    """By its own name, whatever its value; nothing is made of it."""
+    variable = f"LOGP_{name.replace('.', '__').upper()}"
+    environment.setenv(variable, "1")
+    with pytest.raises(SettingsError) as refused:
+        load()
+    assert refused.value.problems == [f"{variable} is no setting any more: {instead}"]
 
 
 @pytest.mark.parametrize("layout", ["auto", "pack", "file"])
@@ -609,13 +611,13 @@ def settings_of(**kafka: Any) -> Settings:
 
 def test_consumer_is_told_what_the_promise_needs() -> None:
     """Everything explicitly, nothing left to a default (KAFKA_FACTS F7, O1)."""
-    kafka = settings_of(
+    settings = settings_of(
         client_properties={"security.protocol": "SASL_SSL"},
         consumer_properties={"fetch.max.bytes": "1000"},
         producer_properties={"linger.ms": "7"},
         secret_properties={"sasl.password": CANARY},
-    ).kafka
-    options = consumer_options(kafka, worker="w1")
+    )
+    options = consumer_options(settings, worker="w1")
     assert options.items() >= PINNED_CONSUMER.items()
     assert options["isolation.level"] == "read_committed"
     assert options["enable.auto.commit"] is False
@@ -630,7 +632,7 @@ def test_consumer_is_told_what_the_promise_needs() -> None:
 
 def test_consumer_protocol_is_told_nothing_that_it_refuses() -> None:
     """KIP-848 refuses session time-out, heartbeat interval and assignment strategy."""
-    options = consumer_options(settings_of(group_protocol="consumer").kafka, worker="w1")
+    options = consumer_options(settings_of(group_protocol="consumer"), worker="w1")
     assert options["group.protocol"] == "consumer"
     assert not options.keys() & {"session.timeout.ms", "heartbeat.interval.ms", "partition.assignment.strategy"}
 
@@ -638,7 +640,7 @@ def test_consumer_protocol_is_told_nothing_that_it_refuses() -> None:
 def test_producer_is_told_what_the_promise_needs() -> None:
     """Idempotent, transactional, on all in-sync replicas; tuning passes, the transactional id does not."""
     settings = settings_of(producer_properties={"linger.ms": "7"}, consumer_properties={"fetch.max.bytes": "1"})
-    options = producer_options(settings.kafka, worker="w1", transactional_id=settings.transactional_id)
+    options = producer_options(settings, worker="w1", transactional_id=settings.transactional_id)
     assert options.items() >= (PINNED_PRODUCER | {"linger.ms": "7"}).items()
     assert (options["enable.idempotence"], options["acks"]) == (True, "all")
     assert options["transaction.timeout.ms"] == 60_000

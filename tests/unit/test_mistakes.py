@@ -45,7 +45,7 @@ REFUSED = [
     Mistake(7, {"LOGP_FLUSH__INTERVAL_S": "30sec"}, "(LOGP_FLUSH__INTERVAL_S) must be a time such as 500ms, 30s, 5m"),
     Mistake(7, {"LOGP_SPOOL__BYTES_MAX": "2G"}, "(LOGP_SPOOL__BYTES_MAX) must be a size such as 64KiB, 256MiB or 2GiB"),
     Mistake(8, {"LOGP_LAYOUT": "packed"}, "layout (LOGP_LAYOUT) must be 'auto', 'pack' or 'file'"),
-    Mistake(9, {"LOGP_FLUSH__UPLOAD_DEADLINE_S": "600"}, "kafka.max_poll_interval_s (300) must be at least 735"),
+    Mistake(9, {"LOGP_FLUSH__BYTES_MAX": "2GiB"}, "spool.bytes_max (2147483648) must be at least twice flush.bytes_max (2147483648)"),
     Mistake(12, {"LOGP_KAFKA__CLIENT_PROPERTIES": '{"security.protokol": "ssl"}'}, "security.protokol is refused by the client library: No such configuration property"),
     Mistake(13, {"LOGP_KAFKA__CLIENT_PROPERTIES": '{"socket.timeout.ms": [1]}'}, "(LOGP_KAFKA__CLIENT_PROPERTIES): socket.timeout.ms must be text"),
     Mistake(14, {"LOGP_KAFKA__CLIENT_PROPERTIES": f'{{"sasl.password": "{CANARY}"}}'}, "sasl.password belongs in kafka.secret_properties: this place is shown"),
@@ -125,7 +125,7 @@ def test_mistakes_of_two_kinds_are_told_together(
         "LOGP_FLUSH__INTERVALL_S": "1",
         "LOGP_LAYOUT": "packed",
         "LOGP_S3__ACCESS_KEY": "AK",
-        "LOGP_FLUSH__UPLOAD_DEADLINE_S": "600",
+        "LOGP_FLUSH__BYTES_MAX": "2GiB",
     }
     _, text = said_of(Mistake(11, variables, ""), environment, capsys, command="check-config")
     assert len(text.splitlines()) == 4

@@ -116,14 +116,9 @@ class DemoOptions:
             # Short, so that a minute shows what takes an hour in production; but long enough for a machine on which
             # others work, too: what is given up is read again, and never by the clock of a quiet one.
             "LOGP_KAFKA__SESSION_TIMEOUT_S": f"{SESSION_TIMEOUT_S:.0f}",
-            "LOGP_KAFKA__MAX_POLL_INTERVAL_S": "150",
-            "LOGP_KAFKA__TRANSACTION_TIMEOUT_S": "20",
             "LOGP_DEAD_LETTERS__SHARE_MAX": "1",  # what is dead is told by the verdict
             "LOGP_FLUSH__INTERVAL_S": "3",
-            "LOGP_FLUSH__UPLOAD_DEADLINE_S": "50",
-            "LOGP_FLUSH__COMMIT_BUDGET_S": "20",
-            "LOGP_FLUSH__REVOKE_BUDGET_S": "70",
-            "LOGP_S3__READ_TIMEOUT_S": "20",
+            "LOGP_FLUSH__BUDGET_S": "60",
             # S3, Kafka, all workers and the audience share two cores.
             "LOGP_S3__UPLOAD_THREADS": "4",
             "LOGP_VERIFY__SHARE": "1",

@@ -19,8 +19,7 @@ _QUANTITIES = {
 }
 # What the templates compute with: values.yaml repeats these defaults, and they may not be unset.
 _NEEDED = {
-    "kafka": ["max_poll_interval_s", "transaction_timeout_s"],
-    "flush": ["upload_deadline_s", "commit_budget_s", "revoke_budget_s", "close_budget_s"],
+    "flush": ["budget_s"],
     "spool": ["directory", "bytes_max"],
     "http": ["port"],
 }

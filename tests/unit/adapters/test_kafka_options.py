@@ -12,7 +12,7 @@ from service.adapters.kafka_options import (
     producer_options,
 )
 from service.config.kafka_properties import REFUSED, refused
-from service.config.settings import KafkaSettings
+from service.config.settings import FlushSettings, KafkaSettings, S3Settings, Settings
 
 PROMISED = {
     "enable.auto.commit": False,
@@ -24,9 +24,10 @@ PROMISED = {
 }
 
 
-def settings(**more: object) -> KafkaSettings:
+def settings(*, budget_s: float = 120, **more: object) -> Settings:
     """Give settings with these beside the required ones."""
-    return KafkaSettings(bootstrap_servers="broker:9092", source_topics=("source",), **more)
+    kafka = KafkaSettings(bootstrap_servers="broker:9092", source_topics=("source",), **more)
+    return Settings(kafka=kafka, s3=S3Settings(bucket="bucket"), flush=FlushSettings(budget_s=budget_s))
 
 
 def test_finding_7_consumer_reads_committed_and_commits_and_resets_nothing() -> None:
@@ -108,9 +109,7 @@ def test_strategy_and_session_belong_to_the_classic_protocol(protocol: str, *, h
 def test_transactional_id_and_time_out_are_ours() -> None:
     """They are made of settings that are checked against each other."""
     options = producer_options(
-        settings(
-            transaction_timeout_s=45, producer_properties={"transactional.id": "x", "transaction.timeout.ms": "1"}
-        ),
+        settings(budget_s=90, producer_properties={"transactional.id": "x", "transaction.timeout.ms": "1"}),
         worker="w",
         transactional_id="prefix.group.w",
     )

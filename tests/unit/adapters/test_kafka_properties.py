@@ -9,7 +9,7 @@ import pytest
 
 from service.adapters.kafka_options import consumer_options, producer_options
 from service.config.kafka_properties import REFUSED, SECRET, is_secret, refused
-from service.config.settings import KafkaSettings
+from service.config.settings import KafkaSettings, S3Settings, Settings
 from tests.unit.adapters.library_properties import REDACTED, effect, effective, known_names
 
 SHOWN_BY_US = {"sasl.username", "ssl.key.location", "sasl.oauthbearer.assertion.private.key.file", "ssl.ca.pem"}
@@ -48,9 +48,10 @@ def test_no_spelling_changes_what_the_library_makes_of_the_promise(role: str) ->
 def told(role: str, properties: dict[str, str]) -> dict[str, Any]:
     """Return what a client is told where settings pass these properties; no brokers, since nothing is asked."""
     kafka = KafkaSettings(bootstrap_servers="", source_topics=("source",), client_properties=properties)
+    settings = Settings(kafka=kafka, s3=S3Settings(bucket="bucket"))
     if role == "consumer":
-        return consumer_options(kafka, worker="w")
-    return producer_options(kafka, worker="w", transactional_id="id")
+        return consumer_options(settings, worker="w")
+    return producer_options(settings, worker="w", transactional_id="id")
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pydantic import SecretStr
 from service.adapters.kafka_log import Brokers
 from service.adapters.preflight import Need
 from service.boundary import Membership
+from service.config.flush_settings import POLL_MARGIN_S
 from service.config.settings import (
-    POLL_MARGIN_S,
     FlushSettings,
     HttpSettings,
     InputSettings,
@@ -48,8 +48,6 @@ def settings(tmp_path: Path) -> Settings:
             start_at="fail",
             accept_unknown_history=True,
             on_unreadable="hold",
-            max_poll_interval_s=200,
-            transaction_timeout_s=50,
             message_bytes_max=400_000,
             consume_records_max=70,
         ),
@@ -59,10 +57,7 @@ def settings(tmp_path: Path) -> Settings:
             interval_s=8,
             bytes_max=9_000,
             entries_max=90,
-            upload_deadline_s=60,
-            commit_budget_s=20,
-            revoke_budget_s=70,
-            backoff_max_s=6,
+            budget_s=24,
         ),
         spool=SpoolSettings(directory=tmp_path / "spool", bytes_max=1_000_000, memory_bytes_max=30_000),
         s3=S3Settings(
@@ -79,12 +74,12 @@ def settings(tmp_path: Path) -> Settings:
 def test_rules_are_those_of_the_settings(settings: Settings) -> None:
     """A rule that no setting reaches would have its default for ever, and nobody would see it."""
     rules = _rules(settings, JsonDecoder(keep_inexact_text=False))
-    bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (70 - 20))
+    bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (20 - 6))
     assert (rules.on_unreadable, rules.fatal_ends_max) == ("hold", 7)
     assert rules.start == StartRules("log-partitioner", "fail", accept_unknown_history=True, topics=("one", "other"))
     assert rules.loop == LoopRules(bounds, 70)
-    assert rules.control == ControlRules(200 - POLL_MARGIN_S, settings.settle_s, 60 + 20, 70, 6, Size(9_000, 90))
-    assert rules.flush[:6] == ("prefix", 60, 20, 400_000, 5_000, 100_000)
+    assert rules.control == ControlRules(108 - POLL_MARGIN_S, 42, 24, 20, 6, Size(9_000, 90))
+    assert rules.flush[:6] == ("prefix", 18, 6, 400_000, 5_000, 100_000)
     assert rules.recorder.memory_bytes_max == 30_000
 
 
@@ -146,9 +141,7 @@ def test_worker_whom_the_group_does_not_take_ends_in_time_with_the_reason_last_h
     watched.beat(1)
     watched.is_member = False
     watched.beat(590)
-    with pytest.raises(
-        SourceError, match=r"no part in the group for 600 s \(kafka.no_membership_max_s\): other strategy"
-    ):
+    with pytest.raises(SourceError, match=r"no part in the group for 600 s: other strategy"):
         watched.beat(10, refusal="other strategy")
 
 

@@ -1,0 +1,13 @@
+"""Settings that were, and what took their place: one that is still set is refused by its name (DESIGN 4.7)."""
+
+from __future__ import annotations
+
+_INSTEAD = {
+    "it follows from flush.budget_s": (
+        "flush.upload_deadline_s flush.commit_budget_s flush.revoke_budget_s flush.close_budget_s flush.backoff_max_s "
+        "kafka.max_poll_interval_s kafka.transaction_timeout_s kafka.no_membership_max_s s3.read_timeout_s "
+        "http.live_max_s"
+    ),
+    "it is fixed": "s3.connect_timeout_s",
+}
+REMOVED = {name: instead for instead, names in _INSTEAD.items() for name in names.split()}
