@@ -15,7 +15,6 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr
 
 from service.config.checks import load
-from service.config.kafka_properties import is_secret
 from service.config.section import (
     BYTES,
     TAKES_SIZE,
@@ -33,6 +32,7 @@ from service.errors import SettingsError
 from service.oracle.times import EpochUnit
 
 PREFIX = "PIPELINE_"
+_OF_SECRETS = ("password", "passwd", "passphrase", "secret", "key.pem", "jaas", "credential")
 
 
 def _known_encoding(name: str) -> str:
@@ -281,8 +281,13 @@ class JobSettings(Section):
         return [
             *self.worker.secrets,
             *([] if password is None else [password.get_secret_value()]),
-            *(value for name, value in given.items() if is_secret(name)),
+            *(value for name, value in given.items() if _is_secret(name)),
         ]
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether a property of Spark or of the catalogue is named like a secret."""
+    return any(word in name.lower() for word in _OF_SECRETS)
 
 
 def load_all() -> JobSettings:

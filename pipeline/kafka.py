@@ -36,7 +36,8 @@ def ask_topic_id(settings: KafkaSettings, topic: str) -> str | None:
     Raises:
         BrokerError: no broker answers, or there is no such topic.
     """
-    admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers, "log_level": 3, **_given(settings)})
+    own = {"bootstrap.servers": settings.bootstrap_servers, "log_level": "3"}
+    admin = AdminClient(dict(settings.properties_of("producer") | own))
     try:
         found = admin.describe_topics(TopicCollection([topic]), request_timeout=_ANSWER_S)[topic].result()
     except KafkaException as error:
@@ -74,7 +75,7 @@ def spark_options(settings: KafkaSettings, topic: str) -> dict[str, str]:
 
 def _java_properties(settings: KafkaSettings) -> dict[str, str]:
     """Return the security of librdkafka's options in the words of the Java client."""
-    given = _given(settings)
+    given = settings.properties_of("consumer")
     unsaid = sorted(name for name in given if name.startswith(_OF_SECURITY) and name not in _SAID)
     if unsaid:
         raise BrokerError(f"{', '.join(unsaid)}: Spark's Kafka client has no such option that is known here")
@@ -92,12 +93,6 @@ def _java_properties(settings: KafkaSettings) -> dict[str, str]:
         java["sasl.mechanism"] = mechanism
         java["sasl.jaas.config"] = f"{login} required username={user} password={password};"
     return java
-
-
-def _given(settings: KafkaSettings) -> dict[str, str]:
-    """Return librdkafka's options that settings pass to every client."""
-    secrets = {name: value.get_secret_value() for name, value in settings.secret_properties.items()}
-    return {**settings.client_properties, **secrets}
 
 
 def _quoted(text: str) -> str:

@@ -14,14 +14,14 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 from service.adapters.kafka_options import consumer_options, producer_options
-from service.config.kafka_properties import is_secret, refused
+from service.config.kafka_properties import SECRET, Role
 from service.config.settings import KafkaSettings, Settings
 from service.privacy import veiled
 
 _TOGETHER = "Failed to create "  # begins what the library says of properties that do not fit together
 _FILES = tuple(f"ssl.{name}.location" for name in ("ca", "certificate", "key", "keystore", "crl"))
 _NO_FILE = ("", "probe")
-_CONSUMER, _PRODUCER = "consumer", "producer"
+_ROLES: tuple[Role, ...] = ("consumer", "producer")
 
 
 def find_refused(settings: Settings) -> list[str]:
@@ -30,9 +30,9 @@ def find_refused(settings: Settings) -> list[str]:
     found = [*dict.fromkeys(_of_each(kafka)), *_files(kafka)]
     if found:  # what is left without these may not fit together
         return found
-    told = {
-        _CONSUMER: consumer_options(settings, worker=settings.worker),
-        _PRODUCER: producer_options(settings, worker=settings.worker, transactional_id=settings.transactional_id),
+    told: dict[Role, dict[str, Any]] = {
+        "consumer": consumer_options(settings, worker=settings.worker),
+        "producer": producer_options(settings, worker=settings.worker, transactional_id=settings.transactional_id),
     }
     texts: dict[str, list[str]] = {}
     for role, options in told.items():
@@ -45,45 +45,34 @@ def find_refused(settings: Settings) -> list[str]:
 
 
 def _of_each(kafka: KafkaSettings) -> Iterator[str]:
-    """Ask for each alone; what is refused anyway, or is a secret that is shown, `config.checks` says."""
-    for role, place, name, value in _passed(kafka):
-        hidden = place == "secret_properties"
-        if refused(name, value) is None and (hidden or not is_secret(name)):
-            text = _refusal(role, {"group.id": "none", name: value} if role == _CONSUMER else {name: value})
+    """Ask for the value of each alone; `config.checks` judges names."""
+    for role in _ROLES:
+        for name, value in kafka.properties_of(role).items():
+            place = _place(kafka, name)
+            text = _refusal(role, {"group.id": "none", name: value} if role == "consumer" else {name: value})
             if text is not None and not text.startswith(_TOGETHER):
-                why = "the name or its value" if hidden else text
+                why = "its value" if place == "secret_properties" or name in SECRET else text
                 yield f"kafka.{place}: {name} is refused by the client library: {why}"
 
 
 def _files(kafka: KafkaSettings) -> Iterator[str]:
-    passed = list(_passed(kafka))
-    if any("ssl" in value.lower() for _, _, name, value in passed if name == "security.protocol"):
-        for place, name, value in dict.fromkeys(one[1:] for one in passed):
-            if name in _FILES and value not in _NO_FILE and not os.access(value, os.R_OK):
-                yield f"kafka.{place}: {name} names no file that can be read: {value}"
+    given = kafka.properties_of("consumer")
+    if "ssl" in given.get("security.protocol", "").lower():
+        for name in _FILES:
+            if (value := given.get(name, "")) not in _NO_FILE and not os.access(value, os.R_OK):
+                yield f"kafka.{_place(kafka, name)}: {name} names no file that can be read: {value}"
 
 
-def _passed(kafka: KafkaSettings) -> Iterator[tuple[str, str, str, str]]:
-    """Give role, place, name and value of each property."""
-    secrets = {name: secret.get_secret_value() for name, secret in kafka.secret_properties.items()}
-    places: tuple[tuple[str, tuple[str, ...], Mapping[str, str]], ...] = (
-        ("client_properties", (_CONSUMER, _PRODUCER), kafka.client_properties),
-        ("consumer_properties", (_CONSUMER,), kafka.consumer_properties),
-        ("producer_properties", (_PRODUCER,), kafka.producer_properties),
-        ("secret_properties", (_CONSUMER, _PRODUCER), secrets),
-    )
-    for place, roles, properties in places:
-        for name, value in properties.items():
-            for role in roles:
-                yield role, place, name, value
+def _place(kafka: KafkaSettings, name: str) -> str:
+    return "secret_properties" if name in kafka.secret_properties else "client_properties"
 
 
-def _refusal(role: str, options: Mapping[str, Any]) -> str | None:
+def _refusal(role: Role, options: Mapping[str, Any]) -> str | None:
     """Make a client that knows no broker, and let go of it; gives what the library says against it."""
     logger = logging.Logger("check")  # noqa: LOG001 - not in the tree of loggers: nobody hears it
     logger.addHandler(logging.NullHandler())
     try:
-        if role == _CONSUMER:
+        if role == "consumer":
             confluent_kafka.Consumer({**options, "bootstrap.servers": ""}, logger=logger).close()
         else:
             confluent_kafka.Producer({**options, "bootstrap.servers": ""}, logger=logger)

@@ -5,11 +5,9 @@ Everything is passed explicitly, never left to a default that might change (KAFK
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from service.config.kafka_properties import refused
-from service.config.settings import KafkaSettings, Settings
+from service.config.settings import Settings
 
 _MESSAGE_MAX_BYTES = 1_000_000  # librdkafka's default
 _QUEUE_MAX_KBYTES = 65_536  # copies of messages in memory; librdkafka's default is a GiB
@@ -40,7 +38,7 @@ PINNED_CONSUMER: dict[str, Any] = {
 def consumer_options(settings: Settings, *, worker: str) -> dict[str, Any]:
     """Write the consumer's options: defaults, then what settings pass through, then what the promise needs."""
     kafka = settings.kafka
-    options: dict[str, Any] = {**PINNED_CONSUMER, **_passed_through(kafka, kafka.consumer_properties)}
+    options: dict[str, Any] = {**PINNED_CONSUMER, **kafka.properties_of("consumer")}
     options |= {
         "bootstrap.servers": kafka.bootstrap_servers,
         "client.id": f"log-partitioner-{worker}",
@@ -65,17 +63,10 @@ def producer_options(settings: Settings, *, worker: str, transactional_id: str) 
         "message.max.bytes": max(_MESSAGE_MAX_BYTES, kafka.message_bytes_max),
         "queue.buffering.max.kbytes": max(_QUEUE_MAX_KBYTES, 2 * kafka.message_bytes_max // 1024),
     }
-    options: dict[str, Any] = {**sizes, **PINNED_PRODUCER, **_passed_through(kafka, kafka.producer_properties)}
+    options: dict[str, Any] = {**sizes, **PINNED_PRODUCER, **kafka.properties_of("producer")}
     return options | {
         "bootstrap.servers": kafka.bootstrap_servers,
         "client.id": f"log-partitioner-{worker}",
         "transactional.id": transactional_id,
         "transaction.timeout.ms": round(settings.flush.transaction_timeout_s * 1000),
     }
-
-
-def _passed_through(kafka: KafkaSettings, own: Mapping[str, str]) -> dict[str, Any]:
-    secrets = {name: secret.get_secret_value() for name, secret in kafka.secret_properties.items()}
-    passed = {**kafka.client_properties, **own, **secrets}
-    # Dropped here, too: the promise depends neither on check-config having run nor on which of two aliases wins.
-    return {name: value for name, value in passed.items() if refused(name, value) is None}

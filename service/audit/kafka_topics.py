@@ -54,9 +54,7 @@ class KafkaTopics:
         self._servers = settings.bootstrap_servers
         self._options: dict[str, str | bool | int] = {
             "log_level": 3,
-            **settings.client_properties,
-            **settings.consumer_properties,
-            **{name: secret.get_secret_value() for name, secret in settings.secret_properties.items()},
+            **settings.properties_of("consumer"),
             "bootstrap.servers": settings.bootstrap_servers,
             "group.id": settings.group_id,  # to ask for its committed offsets; it is never joined
             "isolation.level": "read_committed",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from urllib.parse import SplitResult, urlsplit
 
-from service.config.kafka_properties import is_secret, refused
+from service.config.kafka_properties import SECRET, is_allowed, why_not
 from service.config.settings import Settings
 from service.config.sources import read_settings
 from service.errors import SettingsError
@@ -147,26 +147,20 @@ def _paths(settings: Settings) -> Iterator[str]:
 def _properties(settings: Settings) -> Iterator[str]:
     kafka = settings.kafka
     secrets = {name: secret.get_secret_value() for name, secret in kafka.secret_properties.items()}
-    places = {
-        "client_properties": kafka.client_properties,
-        "consumer_properties": kafka.consumer_properties,
-        "producer_properties": kafka.producer_properties,
-        "secret_properties": secrets,
-    }
-    for place, properties in places.items():
+    for place, properties in (("client_properties", kafka.client_properties), ("secret_properties", secrets)):
         for name, value in properties.items():
-            why = refused(name, value)
-            if why is not None:
-                yield f"kafka.{place}: {name} may not be set: {why}"
-            if is_secret(name) and properties is not secrets:
+            if not is_allowed(name, value):
+                yield f"kafka.{place}: {name} may not be set: {why_not(name)}"
+            elif properties is secrets:
+                continue
+            elif name in SECRET:
                 yield f"kafka.{place}: {name} belongs in kafka.secret_properties: this place is shown by check-config"
-            elif "@" in _split(value).netloc and properties is not secrets:
+            elif "@" in _split(value).netloc:
                 yield f"kafka.{place}: {name} has a user in its address, and is shown: it belongs in kafka.secret_properties"
-    for role, own in (("consumer", kafka.consumer_properties), ("producer", kafka.producer_properties)):
-        together = {**kafka.client_properties, **own, **secrets}
-        in_the_clear = "ssl" not in together.get("security.protocol", "").lower()
-        if in_the_clear and "PLAIN" in (together.get("sasl.mechanism"), together.get("sasl.mechanisms")):
-            yield f"kafka: sasl.mechanism PLAIN of the {role} sends the password in the clear without TLS: use SASL_SSL"
+    together = kafka.client_properties | secrets
+    in_the_clear = "ssl" not in together.get("security.protocol", "").lower()
+    if in_the_clear and "PLAIN" in (together.get("sasl.mechanism"), together.get("sasl.mechanisms")):
+        yield "kafka: sasl.mechanism PLAIN sends the password in the clear without TLS: use SASL_SSL"
 
 
 def _credentials(settings: Settings) -> Iterator[str]:

@@ -8,6 +8,7 @@ _INSTEAD = {
         "kafka.max_poll_interval_s kafka.transaction_timeout_s kafka.no_membership_max_s s3.read_timeout_s "
         "http.live_max_s"
     ),
+    "write it in kafka.client_properties": "kafka.consumer_properties kafka.producer_properties",
     "it is fixed": "s3.connect_timeout_s",
 }
 REMOVED = {name: instead for instead, names in _INSTEAD.items() for name in names.split()}

@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field
 
 from service.batch.pack_plan import Layout
 from service.config.flush_settings import FlushSettings
+from service.config.kafka_properties import ALLOWED, Role, is_allowed
 from service.config.removed import REMOVED
 from service.config.s3_settings import S3Settings
 from service.config.section import (
@@ -97,17 +98,17 @@ class KafkaSettings(Section):
     consume_records_max: PositiveInt = Field(2000, description="Records taken from the client library in one call.")
     client_properties: Properties = Field(
         {},
-        description="librdkafka properties for consumer and producer, such as security.protocol (JSON object).",
-    )
-    consumer_properties: Properties = Field(
-        {}, description="librdkafka properties for the consumer only (JSON object)."
-    )
-    producer_properties: Properties = Field(
-        {}, description="librdkafka properties for the producer only (JSON object)."
+        description="librdkafka properties, such as security.protocol (JSON object); those that may be set stand below.",
     )
     secret_properties: SecretProperties = Field(
         {}, description="librdkafka properties that must not be shown, such as sasl.password (JSON object)."
     )
+
+    def properties_of(self, role: Role) -> dict[str, str]:
+        """Return the properties that are passed to one kind of client, secrets revealed; the others are dropped."""
+        secrets = {name: secret.get_secret_value() for name, secret in self.secret_properties.items()}
+        given = {**self.client_properties, **secrets}
+        return {name: value for name, value in given.items() if name in ALLOWED[role] and is_allowed(name, value)}
 
 
 class InputSettings(Section):

@@ -11,7 +11,7 @@ import pytest
 from service.cli import main
 from service.config.checks import load
 from service.config.flush_settings import ABORT_S
-from service.config.kafka_properties import PUBLIC, SECRET, is_secret
+from service.config.kafka_properties import SECRET
 from service.config.settings import PREFIX, Settings
 from service.errors import SettingsError
 from service.patience import LEAVE_S_MAX
@@ -115,8 +115,12 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
     awkward = "a \"quote\", a 'quote', $(VAR), {{ braces }}, ü, \\ # : - "
     values = {
         "config.transactional_id_prefix": "team-a",
-        "config.kafka.client_properties": {"security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512"},
-        "config.kafka.consumer_properties": {"fetch.max.bytes": 104_857_600, "socket.keepalive.enable": True},
+        "config.kafka.client_properties": {
+            "security.protocol": "SSL",
+            "fetch.max.bytes": 104_857_600,
+            "debug": "cgrp",
+            "socket.keepalive.enable": True,
+        },
         "config.kafka.group_id": awkward,
         "config.user.paths": ["user.name", "header:x-user"],
         "config.user.no_values": ["", "-", "null"],
@@ -132,14 +136,15 @@ def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypat
     settings = _settings(_manifests(tmp_path, values_json=json_values), monkeypatch, pod="w-0")
 
     assert settings.transactional_id_prefix == "team-a"
-    assert settings.kafka.client_properties == values["config.kafka.client_properties"]
     assert settings.kafka.group_id == awkward
     assert settings.user.paths == ("user.name", "header:x-user")
     assert settings.user.no_values == ("", "-", "null")
     assert settings.spool.bytes_max == 9_000_000_000_000
     assert settings.flush.interval_s == 7.5
     assert (settings.flush.bytes_max, settings.time.future_max_s) == (67_108_864, 60)
-    assert settings.kafka.consumer_properties == {"fetch.max.bytes": "104857600", "socket.keepalive.enable": "true"}
+    assert settings.kafka.client_properties == {
+        "security.protocol": "SSL", "fetch.max.bytes": "104857600", "debug": "cgrp", "socket.keepalive.enable": "true",
+    }  # fmt: skip
     assert settings.s3.conditional is False
     assert settings.s3.endpoint_url is None
 
@@ -166,27 +171,15 @@ def test_chart_value_that_is_no_setting_is_refused(value: str, message: str) -> 
     assert message in done.stderr
 
 
-@pytest.mark.parametrize("place", ["client_properties", "consumer_properties", "producer_properties"])
-def test_chart_secret_property_in_the_open_is_refused(place: str) -> None:
-    """By every name: it would stand in the ConfigMap before the worker could refuse it; the value is not repeated."""
-    names = [*sorted(SECRET), "SASL.Password", " sasl.password", " Sasl.Oauthbearer.Config ", "ssl.truststore.passwd"]
+def test_chart_property_that_is_secret_or_may_not_be_set_is_refused() -> None:
+    """It would stand in the ConfigMap before the worker could refuse it; the value is not repeated."""
+    names = [*sorted(SECRET), "SASL.Password", " sasl.password", "ssl.truststore.passwd", "isolation.level"]
 
-    done = render(values_json=[f"config.kafka.{place}={json.dumps(dict.fromkeys(names, CANARY))}"])
+    done = render(values_json=[f"config.kafka.client_properties={json.dumps(dict.fromkeys(names, CANARY))}"])
 
     assert done.returncode != 0
     assert [name for name in names if f"invalid propertyName '{name}'" not in done.stderr] == []
     assert CANARY not in done.stdout + done.stderr
-
-
-def test_chart_property_that_is_no_secret_passes(tmp_path: Path) -> None:
-    """Names of users and mechanisms, and what only looks like a secret, as in the worker."""
-    names = ["sasl.username", "sasl.mechanism", "ssl.ca.location", "ssl.key.location", *sorted(PUBLIC)]
-    properties = dict.fromkeys(names, "x")
-
-    manifests = _manifests(tmp_path, values_json=(f"config.kafka.consumer_properties={json.dumps(properties)}",))
-
-    assert json.loads(manifests["ConfigMap"]["data"]["LOGP_KAFKA__CONSUMER_PROPERTIES"]) == properties
-    assert not any(map(is_secret, names))
 
 
 @pytest.mark.parametrize("missing", ["kafka.bootstrap_servers", "kafka.source_topics", "s3.bucket"])

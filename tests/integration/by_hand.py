@@ -67,7 +67,7 @@ class Stage:
                 group_id=self.group,
                 source_topics=(self.source.topic,),
                 session_timeout_s=SESSION_S,
-                consumer_properties={"fetch.wait.max.ms": "50"},
+                client_properties={"fetch.wait.max.ms": "50"},
             ),
             s3=S3Settings(bucket="bucket"),
             flush=FlushSettings(budget_s=2 * transaction_timeout_s),

@@ -37,7 +37,7 @@ EVENT_S = 120  # a machine may have three such tests at once, and more beside th
 PUT_AWAY = (Reason.FATAL, Reason.UNREADABLE)
 _COORDINATOR_S = 30.0
 # A broker keeps a fetch of nothing for half a second by default: most of what a short test or audit would take.
-CONSUMER_PROPERTIES = {"fetch.wait.max.ms": "50"}
+CLIENT_PROPERTIES = {"fetch.wait.max.ms": "50"}
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -96,7 +96,7 @@ class Deployment:
             "LOGP_KAFKA__REFERENCES_TOPIC": self.references_topic,
             "LOGP_KAFKA__FLUSHES_TOPIC": self.flushes_topic,
             "LOGP_KAFKA__DEAD_LETTERS_TOPIC": self.dead_letters_topic,
-            "LOGP_KAFKA__CONSUMER_PROPERTIES": json.dumps(CONSUMER_PROPERTIES),
+            "LOGP_KAFKA__CLIENT_PROPERTIES": json.dumps(CLIENT_PROPERTIES),
             "LOGP_KAFKA__SESSION_TIMEOUT_S": "6",
             "LOGP_DEAD_LETTERS__SHARE_MAX": "1",  # a test may begin with nothing but bad records
             "LOGP_FLUSH__INTERVAL_S": "2",

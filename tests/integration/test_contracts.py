@@ -47,7 +47,7 @@ class RealKafka:
                 group_id=names.group(),
                 source_topics=(source,),
                 session_timeout_s=10,
-                consumer_properties={"fetch.wait.max.ms": "50"},
+                client_properties={"fetch.wait.max.ms": "50"},
                 group_protocol=protocol,
             ),
             s3=S3Settings(bucket="bucket"),

@@ -262,7 +262,7 @@ def test_new_partition_is_read_from_its_beginning_while_a_worker_runs(
 ) -> None:
     """The flush records name the others only."""
     properties = '{"topic.metadata.refresh.interval.ms": "500", "fetch.wait.max.ms": "50"}'
-    with deployed(kafka, s3, names, tmp_path, LOGP_KAFKA__CONSUMER_PROPERTIES=properties) as deployment:
+    with deployed(kafka, s3, names, tmp_path, LOGP_KAFKA__CLIENT_PROPERTIES=properties) as deployment:
         written = kafka.produce(deployment.source, some_records(40, partitions=TWO))
         deployment.start("w1")
         deployment.wait_drained(written)

@@ -8,7 +8,7 @@ from confluent_kafka import ConsumerGroupState, ConsumerGroupType
 from confluent_kafka.cimpl import NewPartitions
 
 from tests.integration.flow import some_records
-from tests.integration.harness import CONSUMER_PROPERTIES, Deployment
+from tests.integration.harness import CLIENT_PROPERTIES, Deployment
 from tests.stack.kafka_helper import KafkaHelper
 from tests.stack.names import Names
 from tests.stack.s3_helper import S3Helper
@@ -91,8 +91,8 @@ def test_partitions_added_while_running(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
 ) -> None:
     """What was written before they were discovered is read, although the policy for a first start is the end."""
-    refresh = json.dumps(CONSUMER_PROPERTIES | {"topic.metadata.refresh.interval.ms": "1000"})
-    settings = QUICK | {"LOGP_KAFKA__CONSUMER_PROPERTIES": refresh, "LOGP_KAFKA__START_AT": "end"}
+    refresh = json.dumps(CLIENT_PROPERTIES | {"topic.metadata.refresh.interval.ms": "1000"})
+    settings = QUICK | {"LOGP_KAFKA__CLIENT_PROPERTIES": refresh, "LOGP_KAFKA__START_AT": "end"}
     with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol, settings=settings) as deployment:
         deployment.start("w1")
         deployment.require_event("partitions_assigned", "w1")

@@ -98,7 +98,7 @@ def test_settings_that_contradict_are_all_named(kafka: KafkaHelper, s3: S3Helper
     with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path) as deployment:
         env = deployment.environment(
             LOGP_KAFKA__REFERENCES_TOPIC=deployment.source,
-            LOGP_KAFKA__CONSUMER_PROPERTIES='{"isolation.level": "read_uncommitted"}',
+            LOGP_KAFKA__CLIENT_PROPERTIES='{"isolation.level": "read_uncommitted"}',
             LOGP_FLUSH__COMMIT_BUDGET_S="60",
             LOGP_FLUHS__INTERVAL_S="1",
         )

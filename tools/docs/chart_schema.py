@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
-from service.config.kafka_properties import OF_SECRETS, PUBLIC, SECRET
+from service.config.kafka_properties import ALLOWED, SECRET
 from tools.docs.settings_schema import Group, Setting, groups
 
 _UNPRIVILEGED_PORT_MIN = 1024
@@ -35,9 +34,9 @@ def chart_schema(current: str) -> str:
 def _config() -> dict[str, Any]:
     by_name = {group.name: _properties(group) for group in groups()}
     plain = by_name.pop("")
-    for place in ("client_properties", "consumer_properties", "producer_properties"):
-        by_name["kafka"][place]["propertyNames"] = _no_secret()
-        by_name["kafka"][place]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
+    properties = by_name["kafka"]["client_properties"]
+    properties["propertyNames"] = {"enum": sorted((ALLOWED["consumer"] | ALLOWED["producer"]) - SECRET)}
+    properties["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     # Probes and scrapes need a port that is known, and that a process without privileges may open.
     by_name["http"]["port"]["minimum"] = _UNPRIVILEGED_PORT_MIN
     sections = {name: _object(properties, _NEEDED.get(name, [])) for name, properties in by_name.items()}
@@ -61,17 +60,6 @@ def _property(setting: Setting, *, computed: bool) -> dict[str, Any]:
         return schema
     text = {"type": "string", "pattern": _QUANTITIES[unit]}
     return {"description": schema.pop("description"), "anyOf": [schema, text]}
-
-
-def _no_secret() -> dict[str, Any]:
-    """What `is_secret` says, in the words of a schema: what stands here stands in the ConfigMap."""
-    names = (name for name in sorted(SECRET) if not any(word in name for word in OF_SECRETS))
-    secret = "|".join([*map(_any_case, OF_SECRETS), *(rf"^\s*{_any_case(name)}\s*$" for name in names)])
-    return {"anyOf": [{"enum": sorted(PUBLIC)}, {"not": {"pattern": secret}}]}
-
-
-def _any_case(text: str) -> str:
-    return "".join(f"[{letter}{letter.upper()}]" if letter.isalpha() else re.escape(letter) for letter in text)
 
 
 def _object(properties: dict[str, Any], required: list[str]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pipeline.config import PREFIX as PIPELINE_PREFIX
 from pipeline.config import PipelineSettings
+from service.config.kafka_properties import ALLOWED, SECRET
 from service.config.settings import PREFIX
 from service.config.sources import variable_of
 from tools.docs.settings_schema import Group, Schema, Setting, groups
@@ -35,6 +36,12 @@ without secrets; `log-partitioner config-schema` prints this page as JSON schema
 under `config`: `config.flush.interval_s`; the chart computes with the times and sizes that its values.yaml names, so
 these are numbers there.
 """
+_PROPERTIES = """\
+## Properties of librdkafka
+
+`kafka.client_properties` and `kafka.secret_properties` take these and no others; what they mean, and which values
+they have, stands in librdkafka's CONFIGURATION.md. What is for one kind of client is not told to the other.
+"""
 _PIPELINE_HEAD = """\
 # Configuration of the pipeline
 
@@ -52,7 +59,20 @@ _TYPES = {"string": "text", "integer": "integer", "number": "number", "boolean":
 
 def worker_page() -> str:
     """Write the page of the worker's settings."""
-    return "\n".join([_HEAD, *(_section(group, prefix=PREFIX) for group in groups())])
+    return "\n".join([_HEAD, *(_section(group, prefix=PREFIX) for group in groups()), _properties()])
+
+
+def _properties() -> str:
+    """Write the librdkafka properties that may be passed through, by the client that they are of."""
+    consumer, producer = ALLOWED["consumer"], ALLOWED["producer"]
+    lists = {
+        "secret": SECRET,
+        "both clients": consumer & producer - SECRET,
+        "the consumer": consumer - producer,
+        "the producer": producer - consumer,
+    }
+    rows = [(who, ", ".join(map(code, sorted(names)))) for who, names in lists.items()]
+    return f"{_PROPERTIES}\n{table(('of', 'properties'), rows)}"
 
 
 def pipeline_page() -> str:

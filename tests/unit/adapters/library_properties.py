@@ -6,17 +6,17 @@ import logging
 import re
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import confluent_kafka
 from confluent_kafka import KafkaException
 
-from service.config.kafka_properties import REFUSED, SECRET
-
 REDACTED = "[redacted]"
-_VALUES = ("x", "conf", "true", "false", "1", "2000", "10000", "none", "latest", "range", "fifo", "file", "plain", "0",
-           "read_uncommitted", "consumer", "smallest")  # fmt: skip
+_VALUES = (
+    "x", "conf", "true", "false", "1", "2000", "10000", "none", "plain", "0", "ssl", "v4", "oidc", "ES256",
+    "azure_imds", "SCRAM-SHA-256", "resolve_canonical_bootstrap_servers_only",
+    "urn:ietf:params:oauth:grant-type:jwt-bearer",
+)  # fmt: skip
 _LINE = re.compile(r"\]:\s{3}(\S+) = (.*)$")
 _OWN = {"error_cb", "log_cb", "log.queue", "opaque", "default_topic_conf", "dr_msg_cb", "rebalance_cb", "debug",
         "offset_commit_cb", "client.software.name", "client.software.version"}  # fmt: skip
@@ -29,15 +29,6 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(record.getMessage())
-
-
-@cache
-def known_names() -> tuple[str, ...]:
-    """Return every text in the library's file that it takes as a property; under each prefix of its own, too."""
-    texts = {text.decode() for text in re.findall(rb"[a-z0-9_]+(?:\.[a-z0-9_]+)+(?=\0)", _library().read_bytes())}
-    ends = {text.split(".", n)[-1] for text in texts for n in range(5)}  # a linker keeps one text for both
-    names = {*ends, *REFUSED, *SECRET}
-    return tuple(name for plain in sorted(names) for name in (plain, f"topic.{plain}") if effect(name))
 
 
 @cache
@@ -74,9 +65,3 @@ def _changed(lines: list[str], without: set[str]) -> Iterator[tuple[str, str]]:
         found = _LINE.search(line)
         if found and found[1] not in without:
             yield found[1], found[2]
-
-
-def _library() -> Path:
-    package = Path(confluent_kafka.__path__[0])
-    places = [*package.parent.glob("confluent_kafka.libs/librdkafka*"), *package.glob(".dylibs/librdkafka*")]
-    return places[0]

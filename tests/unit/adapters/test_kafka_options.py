@@ -6,12 +6,9 @@ import pytest
 from pydantic import SecretStr
 
 from service.adapters.kafka_options import (
-    PINNED_CONSUMER,
-    PINNED_PRODUCER,
     consumer_options,
     producer_options,
 )
-from service.config.kafka_properties import REFUSED, refused
 from service.config.settings import FlushSettings, KafkaSettings, S3Settings, Settings
 
 PROMISED = {
@@ -36,56 +33,10 @@ def test_finding_7_consumer_reads_committed_and_commits_and_resets_nothing() -> 
     assert options.items() >= PROMISED.items()
 
 
-@pytest.mark.parametrize("place", ["client_properties", "consumer_properties"])
-@pytest.mark.parametrize("name", sorted(PROMISED))
-def test_finding_7_promised_values_win_over_what_is_passed_through(place: str, name: str) -> None:
-    """Also where nobody has checked the settings: the adapter does not trust its caller."""
-    options = consumer_options(settings(**{place: {name: "something else"}}), worker="w")
-    assert options[name] == PROMISED[name]
-
-
-@pytest.mark.parametrize("name", ["enable.idempotence", "acks", "allow.auto.create.topics"])
-def test_promised_values_of_the_producer_win_too(name: str) -> None:
-    """Without them a transaction is none."""
-    options = producer_options(settings(producer_properties={name: "0"}), worker="w", transactional_id="id")
-    assert options[name] == PINNED_PRODUCER[name]
-
-
-@pytest.mark.parametrize("place", ["client_properties", "consumer_properties", "producer_properties"])
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_refused_property_never_reaches_the_library(place: str, name: str) -> None:
-    """Nor does an alias of one: which of two names wins would be the library's choice."""
-    kafka = settings(**{place: {name: "something else"}})
-    consumer = consumer_options(kafka, worker="w")
-    producer = producer_options(kafka, worker="w", transactional_id="id")
-    assert "something else" not in (consumer.get(name), producer.get(name))
-
-
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_every_refused_property_is_refused_with_a_reason(name: str) -> None:
-    """Whatever its value; but for the two that only repeat the safe default."""
-    assert refused(name, "whatever") == REFUSED[name]
-
-
-def test_safe_values_of_refused_properties_are_no_problem() -> None:
-    """Who writes down the default is right."""
-    assert refused("ssl.endpoint.identification.algorithm", "https") is None
-    assert refused("enable.ssl.certificate.verification", "true") is None
-    assert refused("ssl.endpoint.identification.algorithm", "none") is not None
-
-
-@pytest.mark.parametrize("name", sorted(PINNED_CONSUMER.keys() & PROMISED.keys()))
-def test_promised_properties_are_refused_from_outside(name: str) -> None:
-    """What wins silently is also said aloud by check-config."""
-    assert name in REFUSED
-
-
-def test_what_is_passed_through_reaches_both_clients_and_own_properties_one() -> None:
+def test_what_is_passed_through_reaches_both_clients_and_properties_of_one_that_one() -> None:
     """Security settings go to both; each client has its own; secrets are revealed here only."""
     kafka = settings(
-        client_properties={"security.protocol": "SASL_SSL"},
-        consumer_properties={"fetch.min.bytes": "10"},
-        producer_properties={"compression.type": "lz4"},
+        client_properties={"security.protocol": "SASL_SSL", "fetch.min.bytes": "10", "compression.type": "lz4"},
         secret_properties={"sasl.password": SecretStr("s3cret")},
     )
     consumer = consumer_options(kafka, worker="w")
@@ -95,6 +46,7 @@ def test_what_is_passed_through_reaches_both_clients_and_own_properties_one() ->
     assert consumer["fetch.min.bytes"] == "10"
     assert "fetch.min.bytes" not in producer
     assert producer["compression.type"] == "lz4"
+    assert "compression.type" not in consumer
 
 
 @pytest.mark.parametrize(("protocol", "has_strategy"), [("classic", True), ("consumer", False)])
@@ -109,7 +61,7 @@ def test_strategy_and_session_belong_to_the_classic_protocol(protocol: str, *, h
 def test_transactional_id_and_time_out_are_ours() -> None:
     """They are made of settings that are checked against each other."""
     options = producer_options(
-        settings(budget_s=90, producer_properties={"transactional.id": "x", "transaction.timeout.ms": "1"}),
+        settings(budget_s=90, client_properties={"transactional.id": "x", "transaction.timeout.ms": "1"}),
         worker="w",
         transactional_id="prefix.group.w",
     )

@@ -424,10 +424,10 @@ def test_start_position_is_committed_only_as_the_member_that_it_was_assigned_to(
 def test_finding_7_read_committed_is_what_makes_start_positions_stable() -> None:
     """The source consumer's isolation level decides whether offsets are stable: any other value is refused."""
     from service.adapters.kafka_options import PINNED_CONSUMER  # noqa: PLC0415
-    from service.config.kafka_properties import refused  # noqa: PLC0415
+    from service.config.kafka_properties import is_allowed  # noqa: PLC0415
 
     assert PINNED_CONSUMER["isolation.level"] == "read_committed"
-    assert refused("isolation.level", "read_uncommitted")
+    assert not is_allowed("isolation.level", "read_uncommitted")
 
 
 def test_what_was_never_told_to_be_owned_is_not_told_to_be_given_back() -> None:
