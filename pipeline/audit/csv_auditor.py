@@ -170,7 +170,7 @@ class CsvAuditor:
             has_users=csv.user_column is not None,
             has_times=csv.time_column is not None,
             time_tolerance_s=csv.time_tolerance_s,
-            no_user=user.missing_name if user.missing == "name" else None,
+            no_user=user.missing_name,
             from_us=None if judged.from_ms is None else judged.from_ms * 1000,
             until_us=judged.until_ms * 1000,
         )

@@ -37,7 +37,6 @@ from service.batch.messages import (
     Uploaded,
     check_references,
     dead_letter_message,
-    inline_bytes,
     key_of,
     object_metadata,
     reference_messages,
@@ -45,7 +44,7 @@ from service.batch.messages import (
 )
 from service.batch.rows import Rows
 from service.batch.seal import SealedObject, seal
-from service.config.rules import inline_text_max, is_fast, seal_rules
+from service.config.rules import is_fast, seal_rules
 from service.formats.dead_letter import DeadLetter, Reason
 from service.formats.model import PartitionKey
 from service.formats.object_key import schema_key
@@ -212,7 +211,8 @@ class Writer:
         metadata = object_metadata(sealed, batch_id=self._run.batch_id)
         key = key_of(sealed, s3.prefix, batch_id=self._attempt, attempt=0)
         stored = self._objects.create(s3.bucket, key, spool.load(sealed.file), metadata)
-        return Uploaded(sealed, stored, self._upload_schema(schema), self._is_inline(schema))
+        # A task does not know how many messages there will be: none carries the text of a schema.
+        return Uploaded(sealed, stored, self._upload_schema(schema), inline=False)
 
     def _upload_schema(self, schema: RowSchema) -> str:
         """Make sure that the object of a schema is there; gives its key."""
@@ -222,11 +222,6 @@ class Writer:
             self._objects.create(s3.bucket, key, schema.text.encode(), {})
             self._schemas.add(schema.fingerprint)
         return key
-
-    def _is_inline(self, schema: RowSchema) -> bool:
-        """Return whether messages carry the schema: a task does not know how many there will be, so by setting only."""
-        settings = self._settings
-        return settings.record_schema.inline == "inline" and inline_bytes(schema.text) <= inline_text_max(settings)
 
     def _reject_all(self, pieces: Iterable[Row]) -> Iterator[OutboxMessage]:
         """Make dead letters, some at once; pieces carry whole records, which memory has room for a few of."""

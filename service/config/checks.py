@@ -66,20 +66,11 @@ def find_notes(settings: Settings) -> Iterator[str]:
 
 
 def _sizes(settings: Settings) -> Iterator[str]:
-    flush, spool, schema = settings.flush, settings.spool, settings.record_schema
+    flush, spool = settings.flush, settings.spool
     if 2 * flush.bytes_max > spool.bytes_max:
         yield (
             f"spool.bytes_max ({spool.bytes_max}) must be at least twice flush.bytes_max ({flush.bytes_max}): "
             "entries may lie there as rows and, while they are sealed, as objects"
-        )
-    if spool.block_bytes > spool.object_bytes_max:
-        yield f"spool.block_bytes ({spool.block_bytes}) must not exceed spool.object_bytes_max ({spool.object_bytes_max})"
-    if spool.packed_bytes_max > spool.pack_bytes_max:
-        yield f"spool.packed_bytes_max ({spool.packed_bytes_max}) must not exceed spool.pack_bytes_max ({spool.pack_bytes_max})"
-    if settings.input.json_depth_max < schema.depth_max:
-        yield (
-            f"input.json_depth_max ({settings.input.json_depth_max}) must not be under record_schema.depth_max "
-            f"({schema.depth_max})"
         )
 
 
@@ -140,7 +131,7 @@ def _paths(settings: Settings) -> Iterator[str]:
         datetime.fromisoformat(settings.time.earliest)
     except ValueError:
         yield f"time.earliest ({settings.time.earliest!r}) is not an ISO-8601 time, such as 2000-01-01T00:00:00Z"
-    if settings.user.missing == "name" and settings.user.missing_name in settings.user.no_values:
+    if settings.user.missing_name in settings.user.no_values:
         yield f"user.missing_name ({settings.user.missing_name!r}) is in user.no_values"
 
 

@@ -9,6 +9,12 @@ _INSTEAD = {
         "http.live_max_s"
     ),
     "write it in kafka.client_properties": "kafka.consumer_properties kafka.producer_properties",
-    "it is fixed": "s3.connect_timeout_s",
+    "set user.missing_name, or leave it": "user.missing",
+    "it is verify.on_difference = unready": "verify.in_readyz",
+    "it is fixed": (
+        "s3.connect_timeout_s kafka.consume_records_max input.entries_per_record_max input.json_depth_max "
+        "record_schema.fields_max record_schema.bytes_max record_schema.inline record_schema.inline_bytes_max "
+        "spool.packed_bytes_max spool.pack_bytes_max spool.block_bytes verify.bytes_max"
+    ),
 }
 REMOVED = {name: instead for instead, names in _INSTEAD.items() for name in names.split()}

@@ -82,7 +82,7 @@ def key_rules(settings: Settings) -> KeyRules:
     return KeyRules(
         user_paths=user.paths,
         no_users=frozenset(user.no_values),
-        missing_user=user.missing_name if user.missing == "name" else None,
+        missing_user=user.missing_name,
         time_paths=times.paths,
         time=TimeRules(
             epoch_unit=times.epoch_unit,

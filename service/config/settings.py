@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, Field
@@ -22,7 +22,6 @@ from service.config.section import (
     TAKES_SIZE,
     Names,
     PositiveBytes,
-    PositiveInt,
     PositiveSeconds,
     Properties,
     SecretProperties,
@@ -49,6 +48,8 @@ Zone = Annotated[str, AfterValidator(_known_zone)]
 
 class KafkaSettings(Section):
     """Brokers, topics, the consumer group, and additional librdkafka properties."""
+
+    consume_records_max: ClassVar[int] = 2000  # records taken from the client library in one call
 
     bootstrap_servers: str = Field(
         examples=["broker:9092"], description="Brokers to start from, host:port, separated by commas."
@@ -95,7 +96,6 @@ class KafkaSettings(Section):
         900_000,
         description="Bytes of a message to references, flushes or dead letters; at most their max.message.bytes.",
     )
-    consume_records_max: PositiveInt = Field(2000, description="Records taken from the client library in one call.")
     client_properties: Properties = Field(
         {},
         description="librdkafka properties, such as security.protocol (JSON object); those that may be set stand below.",
@@ -114,6 +114,9 @@ class KafkaSettings(Section):
 class InputSettings(Section):
     """How a record is taken apart, and how much of it is accepted."""
 
+    entries_per_record_max: ClassVar[int] = 100_000  # more is a dead letter,
+    json_depth_max: ClassVar[int] = 100  # and so are more levels of nesting in an entry
+
     format: Literal["json", "ndjson"] = Field(
         "json",
         description="json: an object, an array of objects or an envelope; ndjson: one object per line.",
@@ -122,15 +125,11 @@ class InputSettings(Section):
     record_bytes_max: PositiveBytes = Field(
         16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter."
     )
-    entries_per_record_max: PositiveInt = Field(100_000, description="Entries in a record; more is a dead letter.")
     fatal_ends_max: int = Field(
         3,
         ge=0,
         description="A record that ended the process so many times in a row while it was alone in hand and in its "
         "batch becomes a dead letter, undecoded; 0: never.",
-    )
-    json_depth_max: int = Field(
-        100, ge=2, le=200, description="Levels of nesting in an entry; deeper is a dead letter."
     )
     chain_header: str = Field(
         "source-topic-chain",
@@ -151,11 +150,11 @@ class UserSettings(Section):
 
     paths: Names = Field(("user",), min_length=1, description="Where to look for the user, in this order.")
     no_values: Names = Field(("", "-"), description="Values treated as a missing user.")
-    missing: Literal["dead-letter", "name"] = Field(
-        "dead-letter", description="What becomes of an entry without a user."
-    )
-    missing_name: str = Field(
-        "unknown", min_length=1, max_length=4096, description="User of such entries where missing = name."
+    missing_name: str | None = Field(
+        None,
+        min_length=1,
+        max_length=4096,
+        description="User of entries that have none; by default they become dead letters.",
     )
 
 
@@ -188,6 +187,10 @@ class IdSettings(Section):
 class SchemaSettings(Section):
     """Bounds of the aggregated schema (DESIGN 3.3)."""
 
+    fields_max: ClassVar[int] = 1000  # nested ones, too; beyond it a PartitionKey goes on in another object,
+    bytes_max: ClassVar[int] = 512 * 1024  # and so it does beyond these, estimated, of a schema's text
+    inline_bytes_max: ClassVar[int] = 1024 * 1024  # of schema texts in the messages of a flush; or of none
+
     depth_max: int = Field(
         16,
         ge=1,
@@ -196,19 +199,6 @@ class SchemaSettings(Section):
     )
     object_keys_max: int = Field(
         500, ge=1, description="Distinct keys of one nested object; beyond it the object is a map."
-    )
-    fields_max: PositiveInt = Field(
-        1000, description="Fields of one schema, nested ones too; beyond it a PartitionKey goes on in another object."
-    )
-    bytes_max: PositiveBytes = Field(
-        512 * 1024,
-        description="Estimated bytes of one schema text; beyond it a PartitionKey goes on in another object.",
-    )
-    inline: Literal["auto", "inline", "fingerprint"] = Field(
-        "auto", description="Whether messages of references carry the text of their object's schema."
-    )
-    inline_bytes_max: PositiveBytes = Field(
-        1024 * 1024, description="Bytes of schema text in the messages of one flush up to which auto means inline."
     )
 
 
@@ -233,6 +223,10 @@ class DeadLettersSettings(Section):
 class SpoolSettings(Section):
     """The local disk between record and object; disposable, wiped at start."""
 
+    packed_bytes_max: ClassVar[int] = 1024 * 1024  # of rows of a PartitionKey in a batch; with more it has an object
+    pack_bytes_max: ClassVar[int] = 32 * 1024 * 1024
+    block_bytes: ClassVar[int] = 64 * 1024  # of rows in an Avro block before compression
+
     directory: Path = Field(
         Path("spool"), description="Directory for rows and objects of the batch; each worker uses one of its own in it."
     )
@@ -244,33 +238,23 @@ class SpoolSettings(Section):
         128 * 1024 * 1024,
         description="Bytes of the open batch in memory: entries beyond go to disk, rows and PartitionKeys make a flush.",
     )
-    packed_bytes_max: PositiveBytes = Field(
-        1024 * 1024,
-        description="Bytes of rows of a PartitionKey in a batch beyond which it keeps an object of its own.",
-    )
-    pack_bytes_max: PositiveBytes = Field(32 * 1024 * 1024, description="Bytes of one pack.")
-    object_bytes_max: PositiveBytes = Field(
+    object_bytes_max: Annotated[int, Field(ge=64 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = Field(
         64 * 1024 * 1024, description="Bytes of rows in an object of one PartitionKey; it goes on in another."
     )
-    block_bytes: PositiveBytes = Field(64 * 1024, description="Bytes of rows in one Avro block before compression.")
     codec: Literal["zstandard", "deflate", "null"] = Field("zstandard", description="Avro codec of the objects.")
 
 
 class VerifySettings(Section):
     """Verification mode: after each commit what was consumed is compared with what the store gives back."""
 
+    bytes_max: ClassVar[int] = 64 * 1024 * 1024  # of what is remembered until it is committed; the rest is counted
+
     share: float = Field(0.0, ge=0, le=1, description="Share of records that are verified; 0: none, 1: all.")
-    on_difference: Literal["report", "stop"] = Field(
+    on_difference: Literal["report", "unready", "stop"] = Field(
         "report",
-        description="What a difference does: a metric and a line of the log, or it ends the process, too, before the "
-        "next commit.",
+        description="What a difference does: a metric and a line of the log; with unready /readyz fails from then on, too, "
+        "and with stop the process ends before the next commit.",
     )
-    bytes_max: PositiveBytes = Field(
-        64 * 1024 * 1024,
-        description="Bytes of memory for what is remembered until it is committed (29 an entry); what finds no room is "
-        "counted, and not verified.",
-    )
-    in_readyz: bool = Field(default=False, description="Whether /readyz fails once a difference was found.")
 
 
 class HttpSettings(Section):

@@ -134,7 +134,7 @@ class UserRule:
     def __init__(self, settings: UserSettings) -> None:
         self._paths = tuple(map(parse_path, settings.paths))
         self._no_values = frozenset(settings.no_values)
-        self._otherwise = settings.missing_name if settings.missing == "name" else None
+        self._otherwise = settings.missing_name
 
     def user_of(self, entry: JsonObject, around: Surroundings) -> str | None:
         """Return the user, or None where the entry is dead for want of one."""

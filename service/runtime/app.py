@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import secrets
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -254,7 +253,7 @@ class Process:
                 self._look_again()
         self.health.is_draining = self._stop.requested
         verification = self.worker.verification
-        if verification is not None and verification.differences and self._settings.verify.in_readyz:
+        if verification is not None and verification.differences and self._settings.verify.on_difference != "report":
             self.health.difference = verification.story()
         if self._json.rounded:
             self.metrics.add("inexact_numbers", self._json.rounded)
@@ -339,13 +338,12 @@ def _look_rules(settings: Settings) -> LookRules:
 
 
 def _flush_rules(settings: Settings) -> FlushRules:
-    schema, message_bytes_max = settings.record_schema, settings.kafka.message_bytes_max
     return FlushRules(
         prefix=settings.s3.prefix,
         upload_deadline_s=settings.flush.upload_deadline_s,
         commit_budget_s=settings.flush.commit_budget_s,
-        message_bytes_max=message_bytes_max,
-        inline_bytes_max={"auto": schema.inline_bytes_max, "inline": sys.maxsize, "fingerprint": 0}[schema.inline],
+        message_bytes_max=settings.kafka.message_bytes_max,
+        inline_bytes_max=settings.record_schema.inline_bytes_max,
         inline_text_max=inline_text_max(settings),
         seal=seal_rules(settings),
     )

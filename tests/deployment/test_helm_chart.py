@@ -107,7 +107,7 @@ def test_chart_values_for_development_verify_everything(tmp_path: Path, monkeypa
     done = render(files=[CHART / "values-development.yaml"])
     assert done.returncode == 0, done.stderr
     verify = _settings(parse(done.stdout, tmp_path / "parsed"), monkeypatch, pod="logs-0").verify
-    assert (verify.share, verify.on_difference, verify.in_readyz) == (1.0, "stop", True)
+    assert (verify.share, verify.on_difference) == (1.0, "stop")
 
 
 def test_chart_settings_of_every_type_arrive_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -168,7 +168,7 @@ class Deployment:
         self.kafka.wait_for(what, has_happened, timeout_s=timeout_s)
         return found
 
-    def exit_code(self, name: str, *, within_s: float = 30) -> int | None:
+    def exit_code(self, name: str, *, within_s: float = 60) -> int | None:
         """Wait for a worker to end by itself, and give its exit code; it is killed (-9) when the time is over."""
         self.workers[name].wait(grace_s=within_s)
         return self.workers[name].exit_code

@@ -550,7 +550,6 @@ SETTINGS = {
     "LOGP_LAYOUT": "file",  # so that every user has a place in the bucket
     "LOGP_INPUT__ENTRIES_FIELD": "entries",
     "LOGP_INPUT__RECORD_BYTES_MAX": str(RECORD_BYTES_MAX),
-    "LOGP_RECORD_SCHEMA__FIELDS_MAX": str(FIELDS_MAX),
 }
 
 
@@ -563,7 +562,7 @@ def outcome(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathF
 @pytest.fixture(scope="module")
 def line_outcome(kafka: KafkaHelper, s3: S3Helper, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     """All cases of records with an entry per line."""
-    settings = {"LOGP_INPUT__FORMAT": "ndjson", "LOGP_RECORD_SCHEMA__FIELDS_MAX": str(FIELDS_MAX)}
+    settings = {"LOGP_INPUT__FORMAT": "ndjson"}
     yield from _outcome(kafka, s3, tmp_path_factory, LINE_CASES, settings)
 
 

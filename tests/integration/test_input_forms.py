@@ -66,7 +66,6 @@ class Form:
     settings: Mapping[str, str]
     records: tuple[Sent, ...]
     codec: str = "zstandard"
-    has_inline_schema: bool = True
 
 
 def json_of(value: Any) -> bytes:
@@ -86,11 +85,10 @@ BEN_ALIVE = Alive(BEN, "ben \u00fc/", "2024-03-04T06:00:00Z", "2024-03-04", 6)
 BOTH_ALIVE = (ANN_ALIVE, BEN_ALIVE)
 
 NDJSON = Form(
-    "ndjson, compressed values, deflate, text in every reference",
+    "ndjson, compressed values, deflate",
     {
         "LOGP_INPUT__FORMAT": "ndjson",
         "LOGP_SPOOL__CODEC": "deflate",
-        "LOGP_RECORD_SCHEMA__INLINE": "inline",
         "LOGP_INPUT__CHAIN_HEADER": "came-through",
     },
     (
@@ -117,14 +115,13 @@ def _in_envelope(envelope: Entry, *entries: Any) -> bytes:
 
 
 ENVELOPE = Form(
-    "envelope with user, time and id, no compression, schemas by fingerprint",
+    "envelope with user, time and id, no compression",
     {
         "LOGP_INPUT__ENTRIES_FIELD": "events",
         "LOGP_USER__PATHS": '["user", "envelope:client.user\\\\.name", "envelope:client.id"]',
         "LOGP_TIME__PATHS": '["at", "envelope:sent"]',
         "LOGP_ID__PATHS": '["id", "envelope:id"]',
         "LOGP_SPOOL__CODEC": "null",
-        "LOGP_RECORD_SCHEMA__INLINE": "fingerprint",
     },
     (
         Sent(
@@ -166,7 +163,6 @@ ENVELOPE = Form(
         )),
     ),
     codec="null",
-    has_inline_schema=False,
 )  # fmt: skip
 
 RECORD_KEY = Form(
@@ -174,7 +170,6 @@ RECORD_KEY = Form(
     {
         "LOGP_USER__PATHS": '["key"]',
         "LOGP_USER__NO_VALUES": '["", "null"]',
-        "LOGP_USER__MISSING": "name",
         "LOGP_USER__MISSING_NAME": "nobody/at all",
         "LOGP_TIME__MISSING": "dead-letter",
         "LOGP_TIME__EPOCH_UNIT": "s",
@@ -276,7 +271,7 @@ def test_input_comes_out_as_its_settings_say(
         is_exact = form is JSON_KEY
         for found in read_objects(deployment, parse=parse_keeping if is_exact else parse_rounding):
             assert found.codec == form.codec
-            assert (found.reference.schema.text is not None) == form.has_inline_schema
+            assert found.reference.schema.text is not None
             partition = found.reference.partition_key
             for row in found.rows:
                 assert (row.offset, row.index) not in rows

@@ -16,7 +16,6 @@ from tests.stack.s3_helper import S3Helper
 
 USERS, RECORDS, PARTITIONS = 300, 700, 3
 HEAVY = "canary-user-7"
-PACKED_BYTES_MAX = 20_000
 STAMP_MS = int(time.time() * 1000)  # or the broker deletes the records
 _SHAPES: tuple[dict[str, Any], ...] = (
     {"a": 1},
@@ -45,7 +44,7 @@ def _records() -> Iterator[ToProduce]:
             for index in range(2)
         ]
         if number % 10 == 0:
-            entries.append({"user": HEAVY, "time": "2026-03-04T05:06:07Z", "long": f"{number:06}" * 100})
+            entries.append({"user": HEAVY, "time": "2026-03-04T05:06:07Z", "long": f"{number:06}" * 4_000})
         yield ToProduce(value=json.dumps(entries).encode(), partition=number % PARTITIONS, timestamp_ms=STAMP_MS)
 
 
@@ -54,7 +53,7 @@ def test_layouts_give_the_same_entries(kafka: KafkaHelper, s3: S3Helper, tmp_pat
     rows: dict[str, Known] = {}
     schemas: dict[str, dict[tuple[str, str, int], str]] = {}
     for layout in ("file", "auto", "pack"):
-        settings = {"LOGP_LAYOUT": layout, "LOGP_SPOOL__PACKED_BYTES_MAX": str(PACKED_BYTES_MAX)}
+        settings = {"LOGP_LAYOUT": layout}
         with Deployment(
             kafka=kafka,
             s3=s3,

@@ -111,7 +111,7 @@ def test_schemas_are_those_of_the_entries(
         "LOGP_LAYOUT": layout,
         "LOGP_USER__PATHS": '["user of the test", "user"]',
         "LOGP_TIME__PATHS": '["time of the test", "time", "ts"]',
-        "LOGP_USER__MISSING": "name",
+        "LOGP_USER__MISSING_NAME": "unknown",
     }
     records = list(SOURCES[name]())
     with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, partitions=3, settings=settings) as deployment:

@@ -72,7 +72,7 @@ def test_object_changed_behind_the_worker_stops_it(deployment: Deployment, s3_fa
 def test_difference_is_reported_by_metric_and_probe(deployment: Deployment, s3_faults: S3FaultProxy) -> None:
     """By default the worker goes on; the probe says it where that is asked for."""
     s3_faults.add(Rule(Action.CORRUPT_ANSWER, "GET", DATA, times=1))
-    deployment.start("w1", LOGP_VERIFY__ON_DIFFERENCE="report", LOGP_VERIFY__IN_READYZ="true")
+    deployment.start("w1", LOGP_VERIFY__ON_DIFFERENCE="unready")
     written = deployment.kafka.produce(deployment.source, some_records(60, partitions=6))
     deployment.wait_drained(written)
     deployment.require_event("flush_differs", "w1")

@@ -35,17 +35,49 @@ pytestmark = pytest.mark.skipif(not native.IS_INSTALLED, reason="make native")
 
 NOW_S = 1_767_225_600
 TPS = [TopicPartition("app", number) for number in range(3)]
-PLAIN = settings(spool=SpoolSettings(codec="null", block_bytes=300), id=IdSettings(paths=("id", "meta.id")))
+
+
+class SmallBlocks(SpoolSettings):
+    """Objects of many blocks."""
+
+    block_bytes = 300
+
+
+class SmallObjects(SmallBlocks):
+    """Small packs."""
+
+    packed_bytes_max = 400
+
+
+class FewFields(SchemaSettings):
+    """Small schemas."""
+
+    fields_max = 12
+
+
+class Shallow(InputSettings):
+    """Little nesting."""
+
+    json_depth_max = 6
+
+
+class FewEntries(InputSettings):
+    """Records that soon have too many entries."""
+
+    entries_per_record_max = 3
+
+
+PLAIN = settings(spool=SmallBlocks(codec="null"), id=IdSettings(paths=("id", "meta.id")))
 NARROW = settings(
-    spool=SpoolSettings(codec="null", block_bytes=300, packed_bytes_max=400),
-    record_schema=SchemaSettings(depth_max=3, object_keys_max=3, fields_max=12),
-    input=InputSettings(inexact_numbers="text", json_depth_max=6),
+    spool=SmallObjects(codec="null"),
+    record_schema=FewFields(depth_max=3, object_keys_max=3),
+    input=Shallow(inexact_numbers="text"),
     layout="pack",
 )
 OTHER = settings(
     spool=SpoolSettings(codec="null"),
     input=InputSettings(entries_field="entries"),
-    user=UserSettings(paths=("who.name", "envelope:who.name", "user"), missing="name"),
+    user=UserSettings(paths=("who.name", "envelope:who.name", "user"), missing_name="unknown"),
     time=TimeSettings(paths=("when", "time"), epoch_unit="ms", zone="Europe/Berlin"),
     id=IdSettings(paths=("envelope:id",)),
 )
@@ -57,7 +89,7 @@ LINES = settings(
 )
 FEW = settings(
     spool=SpoolSettings(codec="null"),
-    input=InputSettings(entries_field="entries", entries_per_record_max=3),
+    input=FewEntries(entries_field="entries"),
     time=TimeSettings(paths=("envelope:at.time", "time")),
 )
 _encode = msgspec.json.Encoder().encode

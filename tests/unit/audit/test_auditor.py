@@ -24,6 +24,7 @@ from tests.unit.audit.world import (
     MemoryTopics,
     Row,
     World,
+    bounds_of,
     clean_world,
     column,
     record,
@@ -537,8 +538,8 @@ def test_subtrees_of_an_entry_over_the_limits_may_be_json() -> None:
     source = [record(APP_0, number, entry) for number, entry in enumerate(entries)]
     world = World(source, [File("b1", "ann", 10, columns, rows)], [], {"b1": {APP_0: (0, 2)}}, {APP_0: 2}, {APP_0: 2})
     world.build()
-    assert kinds(world.audit(record_schema={"fields_max": 7})) == set()
-    assert kinds(world.audit(record_schema={"fields_max": 8})) == {Kind.REFERENCE_WRONG}
+    assert kinds(world.audit(record_schema=bounds_of(fields_max=7))) == set()
+    assert kinds(world.audit(record_schema=bounds_of(fields_max=8))) == {Kind.REFERENCE_WRONG}
 
 
 def test_dead_letter_of_a_replayed_dead_letter_keeps_the_older_headers() -> None:

@@ -22,6 +22,7 @@ from tests.unit.audit.world import (
     File,
     Row,
     World,
+    bounds_of,
     clean_world,
     column,
     merge_types,
@@ -443,7 +444,7 @@ def test_counts_of_nulls_may_be_left_out_only_where_there_is_no_room() -> None:
     world.files = [File("b1", "ann", 10, columns, rows)]
     world.build()
     world.change_line(0, nulls=None)
-    wide = {"fields_max": 10_000, "bytes_max": 10_000_000}
+    wide = bounds_of(fields_max=10_000, bytes_max=10_000_000)
     assert kinds(world.audit(record_schema=wide)) == {Kind.REFERENCE_WRONG}
     assert kinds(world.audit(record_schema=wide, kafka={"message_bytes_max": 100_000})) == set()
 

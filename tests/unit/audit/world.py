@@ -29,7 +29,7 @@ from service.avro.schema import schema_of, type_of
 from service.avro.schema_types import RecordType
 from service.batch.pack_schema import merge_entries, projection_of
 from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings, Settings
+from service.config.settings import KafkaSettings, SchemaSettings, Settings
 from service.formats.adoption import Adoption, encode_adoption
 from service.formats.dead_letter import DeadLetter, Reason, headers_of
 from service.formats.flush_record import (
@@ -197,6 +197,11 @@ def settings(**sections: Any) -> Settings:
         s3=S3Settings(bucket="bucket"),
         **sections,
     )
+
+
+def bounds_of(**bounds: int) -> SchemaSettings:
+    """Make bounds of a schema that are no settings."""
+    return type("Bounds", (SchemaSettings,), bounds)()
 
 
 def record(tp: TopicPartition, offset: int, value: object, **more: Any) -> SourceRecord:

@@ -16,10 +16,17 @@ from service.oracle.json_text import Exact
 DEAD = Reason
 
 
-def decode(value: bytes | str | None, **settings: Any) -> list[Any]:
+class Narrow(InputSettings):
+    """Records of two entries, entries of three levels."""
+
+    json_depth_max = 3
+    entries_per_record_max = 2
+
+
+def decode(value: bytes | str | None, kind: type[InputSettings] = InputSettings, **settings: Any) -> list[Any]:
     """Give values of entries, and reasons where they are dead."""
     data = value.encode() if isinstance(value, str) else value
-    return [_shown(entry) for entry in Decoder(InputSettings(**settings)).decode(data).entries]
+    return [_shown(entry) for entry in Decoder(kind(**settings)).decode(data).entries]
 
 
 def is_whole(value: bytes | str, **settings: Any) -> bool:
@@ -120,8 +127,8 @@ def test_invalid_utf8_inside_an_element_is_dead_alone() -> None:
 
 def test_nesting_counts_the_entry_as_first_level() -> None:
     deep = '{"a":' * 3 + "1" + "}" * 3
-    assert decode(deep, json_depth_max=3) == [json.loads(deep)]
-    assert decode(f'[{{}},{{"b":{deep}}}]', json_depth_max=3) == [{}, {DEAD.TOO_DEEP}]
+    assert decode(deep, Narrow) == [json.loads(deep)]
+    assert decode(f'[{{}},{{"b":{deep}}}]', Narrow) == [{}, {DEAD.TOO_DEEP}]
 
 
 def test_nesting_beyond_any_parser_is_dead_alone() -> None:
@@ -132,7 +139,7 @@ def test_nesting_beyond_any_parser_is_dead_alone() -> None:
 
 
 def test_brackets_inside_strings_are_no_nesting() -> None:
-    assert decode(json.dumps({"a": "[" * 500}), json_depth_max=2) == [{"a": "[" * 500}]
+    assert decode(json.dumps({"a": "[" * 500}), Narrow) == [{"a": "[" * 500}]
 
 
 def test_numbers_keep_what_a_double_does_not_hold_only_where_they_must() -> None:
@@ -201,5 +208,5 @@ def test_record_over_the_bound_after_decompression_is_dead_as_a_whole(compress: 
 
 
 def test_too_many_entries_are_dead_as_a_whole() -> None:
-    assert decode("[{},{}]", entries_per_record_max=2) == [{}, {}]
-    assert decode("[{},{},{}]", entries_per_record_max=2) == [{DEAD.TOO_MANY_ENTRIES}]
+    assert decode("[{},{}]", Narrow) == [{}, {}]
+    assert decode("[{},{},{}]", Narrow) == [{DEAD.TOO_MANY_ENTRIES}]

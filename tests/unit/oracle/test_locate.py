@@ -82,7 +82,7 @@ def test_last_header_of_a_name_counts() -> None:
 
 
 def test_missing_user_has_the_configured_name() -> None:
-    rule = UserRule(UserSettings(missing="name", missing_name="nobody"))
+    rule = UserRule(UserSettings(missing_name="nobody"))
     assert rule.user_of({}, around()) == "nobody"
 
 

@@ -20,7 +20,6 @@ from service.config.settings import (
     InputSettings,
     KafkaSettings,
     S3Settings,
-    SchemaSettings,
     Settings,
     SpoolSettings,
 )
@@ -49,10 +48,8 @@ def settings(tmp_path: Path) -> Settings:
             accept_unknown_history=True,
             on_unreadable="hold",
             message_bytes_max=400_000,
-            consume_records_max=70,
         ),
         input=InputSettings(fatal_ends_max=7),
-        record_schema=SchemaSettings(inline_bytes_max=5_000),
         flush=FlushSettings(
             interval_s=8,
             bytes_max=9_000,
@@ -77,9 +74,9 @@ def test_rules_are_those_of_the_settings(settings: Settings) -> None:
     bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (20 - 6))
     assert (rules.on_unreadable, rules.fatal_ends_max) == ("hold", 7)
     assert rules.start == StartRules("log-partitioner", "fail", accept_unknown_history=True, topics=("one", "other"))
-    assert rules.loop == LoopRules(bounds, 70)
+    assert rules.loop == LoopRules(bounds, 2000)
     assert rules.control == ControlRules(108 - POLL_MARGIN_S, 42, 24, 20, 6, Size(9_000, 90))
-    assert rules.flush[:6] == ("prefix", 18, 6, 400_000, 5_000, 100_000)
+    assert rules.flush[:6] == ("prefix", 18, 6, 400_000, 1024 * 1024, 100_000)
     assert rules.recorder.memory_bytes_max == 30_000
 
 

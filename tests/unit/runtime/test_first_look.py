@@ -91,7 +91,7 @@ def test_entries_that_are_mostly_good_raise_no_doubt(is_fast: bool) -> None:  # 
 @pytest.mark.parametrize("form", ["%s", "[%s]"])
 def test_field_of_entries_that_no_record_has_is_told(form: str, is_fast: bool) -> None:  # noqa: FBT001 - a case
     """Whole envelopes become entries, and nothing else would say so; of an envelope in a hundred nothing is said."""
-    rules = settings(input=InputSettings(entries_field="events"), user=UserSettings(missing="name"))
+    rules = settings(input=InputSettings(entries_field="events"), user=UserSettings(missing_name="unknown"))
     value = {**GOOD, "evnets": [{"user": "bob"}]}
     plain = [one._replace(value=(form % json.dumps(value)).encode()) for one in records(1200, value)]
     (doubt,) = doubts(plain, rules, is_fast=is_fast)
