@@ -72,7 +72,7 @@ COMMANDS: Mapping[str, Usage] = {
         "AUDIT.md",
     ),
     "offsets": Usage(
-        f"Show committed offsets, set them if a worker refuses to start there, or go on as another group. {_SETTINGS}",
+        f"Show or set committed offsets, skip what cannot be read, or go on as another group. {_SETTINGS}",
         "log-partitioner offsets set --topic app-logs --to flushed --dry-run",
         {"0": "what was asked for holds", "1": "it does not: refused, not confirmed, not known, or left"} | _REFUSED,
         "RUNBOOK.md",

@@ -91,8 +91,7 @@ class Auditor:
             cluster_id = brokers.cluster_id()
         self._doubts += asked.doubts
         announced = read_announced(self._spark, group, asked, self._kept, step=step)
-        read = {one.tp: (max(one.ends.first, one.read_first), one.ends.next) for one in asked.sources}
-        put_away = sides.find_what_is_put_away(announced.dead, self._settings.worker.kafka, read)
+        put_away = sides.find_what_is_put_away(announced.dead)
         reached = reach_last(self._spark, self._settings.worker.kafka, asked.sources, window, put_away)
         asked = asked._replace(sources=reached)
         is_full = self._options.window.is_everything

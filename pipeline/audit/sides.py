@@ -19,11 +19,10 @@ from pipeline.columns import REFERENCE
 from pipeline.reference_rows import REFERENCE as REFERENCE_COLUMNS
 from pipeline.session import CATALOG
 from pipeline.topics import MESSAGE, read_messages
-from service.audit.kafka_topics import KafkaTopics
 from service.audit.put_away import Claim, PutAway, find_put_away
 from service.avro.schema import META
 from service.formats.dead_letter import Reason
-from service.formats.model import OffsetRanges, TopicPartition
+from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
     from pipeline.audit.scope import Span
     from pipeline.config import JobSettings
     from pipeline.table import Position
-    from service.config.settings import KafkaSettings
 
 _TP = ["topic", "partition"]
 _OBJECT = ["location.bucket", "location.object"]
@@ -60,7 +58,7 @@ def reach_of(spark: SparkSession, spans: Iterable[Span], starts: Mapping[TopicPa
 
 
 def read_source(spark: SparkSession, settings: JobSettings, spans: Iterable[Span], put_away: PutAway) -> DataFrame:
-    """Judge the records of the spans: `frames.SOURCE`; an empty one stands for offsets that cannot be read."""
+    """Judge the records of the spans: `frames.SOURCE`; an empty one stands for offsets that a person has skipped."""
     pieces = put_away.around({span.tp: (span.first, span.next) for span in spans})
     parts = [read_messages(spark, settings.worker.kafka, some) for _, some in pieces]
     if empty := [(None, None, *one.tp, one.offset, None, None) for one, _ in pieces if one is not None]:
@@ -91,17 +89,13 @@ def read_files(
     )
 
 
-def find_what_is_put_away(dead: DataFrame, kafka: KafkaSettings, ranges: OffsetRanges) -> PutAway:
-    """Find what dead letters of these ranges stand for.
-
-    Raises:
-        CouldNotTellError: brokers do not say whether what dead letters call unreadable is.
-    """
-    said = dead.where(F.col("reason").isin(Reason.UNREADABLE, Reason.FATAL))
+def find_what_is_put_away(dead: DataFrame) -> PutAway:
+    """Find what dead letters stand for."""
+    said = dead.where(F.col("reason").isin(Reason.SKIPPED, Reason.FATAL))
     rows = said.select("topic", "partition", "offset", "end_offset", "reason").distinct().collect()
-    claims = [Claim(TopicPartition(topic, number), first, end, reason) for topic, number, first, end, reason in rows]
-    with KafkaTopics(kafka) as topics:
-        return find_put_away(claims, ranges, topics.can_read)
+    return find_put_away(
+        Claim(TopicPartition(topic, number), first, end, reason) for topic, number, first, end, reason in rows
+    )
 
 
 def _taken(position: Position | None) -> Column:

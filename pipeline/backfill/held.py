@@ -126,21 +126,21 @@ def held_by_dead_letters(
     return messages.select("headers").mapInArrow(partial(_places_in_headers, ranges=ranges, lineage=lineage), _PLACE)
 
 
-def read_source(spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges) -> DataFrame:
-    """Read the source records of the ranges, around those that nobody can read and a dead letter stands for.
-
-    Raises:
-        CouldNotTellError: brokers do not say whether what dead letters call unreadable is.
-    """
+def read_source(
+    spark: SparkSession, settings: JobSettings, *, ends: dict[int, int], ranges: Ranges, lineage: Lineage
+) -> DataFrame:
+    """Read the source records of the ranges, around those that a person has skipped."""
     kafka = settings.worker.kafka
     spans = {tp: (span.start, span.stop) for tp, span in ranges.items()}
     letters = _read_to(spark, settings, kafka.dead_letters_topic, ends)
     reason = F.expr(f"try_element_at(filter(headers, one -> one.key = '{HEADER_REASON}'), -1).value")
-    rows = letters.where(reason == F.lit(Reason.UNREADABLE.encode())).select("headers").collect()
+    rows = letters.where(reason == F.lit(Reason.SKIPPED.encode())).select("headers").collect()
     says = [parse_headers([(header["key"], header["value"]) for header in row["headers"]]) for row in rows]
-    claims = [Claim(TopicPartition(one.topic, one.partition), one.offset, one.end_offset, one.reason) for one in says]
-    with KafkaTopics(kafka) as topics:
-        put_away = find_put_away(claims, spans, topics.can_read)
+    put_away = find_put_away(
+        Claim(TopicPartition(one.topic, one.partition), one.offset, one.end_offset, one.reason)
+        for one in says
+        if lineage.has(one.group_id, one.topic, one.partition, one.end_offset or one.offset + 1)
+    )
     return reduce(DataFrame.unionByName, [read_messages(spark, kafka, some) for _, some in put_away.around(spans)])
 
 

@@ -226,7 +226,7 @@ class Backfill:
         dead = held_by_dead_letters(
             spark, self._settings, ends=run.dead_letter_ends, ranges=ranges, lineage=self._lineage
         )
-        records = read_source(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges)
+        records = read_source(spark, self._settings, ends=run.dead_letter_ends, ranges=ranges, lineage=self._lineage)
         return pieces_of(records, by_record(in_files.unionByName(dead)), worker)
 
     def _prepare(self, run: Run) -> Outbox:

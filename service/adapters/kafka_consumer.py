@@ -18,7 +18,6 @@ from confluent_kafka import KafkaError, KafkaException
 from service.adapters import kafka_errors
 from service.adapters.kafka_log import Brokers, make_client
 from service.adapters.kafka_poll import TopicPartitions, poll_of
-from service.adapters.kafka_search import Search
 from service.adapters.kafka_topic_ids import TopicIds
 from service.adapters.kafka_values import (
     committed_offset,
@@ -214,14 +213,6 @@ class KafkaConsumer:
         """
         self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
         self._assign(self._consumer, {tp: start})
-
-    def readable_from(self, tp: TopicPartition, offset: int, *, deadline: Deadline) -> int | None:
-        """Find the first offset from this one on that can be read, or the end; outside callbacks.
-
-        Gives None where that cannot be told by the deadline.
-        """
-        search = Search(self._options, tp, deadline)
-        return self._patience.ask(lambda: search.readable_from(offset))
 
     def committed(
         self, tps: Iterable[TopicPartition], *, deadline: Deadline

@@ -77,9 +77,6 @@ class Topics(Protocol):
     def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
         """Return the group's committed offsets."""
 
-    def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
-        """Return whether any record of [first, end) can be read."""
-
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of [first, next) ranges, each TopicPartition in offset order."""
 
@@ -236,8 +233,10 @@ class Audit:
             )
 
     def _records(self, ranges: OffsetRanges) -> Iterator[SourceRecord]:
-        """Yield what the source holds; where nobody can read, what the dead letter of these offsets stands for."""
-        put_away = find_put_away(self._announced.claims(), ranges, self._topics.can_read)
+        """Yield what the source holds; of offsets that a person has skipped, one record that stands for them."""
+        put_away = find_put_away(self._announced.claims())
+        for (tp, first), end in sorted(put_away.ends.items()):
+            self._findings.note(f"{tp}: a person has skipped the offsets {first} to {end - 1}: they are in no file")
         for stand_in, readable in put_away.around(ranges):
             if stand_in is not None:
                 yield stand_in

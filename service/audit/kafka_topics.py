@@ -11,7 +11,6 @@ from confluent_kafka import KafkaError, KafkaException
 
 from service.audit.findings import CouldNotTellError
 from service.formats.model import HEADERS_UNREADABLE, Headers, SourceRecord, TopicPartition, readable
-from service.patience import close_or_leave
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -126,24 +125,6 @@ class KafkaTopics:
         """Ask for the first offset with this record timestamp or a later one, None where there is none."""
         asked = [_kafka(tp, timestamp_ms) for tp in tps]
         return self._offsets(self._ask(lambda: self._consumer.offsets_for_times(asked, timeout=ANSWER_S)))
-
-    def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
-        """Return whether any record of [first, end) can be read: looks from up to 32 of its offsets, 60 s each."""
-        return any(self._can_read_from(tp, offset, end) for offset in range(first, end, 1 + (end - first) // _LOOKS))
-
-    def _can_read_from(self, tp: TopicPartition, first: int, end: int) -> bool:
-        """Look by a client of its own: another one may still hold what it fetched from elsewhere."""
-        consumer = confluent_kafka.Consumer({**self._options, "queued.min.messages": 1})
-        try:
-            consumer.assign([_kafka(tp, first)])
-            begun_s = time.monotonic()
-            while time.monotonic() - begun_s < SILENCE_MAX_S:
-                for message in consumer.consume(1, timeout=0.2):
-                    error, offset = message.error(), message.offset()
-                    return error is None and offset is not None and offset < end
-        finally:
-            close_or_leave(consumer.close)
-        raise CouldNotTellError(f"no message for {SILENCE_MAX_S:.0f} s, {tp} cannot be read from {first}")
 
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of these [first, next) ranges, each TopicPartition in offset order.

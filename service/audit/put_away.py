@@ -1,4 +1,4 @@
-"""Offsets that the worker has put away: nobody can read them, or decoding them ended it.
+"""Offsets that are in no file as a whole: a person has skipped them, or decoding them ended the worker.
 
 What ended a worker is decoded again in a process of its own, which it may end.
 """
@@ -10,11 +10,11 @@ from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
 from service.formats.dead_letter import Reason
-from service.formats.model import FATAL, OffsetRanges, SourceRecord, TopicPartition
+from service.formats.model import FATAL, SKIPPED, OffsetRanges, SourceRecord, TopicPartition
 from service.oracle.judge import Judge
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from service.config.settings import Settings
 
@@ -22,7 +22,7 @@ DECODE_S = 60.0
 
 
 class Claim(NamedTuple):
-    """What a dead letter says of offsets [first, end) as a whole; `end` is of those that nobody can read."""
+    """What a dead letter says of offsets [first, end) as a whole; `end` is of those that were skipped."""
 
     tp: TopicPartition
     first: int
@@ -31,14 +31,14 @@ class Claim(NamedTuple):
 
 
 class ReadableRanges(NamedTuple):
-    """Ranges that can be read, and what stands for the offsets before them, if these cannot and begin in the ranges."""
+    """Ranges to read, and what stands for the offsets before them, if these were skipped and begin in the ranges."""
 
     stand_in: SourceRecord | None
     ranges: OffsetRanges
 
 
 class PutAway(NamedTuple):
-    """What dead letters stand for: `fatal` records, and `ends` of [first, end) offsets that cannot be read."""
+    """What dead letters stand for: `fatal` records, and `ends` of [first, end) offsets that a person has skipped."""
 
     ends: Mapping[tuple[TopicPartition, int], int]
     fatal: frozenset[tuple[TopicPartition, int]]
@@ -49,11 +49,11 @@ class PutAway(NamedTuple):
         if place in self.fatal:
             return record._replace(unreadable=FATAL)
         if place in self.ends:
-            return record._replace(unreadable="nobody can", end_offset=self.ends[place])
+            return record._replace(unreadable=SKIPPED)
         return record
 
     def around(self, ranges: OffsetRanges) -> list[ReadableRanges]:
-        """Cut ranges into those that can be read, those of a TopicPartition in order.
+        """Cut ranges around what was skipped, which nobody may be able to read; a TopicPartition's are in order.
 
         Each piece has one range of a TopicPartition, as Spark reads them.
         """
@@ -70,22 +70,11 @@ class PutAway(NamedTuple):
 NOTHING = PutAway({}, frozenset())
 
 
-def find_put_away(
-    claims: Iterable[Claim], ranges: OffsetRanges, can_read: Callable[[TopicPartition, int, int], bool]
-) -> PutAway:
-    """Find what dead letters stand for in these ranges.
-
-    Sees by `can_read` (`KafkaTopics.can_read`: up to minutes for each) that nobody can read what they call unreadable.
-    """
-    ends, fatal = {}, set()
-    for tp, first, end, reason in claims:
-        if reason == Reason.FATAL:
-            fatal.add((tp, first))
-        elif reason != Reason.UNREADABLE or end is None or (tp, first) in ends:
-            continue
-        elif tp in ranges and _meet(ranges[tp], first, end) and not can_read(tp, max(first, ranges[tp][0]), end):
-            ends[tp, first] = end
-    return PutAway(ends, frozenset(fatal))
+def find_put_away(claims: Iterable[Claim]) -> PutAway:
+    """Gather what dead letters stand for."""
+    claims = list(claims)
+    ends = {(one.tp, one.first): one.end for one in claims if one.reason == Reason.SKIPPED and one.end is not None}
+    return PutAway(ends, frozenset((one.tp, one.first) for one in claims if one.reason == Reason.FATAL))
 
 
 def _meet(offsets: tuple[int, int], first: int, end: int) -> bool:

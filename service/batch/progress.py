@@ -38,14 +38,10 @@ class Progress:
         *,
         timestamp_ms: int | None,
         leader_epoch: int | None = None,
-        end_offset: int | None = None,
     ) -> None:
-        """Count a record as covered: all its entries are in rows or dead letters (W2).
-
-        With `end_offset` it stands for all offsets up to there.
-        """
+        """Count a record as covered: all its entries are in rows or dead letters (W2)."""
         assert offset >= self.next_offset, f"W2: offset {offset} is below next_offset {self.next_offset}"
-        self.next_offset = offset + 1 if end_offset is None else end_offset
+        self.next_offset = offset + 1
         self.leader_epoch = leader_epoch
         self.idle_since_ms = None
         if self.min_offset is None:

@@ -84,11 +84,6 @@ class KafkaSettings(Section):
         description="Other groups that may publish the same source topics to the same topics: each has every entry once. "
         "A worker that finds flush records of any other group refuses to start.",
     )
-    on_unreadable: Literal["stop", "hold", "dead-letter"] = Field(
-        "stop",
-        description="What to do with a record batch that stays unreadable after three refetches: stop; hold its "
-        "TopicPartition and go on with the others; or dead-letter: name its offsets in a dead letter, and go on.",
-    )
     session_timeout_s: PositiveSeconds = Field(
         30, description="Seconds without heartbeat until a worker is replaced (classic)."
     )

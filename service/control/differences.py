@@ -17,8 +17,6 @@ from service.formats.identity import StoredRow
 from service.formats.model import OffsetRanges, TopicPartition
 
 EXAMPLES_MAX = 20
-# Of these a dead letter stands for all that its record holds, or for all offsets up to the next that can be read.
-_WHOLE_RECORDS = frozenset({Reason.FATAL, Reason.UNREADABLE})
 _BY_SIZE = Reason.TOO_MANY_FIELDS  # whether an entry is over the limits of a schema is not asked of the second opinion
 
 
@@ -97,13 +95,12 @@ class FlushComparison:
         """Compare one of its dead letters."""
         tp = TopicPartition(letter.topic, letter.partition)
         entries = self._remembered.get(tp, RememberedEntries())
-        end = letter.offset + 1 if letter.end_offset is None else letter.end_offset
-        begin, stop = entries.span(letter.offset)[0], entries.span(end - 1)[1]
+        begin, stop = entries.span(letter.offset)
         if begin == stop:
-            if letter.end_offset is None and self._is_unexpected(tp, letter.offset):
+            if self._is_unexpected(tp, letter.offset):
                 self._note(Difference.UNEXPECTED, tp, letter.offset, 0)
             return
-        if letter.reason in _WHOLE_RECORDS:
+        if letter.reason == Reason.FATAL:  # it stands for all that its record holds
             for at in range(begin, stop):
                 self._see(tp, at, entries.offsets[at], entries.indexes[at])
             return

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from service.formats.model import FATAL, Headers, SourceRecord
+from service.formats.model import FATAL, SKIPPED, Headers, SourceRecord
 
 ALL = "all"
 
@@ -50,27 +50,27 @@ class Reason(StrEnum):
     NO_USER = "no_user"
     NO_EVENT_TIME = "no_event_time"
     UNREADABLE_HEADERS = "unreadable_headers"
-    UNREADABLE = "unreadable"
+    SKIPPED = "skipped"
     FATAL = "fatal"
 
 
 def reason_of(record: SourceRecord) -> Reason:
     """Return why no entry is taken from a record that is `unreadable`."""
-    if record.end_offset is not None:
-        return Reason.UNREADABLE
-    return Reason.FATAL if record.unreadable == FATAL else Reason.UNREADABLE_HEADERS
+    return {FATAL: Reason.FATAL, SKIPPED: Reason.SKIPPED}.get(record.unreadable or "", Reason.UNREADABLE_HEADERS)
 
 
 class DeadLetter(NamedTuple):
     """One source record and the entries of it that are dead for one reason.
 
-    `indexes` is None where the record could not be split: the record then counts as one entry.
+    `indexes` is None where the record could not be split: the record then counts as one entry. With an `end_offset`
+    the letter stands for all offsets from the record's up to that one, which a person has skipped.
     """
 
     record: SourceRecord
     reason: Reason
     message: str
     indexes: tuple[int, ...] | None
+    end_offset: int | None = None
 
     @property
     def entries(self) -> int:
@@ -89,7 +89,7 @@ class DeadLetter(NamedTuple):
 class DeadLetterHeaders(NamedTuple):
     """What a reader learns from a dead letter's headers; `object_key` is set where the record is stored apart.
 
-    `end_offset` is set where it stands for all offsets from `offset` up to there, of which nothing could be read.
+    `end_offset` is set where it stands for all offsets from `offset` up to there, which a person has skipped.
     """
 
     reason: str
@@ -133,8 +133,8 @@ def headers_of(
     ]
     if record.timestamp_ms is not None:
         ours.append((HEADER_TIMESTAMP, str(record.timestamp_ms)))
-    if record.end_offset is not None:
-        ours.append((HEADER_END_OFFSET, str(record.end_offset)))
+    if letter.end_offset is not None:
+        ours.append((HEADER_END_OFFSET, str(letter.end_offset)))
     if object_key is not None:
         ours.append((HEADER_OBJECT, object_key))
     return [*record.headers, *((name, text.encode("utf-8", "replace")) for name, text in ours)]

@@ -302,9 +302,10 @@ class Unreadable(LogEvent, frozen=True, tag="unreadable"):
     message: str
 
 
-class OffsetsPutAway(LogEvent, frozen=True, tag="put_away"):
-    """[`offset`, `end_offset`) cannot be read, and becomes one dead letter."""
+class OffsetsSkipped(LogEvent, frozen=True, tag="offsets_skipped"):
+    """A person has skipped [`offset`, `end_offset`) of `group` by `log-partitioner offsets skip`."""
 
+    group: str
     topic: str
     partition: int
     offset: int

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 Headers = tuple[tuple[str, bytes | None], ...]
 HEADERS_UNREADABLE = "the name of a header is not UTF-8"
+SKIPPED = "a person has skipped these offsets"
 FATAL = "it ended the process, again and again, while it alone was in hand"
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"  # what others, such as Java's client, make of such a name
 
@@ -32,8 +33,7 @@ class SourceRecord(NamedTuple):
 
     `timestamp_ms` is Kafka's, or None where the record carries none; `leader_epoch` that of the leader which took the
     record, or None where the client library does not know it. `unreadable` says why no entry can be taken from it:
-    HEADERS_UNREADABLE, and they are left out; FATAL; or, with an `end_offset`, it stands for all offsets from `offset`
-    up to there, of which nothing could be read.
+    HEADERS_UNREADABLE, and they are left out; FATAL; or SKIPPED.
     """
 
     tp: TopicPartition
@@ -44,7 +44,6 @@ class SourceRecord(NamedTuple):
     headers: Headers
     leader_epoch: int | None = None
     unreadable: str | None = None
-    end_offset: int | None = None
 
     @property
     def size(self) -> int:

@@ -7,21 +7,27 @@ confirmed, not known, or a TopicPartition was left (a dry run: would be); 2 sett
 from __future__ import annotations
 
 import argparse
+import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Self
+
+import structlog
 
 from service.batch.messages import Sender, adoption_messages
 from service.config.settings import Settings
 from service.control.deadline import Deadline
 from service.control.flush_history import OurGroup
-from service.errors import SettingsError
-from service.offsets import adopting, setting
+from service.errors import SettingsError, SourceError
+from service.formats.log_events import OffsetsSkipped, tell
+from service.formats.model import CommittedOffset, TopicPartition
+from service.offsets import adopting, setting, skipping
 from service.offsets.setting import Change, Target
 from service.offsets.survey import ANSWER_S, Survey
 
 if TYPE_CHECKING:
     from service.adapters.kafka_consumer import KafkaConsumer
+    from service.boundary import Message
 
 NAME = "offsets"  # of this program, where a worker's would stand
 _MEANINGS: dict[str, Target] = {"committed": "committed", "flushed": "flushed", "beginning": "beginning"}
@@ -46,6 +52,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "records of this group end; beginning: the first offset of the log; or an offset, of exactly one --partition",
     )
     _add_confirmation(action)
+    text = "skip offsets that cannot be read: they become one dead letter; asks before"
+    skip = actions.add_parser("skip", help=text, description=text)
+    skip.add_argument("--topic", required=True, help="source topic")
+    skip.add_argument("--partition", type=int, required=True, help="its partition")
+    skip.add_argument(
+        "--from",
+        type=int,
+        required=True,
+        dest="first",
+        metavar="OFFSET",
+        help="the first one to skip: the committed one",
+    )
+    skip.add_argument(
+        "--to", type=int, dest="end", metavar="OFFSET",
+        help="the first one that is read again; default: the first that can be, which is looked for",
+    )  # fmt: skip
+    _add_confirmation(skip)
     text = "go on, as the group of the settings, where a group of another name has stopped"
     adopt = actions.add_parser("adopt", help=text, description=text)
     adopt.add_argument("--topic", required=True, help="source topic")
@@ -75,11 +98,15 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
     """
     from service.adapters.logs import configure  # noqa: PLC0415 - the other commands need no Kafka client
 
-    configure(level="warning", style=settings.log.format, worker=NAME, boot="", stream=sys.stderr)
+    boot = secrets.token_hex(4)
+    level = "info" if options.action == "skip" else "warning"
+    configure(level=level, style=settings.log.format, worker=NAME, boot=boot, stream=sys.stderr)
     if options.action == "show":
         return _show(settings, [options.topic] if options.topic else settings.kafka.source_topics)
     if options.action == "adopt":
         return _adopt(options, settings)
+    if options.action == "skip":
+        return _skip(options, settings, boot)
     return _set(options, settings)
 
 
@@ -99,7 +126,7 @@ def _set(options: argparse.Namespace, settings: Settings) -> int:
     sys.stdout.write("".join(f"{_line(survey, one)}\n" for one in changes))
     wanted = {one.tp: one.after for one in changes if one.after is not None}
     if wanted and not options.dry_run:
-        if not _is_confirmed(changes, is_yes=options.yes):
+        if not _is_confirmed(_cost(changes), is_yes=options.yes):
             return 1
         commit_offsets(asking.options, settings.kafka.group_id, wanted, timeout_s=ANSWER_S)
         sys.stdout.write(f"{len(wanted)} offsets of group {settings.kafka.group_id} are set\n")
@@ -129,8 +156,7 @@ def _cost(changes: Sequence[Change]) -> str:
     return "; ".join(costs)
 
 
-def _is_confirmed(changes: Sequence[Change], *, is_yes: bool) -> bool:
-    cost = _cost(changes)
+def _is_confirmed(cost: str, *, is_yes: bool) -> bool:
     if not cost or is_yes:
         return True
     if not sys.stdin.isatty():
@@ -138,6 +164,29 @@ def _is_confirmed(changes: Sequence[Change], *, is_yes: bool) -> bool:
         return False
     sys.stderr.write(f"{cost}. Go on? Type yes: ")
     return sys.stdin.readline().strip() == "yes"
+
+
+def _skip(options: argparse.Namespace, settings: Settings, boot: str) -> int:
+    from service.adapters.kafka_offsets import require_nobody  # noqa: PLC0415
+
+    kafka, tp, first = settings.kafka, TopicPartition(options.topic, options.partition), options.first
+    with _Asking(settings, tp.topic) as asking:
+        require_nobody(asking.options, [kafka.group_id], timeout_s=ANSWER_S)
+        end = asking.readable_from(tp, first) if options.end is None else options.end
+        skip = skipping.plan(asking.survey(), tp.partition, first, end)
+        sys.stdout.write(f"{tp}: the offsets {first} to {end - 1} become one dead letter, the group goes on at {end}\n")
+        cost = f"up to {end - first} records would be skipped, and in no object"
+        if options.dry_run:
+            sys.stdout.write(f"{cost}: this asks for --yes\n")
+            return 0
+        if not _is_confirmed(cost, is_yes=options.yes):
+            return 1
+        messages = skip.messages(_sender(settings, boot), message_bytes_max=kafka.message_bytes_max)
+        asking.commit(messages, {tp: skip.after})
+        told = OffsetsSkipped(kafka.group_id, *tp, offset=first, end_offset=end)
+        tell(structlog.get_logger("offsets").info, told)
+        require_nobody(asking.options, [kafka.group_id], timeout_s=ANSWER_S)
+    return 0
 
 
 def _adopt(options: argparse.Namespace, settings: Settings) -> int:
@@ -157,7 +206,8 @@ def _adopt(options: argparse.Namespace, settings: Settings) -> int:
             sys.stdout.write(f"{tp}: group {kafka.group_id} goes on at {one.offset}\n")
         if options.dry_run:
             return 0
-        heir.commit_adoption(plan)
+        messages = adoption_messages(plan.adoption, _sender(settings, boot=""), partitions=heir.flushes_partitions())
+        heir.commit(messages, plan.offsets)
         require_nobody(heir.options, groups, timeout_s=ANSWER_S)
     sys.stdout.write(
         f"group {kafka.group_id} has adopted {options.from_group} on topic {topic}: start its workers, and never again "
@@ -200,8 +250,32 @@ class _Asking:
             accept_unknown=self._settings.kafka.accept_unknown_history,
         )
 
-    def commit_adoption(self, plan: adopting.AdoptionPlan) -> None:
-        """Commit offsets and adoption in one transaction.
+    def readable_from(self, tp: TopicPartition, first: int) -> int:
+        """Look for the first offset behind `first` that can be read, or the end of the log.
+
+        Raises:
+            SourceError: `first` can be read, or it cannot be told.
+        """
+        from service.adapters.kafka_search import Search  # noqa: PLC0415
+
+        end = Search(self.options, tp, self._deadline()).readable_from(first)
+        if end is None:
+            raise SourceError(
+                f"{tp}: nobody can tell where it can be read again behind {first}: name that place by --to"
+            )
+        if end == first:
+            raise SourceError(f"{tp}: offset {first} can be read: to skip it all the same, name the end by --to")
+        return end
+
+    def flushes_partitions(self) -> list[int]:
+        """Return the partitions of the flushes topic."""
+        return [
+            tp.partition
+            for tp in self._consumer.partitions_of(self._settings.kafka.flushes_topic, deadline=self._deadline())
+        ]
+
+    def commit(self, messages: Iterable[Message], offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Commit messages and offsets in one transaction.
 
         Raises:
             SourceError: nothing is committed, or nobody knows whether.
@@ -209,19 +283,19 @@ class _Asking:
         from service.adapters.kafka_committer import KafkaCommitter  # noqa: PLC0415
         from service.adapters.kafka_options import producer_options  # noqa: PLC0415
 
-        settings, kafka = self._settings, self._settings.kafka
-        deadline = Deadline.after(ANSWER_S, self._clock.now_s)
-        partitions = self._consumer.partitions_of(kafka.flushes_topic, deadline=deadline)
-        sender = Sender(
-            worker=NAME,
-            boot="",
-            group_id=kafka.group_id,
-            bucket=settings.s3.bucket,
-            references_topic=kafka.references_topic,
-            flushes_topic=kafka.flushes_topic,
-            dead_letters_topic=kafka.dead_letters_topic,
+        options = producer_options(
+            self._settings, worker=NAME, transactional_id=self._settings.offsets_transactional_id
         )
-        messages = adoption_messages(plan.adoption, sender, partitions=[tp.partition for tp in partitions])
-        options = producer_options(settings, worker=NAME, transactional_id=settings.offsets_transactional_id)
         committer = KafkaCommitter(options, init_budget_s=ANSWER_S, clock=self._clock)
-        committer.commit_without_member(messages, plan.offsets, self._consumer.membership(), deadline=deadline)
+        committer.commit_without_member(messages, offsets, self._consumer.membership(), deadline=self._deadline())
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(ANSWER_S, self._clock.now_s)
+
+
+def _sender(settings: Settings, boot: str) -> Sender:
+    kafka = settings.kafka
+    return Sender(
+        NAME, boot, kafka.group_id, settings.s3.bucket, kafka.references_topic, kafka.flushes_topic,
+        kafka.dead_letters_topic,
+    )  # fmt: skip

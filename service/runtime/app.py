@@ -307,7 +307,6 @@ def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
         control=_control_rules(settings),
         start=StartRules(kafka.group_id, kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
         loop=LoopRules(_flush_bounds(settings), kafka.consume_records_max),
-        on_unreadable=kafka.on_unreadable,
         fatal_ends_max=settings.input.fatal_ends_max,
         verify=VerifyRules(verify.share, verify.bytes_max, is_stopping=verify.on_difference == "stop"),
     )

@@ -48,10 +48,6 @@ class Consumer(Protocol):
         """Fetch one that has failed from this offset on."""
         ...
 
-    def readable_from(self, tp: TopicPartition, offset: int, *, deadline: Deadline) -> int | None:
-        """Find the first offset from this one on that can be read, or the end; None where that cannot be told."""
-        ...
-
     def committed(
         self, tps: Iterable[TopicPartition], *, deadline: Deadline
     ) -> dict[TopicPartition, CommittedOffset | None]:

@@ -226,12 +226,7 @@ class Recorder:
         entries = len(decoded.entries) + len(decoded.bad)
         written = entries - len(bad)
         progress.entries += entries
-        progress.cover(
-            record.offset,
-            timestamp_ms=record.timestamp_ms,
-            leader_epoch=record.leader_epoch,
-            end_offset=record.end_offset,
-        )
+        progress.cover(record.offset, timestamp_ms=record.timestamp_ms, leader_epoch=record.leader_epoch)
         batch.records += 1
         batch.entries += entries
         size = max(decoded.size, len(record.value or b""))

@@ -117,7 +117,7 @@ class Runloop:
                 self._crash_guard.pause()
                 raise
         self._seek()
-        self._put_away(self._refetcher.turn(self._controller.deadline))
+        self._refetcher.turn()
         self._count(len(records))
         if self._stop.requested:
             self._controller.stop()
@@ -219,15 +219,6 @@ class Runloop:
             return
         if self._weight >= self._check_at or self._controller.state.size_max:
             self._flush_if_full()
-
-    def _put_away(self, record: SourceRecord | None) -> None:
-        """Record what stands for offsets that cannot be read, and go on behind them."""
-        if record is None or record.tp in self._controller.state.to_seek or not self._recorder.accepts(record):
-            return
-        self._record(record)
-        self._tell_gaps()
-        if record.tp not in self._controller.state.to_seek and not self._recorder.accepts(record):
-            self._refetcher.go_on(record.tp)
 
     def _has_room(self, record: SourceRecord) -> bool:
         """Flush what is open where the record does not fit beside it: it goes into a batch of its own.

@@ -27,7 +27,6 @@ class TappedConsumer:
         self._verification = verification
         # Passed on as they are.
         self.failures = consumer.failures
-        self.readable_from = consumer.readable_from
         self.committed = consumer.committed
         self.watermarks = consumer.watermarks
         self.offset_at = consumer.offset_at

@@ -26,7 +26,7 @@ from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.open_transactions import OpenTransactions
 from service.runtime.ports import Committer, Consumer, FlushRecords, Journal, Metrics, Spool, Uploads
 from service.runtime.recorder import Recorder, RecorderRules
-from service.runtime.refetch import OnUnreadable, Refetcher
+from service.runtime.refetch import Refetcher
 from service.runtime.runloop import Guards, LoopRules, Runloop
 from service.runtime.start_positions import StartPositions, StartRules
 from service.runtime.stop import StopFlag
@@ -64,7 +64,6 @@ class WorkerRules:
     control: ControlRules
     start: StartRules
     loop: LoopRules
-    on_unreadable: OnUnreadable
     fatal_ends_max: int
     verify: VerifyRules | None = None
 
@@ -131,9 +130,7 @@ class Worker:
             new_batch_id=new_batch_id,
             verify=None if self.verification is None else self.verification.look,
         )
-        refetcher = Refetcher(
-            policy=rules.on_unreadable, recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics
-        )
+        refetcher = Refetcher(recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics)
         crash_guard = CrashGuard(
             ports.journal, ends_max=rules.fatal_ends_max, recorder=self.recorder, metrics=metrics,
             flush=lambda: self.controller.flush_due(FlushReason.SHRUNK),

@@ -105,7 +105,7 @@ def _spans(event: LogEvent) -> dict[str, tuple[int, int] | None] | None:
             return {f"{topic}-{partition}": (offset, offset)}
         case events.OffsetGaps(topic=topic, partition=partition, first=holes):
             return {f"{topic}-{partition}": holes[0] if holes else None}
-        case events.OffsetsPutAway(topic=topic, partition=partition, offset=first, end_offset=end):
+        case events.OffsetsSkipped(topic=topic, partition=partition, offset=first, end_offset=end):
             return {f"{topic}-{partition}": (first, end)}
     return None
 

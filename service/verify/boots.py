@@ -89,8 +89,9 @@ class Boot:
                 self._rewound(f"{topic}-{partition}", offset)
             case events.OffsetGaps(topic=topic, partition=partition):
                 self._jumped(f"{topic}-{partition}", event)
-            case events.OffsetsPutAway(topic=topic, partition=partition, offset=first, end_offset=end):
-                self._holes.put_away(f"{topic}-{partition}", first, end)
+            case events.OffsetsSkipped(group=group, topic=topic, partition=partition, offset=first, end_offset=end):
+                self.group = group
+                self._cover(f"{topic}-{partition}", first, end)
             case _:
                 self._hear_of_batch(event)
 
@@ -342,9 +343,8 @@ class Boot:
         self._require_flush(event.batch_id, "batch_discarded")
         flush, self._flush = self._flush, None
         self._is_flush_blind = False
-        for tp, (_, end) in ((flush and flush.spans) or {}).items():  # its last record is there, and not put away
-            if not self._holes.ends_put_away(tp, end):
-                self._read.setdefault(tp, set()).add(end - 1)
+        for tp, (_, end) in ((flush and flush.spans) or {}).items():  # its last record is there
+            self._read.setdefault(tp, set()).add(end - 1)
         if event.outcome != "unknown":
             return
         if flush is None:

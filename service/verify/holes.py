@@ -17,14 +17,13 @@ class Miscounted(NamedTuple):
 
 
 class Holes:
-    """Holes that were jumped, and offsets that were put away for one record, by TopicPartition.
+    """Holes that were jumped, by TopicPartition.
 
     A hole is told before the flush that covers it. Where a line names only the first of many they are not known.
     """
 
     def __init__(self) -> None:
         self._jumped: dict[str, set[tuple[int, int]]] = {}
-        self._put_away: dict[str, set[tuple[int, int]]] = {}
         self._untold: set[str] = set()
 
     def jump(self, tp: str, holes: Iterable[tuple[int, int]], *, are_all: bool) -> None:
@@ -33,25 +32,16 @@ class Holes:
         if not are_all:
             self._untold.add(tp)
 
-    def put_away(self, tp: str, begin: int, end: int) -> None:
-        """Take offsets for which one record stands, that of the first."""
-        self._put_away.setdefault(tp, set()).add((begin, end))
-
-    def ends_put_away(self, tp: str, end: int) -> bool:
-        """Return whether offsets that were put away end there."""
-        return any(one == end for _, one in self._put_away.get(tp, ()))
-
     def judge(self, event: events.BatchCommitted, *, are_all: bool) -> Iterator[Miscounted]:
         """Compare a commit with what it covers, and forget that; its numbers only where all holes of it are told."""
         if are_all:
             yield from self._judge_numbers(event)
         for tp, covered in event.offsets.items():
             last, end = covered["max_offset"], covered["next_offset"]
-            if (last is None or last + 1 != end) and not self.ends_put_away(tp, end):
+            if last is None or last + 1 != end:
                 text = f"a commit of {tp} ends at {end}, and the last record that it covers is {last}"
                 yield Miscounted(text, tp, (end if last is None else last, end))
-            for told in (self._jumped, self._put_away):
-                told[tp] = {one for one in told.get(tp, ()) if one[1] > end}
+            self._jumped[tp] = {one for one in self._jumped.get(tp, ()) if one[1] > end}
             self._untold.discard(tp)
 
     def _judge_numbers(self, event: events.BatchCommitted) -> Iterator[Miscounted]:
@@ -70,9 +60,8 @@ class Holes:
 
     def _without(self, tp: str, span: tuple[int, int]) -> list[tuple[int, int]]:
         """Return the parts of these offsets that are no record's, in order, joined where they touch."""
-        away = {(begin + 1, end) for begin, end in self._put_away.get(tp, ())}
         found: list[tuple[int, int]] = []
-        for begin, end in sorted(self._jumped.get(tp, set()) | away):
+        for begin, end in sorted(self._jumped.get(tp, ())):
             first, last = max(begin, span[0]), min(end, span[1])
             if found and first <= found[-1][1]:
                 found[-1] = (found[-1][0], max(found[-1][1], last))

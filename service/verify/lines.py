@@ -40,7 +40,7 @@ RULED: tuple[type[LogEvent], ...] = (
     log_events.CommitRepeated,
     log_events.TopicPartitionRewound,
     log_events.OffsetGaps,
-    log_events.OffsetsPutAway,
+    log_events.OffsetsSkipped,
 )
 """Events that the rules are about."""
 _DECODERS = {str(kind.__struct_config__.tag): msgspec.json.Decoder(kind) for kind in RULED}

@@ -139,7 +139,7 @@ def check_entries(broker: FakeBroker, bucket: Bucket) -> None:
         if letter.end_offset is None:
             found.update(EntryId(tp, letter.offset, index) for index in letter.indexes or (0,))
         else:
-            found.update(_entries_put_away(broker, tp, range(letter.offset, letter.end_offset)))
+            found.update(_entries_skipped(broker, tp, range(letter.offset, letter.end_offset)))
     expected: set[EntryId] = set()
     for tp, log in broker.logs.items():
         committed = broker.committed_offset(tp) or 0
@@ -154,11 +154,11 @@ def check_entries(broker: FakeBroker, bucket: Bucket) -> None:
         raise InvariantError(f"I4: {len(strange)} entries are not below a committed offset: {sorted(strange)[:5]}")
 
 
-def _entries_put_away(broker: FakeBroker, tp: TopicPartition, offsets: range) -> list[EntryId]:
-    """Give the entries of offsets for which one dead letter stands, since none of them can be read."""
+def _entries_skipped(broker: FakeBroker, tp: TopicPartition, offsets: range) -> list[EntryId]:
+    """Give the entries of offsets for which one dead letter stands: only what cannot be read is skipped here."""
     log = broker.logs[tp]
     if readable := [offset for offset in offsets if log.broken_at(offset, offset + 1) is None]:
-        raise InvariantError(f"I1: {tp}: {readable[:5]} can be read, and are put away")
+        raise InvariantError(f"I1: {tp}: {readable[:5]} can be read, and are skipped")
     records = [record for record in log.records if record.offset in offsets]
     return [EntryId(tp, one.offset, index) for one in records for index in range(len(_entries_in(one.value)))]
 

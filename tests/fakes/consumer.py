@@ -189,14 +189,6 @@ class FakeConsumer:
         self.positions[tp] = self._compared(tp, start)
         self.failed.pop(tp, None)
 
-    def readable_from(self, tp: TopicPartition, offset: int, *, deadline: Deadline) -> int | None:
-        """Find the first offset that can be read, or the end."""
-        del deadline
-        log = self._broker.logs[tp]
-        while (broken := log.broken_at(offset, offset + 1)) is not None:
-            offset = broken.stop
-        return min(offset, log.end)
-
     def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
         """Ask for all TopicPartitions of a topic."""
         del deadline

@@ -30,7 +30,6 @@ from service.runtime.controller import Controller
 from service.runtime.first_look import LookRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
-from service.runtime.refetch import OnUnreadable
 from service.runtime.runloop import LoopRules, Runloop
 from service.runtime.start_positions import StartAt, StartRules
 from service.runtime.stop import StopFlag
@@ -179,7 +178,6 @@ class Rules(WorkerRules):
     control: ControlRules = CONTROL_RULES
     start: StartRules = START_RULES
     loop: LoopRules = field(default_factory=lambda: LoopRules(FLUSH_BOUNDS, consume_records_max=100))
-    on_unreadable: OnUnreadable = "stop"
     fatal_ends_max: int = 3
 
     def with_bounds(self, **bounds: float) -> Rules:

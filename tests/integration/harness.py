@@ -34,7 +34,7 @@ ANY_TIMESTAMP = {"message.timestamp.after.max.ms": str(2**63 - 1)}  # as brokers
 PROTOCOLS = ("cooperative-sticky", "consumer")
 DRAIN_S = 90.0
 EVENT_S = 120  # a machine may have three such tests at once, and more beside them
-PUT_AWAY = (Reason.FATAL, Reason.UNREADABLE)
+PUT_AWAY = (Reason.FATAL, Reason.SKIPPED)
 _COORDINATOR_S = 30.0
 # A broker keeps a fetch of nothing for half a second by default: most of what a short test or audit would take.
 CLIENT_PROPERTIES = {"fetch.wait.max.ms": "50"}
@@ -263,6 +263,17 @@ class Deployment:
         command, env = [sys.executable, "-m", "service", *arguments], self.environment(**settings)
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=240, check=False)
         return done.returncode, done.stdout + done.stderr
+
+    def skip(self, *, partition: int, first: int) -> tuple[int, str]:
+        """Skip what cannot be read from there on; what is told of it lies beside the workers' logs."""
+        where = ["--topic", self.source, "--partition", str(partition), "--from", str(first)]
+        code, text = self.run("offsets", "skip", *where, "--yes")
+        (self.root / "logs" / "offsets.log").write_text(text)
+        return code, text
+
+    def logs(self) -> list[Path]:
+        """Give the logs of all workers, and of what was skipped."""
+        return sorted((self.root / "logs").glob("*.log"))
 
     def audit(self, *arguments: str) -> Report:
         """Run the audit as its own process, past any proxy."""

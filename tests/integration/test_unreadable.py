@@ -69,34 +69,48 @@ def damage(broker: KafkaCluster, topic: str) -> None:
 @pytest.mark.parametrize(
     "deployment", ["cooperative-sticky", pytest.param("consumer", marks=pytest.mark.sweep)], indirect=True
 )
-def test_batch_that_is_damaged_on_disk_stops_the_worker_and_is_put_away_where_that_is_set(
+def test_batch_that_is_damaged_on_disk_is_held_until_a_person_skips_it(
     broker: KafkaCluster, deployment: Deployment
 ) -> None:
-    """Nothing behind it is committed before; then one dead letter names its offsets, and the audit agrees.
+    """Nothing behind it is committed before; then one dead letter names its offsets, and audit and logs agree.
 
     A worker that took what follows for the next records would have committed behind it, and nobody would know.
     """
     written = write_batches(deployment, damaged=2)
     damage(broker, deployment.source)
-    process = deployment.start("w1")
-    assert deployment.exit_code("w1", within_s=90) == 1
-    assert "cannot be read at offset 20: _BAD_MSG" in "\n".join(deployment.complaints("w1")), process.last_lines()
-    assert deployment.committed_offsets()[0] <= 2 * BATCH
+    deployment.start("w1")
+    deployment.wait_metric("w1", "held_topic_partitions", 1)
+    code, text = deployment.skip(partition=0, first=2 * BATCH)
+    assert (code, "has live members" in text) == (1, True), text
+    assert deployment.stop_all() == {"w1": 0}
+    assert deployment.committed_offsets()[0] == 2 * BATCH
 
-    deployment.start("w2", LOGP_KAFKA__ON_UNREADABLE="dead-letter")
+    where = ["--topic", deployment.source, "--partition", "0", "--from", "20"]
+    code, text = deployment.run("offsets", "skip", *where, "--dry-run")
+    assert (code, "the offsets 20 to 29 become one dead letter, the group goes on at 30" in text) == (0, True), text
+    code, text = deployment.run("offsets", "skip", *where)
+    assert (code, "up to 10 records would be skipped" in text) == (1, True), text
+    assert deployment.committed_offsets()[0] == 2 * BATCH
+    code, text = deployment.skip(partition=0, first=2 * BATCH)
+    assert code == 0, text
+    assert deployment.committed_offsets()[0] == 3 * BATCH
+
+    deployment.start("w2")
     deployment.wait_drained(written, timeout_s=90)
     assert deployment.stop_all()["w2"] == 0
-    report = deployment.require_clean(put_away={"unreadable": 1})
+    report = deployment.require_clean(put_away={"skipped": 1})
     assert report.json["counts"]["entries_in_dead_letters"] == 1
     (letter,) = map(parse_headers, (message.headers() for message in deployment.dead_letters()))  # type: ignore[arg-type]
-    assert (letter.reason, letter.partition, letter.offset, letter.end_offset) == ("unreadable", 0, 20, 30)
+    assert (letter.reason, letter.partition, letter.offset, letter.end_offset) == ("skipped", 0, 20, 30)
+    code, text = deployment.run("verify-logs", *map(str, deployment.logs()))
+    assert code == 0, text
 
 
 def test_damaged_topic_partition_is_held_while_the_other_goes_on(broker: KafkaCluster, deployment: Deployment) -> None:
     """And goes on by itself once it can be read, as from a replica that is whole."""
     written = write_batches(deployment, damaged=0)
     damage(broker, deployment.source)
-    deployment.start("w1", LOGP_KAFKA__ON_UNREADABLE="hold")
+    deployment.start("w1")
     deployment.wait_metric("w1", "held_topic_partitions", 1)
     deployment.wait_drained([one for one in written if one[0] == 1])
     assert deployment.committed_offsets().get(0, 0) == 0

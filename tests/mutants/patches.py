@@ -102,14 +102,12 @@ def learns_from_commits_alone(cost: FlushCost, work: FlushWork, seconds: StepSec
     return cost if min(done) < 1 else _after(cost, work, seconds, done)
 
 
-def goes_on_behind_damage(own: Refetcher, failures: Any) -> SourceRecord | None:
+def goes_on_behind_damage(own: Refetcher) -> None:
     """Go on at the next offset that can be read, and say nothing of those before it."""
-    for tp in failures:
-        positions = own._recorder.positions
-        end = own._consumer.readable_from(tp, positions[tp].next_offset, deadline=Deadline.after(20, own._clock.now_s))
-        if end is not None:
-            own._consumer.fetch_again(tp, CommittedOffset(end))
-    return None
+    tried: dict[TopicPartition, int] = own.__dict__.setdefault("tried", {})
+    for tp in own._consumer.failures().keys() & own._recorder.positions.keys():
+        tried[tp] = 1 + max(own._recorder.positions[tp].next_offset, tried.get(tp, 0))
+        own._consumer.fetch_again(tp, CommittedOffset(tried[tp]))
 
 
 def takes_error_events_for_nothing(_own: Any, _error: Any, _message: Any) -> None:

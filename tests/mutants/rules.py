@@ -111,7 +111,7 @@ LIVE = (
         "goes-on-behind-damage",
         "goes on at the next offset that can be read, without a dead letter for those before it",
         (FAULT,),
-        patches=(Patch(Refetcher, "_try_again", patches.goes_on_behind_damage),),
+        patches=(Patch(Refetcher, "turn", patches.goes_on_behind_damage),),
         swarm=DAMAGED,
         fast=FastTest(f"{_RUNTIME}/test_refetch.py::test_nothing_behind_an_unreadable_record_is_committed"),
         real=RealRun("damage"),

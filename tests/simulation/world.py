@@ -138,7 +138,7 @@ class World:
             entries_max=random.choice((30, 120, 10**6)), fixed_bytes_max=random.choice((30_000, 10**9, 10**9))
         )
         self._rules = self._rules.with_layout(random.choice(LAYOUTS)).with_memory(random.choice((1, 10_000, 10**9)))
-        self._rules = replace(self._rules.with_start_at(random.choice(STARTS_AT)), on_unreadable="hold")
+        self._rules = self._rules.with_start_at(random.choice(STARTS_AT))
         if verify is None and parts is None:
             verify = VERIFIED.get(seed % 8)
         self._rules = replace(self._rules, verify=verify)

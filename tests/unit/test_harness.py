@@ -25,9 +25,9 @@ class Audited(Deployment):
     [
         lambda: Audited(1).require_clean(),
         lambda: Audited(0, fatal=1).require_clean(),
-        lambda: Audited(0, unreadable=1, fatal=1).require_clean(put_away={"fatal": 1}),
+        lambda: Audited(0, skipped=1, fatal=1).require_clean(put_away={"fatal": 1}),
         lambda: Audited(0, fatal=2).require_clean(put_away={"fatal": 1}),
-        lambda: Audited(0).require_clean(put_away={"unreadable": 1}),
+        lambda: Audited(0).require_clean(put_away={"skipped": 1}),
     ],
 )
 def test_audit_with_findings_and_record_put_away_unexpectedly_are_refused(refused: Callable[[], Report]) -> None:
@@ -39,4 +39,4 @@ def test_audit_with_findings_and_record_put_away_unexpectedly_are_refused(refuse
 def test_clean_audit_with_what_is_expected_is_not_refused() -> None:
     """Other dead letters are of the input."""
     Audited(0, no_user=3).require_clean()
-    Audited(0, no_user=3, fatal=1, unreadable=2).require_clean(put_away={"fatal": 1, "unreadable": 2})
+    Audited(0, no_user=3, fatal=1, skipped=2).require_clean(put_away={"fatal": 1, "skipped": 2})

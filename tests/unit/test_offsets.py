@@ -5,22 +5,25 @@ from __future__ import annotations
 import pytest
 
 from service import cli
+from service.batch.messages import Sender
 from service.control.flush_history import OurGroup
 from service.errors import HistoryUnknownError, SettingsError, StartPositionError
+from service.formats.dead_letter import parse_headers
 from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.offset_metadata import decode, encode
-from service.offsets import adopting, command
+from service.offsets import adopting, command, skipping
 from service.offsets.adopting import AdoptionPlan
 from service.offsets.setting import Change, Target, plan
 from service.offsets.survey import Survey
 from tests.fakes.broker import BrokerError
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig
-from tests.fakes.worker import GROUP
+from tests.fakes.worker import DEAD_LETTERS, FLUSHES, GROUP, REFERENCES
 from tests.unit.runtime.test_foreign_groups import adopt, others_flush
 from tests.unit.runtime.test_start_positions import flushed
 
 P2 = TopicPartition("source", 2)
+SENDER = Sender("offsets", "boot", GROUP, "bucket", REFERENCES, FLUSHES, DEAD_LETTERS)
 LATER_S = 3600.0  # than clocks of two workers may be apart
 
 
@@ -294,6 +297,113 @@ def test_show_says_in_words_what_is_committed_and_flushed() -> None:
     assert "committed 1 (of another topic of this name, x, leader epoch 7)" in next(survey(rig).show())
 
 
+# Skip.
+
+
+def broken(*ranges: range) -> Rig:
+    """Give a group that has stopped before offsets of P0 that nobody can read, of ten in each TopicPartition."""
+    rig = Rig()
+    worker = rig.owning()
+    for tp in (P0, P1):
+        rig.fill(tp, 10)
+    rig.broker.logs[P0].broken += ranges
+    rig.turn_until(lambda: rig.committed() == {P0: 3, P1: 10})
+    worker.stop.request()
+    rig.turn_until(lambda: worker.controller.state.phase.value == "stopped")
+    worker.close()
+    rig.workers.remove(worker)
+    return rig
+
+
+def skipped(rig: Rig, first: int, end: int) -> None:
+    """Commit what `skip` plans in one transaction, without a member."""
+    skip, broker = skipping.plan(survey(rig), 0, first, end), rig.broker
+    epoch = broker.init("skip")
+    broker.begin("skip", epoch)
+    for message in skip.messages(SENDER._replace(boot=f"b{first}"), message_bytes_max=900_000):
+        broker.produce("skip", epoch, message)
+    broker.send_offsets("skip", epoch, {skip.tp: skip.after}, generation=-1, member_id="")
+    broker.end("skip", epoch, commit=True)
+
+
+@pytest.mark.parametrize("end", [5, 10])
+def test_skipped_offsets_are_one_dead_letter_and_a_worker_goes_on_behind_them(end: int) -> None:
+    """Also where nothing is behind them: every invariant holds, and nothing is skipped twice."""
+    rig = broken(range(3, end))
+    skipped(rig, 3, end)
+    rig.worker("b")
+    rig.fill(P0, 2)
+    rig.turn_until(lambda: rig.committed() == {P0: 12, P1: 10})
+    rig.check()
+    (letter,) = rig.broker.messages(DEAD_LETTERS)
+    says = parse_headers(letter.headers)
+    assert (says.reason, says.offset, says.end_offset, letter.value) == ("skipped", 3, end, None)
+    with pytest.raises(StartPositionError, match=r"source-0: the group goes on at 12 .*, and not at 3"):
+        skipped(rig, 3, end)
+
+
+def test_two_ranges_are_skipped_one_after_the_other() -> None:
+    """A worker reads what is between, and stops before the second."""
+    rig = broken(range(3, 5), range(7, 8))
+    skipped(rig, 3, 5)
+    worker = rig.worker("b")
+    rig.turn_until(lambda: rig.committed()[P0] == 7)
+    worker.stop.request()
+    rig.turn_until(lambda: worker.controller.state.phase.value == "stopped")
+    worker.close()
+    rig.workers.remove(worker)
+    skipped(rig, 7, 8)
+    rig.worker("c")
+    rig.turn_until(lambda: rig.committed()[P0] == 10)
+    rig.check()
+    assert len(rig.broker.messages(DEAD_LETTERS)) == 2
+
+
+@pytest.mark.parametrize(("first", "end"), [(3, 3), (3, 11), (5, 4)])
+def test_offsets_that_the_log_does_not_have_are_not_skipped(first: int, end: int) -> None:
+    """A wrong argument."""
+    with pytest.raises(SettingsError, match="source-0 has the offsets 0 to 10"):
+        skipped(broken(range(3, 5)), first, end)
+
+
+@pytest.mark.parametrize(
+    ("committed", "problem"),
+    [
+        (None, "the group goes on at nothing"),
+        (CommittedOffset(2), "the group goes on at 2"),
+        (CommittedOffset(3, None, encode("another").text), "of another topic of this name"),
+        (CommittedOffset(3), "3 is committed, and flush records end at 4"),
+    ],
+)
+def test_offsets_are_skipped_only_where_a_worker_would_go_on(committed: CommittedOffset | None, problem: str) -> None:
+    """What lies before them would be lost, or be published twice."""
+    rig = Rig()
+    flushed(rig)
+    rig.broker.reset({P0: None})
+    if committed is not None:
+        rig.broker.alter({P0: committed})
+    with pytest.raises(StartPositionError, match=problem):
+        skipped(rig, 3, 4)
+
+
+def test_offset_of_somebody_else_is_not_skipped_from() -> None:
+    """No flush record names the TopicPartition."""
+    rig = Rig()
+    rig.fill(P0, 9)
+    rig.broker.alter({P0: CommittedOffset(3)})
+    with pytest.raises(StartPositionError, match="somebody else has committed 3"):
+        skipped(rig, 3, 4)
+
+
+def test_offset_that_a_person_has_set_is_skipped_from() -> None:
+    """It is theirs to say where to go on, and a worker still knows who has said so."""
+    rig = broken(range(3, 5))
+    carry_out(rig, to(rig, 2, 0))
+    rig.broker.logs[P0].broken = [range(2, 5)]
+    skip = skipping.plan(survey(rig), 0, 2, 5)
+    assert decode(skip.after.metadata).set_ms is not None
+
+
 # Adopt.
 
 
@@ -376,15 +486,16 @@ def test_question_is_asked_on_a_terminal_only(
     changes = [Change(P0, None, CommittedOffset(1), twice=6606), Change(P1, None, CommittedOffset(1), skipped=7)]
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     monkeypatch.setattr("sys.stdin.readline", lambda: answer)
-    assert command._is_confirmed(changes, is_yes=False) is is_confirmed
+    cost = command._cost(changes)
+    assert command._is_confirmed(cost, is_yes=False) is is_confirmed
     assert "up to 6606 records would be published a second time" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin.isatty", lambda: False)
-    assert command._is_confirmed(changes, is_yes=False) is False
+    assert command._is_confirmed(cost, is_yes=False) is False
     told = capsys.readouterr().err
     assert "up to 7 records would be skipped" in told
     assert "--yes" in told
-    assert command._is_confirmed(changes, is_yes=True) is True
-    assert command._is_confirmed([changes[0]._replace(twice=0)], is_yes=False) is True
+    assert command._is_confirmed(cost, is_yes=True) is True
+    assert command._is_confirmed(command._cost([changes[0]._replace(twice=0)]), is_yes=False) is True
 
 
 @pytest.mark.parametrize(
@@ -396,6 +507,8 @@ def test_question_is_asked_on_a_terminal_only(
         ["set", "--topic", "t", "--to", "somewhere"],
         ["set", "--topic", "t", "--partition", "x", "--to", "5"],
         ["adopt", "--topic", "t"],
+        ["skip", "--topic", "t", "--partition", "0"],
+        ["skip", "--topic", "t", "--from", "3"],
     ],
 )
 def test_wrong_arguments_end_with_exit_code_2(arguments: list[str]) -> None:

@@ -18,7 +18,7 @@ from tools.demo.audit import audit_small, verify_logs
 
 Figures = dict[str, Any]
 
-_PUT_AWAY = (Reason.FATAL, Reason.UNREADABLE)
+_PUT_AWAY = (Reason.FATAL, Reason.SKIPPED)
 
 
 def judged(ground: Ground, happened: Happened, *, tell: Tell, **about: object) -> Figures:

@@ -35,11 +35,11 @@ MEANINGS = {
     ExitCode.NO_PROGRESS: "the workers committed nothing any more before the lag was 0; nothing was audited",
     ExitCode.DEAD_LETTERS: "the audit is clean, but most entries are dead letters",
     ExitCode.NOT_RUN: "the demo could not run: a program, a port or a server is missing, a worker does not start",
-    ExitCode.PUT_AWAY: "the audit is clean, but workers have put records away that they could not read or outlive",
+    ExitCode.PUT_AWAY: "the audit is clean, but records were put away: they ended a worker, or a person skipped them",
     ExitCode.NO_TIMES: "the audit is clean, but most entries go by Kafka's time: none was read where it was looked for",
 }
 _VIOLATION = "The workers' logs break a rule of who may own and commit what (verify-logs.txt)."
-_PUT_AWAY = (Reason.FATAL, Reason.UNREADABLE)
+_PUT_AWAY = (Reason.FATAL, Reason.SKIPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def explain_times(tally: Tally, paths: Mapping[str, Sequence[str]]) -> list[str]
 
 def _of_what_was_put_away(letters: Mapping[Reason, int]) -> str:
     each = ", ".join(f"{number:,} {reason}" for reason, number in letters.items())
-    return f"The workers have put away records that they could not read or outlive, in dead letters: {each}."
+    return f"Records were put away undecoded, in dead letters: {each}."
 
 
 def _of_the_audit(code: ExitCode, audit_code: int) -> str:

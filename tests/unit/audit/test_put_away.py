@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from service.audit.put_away import Claim, PutAway, find_put_away
 from service.formats.dead_letter import Reason
-from service.formats.model import FATAL, OffsetRanges, SourceRecord, TopicPartition
+from service.formats.model import FATAL, SKIPPED, OffsetRanges, SourceRecord, TopicPartition
 
 TP, OTHER = TopicPartition("app", 0), TopicPartition("app", 1)
 
@@ -15,7 +15,7 @@ def spans_of(put_away: PutAway, ranges: OffsetRanges) -> list[tuple[int, int, in
     return sorted((tp.partition, *span) for piece in pieces for tp, span in piece.items() if span[0] < span[1])
 
 
-def test_ranges_are_cut_around_what_cannot_be_read() -> None:
+def test_ranges_are_cut_around_what_was_skipped() -> None:
     """Once or several times, at the begin and at the end; each piece has one range of a TopicPartition."""
     put_away = PutAway({(TP, 20): 30, (TP, 40): 41, (OTHER, 0): 5}, frozenset())
     everything = {TP: (0, 50), OTHER: (0, 10)}
@@ -29,32 +29,23 @@ def test_ranges_are_cut_around_what_cannot_be_read() -> None:
 def test_stand_in_is_where_its_offsets_begin_within_the_ranges() -> None:
     put_away = PutAway({(TP, 20): 30, (TP, 40): 41, (OTHER, 0): 5}, frozenset())
     pieces = put_away.around({TP: (20, 41), OTHER: (3, 10)})
-    assert [(one.offset, one.end_offset) for one, _ in pieces if one is not None] == [(20, 30), (40, 41)]
+    assert [(one.offset, one.unreadable) for one, _ in pieces if one is not None] == [(20, SKIPPED), (40, SKIPPED)]
     offsets = [one for stand_in, ranges in pieces for one in [stand_in and stand_in.offset, *ranges.get(TP, ())]]
     in_order = [offset for offset in offsets if offset is not None]
     assert in_order == sorted(in_order)
 
 
-def test_claims_are_believed_of_what_is_asked_for_and_cannot_be_read() -> None:
-    """Each is looked at once, from where it is asked for on; who knows no end stands for nothing."""
-    looked = []
-
-    def can_read(tp: TopicPartition, first: int, end: int) -> bool:
-        looked.append((tp, first, end))
-        return end == 41
-
-    unreadable = [Claim(TP, 20, 30, Reason.UNREADABLE)] * 2 + [Claim(TP, 40, 41, Reason.UNREADABLE)]
-    others = [
-        *(Claim(TP, 50, None, Reason.UNREADABLE), Claim(TP, 90, 99, Reason.UNREADABLE)),
-        *(Claim(OTHER, 3, 5, Reason.UNREADABLE), Claim(TP, 7, None, Reason.FATAL), Claim(TP, 8, 9, Reason.MALFORMED)),
+def test_dead_letters_say_what_is_put_away() -> None:
+    """Of two reasons; who knows no end stands for nothing."""
+    claims = [
+        *(Claim(TP, 20, 30, Reason.SKIPPED), Claim(TP, 50, None, Reason.SKIPPED)),
+        *(Claim(TP, 7, None, Reason.FATAL), Claim(TP, 8, 9, Reason.MALFORMED)),
     ]
-    found = find_put_away([*unreadable, *others], {TP: (25, 60)}, can_read)
-    assert found == PutAway({(TP, 20): 30}, frozenset([(TP, 7)]))
-    assert looked == [(TP, 25, 30), (TP, 40, 41)]
+    assert find_put_away(claims) == PutAway({(TP, 20): 30}, frozenset([(TP, 7)]))
 
 
 def test_record_is_seen_as_the_worker_has_seen_it() -> None:
     record = SourceRecord(TP, 20, None, b"k", b"v", ())
     assert PutAway({}, frozenset([(TP, 20)])).seen(record).unreadable == FATAL
-    assert PutAway({(TP, 20): 30}, frozenset()).seen(record).end_offset == 30
+    assert PutAway({(TP, 20): 30}, frozenset()).seen(record).unreadable == SKIPPED
     assert PutAway({(TP, 21): 30}, frozenset([(OTHER, 20)])).seen(record) is record

@@ -1,42 +1,33 @@
-"""What nobody can read: a dead letter stands for it, and the audit looks whether that is so."""
+"""What is put away undecoded: a dead letter stands for it."""
 
 from __future__ import annotations
 
 from service.accounting import ExitCode, Kind
 from service.formats.dead_letter import DeadLetter, Reason
-from service.formats.model import FATAL, HEADERS_UNREADABLE, SourceRecord
+from service.formats.model import FATAL, HEADERS_UNREADABLE, SKIPPED, SourceRecord
 from tests.unit.audit.world import APP_0, World, clean_world, record
 
 
-def broken_world() -> World:
-    """Give a world in which offsets 2 and 3 cannot be read; not built yet."""
+def skipped_world() -> World:
+    """Give a world in which a person has skipped the offsets 2 and 3; not built yet."""
     world = clean_world()
-    world.source[2] = SourceRecord(APP_0, 2, None, None, None, (), unreadable="broken", end_offset=4)
-    world.dead[0] = ("b2", DeadLetter(world.source[2], Reason.UNREADABLE, "broken", None))
+    world.source[2] = SourceRecord(APP_0, 2, None, None, None, (), unreadable=SKIPPED)
+    world.dead[0] = ("b2", DeadLetter(world.source[2], Reason.SKIPPED, SKIPPED, None, end_offset=4))
     return world
 
 
-def test_offsets_that_nobody_can_read_are_accounted_for_by_their_dead_letter() -> None:
-    """It counts as one entry, before, between and behind records that can be read."""
-    report = broken_world().build().audit()
+def test_offsets_that_a_person_has_skipped_are_accounted_for_by_their_dead_letter() -> None:
+    """It counts as one entry, before, between and behind records that are read; a note names them."""
+    report = skipped_world().build().audit()
     assert report.findings.examples == {}
     assert report.exit_code is ExitCode.CLEAN
-    assert report.dead_letters == {"unreadable": 1, "no_user": 1}
+    assert report.dead_letters == {"skipped": 1, "no_user": 1}
+    assert f"{APP_0}: a person has skipped the offsets 2 to 3: they are in no file" in report.findings.notes
 
 
-def test_offsets_that_can_be_read_are_missed_whatever_a_dead_letter_says() -> None:
-    """The worker could not read them, or did not want to: their entries are nowhere."""
-    world = broken_world()
-    world.source.insert(3, record(APP_0, 3, {"user": "ann", "time": "2024-05-01T10:44:00Z", "n": 7}))
-    report = world.build().audit()
-    assert report.findings.counts[Kind.MISSING] == 1
-    assert report.findings.counts[Kind.DEAD_LETTER_UNEXPECTED] == 1
-    assert report.exit_code is ExitCode.FINDINGS
-
-
-def test_offsets_that_nobody_can_read_and_no_dead_letter_stands_for_are_found() -> None:
+def test_offsets_that_were_passed_over_without_a_dead_letter_are_found() -> None:
     """A worker that passed them over has covered more than it has read."""
-    world = broken_world()
+    world = skipped_world()
     del world.dead[0]
     assert world.build().audit().findings.counts[Kind.FLUSH_WRONG] > 0
 

@@ -40,7 +40,7 @@ from service.formats.flush_record import (
     encode_backfill_record,
     encode_flush_record,
 )
-from service.formats.model import SourceRecord, TopicPartition
+from service.formats.model import SKIPPED, SourceRecord, TopicPartition
 from service.formats.reference import (
     Checksum,
     CoveredRange,
@@ -425,7 +425,7 @@ class MemoryTopics:
             self._messages[one.tp].append(one)
         tp = TopicPartition("dead-letters", 0)
         self._messages[tp] = [
-            one._replace(tp=tp, offset=number, end_offset=None) for number, one in enumerate(world.dead_letters)
+            one._replace(tp=tp, offset=number, unreadable=None) for number, one in enumerate(world.dead_letters)
         ]
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
@@ -445,15 +445,11 @@ class MemoryTopics:
         """Give the group's offsets."""
         return {tp: self._world.committed.get(tp) for tp in tps}
 
-    def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
-        """Tell whether any record is there; one that stands for offsets that cannot be read is not."""
-        return any(self.read({tp: (first, end)}))
-
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield messages."""
         for tp, (first, end) in ranges.items():
             for one in self._messages[tp]:
-                if first <= one.offset < end and one.end_offset is None:
+                if first <= one.offset < end and one.unreadable != SKIPPED:
                     yield one
 
 

@@ -30,11 +30,9 @@ def row(offset: int, index: int = 0, tp: TopicPartition = P0, **changed: object)
     return StoredRow(tp, offset, index, "ann", 1_000, "id", ANN)._replace(**changed)
 
 
-def letter(
-    offset: int, indexes: tuple[int, ...] | None, reason: str = Reason.NO_USER, end_offset: int | None = None
-) -> DeadLetterHeaders:
+def letter(offset: int, indexes: tuple[int, ...] | None, reason: str = Reason.NO_USER) -> DeadLetterHeaders:
     """Make a dead letter of P0."""
-    return DeadLetterHeaders(reason, "", P0.topic, P0.partition, offset, indexes, "batch", "group", None, end_offset)
+    return DeadLetterHeaders(reason, "", P0.topic, P0.partition, offset, indexes, "batch", "group", None)
 
 
 ROWS = [row(10, 0), row(10, 1), row(11, 0), row(13)]
@@ -124,7 +122,6 @@ def test_difference_is_named(
     "instead",
     [
         pytest.param([letter(13, None, Reason.FATAL)], id="it ended the process"),
-        pytest.param([letter(13, None, Reason.UNREADABLE, end_offset=14)], id="it could not be read again"),
         pytest.param([letter(13, (0,), Reason.TOO_MANY_FIELDS)], id="over the limits of a schema"),
         pytest.param([letter(13, None, Reason.TOO_MANY_FIELDS)], id="all of one entry"),
     ],
@@ -137,11 +134,6 @@ def test_dead_letter_of_a_good_entry_may_have_its_reason(instead: list[DeadLette
 def test_dead_letter_fatal_stands_for_all_entries_of_its_record() -> None:
     """It is not decoded, and counts as one."""
     assert compared(ROWS[2:], [*LETTERS, letter(10, None, Reason.FATAL)]) == FlushFindings(6, 0, {}, [])
-
-
-def test_letter_of_offsets_nobody_was_handed_is_none_of_ours() -> None:
-    """What cannot be read is not consumed."""
-    assert not compared(ROWS, [*LETTERS, letter(20, None, Reason.UNREADABLE, end_offset=25)]).differences
 
 
 def test_what_is_not_found_in_part_of_the_objects_is_not_verified() -> None:

@@ -87,16 +87,14 @@ def test_judge_clean_audit_of_times_that_nobody_has_read_is_not_the_headline() -
     assert explain_times(Tally(entries=100, dead_letters=10, record_timestamps=45), PATHS) == []
 
 
-@pytest.mark.parametrize(("reason", "entries"), [("fatal", 1), ("unreadable", 1), ("fatal", 10)])
+@pytest.mark.parametrize(("reason", "entries"), [("fatal", 1), ("skipped", 1), ("fatal", 10)])
 def test_judge_clean_audit_is_not_the_headline_where_records_were_put_away(reason: str, entries: int) -> None:
-    """To the audit they are rightly dead; that a worker ended at one, or could not read it, is for a person to see."""
+    """To the audit they are rightly dead; that a worker ended at one, or a person skipped it, is to be seen."""
     reasons = {reason: DeadReason(entries=entries, letters=entries)}
     verdict = judge(0, Announced(entries=10, dead_letters=entries, reasons=reasons), PATHS)
 
     assert verdict.code is ExitCode.PUT_AWAY
-    assert (
-        f"put away records that they could not read or outlive, in dead letters: {entries} {reason}" in verdict.lines[0]
-    )
+    assert f"put away undecoded, in dead letters: {entries} {reason}" in verdict.lines[0]
     assert not verdict.is_disposable
     assert judge(1, Announced(entries=10, reasons=reasons), PATHS).code is ExitCode.FINDINGS
 

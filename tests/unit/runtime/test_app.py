@@ -46,7 +46,6 @@ def settings(tmp_path: Path) -> Settings:
             source_topics=("one", "other"),
             start_at="fail",
             accept_unknown_history=True,
-            on_unreadable="hold",
             message_bytes_max=400_000,
         ),
         input=InputSettings(fatal_ends_max=7),
@@ -72,7 +71,7 @@ def test_rules_are_those_of_the_settings(settings: Settings) -> None:
     """A rule that no setting reaches would have its default for ever, and nobody would see it."""
     rules = _rules(settings, JsonDecoder(keep_inexact_text=False))
     bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (20 - 6))
-    assert (rules.on_unreadable, rules.fatal_ends_max) == ("hold", 7)
+    assert rules.fatal_ends_max == 7
     assert rules.start == StartRules("log-partitioner", "fail", accept_unknown_history=True, topics=("one", "other"))
     assert rules.loop == LoopRules(bounds, 2000)
     assert rules.control == ControlRules(108 - POLL_MARGIN_S, 42, 24, 20, 6, Size(9_000, 90))

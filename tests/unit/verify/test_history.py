@@ -319,13 +319,30 @@ def test_records_are_counted_again_behind_a_commit_with_holes_that_are_not_told(
 
 
 def test_hole_that_is_jumped_again_after_a_discard_counts_once() -> None:
-    """And what was put away is one record."""
+    """It is read again, and told again."""
     pod = Pod("w1").owns(1, source="policy", p0=0).say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
     pod.gives_up(pod.begins({P0: (0, 10)})).rewinds(0).say(events.OffsetGaps("source", 0, 1, [(3, 9)]))
-    pod.say(events.OffsetsPutAway("source", 0, 10, 15))
-    covered: events.Covered = {"first_offset": 0, "min_offset": 0, "max_offset": 10, "next_offset": 15}
 
-    assert judged(pod.commits({P0: (0, 15)}, records=5, offsets={P0: covered}).lines).violations == []
+    assert judged(pod.commits({P0: (0, 10)}, records=4).lines).violations == []
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_offsets_that_a_person_has_skipped_are_covered_by_the_line_of_the_command(*, is_told: bool) -> None:
+    """Without it they are a gap, and whoever goes on behind them goes on where nobody has committed."""
+    before = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}).gives_back(P0)
+    command = Pod("offsets", "b9", group=None).say(events.OffsetsSkipped("g", "source", 0, 10, 15))
+    after = Pod("w1", "b2").owns(2, p0=15).commits({P0: (15, 20)})
+
+    found = {one.rule for one in judged(lines_of(before, *[command] * is_told, after)).violations}
+    assert found == (set() if is_told else {LogRule.RESUME, LogRule.CONTIGUOUS})
+
+
+def test_offsets_that_were_skipped_and_committed_as_well_are_told() -> None:
+    """One of the two is too much."""
+    worker = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 12)})
+    command = Pod("offsets", "b9", group=None).say(events.OffsetsSkipped("g", "source", 0, 10, 15))
+
+    assert [one.rule for one in judged(lines_of(worker, command)).violations] == [LogRule.ONE_OWNER]
 
 
 def test_first_owner_without_a_line_is_a_doubt() -> None:

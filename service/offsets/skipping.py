@@ -1,0 +1,92 @@
+"""What `offsets skip` commits: one dead letter for a range of offsets, its flush record, and the offset behind it.
+
+Owns the conditions: the range begins where the group goes on, the flush records agree, and the log has it. Changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from service.batch.messages import Sender, dead_letter_message, flush_messages
+from service.boundary import Message
+from service.errors import SettingsError, StartPositionError
+from service.formats import offset_metadata
+from service.formats.dead_letter import DeadLetter, Reason
+from service.formats.flush_record import FlushedTopicPartition, FlushRecord, FlushTotals
+from service.formats.model import SKIPPED, CommittedOffset, SourceRecord, TopicPartition
+from service.offsets.survey import Standing, Survey
+
+GENERATION = 0  # no assignment has made it
+
+
+class Skip(NamedTuple):
+    """Offsets [first, end) to be skipped, and what is committed instead of their records."""
+
+    tp: TopicPartition
+    first: int
+    after: CommittedOffset
+    topic_ids: dict[str, str]
+    at_ms: int
+
+    def messages(self, sender: Sender, *, message_bytes_max: int) -> Iterator[Message]:
+        """Yield the dead letter, and the flush record that covers the offsets."""
+        batch_id = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(self.at_ms / 1000))}-{sender.boot}-1"
+        record = SourceRecord(self.tp, self.first, None, None, None, (), unreadable=SKIPPED)
+        letter = DeadLetter(record, Reason.SKIPPED, SKIPPED, None, end_offset=self.after.offset)
+        yield dead_letter_message(letter, sender, batch_id=batch_id, object_key=None)
+        line = FlushedTopicPartition(
+            topic=self.tp.topic, partition=self.tp.partition, first_offset=self.first, next_offset=self.after.offset,
+            min_offset=self.first, max_offset=self.first, timestamp_max_ms=None, idle_since_ms=None,
+            records=1, entries=1, dead_letters=1, discarded_replays=0,
+        )  # fmt: skip
+        flush_record = FlushRecord(
+            batch_id=batch_id, group_id=sender.group_id, topic_ids=self.topic_ids, worker=sender.worker,
+            boot=sender.boot, seq=1, generation=GENERATION, reason=Reason.SKIPPED.value, started_at_ms=self.at_ms,
+            ended_at_ms=self.at_ms, step_seconds={}, topic_partitions=(line,),
+            totals=FlushTotals(
+                records=1, entries=1, entries_in_files=0, dead_letters=1, dead_letter_records=1, discarded_replays=0,
+                references=0, bytes=0,
+            ),
+        )  # fmt: skip
+        yield from flush_messages(flush_record, sender, message_bytes_max=message_bytes_max, at_ms=self.at_ms)
+
+
+def plan(survey: Survey, partition: int, first: int, end: int) -> Skip:
+    """Say what to commit so that the group goes on at `end`.
+
+    Raises:
+        SettingsError: the log does not have these offsets.
+        StartPositionError: the group does not go on at `first`, or its flush records do not end there.
+        HistoryUnknownError: the flush records cannot be read.
+    """
+    (standing,) = survey.standings([partition])
+    tp, committed = standing.tp, standing.committed
+    if not standing.first <= first < end <= standing.end:
+        raise SettingsError([f"--from {first} --to {end}: {tp} has the offsets {standing.first} to {standing.end}"])
+    if committed is None or committed.offset != first:
+        raise StartPositionError(
+            f"{tp}: the group goes on at {survey.describe(committed)}, and not at {first}. A worker that is stopped "
+            "commits what it has read before"
+        )
+    if problem := _problem(survey, standing, committed):
+        raise StartPositionError(f"{tp}: {problem}: see `log-partitioner offsets set`")
+    told = offset_metadata.decode(committed.metadata)
+    text = offset_metadata.encode(
+        survey.topic_id, told.roots, began=survey.topics.began.get(tp.topic), set_ms=told.set_ms
+    )
+    return Skip(tp, first, CommittedOffset(end, None, text.text), dict(survey.topics.ids), survey.now_ms())
+
+
+def _problem(survey: Survey, standing: Standing, committed: CommittedOffset) -> str:
+    """Say why a worker would not go on there; empty if it would."""
+    told = offset_metadata.decode(committed.metadata)
+    if survey.is_of_another_topic(committed):
+        return "what is committed is of another topic of this name"
+    if told.set_ms is None and standing.flushed not in (None, committed.offset):
+        return f"{committed.offset} is committed, and flush records end at {standing.flushed}"
+    if standing.flushed is None and not told.is_ours:
+        return f"somebody else has committed {committed.offset}"
+    return ""
