@@ -11,6 +11,8 @@ _INSTEAD = {
     "write it in kafka.client_properties": "kafka.consumer_properties kafka.producer_properties",
     "set user.missing_name, or leave it": "user.missing",
     "it is verify.on_difference = unready": "verify.in_readyz",
+    "it is held, until `log-partitioner offsets skip` names the offsets": "kafka.on_unreadable",
+    "workers assign by cooperative-sticky": "kafka.assignment_strategy",
     "it is fixed": (
         "s3.connect_timeout_s kafka.consume_records_max input.entries_per_record_max input.json_depth_max "
         "record_schema.fields_max record_schema.bytes_max record_schema.inline record_schema.inline_bytes_max "

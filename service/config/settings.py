@@ -49,8 +49,6 @@ Zone = Annotated[str, AfterValidator(_known_zone)]
 class KafkaSettings(Section):
     """Brokers, topics, the consumer group, and additional librdkafka properties."""
 
-    consume_records_max: ClassVar[int] = 2000  # records taken from the client library in one call
-
     bootstrap_servers: str = Field(
         examples=["broker:9092"], description="Brokers to start from, host:port, separated by commas."
     )

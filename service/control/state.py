@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import NamedTuple
 
 from service.control.flush_policy import Size, grown, shrunk
 from service.formats.model import TopicPartition
@@ -20,21 +19,6 @@ FAILURES_MAX = 3
 FAILURES_WINDOW_S = 300.0
 BACKOFF_FIRST_S = 1.0
 _DISCARDS_MAX = 16  # that are counted: the pause has long reached its longest
-
-
-class ControlRules(NamedTuple):
-    """Budgets and the longest pause, in seconds, and the size that a batch may always have.
-
-    `poll_budget_s` bounds all between two polls, callbacks too: the group takes the partitions away after that and a
-    margin. `settle_s` of it are left to what follows a flush: abort, the end of a dead worker's transaction, offsets.
-    """
-
-    poll_budget_s: float
-    settle_s: float
-    flush_budget_s: float
-    revoke_budget_s: float
-    backoff_max_s: float
-    size_max: Size
 
 
 class Phase(Enum):

@@ -41,8 +41,7 @@ from service.config.rules import (
 from service.config.settings import Settings
 from service.control.deadline import Deadline
 from service.control.flush_history import OurGroup
-from service.control.flush_policy import FlushBounds, Size
-from service.control.state import ControlRules
+from service.control.flush_policy import FlushBounds
 from service.errors import LeavingError, SpoolError, StopError
 from service.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped, tell
 from service.formats.object_key import key_safe
@@ -56,11 +55,10 @@ from service.runtime.first_look import LookRules
 from service.runtime.flusher import FlushRules
 from service.runtime.participation import Participation
 from service.runtime.recorder import RecorderRules
-from service.runtime.runloop import LoopRules
 from service.runtime.start_positions import StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
-from service.runtime.verification import VerifyPorts, VerifyRules
+from service.runtime.verification import VerifyPorts
 from service.runtime.worker import Ports, Worker, WorkerRules
 from service.version import product_version
 
@@ -300,15 +298,15 @@ def batch_ids(boot: str) -> Callable[[], str]:
 
 
 def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
-    kafka, verify = settings.kafka, settings.verify
+    kafka = settings.kafka
     return WorkerRules(
         recorder=recorder_rules(settings, decoder),
         flush=_flush_rules(settings),
-        control=_control_rules(settings),
+        control=settings.flush,
         start=StartRules(kafka.group_id, kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
-        loop=LoopRules(_flush_bounds(settings), kafka.consume_records_max),
+        bounds=_flush_bounds(settings),
         fatal_ends_max=settings.input.fatal_ends_max,
-        verify=VerifyRules(verify.share, verify.bytes_max, is_stopping=verify.on_difference == "stop"),
+        verify=settings.verify,
     )
 
 
@@ -358,18 +356,6 @@ def _sender(settings: Settings, boot: str) -> Sender:
         references_topic=kafka.references_topic,
         flushes_topic=kafka.flushes_topic,
         dead_letters_topic=kafka.dead_letters_topic,
-    )
-
-
-def _control_rules(settings: Settings) -> ControlRules:
-    flush = settings.flush
-    return ControlRules(
-        poll_budget_s=flush.poll_budget_s,
-        settle_s=flush.settle_s,
-        flush_budget_s=flush.budget_s,
-        revoke_budget_s=flush.revoke_budget_s,
-        backoff_max_s=flush.backoff_max_s,
-        size_max=Size(flush.bytes_max, flush.entries_max),
     )
 
 

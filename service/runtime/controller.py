@@ -15,9 +15,10 @@ import structlog
 
 from service.batch.batch import ClosedBatch, Opening, cost_of
 from service.boundary import Clock
+from service.config.flush_settings import FlushSettings
 from service.control.deadline import Deadline
-from service.control.flush_policy import FlushReason
-from service.control.state import FAILURES_MAX, FAILURES_WINDOW_S, ControlRules, Phase, WorkerState
+from service.control.flush_policy import FlushReason, Size
+from service.control.state import FAILURES_MAX, FAILURES_WINDOW_S, Phase, WorkerState
 from service.errors import (
     CommitUnknownError,
     DiscardError,
@@ -47,7 +48,7 @@ class Controller:
     def __init__(
         self,
         *,
-        rules: ControlRules,
+        rules: FlushSettings,
         recorder: Recorder,
         flusher: Flusher,
         consumer: Consumer,
@@ -262,7 +263,7 @@ class Controller:
     def _flush(self, reason: FlushReason) -> None:
         """Flush the open batch: then it is committed, or discarded and everything that is owned is to be sought."""
         held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
-        budget_s = self._rules.revoke_budget_s if held_up else self._rules.flush_budget_s
+        budget_s = self._rules.revoke_budget_s if held_up else self._rules.budget_s
         left = self._before_settling()
         self._closed = batch = self._recorder.close(without=self._start_positions.unproven | self.state.to_seek)
         generation, offsets = batch.opening.generation, batch.named_spans()
@@ -278,7 +279,7 @@ class Controller:
             self._committed(batch, summary, reason)
             if self._verify is not None and reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
                 self._verify(left)
-        self._is_late = left.remaining_s() < self._rules.flush_budget_s
+        self._is_late = left.remaining_s() < self._rules.budget_s
 
     def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
         self._told.committed(batch, summary, reason, generation=self.state.generation)
@@ -286,7 +287,7 @@ class Controller:
         self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
         self._recorder.committed(batch, now_ms=now_ms)
         self._start_positions.flushed(tp for tp, (first, end) in batch.spans.items() if end > first)
-        self._become(self.state.committed(self._rules.size_max))
+        self._become(self.state.committed(Size(self._rules.bytes_max, self._rules.entries_max)))
 
     def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
         self._told.discarded(batch, error, reason, generation=self.state.generation)
@@ -380,7 +381,7 @@ class Controller:
             raise StopError(f"a rebalance callback failed: {describe(error)}") from error
         if self._verify is not None:  # what was flushed inside a callback, which others wait for
             self._verify(self._before_settling())
-            self._is_late = self._before_settling().remaining_s() < self._rules.flush_budget_s
+            self._is_late = self._before_settling().remaining_s() < self._rules.budget_s
         again, may_be_open = frozenset[TopicPartition](), False
         try:
             if self._start_positions.unproven:

@@ -29,6 +29,7 @@ from service.runtime.refetch import Refetcher
 from service.runtime.stop import StopFlag
 
 POLL_S = 0.2
+RECORDS_MAX = 2000  # taken from the client library in one call
 CHECK_EVERY = 1024  # entries and KiB of records, between two looks at how full the batch is,
 CHECK_PART = 4  # or when it has grown by this part since the last one
 NOT_PREPARED_MAX = 3
@@ -37,13 +38,6 @@ GAPS_LOGGED_MAX = 20
 
 Gaps = dict[TopicPartition, list[tuple[int, int]]]
 """[from, to) of offsets that no record had, by TopicPartition."""
-
-
-class LoopRules(NamedTuple):
-    """How the loop turns."""
-
-    bounds: FlushBounds
-    consume_records_max: int
 
 
 class Guards(NamedTuple):
@@ -60,7 +54,7 @@ class Runloop:
     def __init__(
         self,
         *,
-        rules: LoopRules,
+        bounds: FlushBounds,
         controller: Controller,
         recorder: Recorder,
         flusher: Flusher,
@@ -71,7 +65,8 @@ class Runloop:
         stop: StopFlag,
         beat: Callable[[], None],
     ) -> None:
-        self._rules = rules
+        self.records_max = RECORDS_MAX
+        self._bounds = bounds
         self._controller = controller
         self._recorder = recorder
         self._flusher = flusher
@@ -108,7 +103,7 @@ class Runloop:
     def turn(self) -> None:
         """Do one turn."""
         self._prepare()
-        records = self._consumer.consume(records_max=self._rules.consume_records_max, timeout_s=POLL_S)
+        records = self._consumer.consume(records_max=self.records_max, timeout_s=POLL_S)
         self._controller.consume_returned()
         if records:
             try:
@@ -171,7 +166,7 @@ class Runloop:
             return 0
         if self._controller.state.to_seek or self._crash_guard.has_fatal:
             return 0
-        load, bytes_max, entries_max = recorder.load(), self._rules.bounds.bytes_max, self._check_at - self._weight
+        load, bytes_max, entries_max = recorder.load(), self._bounds.bytes_max, self._check_at - self._weight
         if size_max is not None:
             bytes_max, entries_max = size_max.source_bytes, min(entries_max, size_max.entries - load.entries)
         taken = recorder.take(
@@ -231,7 +226,7 @@ class Runloop:
         source_bytes = self._recorder.load().source_bytes + size
         if size_max is not None and source_bytes > size_max.source_bytes:
             self._flush(FlushReason.SHRUNK)
-        elif source_bytes > self._rules.bounds.bytes_max:
+        elif source_bytes > self._bounds.bytes_max:
             self._flush(FlushReason.BYTES)
         return record.tp not in self._controller.state.to_seek
 
@@ -240,7 +235,7 @@ class Runloop:
         load = self._recorder.load()
         reason = decide_by_load(
             load,
-            self._rules.bounds,
+            self._bounds,
             estimate_s=self._flusher.estimate_s(load),
             size_max=self._controller.state.size_max,
         )
@@ -258,7 +253,7 @@ class Runloop:
         opening = self._recorder.opening
         if opening is None or not self._recorder.has_progress:
             return
-        reason = decide_by_age(opened_at_s=opening.opened_at_s, now_s=self._clock.now_s(), bounds=self._rules.bounds)
+        reason = decide_by_age(opened_at_s=opening.opened_at_s, now_s=self._clock.now_s(), bounds=self._bounds)
         if reason is not None:
             self._controller.flush_due(reason)
             self._seek()

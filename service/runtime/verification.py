@@ -19,6 +19,7 @@ from typing import NamedTuple
 import structlog
 
 from service.boundary import Clock, Poll
+from service.config.settings import VerifySettings
 from service.control.deadline import Deadline
 from service.control.differences import Difference, FlushComparison, FlushFindings
 from service.control.remembered import Remembered, RememberedEntries, Share
@@ -32,14 +33,6 @@ from service.runtime.ports import Metrics, ReadBackStore, SecondOpinion
 
 HURRIED_S = 10.0  # for a comparison once the worker is asked to stop: it has a grace period
 _NO_OFFSET = -1
-
-
-class VerifyRules(NamedTuple):
-    """Which share of all records is remembered, in how many bytes, and whether a difference ends the process."""
-
-    share: float
-    bytes_max: int
-    is_stopping: bool
 
 
 class VerifyPorts(NamedTuple):
@@ -73,7 +66,7 @@ class Verification:
 
     def __init__(
         self,
-        rules: VerifyRules,
+        rules: VerifySettings,
         ports: VerifyPorts,
         *,
         clock: Clock,
@@ -198,7 +191,7 @@ class Verification:
         due, self._due = self._due, []
         for one in due:
             self._compare(one, deadline)
-        if self.differences and self._rules.is_stopping:
+        if self.differences and self._rules.on_difference == "stop":
             raise VerificationError(
                 f"verification: {self.story()}; nothing more is committed. See the event flush_differs for the places"
             )

@@ -13,8 +13,10 @@ import structlog
 
 from service.batch.messages import Sender
 from service.boundary import Clock
-from service.control.flush_policy import FlushReason
-from service.control.state import ControlRules, Phase
+from service.config.flush_settings import FlushSettings
+from service.config.settings import VerifySettings
+from service.control.flush_policy import FlushBounds, FlushReason
+from service.control.state import Phase
 from service.errors import LeavingError, LogPartitionerError, StopError
 from service.formats.log_events import WorkerFailed, tell
 from service.formats.offset_metadata import SourceTopics
@@ -27,11 +29,11 @@ from service.runtime.open_transactions import OpenTransactions
 from service.runtime.ports import Committer, Consumer, FlushRecords, Journal, Metrics, Spool, Uploads
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.refetch import Refetcher
-from service.runtime.runloop import Guards, LoopRules, Runloop
+from service.runtime.runloop import Guards, Runloop
 from service.runtime.start_positions import StartPositions, StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.tap import TappedCommitter, TappedConsumer
-from service.runtime.verification import Verification, VerifyPorts, VerifyRules
+from service.runtime.verification import Verification, VerifyPorts
 
 
 def _nothing() -> None:
@@ -61,11 +63,11 @@ class WorkerRules:
 
     recorder: RecorderRules
     flush: FlushRules
-    control: ControlRules
+    control: FlushSettings
     start: StartRules
-    loop: LoopRules
+    bounds: FlushBounds
     fatal_ends_max: int
-    verify: VerifyRules | None = None
+    verify: VerifySettings | None = None
 
 
 class Parts(NamedTuple):
@@ -136,7 +138,7 @@ class Worker:
             flush=lambda: self.controller.flush_due(FlushReason.SHRUNK),
         )  # fmt: skip
         self.loop = parts.runloop(
-            rules=rules.loop,
+            bounds=rules.bounds,
             controller=self.controller,
             recorder=self.recorder,
             flusher=self.flusher,

@@ -16,10 +16,9 @@ from service.batch.messages import Sender
 from service.batch.pack_plan import Layout, LayoutRules
 from service.batch.seal import SealRules
 from service.config.s3_settings import S3Settings
-from service.config.settings import IdSettings, KafkaSettings, Settings, TimeSettings
+from service.config.settings import FlushSettings, IdSettings, KafkaSettings, Settings, TimeSettings, VerifySettings
 from service.control.flush_history import OurGroup
-from service.control.flush_policy import FlushBounds, Size
-from service.control.state import ControlRules
+from service.control.flush_policy import FlushBounds
 from service.input.decode import InputRules, RecordDecoder
 from service.input.json_text import JsonDecoder
 from service.oracle.identify import Identifier
@@ -30,10 +29,10 @@ from service.runtime.controller import Controller
 from service.runtime.first_look import LookRules
 from service.runtime.flusher import Flusher, FlushRules
 from service.runtime.recorder import Recorder, RecorderRules
-from service.runtime.runloop import LoopRules, Runloop
+from service.runtime.runloop import Runloop
 from service.runtime.start_positions import StartAt, StartRules
 from service.runtime.stop import StopFlag
-from service.runtime.verification import VerifyPorts, VerifyRules
+from service.runtime.verification import VerifyPorts
 from service.runtime.worker import Ports, Worker, WorkerRules
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
@@ -82,14 +81,7 @@ FLUSH_BOUNDS = FlushBounds(
     spool_bytes_max=10**9,
     estimate_max_s=49.0,
 )
-CONTROL_RULES = ControlRules(
-    poll_budget_s=285.0,
-    settle_s=90.0,
-    flush_budget_s=120.0,
-    revoke_budget_s=100.0,
-    backoff_max_s=30.0,
-    size_max=Size(FLUSH_BOUNDS.bytes_max, FLUSH_BOUNDS.entries_max),
-)
+CONTROL_RULES = FlushSettings(bytes_max=FLUSH_BOUNDS.bytes_max, entries_max=FLUSH_BOUNDS.entries_max)
 START_RULES = StartRules(group_id=GROUP, start_at="beginning", accept_unknown_history=False, topics=("source",))
 
 
@@ -157,6 +149,13 @@ def identifier() -> Identifier:
     return Identifier(settings_of())
 
 
+def verifying(*, share: float = 1.0, bytes_max: int = 10**7, is_stopping: bool = True) -> VerifySettings:
+    """Return settings of verification mode, whose memory is no setting."""
+    kind = type("Bounded", (VerifySettings,), {"bytes_max": bytes_max})
+    made: VerifySettings = kind(share=share, on_difference="stop" if is_stopping else "report")
+    return made
+
+
 class Parts(NamedTuple):
     """The classes a worker is made of, and those of its group: exchanged to see whether a wrong one is noticed."""
 
@@ -175,14 +174,14 @@ class Rules(WorkerRules):
 
     recorder: RecorderRules = field(default_factory=recorder_rules)
     flush: FlushRules = FLUSH_RULES
-    control: ControlRules = CONTROL_RULES
+    control: FlushSettings = CONTROL_RULES
     start: StartRules = START_RULES
-    loop: LoopRules = field(default_factory=lambda: LoopRules(FLUSH_BOUNDS, consume_records_max=100))
+    bounds: FlushBounds = FLUSH_BOUNDS
     fatal_ends_max: int = 3
 
     def with_bounds(self, **bounds: float) -> Rules:
         """Exchange some flush bounds."""
-        return replace(self, loop=self.loop._replace(bounds=self.loop.bounds._replace(**bounds)))  # type: ignore[arg-type]
+        return replace(self, bounds=self.bounds._replace(**bounds))  # type: ignore[arg-type]
 
     def with_start_at(self, start_at: StartAt) -> Rules:
         """Exchange where to start without a committed offset."""
@@ -201,9 +200,9 @@ class Rules(WorkerRules):
         lane = LANE_RULES if native.IS_INSTALLED else None
         return replace(self, recorder=self.recorder._replace(fast_lane=lane, is_fast=lane is not None))
 
-    def with_verification(self, *, share: float = 1.0, bytes_max: int = MIB, is_stopping: bool = True) -> Rules:
+    def with_verification(self, **given: Any) -> Rules:
         """Compare each flush with what was consumed."""
-        return replace(self, verify=VerifyRules(share, bytes_max, is_stopping=is_stopping))
+        return replace(self, verify=verifying(**given))
 
     def with_memory(self, bytes_max: int) -> Rules:
         """Exchange how much the open batch may take in memory."""
@@ -266,6 +265,7 @@ class FakeWorker:
         self.start_positions = self.worker.start_positions
         self.controller = self.worker.controller
         self.loop = self.worker.loop
+        self.loop.records_max = 100
 
     def start(self) -> None:
         """Do what comes before the first turn."""

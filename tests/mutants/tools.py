@@ -19,18 +19,17 @@ from service.audit.auditor import Audit, Options
 from service.audit.fetch import FetchedObject, ObjectMissingError
 from service.errors import StopError
 from service.formats.model import SourceRecord, TopicPartition
-from service.runtime.verification import VerifyRules
 from service.verify.history import History, Judgement
 from service.verify.lines import LogFiles
 from tests.fakes.broker import FakeBroker
 from tests.fakes.store import Bucket, PutFault
-from tests.fakes.worker import settings_of
+from tests.fakes.worker import settings_of, verifying
 from tests.mutants.mutant import Mutant
 from tests.simulation.seeds import STEPS
 from tests.simulation.telling import TellingWorld
 from tests.simulation.world import Process, World
 
-REPORTING = VerifyRules(1.0, 10**7, is_stopping=False)
+REPORTING = verifying(is_stopping=False)
 
 
 @contextmanager

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import pytest
 
-from service.runtime.verification import VerifyRules
 from tests.fakes.check import InvariantError
+from tests.fakes.worker import verifying
 from tests.mutants.registry import MUTANTS
 from tests.simulation.conftest import Run
 from tests.simulation.swarm import Style, Swarm
 
-ALL = VerifyRules(1.0, 10**7, is_stopping=True)
+ALL = verifying()
 SEEDS_MAX = 100
 FOUND = "VerificationError: verification: committed flushes differ from what was consumed: "
 

@@ -17,11 +17,11 @@ from random import Random
 from typing import Any
 
 from service.batch.pack_plan import Layout
+from service.config.settings import VerifySettings
 from service.control.state import Phase
 from service.errors import StopError
 from service.formats.model import TopicPartition
 from service.runtime.start_positions import StartAt
-from service.runtime.verification import VerifyRules
 from tests import canaries
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.check import InvariantError, check_all, check_commit
@@ -33,7 +33,7 @@ from tests.fakes.log import FakeLog
 from tests.fakes.member import ClassicMember, Member
 from tests.fakes.records import entry, value_of
 from tests.fakes.store import Bucket, PutFault
-from tests.fakes.worker import DEAD_LETTERS, SEAL_RULES, FakeWorker, Parts, Rules
+from tests.fakes.worker import DEAD_LETTERS, SEAL_RULES, FakeWorker, Parts, Rules, verifying
 from tests.simulation.swarm import Style, Swarm, choose
 
 SESSION_S = 30.0
@@ -57,9 +57,9 @@ LAYOUTS: tuple[Layout, ...] = ("auto", "pack", "file")
 STARTS_AT: tuple[StartAt, ...] = ("beginning", "beginning", "end")
 # By seed: everything; a share, in too little memory. What differs ends the worker, which no worker may.
 VERIFIED = {
-    0: VerifyRules(1.0, 10**7, is_stopping=True),
-    3: VerifyRules(1.0, 10**7, is_stopping=True),
-    5: VerifyRules(0.3, 1_000, is_stopping=True),
+    0: verifying(),
+    3: verifying(),
+    5: verifying(share=0.3, bytes_max=1_000),
 }
 DISK = {"append", "read", "create", "write", "finish", "load"}
 DISK_SHARE = 0.1  # of these places are used, or they would be most of all
@@ -109,7 +109,7 @@ class World:
         style: Style | None = None,
         swarm: Swarm | None = None,
         parts: Parts | None = None,
-        verify: VerifyRules | None = None,
+        verify: VerifySettings | None = None,
     ) -> None:
         """Make it; where no `parts` are wrong, some seeds have verification mode on."""
         self.random = Random(seed)

@@ -13,7 +13,6 @@ from pydantic import SecretStr
 from service.adapters.kafka_log import Brokers
 from service.adapters.preflight import Need
 from service.boundary import Membership
-from service.config.flush_settings import POLL_MARGIN_S
 from service.config.settings import (
     FlushSettings,
     HttpSettings,
@@ -23,15 +22,13 @@ from service.config.settings import (
     Settings,
     SpoolSettings,
 )
-from service.control.flush_policy import FlushBounds, Size
-from service.control.state import ControlRules
+from service.control.flush_policy import FlushBounds
 from service.errors import SourceError
 from service.formats.model import CommittedOffset, TopicPartition
 from service.input.json_text import JsonDecoder
 from service.runtime import app
 from service.runtime.app import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, Process, _rules
 from service.runtime.participation import Participation
-from service.runtime.runloop import LoopRules
 from service.runtime.start_positions import StartRules
 from service.runtime.stop import StopFlag
 from tests.fakes.clock import FakeClock
@@ -73,8 +70,8 @@ def test_rules_are_those_of_the_settings(settings: Settings) -> None:
     bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (20 - 6))
     assert rules.fatal_ends_max == 7
     assert rules.start == StartRules("log-partitioner", "fail", accept_unknown_history=True, topics=("one", "other"))
-    assert rules.loop == LoopRules(bounds, 2000)
-    assert rules.control == ControlRules(108 - POLL_MARGIN_S, 42, 24, 20, 6, Size(9_000, 90))
+    assert rules.bounds == bounds
+    assert rules.control is settings.flush
     assert rules.flush[:6] == ("prefix", 18, 6, 400_000, 1024 * 1024, 100_000)
     assert rules.recorder.memory_bytes_max == 30_000
 

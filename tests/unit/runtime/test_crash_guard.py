@@ -11,11 +11,10 @@ from service.boundary import Poll
 from service.errors import SourceError
 from service.formats.dead_letter import parse_headers
 from service.formats.model import CommittedOffset, SourceRecord
-from service.runtime.runloop import LoopRules
 from tests.fakes.journal import FakeJournal
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig
-from tests.fakes.worker import DEAD_LETTERS, FLUSH_BOUNDS, FakeWorker, Rules
+from tests.fakes.worker import DEAD_LETTERS, FakeWorker
 
 DEADLY = 7  # the offset of the record that ends the process
 
@@ -28,7 +27,8 @@ def deadly_worker(
     rig: Rig, journal: FakeJournal, *, offset: int | None = DEADLY, consume_records_max: int = 100
 ) -> FakeWorker:
     """Start a worker that ends when it decodes the record at this offset of P0."""
-    worker = rig.worker("a", journal=journal, rules=Rules(loop=LoopRules(FLUSH_BOUNDS, consume_records_max)))
+    worker = rig.worker("a", journal=journal)
+    worker.loop.records_max = consume_records_max
     values = [record.value for record in rig.broker.logs[P0].records]
 
     def deadly(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -47,7 +47,8 @@ def deadly_worker(
 
 def worker_of_little_memory(rig: Rig, journal: FakeJournal) -> FakeWorker:
     """Start a worker that ends when its batch holds forty entries, whatever comes then; five records at a time."""
-    worker = rig.worker("a", journal=journal, rules=Rules(loop=LoopRules(FLUSH_BOUNDS, 5)))
+    worker = rig.worker("a", journal=journal)
+    worker.loop.records_max = 5
 
     def of_little_memory(decode: Callable[[Any], Any]) -> Callable[[Any], Any]:
         def decode_or_end(value: bytes | None) -> object:
@@ -183,7 +184,7 @@ def test_end_in_a_flush_is_of_no_record() -> None:
     """A full batch is flushed between two records of one consume: what ends that is not one of them."""
     rig, journal = filled(), FakeJournal()
     worker = rig.worker("a", journal=journal)
-    worker.loop._rules = worker.loop._rules._replace(bounds=worker.loop._rules.bounds._replace(entries_max=3))
+    worker.loop._bounds = worker.loop._bounds._replace(entries_max=3)
 
     def killed(*_args: object, **_kwargs: object) -> None:
         raise Killed

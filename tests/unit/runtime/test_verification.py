@@ -14,7 +14,7 @@ from service.control.state import Phase
 from service.errors import ReadBackError, StoreRefusedError, VerificationError
 from service.formats.model import TopicPartition
 from service.runtime.tap import TappedConsumer
-from service.runtime.verification import HURRIED_S, Sent, Verification, VerifyPorts, VerifyRules
+from service.runtime.verification import HURRIED_S, Sent, Verification, VerifyPorts
 from tests import canaries
 from tests.fakes.clock import FakeClock
 from tests.fakes.committer import Outcome
@@ -22,7 +22,7 @@ from tests.fakes.metrics import RecordingMetrics
 from tests.fakes.records import P0, P1, entry, record, value_of
 from tests.fakes.rig import STYLES, Rig
 from tests.fakes.store import Bucket, FakeObjectStore, PutFault
-from tests.fakes.worker import FakeWorker, Rules, identifier
+from tests.fakes.worker import FakeWorker, Rules, identifier, verifying
 
 ON = Rules().with_verification()
 REPORTING = Rules().with_verification(is_stopping=False)
@@ -54,7 +54,7 @@ class Bench:
         self.is_hurried = False
         self.store = FakeObjectStore(Bucket(), self.clock)
         self.verification = Verification(
-            VerifyRules(share, bytes_max, is_stopping=False),
+            verifying(share=share, bytes_max=bytes_max, is_stopping=False),
             VerifyPorts(identifier(), self.store),
             clock=self.clock,
             metrics=self.metrics,
