@@ -108,7 +108,7 @@ TWINS = {
     # An Avro container, read by the oracle for itself and by the pipeline by the worker's rules.
     "Container": ["pipeline/rows.py", "service/oracle/container.py"],
     # What a command was asked to do; each is its module's own.
-    "Options": ["pipeline/audit/auditor.py", "pipeline/jobs/backfill.py", "service/audit/auditor.py"],
+    "Options": ["pipeline/audit/auditor.py", "pipeline/jobs/backfill.py", "service/audit/audit.py"],
 }
 
 

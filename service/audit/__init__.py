@@ -1,15 +1,17 @@
 """The independent check: does every source entry stand in exactly one committed reference or dead letter?
 
-    kafka_topics.py      Kafka: source, references, flush records, dead letters, offsets; what is settled
-    s3_reader.py         S3: objects
-    whose.py             which group, and which others are its history
-    source_table.py      what `oracle` says of each entry, compact: one row of numbers
-    objects.py           object -> its references -> rows            (fetch.py)
-    rows.py              row -> compared with the table
-    statements.py        what a reference says of its rows
-    schemas.py           the schema of an object, that of each reference, and that of its entries
-    dead_letters.py flushes.py backfills.py reconcile.py   the rest of the accounts
-    report.py run.py     what came out; the command
+    audit.py         all of it: index, flush by flush, ranges
+    announced.py     an index of what was announced, by batch id; then what the messages of some batches say
+    ranges.py        flush records side by side: do they join, who answers for which offsets
+    flush.py         ONE FLUSH JUDGED: its record, and every entry in exactly one place
+        source.py    what `oracle` says of each entry of its offsets, compact
+        objects.py   object -> its references -> rows -> compared with the source        (schemas.py)
+        letters.py   dead letters compared with the source
+        context.py   by what it is judged
+    whose.py         which group, and which others are its history
+    put_away.py uncommitted.py   offsets that nobody can read, or has committed
+    kafka_topics.py store.py     Kafka and S3, read
+    report.py run.py             what came out; the command
 
 It shares the formats with the worker and no rule: what the worker computes the oracle computes again.
 """

@@ -1,39 +1,30 @@
-"""What the worker has announced: references, flush records, dead letters, as read from their topics.
+"""Announcements of the workers and backfills of one history: an index of batches, then what the messages of some say.
 
-Owns their sums per batch, and what is known of a batch in part. What repeats is held once, schema texts not at all.
+The index holds flush records, run records, and where the messages of a batch stand; references and dead letters are
+read again when their batch is judged, so that memory holds those of a few flushes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from service.accounting import Kind, Sums, tp_of
 from service.audit.findings import Findings
 from service.audit.put_away import Claim
-from service.audit.whose import has_reference
+from service.audit.ranges import OffsetSpan, spans_of, widen
+from service.audit.whose import has_reference, has_run
 from service.formats.adoption import Adoption, Lineage, decode_flushes
 from service.formats.dead_letter import HEADER_REASON, DeadLetterHeaders, parse_headers
-from service.formats.flush_record import BackfillRecord, FlushRecord, merge_parts
-from service.formats.model import Headers, SourceRecord, TopicPartition
-from service.formats.reference import (
-    Line,
-    Reference,
-    ReferenceMessage,
-    SchemaLocation,
-    decode_message,
-    decode_references,
-    encode_message,
-    reference_id,
-)
+from service.formats.flush_record import BackfillRecord, FlushRecord, decode_backfill_record, merge_parts
+from service.formats.model import Headers, OffsetRanges, SourceRecord, TopicPartition
+from service.formats.reference import Reference, decode_references
 from service.oracle.judge import value_digest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-Committed = dict[TopicPartition, int | None]  # the group's offsets; None where it has none
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
 
 class SeenDeadLetter(NamedTuple):
@@ -55,155 +46,200 @@ class SeenDeadLetter(NamedTuple):
         return 1 if self.says.indexes is None else len(self.says.indexes)
 
 
-class Announced:
-    """All committed messages of the workers and backfills of one history; those of others are counted by group."""
+class AnnouncedBatch:
+    """One batch id in the index; it has one flush record, if all is well, or a run record.
 
-    def __init__(self, findings: Findings, lineage: Lineage) -> None:
-        self.others: Counter[str] = Counter()
-        self.groups: set[str] = set()  # all that have flush records
+    `owned` are the offsets that it alone answers for, `strays` those that its messages name beyond them, `places` those
+    of its messages.
+    """
+
+    def __init__(self, batch_id: str = "") -> None:
+        self.batch_id = batch_id
+        self.records: list[FlushRecord] = []
+        self.run: BackfillRecord | None = None
+        self.owned: list[OffsetSpan] = []
+        self.strays: OffsetRanges = {}
+        self.places: OffsetRanges = {}
+
+    @property
+    def record(self) -> FlushRecord | BackfillRecord | None:
+        """Its record, if it has one."""
+        return self.run or (self.records[-1] if self.records else None)
+
+    @property
+    def ended_at_ms(self) -> int:
+        """When it was committed, about: the messages of those of one time are near each other."""
+        return max((record.ended_at_ms for record in self.records), default=0)
+
+    @property
+    def spans(self) -> list[OffsetSpan]:
+        """The offsets of the source that it takes to judge it."""
+        lines = (line for record in self.records for line in record.topic_partitions)
+        covered = [OffsetSpan(tp_of(line), line.first_offset, line.next_offset) for line in lines]
+        return [*covered, *self.owned, *spans_of(self.strays)]
+
+
+class Told:
+    """References and dead letters of one batch, in the order of messages and lines."""
+
+    def __init__(self) -> None:
         self.references: list[Reference] = []
-        self.flushes: list[FlushRecord] = []
-        self.backfills: dict[str, BackfillRecord] = {}
-        self.dead_letters: list[SeenDeadLetter] = []
-        self.reference_messages: Counter[str] = Counter()
-        self.inline_texts: dict[SchemaLocation, set[str]] = {}
-        # By reference id, where nulls are left out: bytes of a message of this line alone, without a schema text.
-        self.bytes_without_nulls: dict[str, int] = {}
-        self._findings = findings
-        self._lineage = lineage
-        self._shared: dict[Any, Any] = {}
-        self._flush_parts: list[FlushRecord] = []
+        self.letters: list[SeenDeadLetter] = []
+        self.messages = 0
 
-    def add_references(self, message: SourceRecord) -> None:
-        """Take a message of the references topic."""
-        try:
-            references = decode_references(message.value or b"")
-        except msgspec.DecodeError as error:
-            self._findings.add(Kind.REFERENCE_WRONG, f"{_at(message)}: not a message of references: {error}")
-            return
-        if not references:
-            self._findings.add(Kind.REFERENCE_WRONG, f"{_at(message)}: a message without references")
-            return
-        if not all(has_reference(self._lineage, one) for one in references):
-            self.others[references[0].group_id] += 1
-            return
-        batch_id, schema = references[0].batch_id, references[0].schema
-        if message.key != batch_id.encode():
-            self._findings.add(Kind.REFERENCE_WRONG, f"{_at(message)}: its key is not its batch id, {batch_id}")
-        self.reference_messages[batch_id] += 1
-        slim_schema = self._share(msgspec.structs.replace(schema, text=None))
-        if schema.text is not None:
-            self.inline_texts.setdefault(slim_schema, set()).add(schema.text)
-        self.references += [self._slim(reference, slim_schema) for reference in references]
-        if any(reference.nulls is None for reference in references):
-            self._weigh(decode_message(message.value or b""), references)
-
-    def _weigh(self, message: ReferenceMessage, references: list[Reference]) -> None:
-        for line, reference in zip(message.references, references, strict=True):
-            if line.nulls is None:
-                self.bytes_without_nulls[reference.reference_id] = _bytes_alone(message, line)
-
-    def _slim(self, reference: Reference, schema: SchemaLocation) -> Reference:
-        ranges = tuple(map(self._share, reference.location.ranges[:-1])) + reference.location.ranges[-1:]
-        return msgspec.structs.replace(
-            reference,
-            location=msgspec.structs.replace(reference.location, ranges=ranges),
-            partition_key=self._share(reference.partition_key),
-            schema=schema,
+    def sums(self) -> Sums:
+        """Add them up."""
+        letters = len(self.letters)
+        sums = Sums(
+            references=len(self.references), reference_messages=self.messages - letters, dead_letter_records=letters
         )
-
-    def _share(self, value: Any) -> Any:
-        return self._shared.setdefault(value, value)
-
-    def add_flush(self, message: SourceRecord) -> None:
-        """Take a message of the flushes topic; `flushes` has it after `join_flushes`."""
-        try:
-            record = decode_flushes(message.value or b"")
-        except msgspec.DecodeError as error:
-            self._findings.add(Kind.FLUSH_WRONG, f"{_at(message)}: not a flush record: {error}")
-            return
-        if isinstance(record, Adoption):
-            return  # the history is made of them
-        self.groups.add(record.group_id)
-        if self._lineage.has_flush(record):
-            self._flush_parts.append(record)
-        else:
-            self.others[record.group_id] += 1
-
-    def join_flushes(self) -> None:
-        """Put flush records together that came in parts."""
-        self.flushes, problems = merge_parts(self._flush_parts)
-        self._flush_parts = []
-        for problem in problems:
-            self._findings.add(Kind.FLUSH_WRONG, problem)
-
-    def add_dead_letter(self, message: SourceRecord) -> None:
-        """Take a message of the dead letters topic: the record's own headers come first, then ours."""
-        names = [name for name, _ in message.headers]
-        begin = len(names) - 1 - names[::-1].index(HEADER_REASON) if HEADER_REASON in names else 0
-        try:
-            says = parse_headers(message.headers[begin:])
-        except (KeyError, ValueError) as error:
-            self._findings.add(Kind.DEAD_LETTER_WRONG, f"{_at(message)}: headers cannot be read: {error!r}")
-            return
-        if not self._lineage.has(says.group_id, says.topic, says.partition, (says.end_offset or says.offset + 1)):
-            self.others[says.group_id] += 1
-            return
-        own = message.headers[:begin]
-        self.dead_letters.append(SeenDeadLetter(says, message.key, own, value_digest(message.value)))
-
-    def drop_batches(self, batch_ids: set[str]) -> None:
-        """Forget batches that were committed while the audit was reading."""
-        self.references = [one for one in self.references if one.batch_id not in batch_ids]
-        self.flushes = [one for one in self.flushes if one.batch_id not in batch_ids]
-        self.dead_letters = [one for one in self.dead_letters if one.says.batch_id not in batch_ids]
-        for batch_id in batch_ids:
-            del self.reference_messages[batch_id]
-
-    def claims(self) -> Iterator[Claim]:
-        """Yield what dead letters say of their offsets as a whole."""
-        for one in self.dead_letters:
-            yield Claim(one.tp, one.says.offset, one.says.end_offset, one.says.reason)
-
-    def sums(self) -> dict[str, Sums]:
-        """Add up references and dead letters by batch id."""
-        sums: dict[str, Sums] = {}
-        for batch_id, messages in self.reference_messages.items():
-            sums.setdefault(batch_id, Sums()).reference_messages = messages
-        for reference in self.references:
-            batch = sums.setdefault(reference.batch_id, Sums())
-            batch.references += 1
-            for source in reference.sources:
-                batch.in_files[tp_of(source)] += source.entries
-        for letter in self.dead_letters:
-            batch = sums.setdefault(letter.says.batch_id, Sums())
-            batch.dead_letter_records += 1
-            batch.dead_letters[letter.tp] += letter.entries
+        for source in (one for reference in self.references for one in reference.sources):
+            sums.in_files[tp_of(source)] += source.entries
+        for letter in self.letters:
+            sums.dead_letters[letter.tp] += letter.entries
         return sums
 
-    def cut_off(self, *, are_whole: bool) -> set[str]:
-        """Return the batches that are known to be announced in part only.
 
-        Backfills that are not finished and, unless the topic still has its beginning, batches whose first line is gone.
-        """
-        cut = {batch_id for batch_id, record in self.backfills.items() if not record.is_finished}
-        if not are_whole:
-            known = {reference.reference_id for reference in self.references}
-            cut |= {batch_id for batch_id in self.reference_messages if reference_id(batch_id, 0) not in known}
-        return cut
+class _Message(NamedTuple):
+    """A message of the references or the dead letters topic."""
 
-    def incomplete(self) -> set[str]:
-        """Return the batches that have not as many references as their record says."""
-        records = {flush.batch_id: flush.totals.references for flush in self.flushes}
-        records |= {batch_id: record.totals.references for batch_id, record in self.backfills.items()}
-        return {batch_id for batch_id, sums in self.sums().items() if sums.references != records.get(batch_id)}
+    batch_id: str
+    group_id: str
+    is_ours: bool
+    references: list[Reference]
+    letter: SeenDeadLetter | None
+
+    def spans(self) -> Iterator[OffsetSpan]:
+        """Yield the offsets of the source that it names."""
+        for one in (source for reference in self.references for source in reference.sources):
+            yield OffsetSpan(tp_of(one), one.min_offset, one.max_offset + 1)
+        if self.letter is not None:
+            yield OffsetSpan(self.letter.tp, self.letter.says.offset, self.letter.says.offset + 1)
 
 
-def _bytes_alone(message: ReferenceMessage, line: Line) -> int:
-    """Return the bytes of a message of one line alone, without a schema text."""
-    schema = msgspec.structs.replace(message.schema, text=None)
-    schemas = (message.schemas[line.schema],)
-    return len(encode_message(msgspec.structs.replace(message, schema=schema, schemas=schemas, references=(line,))))
+class Announced:
+    """The batches of one history by id; messages of others are counted by group."""
+
+    def __init__(self, lineage: Lineage, findings: Findings, *, dead_letters_topic: str) -> None:
+        self.batches: dict[str, AnnouncedBatch] = {}
+        self.claims: list[Claim] = []
+        self.others: Counter[str] = Counter()
+        self.groups: set[str] = set()  # all that have flush records
+        self._lineage = lineage
+        self._findings = findings
+        self._dead_letters_topic = dead_letters_topic
+
+    def read_flushes(self, messages: Iterable[SourceRecord]) -> list[FlushRecord]:
+        """Take the messages of the flushes topic; return the flush records of this history, whole."""
+        parts = []
+        for message in messages:
+            try:
+                record = decode_flushes(message.value or b"")
+            except msgspec.DecodeError as error:
+                self._findings.add(Kind.FLUSH_WRONG, f"{_at(message)}: not a flush record: {error}")
+                continue
+            if isinstance(record, Adoption):
+                continue  # the history is made of them
+            self.groups.add(record.group_id)
+            if self._lineage.has_flush(record):
+                parts.append(record)
+            else:
+                self.others[record.group_id] += 1
+        whole, problems = merge_parts(parts)
+        for problem in problems:
+            self._findings.add(Kind.FLUSH_WRONG, problem)
+        return whole
+
+    def index(
+        self,
+        records: Iterable[FlushRecord],
+        runs: Mapping[str, BackfillRecord],
+        owned: Iterable[tuple[str | None, OffsetSpan]],
+    ) -> list[AnnouncedBatch]:
+        """Give records and owned offsets to their batches; return a batch for each span that nobody answers for."""
+        gaps = []
+        for record in records:
+            self._batch(record.batch_id).records.append(record)
+        for batch_id, run in runs.items():
+            self._batch(batch_id).run = run
+        for owner, span in owned:
+            if owner is None:
+                gaps.append(AnnouncedBatch())
+            (gaps[-1] if owner is None else self._batch(owner)).owned.append(span)
+        return gaps
+
+    def add(self, message: SourceRecord, *, left_out: Collection[str], source: OffsetRanges) -> None:
+        """Index a message: where it stands, and what it names of the `source` beyond its batch's offsets."""
+        try:
+            told = self._read(message)
+        except (KeyError, ValueError) as error:
+            is_letter = message.tp.topic == self._dead_letters_topic
+            kind = Kind.DEAD_LETTER_WRONG if is_letter else Kind.REFERENCE_WRONG
+            self._findings.add(kind, f"{_at(message)}: cannot be read: {error!r}")
+            return
+        if not told.is_ours:
+            self.others[told.group_id] += 1
+        elif told.batch_id not in left_out:
+            batch = self._batch(told.batch_id)
+            widen(batch.places, OffsetSpan(message.tp, message.offset, message.offset + 1))
+            if told.letter is not None:
+                says = told.letter.says
+                self.claims.append(Claim(told.letter.tp, says.offset, says.end_offset, says.reason))
+            elif message.key != told.batch_id.encode():
+                text = f"{_at(message)}: its key is not its batch id, {told.batch_id}"
+                self._findings.add(Kind.REFERENCE_WRONG, text)
+            for span in told.spans():
+                low, end = source.get(span.tp, (0, 0))
+                if not any(one.holds(span) for one in batch.owned) and span.first < end and low < span.next:
+                    widen(batch.strays, span)
+
+    def take(self, message: SourceRecord, batches: Mapping[str, Told]) -> None:
+        """Give what an indexed message says to its batch, if that is one of these."""
+        try:
+            told = self._read(message)
+        except (KeyError, ValueError):
+            return  # the index has told
+        if told.is_ours and (batch := batches.get(told.batch_id)) is not None:
+            batch.references += told.references
+            batch.letters += [told.letter] if told.letter else []
+            batch.messages += 1
+
+    def _batch(self, batch_id: str) -> AnnouncedBatch:
+        return self.batches.get(batch_id) or self.batches.setdefault(batch_id, AnnouncedBatch(batch_id))
+
+    def _read(self, message: SourceRecord) -> _Message:
+        """Read a message; of a dead letter's headers the record's own come first, then ours."""
+        if message.tp.topic != self._dead_letters_topic:
+            references = decode_references(message.value or b"")
+            if not references:
+                raise ValueError("a message without references")
+            is_ours = all(has_reference(self._lineage, one) for one in references)
+            return _Message(references[0].batch_id, references[0].group_id, is_ours, references, None)
+        names = [name for name, _ in message.headers]
+        begin = len(names) - 1 - names[::-1].index(HEADER_REASON) if HEADER_REASON in names else 0
+        says = parse_headers(message.headers[begin:])
+        letter = SeenDeadLetter(says, message.key, message.headers[:begin], value_digest(message.value))
+        is_ours = self._lineage.has(says.group_id, *letter.tp, says.end_offset or says.offset + 1)
+        return _Message(says.batch_id, says.group_id, is_ours, [], letter)
+
+
+def newest_runs(messages: Iterable[SourceRecord], findings: Findings, lineage: Lineage) -> dict[str, BackfillRecord]:
+    """Return the newest run record of each backfill of a history: those of one run come in order, each further on."""
+    newest: dict[str, BackfillRecord] = {}
+    for message in messages:
+        try:
+            record = decode_backfill_record(message.value or b"")
+        except msgspec.DecodeError as error:
+            findings.add(Kind.BACKFILL_WRONG, f"{_at(message)}: not a backfill's record: {error}")
+            continue
+        if not has_run(lineage, record):
+            continue
+        before = newest.get(record.batch_id)
+        if before is not None and before.published >= record.published:
+            text = f"{_at(message)}: backfill {record.batch_id} is at {record.published} after {before.published}"
+            findings.add(Kind.BACKFILL_WRONG, text)
+        newest[record.batch_id] = record
+    return newest
 
 
 def _at(message: SourceRecord) -> str:

@@ -1,214 +1,310 @@
-"""Objects against the source: bytes, rows and schemas of what the references name (DESIGN 3.2-3.5).
+"""Objects against the source: bytes, rows and schemas of what the references of one flush name (DESIGN 3.2-3.5).
 
-Owns the checks of one object and of the references into it; fetching is the caller's. Rows are read block by block.
+Owns the checks of one object, of the references into it and of each row; rows are read block by block.
 """
 
 from __future__ import annotations
 
 import re
-from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from collections import Counter
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import msgspec
+
 from service.accounting import Kind
-from service.audit.findings import Findings
-from service.audit.rows import AlteredRow, RowAudit, RowTally
-from service.audit.schemas import SchemaAudit
-from service.audit.statements import check_nulls, check_statements, nulls_bytes
-from service.formats.reference import checksum_of
+from service.audit.schemas import FlushSchemas, numbered_names
+from service.audit.source import count_seen
+from service.audit.store import Address
+from service.formats.model import RootLink, TopicPartition
+from service.formats.reference import Reference, checksum_of
 from service.oracle.container import UNREADABLE, Container, Span, spans_of
+from service.oracle.equal import differences, digest
+from service.oracle.published_schema import META, RestoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Iterator
 
-    from service.audit.announced import Announced
-    from service.audit.fetch import FetchedObject
-    from service.audit.source_table import SourceTable
-    from service.config.settings import Settings
-    from service.formats.model import TopicPartition
-    from service.formats.reference import Reference
-    from service.oracle.json_text import Parse
-    from service.oracle.object_schema import ExactSchema, HeaderSchema
+    from service.audit.context import Context
+    from service.audit.source import FlushSource
+    from service.audit.store import FetchedObject
+    from service.oracle.object_schema import HeaderSchema
 
 ENCODED_USER_BYTES_MAX = 100  # a longer one is cut, and its key says only whose it may be
+EXAMPLE_CHARS_MAX = 400
+DIFFERENCES_MAX = 5
 _KEY = re.compile(r"/(?:pack|user=(?P<user>[^/]+))/(?:date=(?P<date>[^/]+)/hour=(?P<hour>[^/]+)/)?[^/]+$")
-_NULL_BYTES = len("null")
 
 
-class SourceSpan(NamedTuple):
-    """The first and last entry of one TopicPartition in one reference."""
+class Tally:
+    """The sum of the rows of one reference."""
 
-    tp: TopicPartition
-    first: tuple[int, int]
-    last: tuple[int, int]
+    def __init__(self) -> None:
+        self.entries = 0
+        self.times: tuple[int, int] | None = None
+        self.non_nulls: Counter[str] = Counter()
+        self.roots: dict[tuple[str, int], list[int]] = {}
+        self.sources: Counter[TopicPartition] = Counter()
+        self.first: dict[TopicPartition, tuple[int, int]] = {}
+        self.last: dict[TopicPartition, tuple[int, int]] = {}
+        self.types: set[int] = set()
+        self.misplaced = 0
+        self.all_in_source = True
+
+    def add(self, meta: dict[str, Any], tp: TopicPartition, values: object) -> None:
+        """Count a row."""
+        self.entries += 1
+        time_us = meta["event_time"]
+        low, high = self.times or (time_us, time_us)
+        self.times = (min(low, time_us), max(high, time_us))
+        self.sources[tp] += 1
+        if isinstance(values, dict):
+            self.non_nulls.update(values.keys())
+        if (root := meta["root"]) is not None:
+            self.roots.setdefault((root["topic"], root["partition"]), []).append(root["offset"])
+
+    def problems_of(self, reference: Reference) -> Iterator[str]:
+        """Yield what a reference says of its entries that they do not bear out; nulls see `nulls`."""
+        said_roots = sorted(map(msgspec.structs.astuple, reference.roots))
+        named = {root[:2] for root in said_roots}
+        roots = sorted((*root, min(some), max(some), len(some)) for root, some in self.roots.items())
+        sources = [(*tp, self.first[tp][0], self.last[tp][0], n) for tp, n in sorted(self.sources.items())]
+        said_sources = [
+            (one.topic, one.partition, one.min_offset, one.max_offset, one.entries) for one in reference.sources
+        ]
+        facts = {
+            "entries": (reference.entries, self.entries),
+            "event times": ((reference.event_time_min_us, reference.event_time_max_us), self.times),
+            "sources": (sorted(said_sources), sources),
+            "roots": (said_roots, [one for one in roots if not reference.roots_cut or one[:2] in named]),
+        }
+        for name, (said, found) in facts.items():
+            if said != found:
+                yield f"{name}: says {said}, rows say {found}"[:EXAMPLE_CHARS_MAX]
+        if reference.roots_cut and len(named) >= len(roots):
+            yield f"says that roots were cut, but all {len(roots)} are listed"
 
 
-class ObjectAudit:
-    """Checks objects and the references into them, `announced` by the worker or by backfills."""
+class FlushObjects:
+    """The objects of one flush; those of backfills and of batches without a record, too."""
 
-    def __init__(
-        self, table: SourceTable, announced: Announced, findings: Findings, *, settings: Settings, parse: Parse
-    ) -> None:
-        self.rows = 0
-        self._announced = announced
-        self._findings = findings
-        self._rows = RowAudit(table, findings)
-        self._schemas = SchemaAudit(table, findings, limits=settings.record_schema, parse=parse)
-        self._bucket = settings.s3.bucket
-        self._message_bytes_max = settings.kafka.message_bytes_max
-        self._unnamed: list[tuple[str, str]] = []
+    def __init__(self, context: Context, source: FlushSource) -> None:
+        self.count = self.rows = self.bytes = 0
+        self._context = context
+        self._source = source
+        self._findings = context.findings
+        self._schemas = FlushSchemas(context, source)
+        self._unnamed: list[str] = []
 
-    @property
-    def altered(self) -> list[AlteredRow]:
-        """The first rows whose values are not those of the source."""
-        return self._rows.altered
+    def check(self, references: list[Reference]) -> dict[int, Tally]:
+        """Check all objects of a flush; return what the rows of each reference come to, by its `id`."""
+        groups: dict[Address, list[Reference]] = {}
+        for reference in references:
+            place = reference.location
+            groups.setdefault(Address(place.bucket, place.object, place.version_id), []).append(reference)
+        self.count = len(groups)
+        if versions := len(groups) - len({address[:2] for address in groups}):
+            text = f"{versions} objects are referenced in several versions"
+            self._findings.add(Kind.REFERENCE_WRONG, text, count=versions)
+        tallies: dict[int, Tally] = {}
+        for some, stored in zip(groups.values(), self._context.open_objects(list(groups)), strict=True):
+            tallies |= self._check_object(some, stored)
+        return tallies
 
-    def check(
-        self, references: list[Reference], stored: FetchedObject | None
-    ) -> list[tuple[Reference, list[SourceSpan]]]:
-        """Check one object and all references to it; give the order of entries by reference."""
+    def _check_object(self, references: list[Reference], stored: FetchedObject | None) -> dict[int, Tally]:
+        """Check one object and all references to it."""
         key = references[0].location.object
-        if (bucket := references[0].location.bucket) != self._bucket:
-            text = f"{key}: it is said to be in bucket {bucket}, the settings say {self._bucket}"
-            self._findings.add(Kind.REFERENCE_WRONG, text)
+        bucket, own = references[0].location.bucket, self._context.settings.s3.bucket
+        if bucket != own:
+            self._wrong(f"{key}: it is said to be in bucket {bucket}, the settings say {own}")
         if stored is None:
             self._findings.add(Kind.OBJECT_MISSING, f"{key}: there is no such object")
             self._schemas.leave_out(references)
-            return []
+            return {}
+        self.bytes += len(stored.data)
         is_altered = self._check_bytes(references, stored)
         try:
             container = Container(stored.data)
             header = self._schemas.header(container.schema)
         except UNREADABLE as error:
-            self._unreadable(references, None if is_altered else Kind.OBJECT_UNREADABLE, error, key)
-            return []
+            self._unreadable(references, Kind.OBJECT_UNREADABLE, error, key, is_altered=is_altered)
+            return {}
         spans: list[Span] = []
-        positions = []
+        tallies = {}
         for reference in references:
             where = f"{key} (reference {reference.reference_id})"
             self._check_key(reference, where)
             try:
-                own = spans_of(reference, container)
-                tally = self._check_reference(reference, container, own, header, where)
+                blocks = spans_of(reference, container)
+                tallies[id(reference)] = self._check_reference(reference, container, blocks, header, where)
+                spans += blocks
             except UNREADABLE as error:
                 is_whole = reference.location.ranges == ((0, len(stored.data)),)
                 kind = Kind.OBJECT_UNREADABLE if is_whole else Kind.REFERENCE_WRONG
-                self._unreadable([reference], None if is_altered else kind, error, where)
-                continue
-            spans += own
-            positions.append(
-                (reference, [SourceSpan(tp, tally.first[tp], tally.last[tp]) for tp in sorted(tally.first)])
-            )
-        self._check_spans(references, sorted(spans), container, is_whole=len(positions) == len(references))
-        return positions
+                self._unreadable([reference], kind, error, where, is_altered=is_altered)
+        spans.sort()
+        if any(begin < end for (_, end), (begin, _) in pairwise(spans)):
+            self._wrong(f"{key}: the same bytes are referenced twice")
+        if len(tallies) == len(references):
+            self._check_unnamed(references, spans, container)
+        return tallies
 
-    def finish(self, *, cut_off: Collection[str], incomplete: Collection[str], made_good: Collection[str]) -> None:
-        """Judge what can be told of an object only when all of them are read.
+    def finish(self, *, has_all: bool, is_cut: bool, is_made_good: bool) -> None:
+        """Judge what can be told only of a batch as a whole.
 
-        `cut_off` are batches whose references are announced in part; `incomplete` lack some for whatever reason;
-        those in `made_good` lack what backfills hold now.
+        It `has_all` references, or is known to be announced in part, or lacks what backfills hold now.
         """
-        for batch_id, text in self._unnamed:
-            if batch_id in made_good:
+        for text in self._unnamed:
+            if is_made_good:
                 self._findings.note(f"{text}; backfills have made good what its batch lacks")
-            elif batch_id not in cut_off:
+            elif not is_cut:
                 self._findings.add(Kind.OBJECT_UNREFERENCED, text)
-        self._schemas.check_fields({*cut_off, *incomplete})
+        if has_all:
+            self._schemas.check_fields()
 
-    def _unreadable(self, references: list[Reference], kind: Kind | None, error: Exception, where: str) -> None:
-        """Add findings of what cannot be read; none of an object that was altered, which has its own."""
-        if kind is not None:
+    def _check_unnamed(self, references: list[Reference], spans: list[Span], container: Container) -> None:
+        reached = container.header_bytes
+        for begin, end in [*spans, (container.size, container.size)]:
+            if begin > reached:
+                self._unnamed.append(
+                    f"{references[0].location.object}: no reference names its bytes [{reached}, {begin})"
+                )
+                self._schemas.leave_out(references)
+            reached = max(reached, end)
+
+    def _unreadable(
+        self, references: list[Reference], kind: Kind, error: Exception, where: str, *, is_altered: bool
+    ) -> None:
+        """Add a finding of what cannot be read; none of an object that was altered, which has its own."""
+        if not is_altered:
             self._findings.add(kind, f"{where}: not a valid Avro file: {type(error).__name__} {error}"[:300])
         self._schemas.leave_out(references)
 
     def _check_bytes(self, references: list[Reference], stored: FetchedObject) -> bool:
-        """Check size, checksum and etag, once where all references say the same; tell whether the object is another."""
+        """Check size, checksum and etag, once if all references say the same; tell whether the object is another."""
         is_altered = False
-        said = {(one.location.size, one.location.checksum, one.location.etag): one for one in reversed(references)}
-        for (size, checksum, etag), reference in said.items():
-            where = f"{reference.location.object} (reference {reference.reference_id})"
-            value = checksum_of(checksum.algorithm, stored.data)
+        for size, checksum, etag in {
+            (one.location.size, one.location.checksum, one.location.etag) for one in references
+        }:
             facts = {
                 "size": (len(stored.data), size),
-                checksum.algorithm: (value, checksum.value),
+                checksum.algorithm: (checksum_of(checksum.algorithm, stored.data), checksum.value),
                 "etag": (stored.etag or etag, etag or stored.etag),
             }
-            differences = [
-                f"{name} is {found}, reference says {one}" for name, (found, one) in facts.items() if found != one
+            wrong = [
+                f"{name} is {found}, reference says {said}" for name, (found, said) in facts.items() if found != said
             ]
-            if differences:
-                self._findings.add(Kind.OBJECT_ALTERED, f"{where}: {'; '.join(differences)}")
+            if wrong:
+                self._findings.add(Kind.OBJECT_ALTERED, f"{references[0].location.object}: {'; '.join(wrong)}")
                 is_altered = True
         return is_altered
 
-    def _check_key(self, reference: Reference, where: str) -> None:
-        """Check what an object's key says of user, date and hour."""
-        named = _KEY.search(reference.location.object)
-        if named is None:
-            return
-        user, date, hour = reference.partition_key
-        is_other = named["date"] is not None and (named["date"], named["hour"]) != (date, f"{hour:02}")
-        encoded = encoded_user(user)
-        if named["user"] is not None and len(encoded) <= ENCODED_USER_BYTES_MAX:
-            is_other = is_other or named["user"] != encoded
-        if is_other:
-            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: the key does not name {user!r} {date} {hour:02}")
-
     def _check_reference(
         self, reference: Reference, container: Container, spans: list[Span], header: HeaderSchema, where: str
-    ) -> RowTally:
-        exact = self._exact_schema(reference, header, where)
-        tally = RowTally(of_backfill=reference.batch_id in self._announced.backfills)
+    ) -> Tally:
+        exact = self._schemas.exact(reference, header, where, is_pack=is_pack(reference))
+        tally = Tally()
         for begin, end in spans:
             for row in container.rows(begin, end, header.published.avro):
-                self._rows.check(row, header.published, reference.partition_key, tally, where)
+                try:
+                    values = header.published.restore(row)
+                except RestoreError as error:
+                    values = {"": str(error)}
+                self._check_row(row[META], values, reference, tally, where)
         self.rows += tally.entries
         if tally.entries and tally.misplaced == tally.entries:
             return tally  # blocks of another PartitionKey: nothing else that the reference says can be true of them
-        check_statements(reference, tally, self._findings, where)
+        for problem in tally.problems_of(reference):
+            self._wrong(f"{where}: {problem}")
         if exact is not None:
-            check_nulls(reference, header, exact, tally, self._findings, where)
-            self._check_left_out(reference, header, tally, where)
-            self._schemas.check_entries(exact, tally, where)
+            self._check_nulls(reference, header, tally, where)
+            if tally.types and tally.all_in_source:  # otherwise entries are unexpected or gone, which is reported
+                self._schemas.check_entries(exact, frozenset(tally.types), where)
         return tally
 
-    def _exact_schema(self, reference: Reference, header: HeaderSchema, where: str) -> ExactSchema | None:
-        exact = self._schemas.exact(reference, header, where)
-        if exact is None:
-            self._schemas.leave_out([reference])
-        elif is_pack(reference):
-            self._schemas.see_fields(reference, header, exact)
-        else:
-            self._schemas.check_own(reference, header, exact, where)
-        return exact
+    def _check_nulls(self, reference: Reference, header: HeaderSchema, tally: Tally, where: str) -> None:
+        """Check the numbers of nulls, which are left out only if a message of this line alone had no room for them.
 
-    def _check_left_out(self, reference: Reference, header: HeaderSchema, tally: RowTally, where: str) -> None:
-        """Check that nulls are left out only where a message of this line alone had no room for them.
-
-        Outline: a writer may estimate; so the message may have been half as large as messages may be.
+        A writer may estimate, and so does this; so the message may have been half as large as messages may be.
         """
-        alone_bytes = self._announced.bytes_without_nulls.get(reference.reference_id)
-        if alone_bytes is not None:
-            whole_bytes = alone_bytes - _NULL_BYTES + nulls_bytes(reference, header, tally)
-            if whole_bytes <= self._message_bytes_max // 2:
-                self._findings.add(
-                    Kind.REFERENCE_WRONG, f"{where}: nulls are left out of a message of {whole_bytes} bytes"
-                )
+        nulls = ((number, tally.entries - tally.non_nulls[name]) for number, name in numbered_names(reference, header))
+        counted = tuple(pair for pair in nulls if pair[1])
+        if reference.nulls is None:
+            bare = msgspec.structs.replace(reference.schema, text=None)
+            whole = msgspec.structs.replace(reference, schema=bare, nulls=counted)
+            whole_bytes = len(msgspec.json.encode(whole))
+            if whole_bytes <= self._context.settings.kafka.message_bytes_max // 2:
+                self._wrong(f"{where}: nulls are left out of a message of about {whole_bytes} bytes")
+        elif reference.nulls != counted:
+            self._wrong(f"{where}: nulls: says {reference.nulls}, rows say {counted}"[:EXAMPLE_CHARS_MAX])
 
-    def _check_spans(
-        self, references: list[Reference], spans: list[Span], container: Container, *, is_whole: bool
-    ) -> None:
-        """Outline: bytes behind the header belong to one reference each; sort spans, compare neighbours."""
-        key = references[0].location.object
-        if any(begin < end for (_, end), (begin, _) in pairwise(spans)):
-            self._findings.add(Kind.REFERENCE_WRONG, f"{key}: the same bytes are referenced twice")
-        reached = container.header_bytes
-        for begin, end in [*spans, (container.size, container.size)]:
-            if begin > reached and is_whole:
-                text = f"{key}: no reference names its bytes [{reached}, {begin})"
-                self._unnamed.append((references[0].batch_id, text))
-                self._schemas.leave_out(references)
-            reached = max(reached, end)
+    def _check_key(self, reference: Reference, where: str) -> None:
+        """Check what an object's key says of user, date and hour."""
+        user, date, hour = reference.partition_key
+        named, encoded = _KEY.search(reference.location.object), encoded_user(user)
+        if named is None:
+            return
+        is_other = named["date"] is not None and (named["date"], named["hour"]) != (date, f"{hour:02}")
+        if named["user"] is not None and len(encoded) <= ENCODED_USER_BYTES_MAX:
+            is_other = is_other or named["user"] != encoded
+        if is_other:
+            self._wrong(f"{where}: the key does not name {user!r} {date} {hour:02}")
+
+    def _check_row(self, meta: dict[str, Any], values: object, reference: Reference, tally: Tally, where: str) -> None:
+        """Check a row, and note that its entry was seen in a file."""
+        tp, offset, index = TopicPartition(meta["topic"], meta["partition"]), meta["offset"], meta["index"]
+        tally.add(meta, tp, values)
+        if tally.last.get(tp, (-1, -1)) >= (offset, index):
+            self._wrong(f"{where}: {tp} {(offset, index)} stands after {tally.last[tp]}")
+        tally.first.setdefault(tp, (offset, index))
+        tally.last[tp] = offset, index
+        if self._context.is_gone(tp, offset):
+            tally.all_in_source = False
+            return
+        column = self._source.of(tp)
+        record = column.find(offset)
+        if record is None or not 0 <= index < len(record.rows):
+            text = "not in the source below the committed offset, or not of what its flush covers"
+            self._add(Kind.UNEXPECTED, where, meta, text)
+            return
+        row = record.rows[index]
+        count_seen(column.files, row)
+        shape = self._source.shape(tp, row)
+        if shape.key is None:
+            self._add(Kind.UNEXPECTED, where, meta, f"should be dead: {' or '.join(sorted(shape.reasons))}")
+            return
+        key = reference.partition_key
+        if shape.key == key:
+            tally.types.add(shape.type)
+        else:
+            tally.misplaced += 1
+        if shape.key != key or meta["user"] != shape.key.user:
+            text = f"belongs to {tuple(shape.key)}, is under {tuple(key)}, user {meta['user']!r}"
+            self._add(Kind.MISPLACED, where, meta, text)
+        root = None if meta["root"] is None else RootLink(*(meta["root"][name] for name in RootLink._fields))
+        if not column.has_meta(row, (meta["event_time"], meta["id"], meta["timestamp"], root)):
+            found = {name: meta[name] for name in ("event_time", "id", "timestamp")}
+            self._differs(Kind.META, where, meta, {**found, "root": root})
+        if not column.has_digest(row, digest(values)):
+            self._differs(Kind.ALTERED, where, meta, values)
+
+    def _add(self, kind: Kind, where: str, meta: dict[str, Any], text: str) -> None:
+        place = f"{meta['topic']}-{meta['partition']} offset {meta['offset']} index {meta['index']}"
+        self._findings.add(kind, f"{where}: {place}: {text}")
+
+    def _differs(self, kind: Kind, where: str, meta: dict[str, Any], found: object) -> None:
+        """Add a finding; an example reads the source again, to name what differs."""
+        text = ""
+        if self._findings.wants_example(kind):
+            tp = TopicPartition(meta["topic"], meta["partition"])
+            expected = self._context.explain(tp, meta["offset"], meta["index"])
+            some = islice(differences(expected[kind], found), DIFFERENCES_MAX) if expected else ("the source is gone",)
+            text = "; ".join(some)
+        self._add(kind, where, meta, text)
+
+    def _wrong(self, text: str) -> None:
+        self._findings.add(Kind.REFERENCE_WRONG, text)
 
 
 def is_pack(reference: Reference) -> bool:

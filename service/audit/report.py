@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Report(NamedTuple):
-    """What the audit saw and found; `counts` and `places` are in the order in which they are shown."""
+    """Counts and findings of one audit; `counts` are in the order in which they are shown."""
 
+    group_id: str
     counts: dict[str, int]
-    places: dict[str, str]
     dead_letters: dict[str, int]
     findings: Findings
     seconds: float
@@ -40,6 +40,7 @@ class Report(NamedTuple):
         document = {
             "verdict": self.exit_code.name.lower(),
             "exit_code": int(self.exit_code),
+            "group": self.group_id,
             "seconds": round(self.seconds, 3),
             "counts": self.counts,
             "dead_letters": self.dead_letters,
@@ -47,13 +48,12 @@ class Report(NamedTuple):
             "examples": {kind.value: texts for kind, texts in sorted(self.findings.examples.items())},
             "doubts": self.findings.doubts,
             "notes": self.findings.notes,
-            "places": self.places,
         }
         return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
     def to_text(self) -> str:
         """Write everything for a terminal."""
-        lines = ["audit", *_table(self.counts.items())]
+        lines = [f"audit of group {self.group_id}", *_table(self.counts.items())]
         lines += ["", "dead letters by reason", *_table(sorted(self.dead_letters.items()) or [("none", 0)])]
         lines += ["", "findings", *_table(self._found() or [("none", 0)])]
         for title, texts in [("could not tell", self.findings.doubts), ("notes", self.findings.notes)]:
@@ -61,12 +61,6 @@ class Report(NamedTuple):
         for kind, texts in self.findings.examples.items():
             lines += ["", f"{kind.value}, {len(texts)} of {self.findings.counts[kind]}"]
             lines += [f"  {printable(text)}" for text in texts]
-        width = max(map(len, self.places))
-        lines += [
-            "",
-            "where it lies",
-            *(f"  {name:<{width}}  {place}" for name, place in self.places.items()),
-        ]
         verdict = self.exit_code.name.lower().replace("_", " ")
         lines += ["", f"{verdict} ({int(self.exit_code)}) after {self.seconds:.1f} s"]
         return "\n".join(lines) + "\n"

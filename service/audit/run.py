@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.accounting import ExitCode
-from service.audit.auditor import EXAMPLES, THREADS, Audit, Options
+from service.audit.audit import EXAMPLES, THREADS, Audit, Options
 from service.audit.findings import CouldNotTellError
 from service.audit.kafka_topics import KafkaTopics
 from service.audit.report import Report
-from service.audit.s3_reader import S3Reader
+from service.audit.store import S3Reader
 from service.audit.whose import Groups, of_group
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
-"""Published schemas against the entries that they are for (DESIGN 3.3, 6).
+"""Published schemas against the entries that they are for (DESIGN 3.3, 6), and their objects.
 
-Owns the checks of a header's schema and of what references make of it; which type entries have stands in
+Owns the checks of a header's schema and of what the references of a flush make of it. Which type entries have stands in
 `expected_schema`, how a schema is written in `published_schema`.
 """
 
@@ -11,7 +11,7 @@ import json
 from typing import TYPE_CHECKING
 
 from service.accounting import Kind
-from service.audit.findings import Findings
+from service.formats.projection import number_of
 from service.oracle.expected_schema import (
     Type,
     characters_of,
@@ -22,131 +22,107 @@ from service.oracle.expected_schema import (
     schema_differences,
     without_subtrees,
 )
-from service.oracle.object_schema import ExactSchema, HeaderSchema, ObjectSchemas
+from service.oracle.published_schema import NAME_PROPERTY
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable, Iterator
 
-    from service.audit.rows import RowTally
-    from service.audit.source_table import SourceTable
-    from service.config.settings import SchemaSettings
-    from service.formats.reference import Reference
-    from service.oracle.json_text import Parse
-
-EXPECTED_MAX = 100_000
-
-Sharing = tuple[str, str]  # the batch id and the schema's fingerprint: packs of a batch may share a merged schema
+    from service.audit.context import Context
+    from service.audit.findings import Findings
+    from service.audit.source import FlushSource
+    from service.audit.store import FetchedObject
+    from service.formats.reference import Reference, SchemaLocation
+    from service.oracle.object_schema import ExactSchema, HeaderSchema
 
 
-class SchemaAudit:
-    """Checks the schemas of headers and references."""
+class FlushSchemas:
+    """The schemas of one flush."""
 
-    def __init__(self, table: SourceTable, findings: Findings, *, limits: SchemaSettings, parse: Parse) -> None:
-        self._table = table
-        self._findings = findings
-        self._limits = limits
-        self._schemas = ObjectSchemas(parse)
-        self._reported: set[str] = set()
+    def __init__(self, context: Context, source: FlushSource) -> None:
+        self._source = source
+        self._findings = context.findings
+        self._known = context.schemas
+        self._limits = context.settings.record_schema
+        self._seen: set[str] = set()
         self._expected: dict[frozenset[int], Type] = {}
-        self._over: dict[int, bool] = {}
-        self._lacking: dict[Sharing, tuple[str, set[tuple[str, ...]]]] = {}
-        self._unknown: set[Sharing] = set()
+        # Of packs, which may share a merged schema: the object, and fields that no reference has, by fingerprint.
+        self._lacking: dict[str, tuple[str, set[tuple[str, ...]]]] = {}
+        self._unknown: set[str] = set()
 
     def header(self, text: str) -> HeaderSchema:
-        """Read the schema of a header; what is wrong with its form is reported once."""
-        header = self._schemas.header(text)
-        if header.fingerprint not in self._reported:
-            self._reported.add(header.fingerprint)
+        """Read the schema of a header; problems of its form are reported once."""
+        header = self._known.header(text)
+        if header.fingerprint not in self._seen:
+            self._seen.add(header.fingerprint)
             for problem in header.published.problems:
                 self._findings.add(Kind.REFERENCE_WRONG, f"schema {header.fingerprint}: {problem}")
         return header
 
-    def exact(self, reference: Reference, header: HeaderSchema, where: str) -> ExactSchema | None:
+    def exact(self, reference: Reference, header: HeaderSchema, where: str, *, is_pack: bool) -> ExactSchema | None:
         """Return the exact schema of a reference, None if it has none; check that it may stand under the header's."""
+        problems = []
         if reference.schema.fingerprint != header.fingerprint:
-            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: the object's schema is not the reference's")
+            problems.append("the object's schema is not the reference's")
+        exact = None
         try:
-            exact = self._schemas.exact(header, reference.projection)
+            exact = self._known.exact(header, reference.projection)
         except ValueError as error:
-            self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {error}")
-            return None
-        for problem in exact.problems:
+            problems.append(str(error))
+            self.leave_out([reference])
+        else:
+            problems += exact.problems
+            if is_pack:
+                if header.fingerprint not in self._lacking:
+                    self._lacking[header.fingerprint] = reference.location.object, set(paths_of(header.published.type))
+                self._lacking[header.fingerprint][1].difference_update(exact.paths)
+            elif reference.projection is not None and exact.type != header.published.type:
+                problems.append("the object's schema is not the exact one of its PartitionKey")
+        for problem in problems:
             self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {problem}")
         return exact
 
-    def check_entries(self, exact: ExactSchema, tally: RowTally, where: str) -> None:
-        """Check that an exact schema is what the entries of its reference make."""
-        if not tally.types or not tally.all_in_source:
-            return  # entries are unexpected or gone, which is reported
-        expected = self._expected_type(frozenset(tally.types))
-        if self._is_over(expected) or any(map(self._is_entry_over, tally.types)):
+    def check_entries(self, exact: ExactSchema, types: frozenset[int], where: str) -> None:
+        """Check that an exact schema is what entries of these types make; subtrees over the limits may be JSON."""
+        expected = self._expected.get(types)
+        if expected is None:
+            joined = join([self._source.types[number] for number in types])
+            expected = self._expected[types] = limit_keys(joined, self._limits.object_keys_max)
+        if expected != exact.type and any(map(self._is_over, [expected, *(self._source.types[one] for one in types)])):
             expected = without_subtrees(expected, exact.type)
         for difference in schema_differences(expected, exact.type):
             self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {difference}")
 
-    def check_own(self, reference: Reference, header: HeaderSchema, exact: ExactSchema, where: str) -> None:
-        """Check that an object of one PartitionKey has its exact schema."""
-        if reference.projection is not None and exact.type != header.published.type:
-            self._findings.add(
-                Kind.REFERENCE_WRONG, f"{where}: the object's schema is not the exact one of its PartitionKey"
-            )
-
-    def see_fields(self, reference: Reference, header: HeaderSchema, exact: ExactSchema) -> None:
-        """Take note which fields of a pack's schema occur in a reference."""
-        sharing = (reference.batch_id, header.fingerprint)
-        if sharing not in self._lacking:
-            self._lacking[sharing] = (reference.location.object, set(paths_of(header.published.type)))
-        _, lacking = self._lacking[sharing]
-        if lacking:
-            lacking -= exact.paths
-
     def leave_out(self, references: Iterable[Reference]) -> None:
         """Do not judge the fields of these packs: not all that is in them is known."""
-        self._unknown.update((reference.batch_id, reference.schema.fingerprint) for reference in references)
+        self._unknown.update(reference.schema.fingerprint for reference in references)
 
-    def check_fields(self, incomplete: Collection[str]) -> None:
-        """Check that each field of a pack's schema occurs in a reference to it, or to another pack of this schema.
-
-        `incomplete` are the batches of which references are missing.
-        """
-        for sharing, (key, lacking) in self._lacking.items():
-            if sharing not in self._unknown and sharing[0] not in incomplete:
-                for path in sorted(lacking):
-                    self._findings.add(
-                        Kind.REFERENCE_WRONG, f"{key}: {'.'.join(path)}: field of a pack occurs in no reference"
-                    )
+    def check_fields(self) -> None:
+        """Check that each field of a pack's schema occurs in a reference to it, or to another pack of this schema."""
+        for fingerprint, (key, lacking) in self._lacking.items():
+            for path in sorted(lacking if fingerprint not in self._unknown else ()):
+                text = f"{key}: {'.'.join(path)}: field of a pack occurs in no reference"
+                self._findings.add(Kind.REFERENCE_WRONG, text)
 
     def _is_over(self, kind: Type) -> bool:
-        """Return whether a type is over the limits of a schema, so that JSON may stand for its subtrees."""
         return fields_of(kind) > self._limits.fields_max or 2 * characters_of(kind) > self._limits.bytes_max
 
-    def _is_entry_over(self, number: int) -> bool:
-        is_over = self._over.get(number)
-        if is_over is None:
-            is_over = self._over[number] = self._is_over(self._table.types.values[number])
-        return is_over
 
-    def _expected_type(self, numbers: frozenset[int]) -> Type:
-        expected = self._expected.get(numbers)
-        if expected is None:
-            joined = join([self._table.types.values[number] for number in numbers])
-            expected = limit_keys(joined, self._limits.object_keys_max)
-            if len(self._expected) < EXPECTED_MAX:
-                self._expected[numbers] = expected
-        return expected
+def numbered_names(reference: Reference, header: HeaderSchema) -> Iterator[tuple[int, str]]:
+    """Yield number and original name of each field of a reference's exact schema."""
+    fields = header.json["fields"][1:]
+    numbers = range(len(fields)) if reference.projection is None else map(number_of, reference.projection)
+    return ((number, fields[number].get(NAME_PROPERTY, fields[number]["name"])) for number in numbers)
 
 
-def check_schema_object(fingerprint: str, data: bytes, texts: set[str], findings: Findings) -> None:
-    """Check that a schema object is what its fingerprint and the inline texts say."""
-    where = f"schema {fingerprint}"
-    found = hashlib.sha256(data).hexdigest()
-    if found != fingerprint:
-        findings.add(Kind.OBJECT_ALTERED, f"{where}: the object's SHA-256 is {found}")
-    try:
-        text = data.decode()
-        json.loads(text)
-    except ValueError:
-        findings.add(Kind.OBJECT_UNREADABLE, f"{where}: the object is not JSON")
+def check_schema(schema: SchemaLocation, stored: FetchedObject | None, findings: Findings) -> None:
+    """Check that a schema's object is there, and holds the schema of its fingerprint."""
+    if stored is None:
+        findings.add(Kind.OBJECT_MISSING, f"{schema.object}: there is no such object")
         return
-    if texts - {text}:
-        findings.add(Kind.REFERENCE_WRONG, f"{where}: a text in a reference is not that of the object")
+    found = hashlib.sha256(stored.data).hexdigest()
+    if found != schema.fingerprint:
+        findings.add(Kind.OBJECT_ALTERED, f"schema {schema.fingerprint}: the object's SHA-256 is {found}")
+    try:
+        json.loads(stored.data.decode())
+    except ValueError:
+        findings.add(Kind.OBJECT_UNREADABLE, f"schema {schema.fingerprint}: the object is not JSON")

@@ -15,8 +15,8 @@ from typing import Any
 
 import structlog
 
-from service.audit.auditor import Audit, Options
-from service.audit.fetch import FetchedObject, ObjectMissingError
+from service.audit.audit import Audit, Options
+from service.audit.store import Address, FetchedObject
 from service.errors import StopError
 from service.formats.model import SourceRecord, TopicPartition
 from service.verify.history import History, Judgement
@@ -127,7 +127,7 @@ def said_by_others(mutant: Mutant | None, seed: int) -> dict[str, list[str]]:
 
 
 class BrokerTopics:
-    """Fulfils `service.audit.auditor.Topics` over a fake broker."""
+    """Fulfils `service.audit.audit.Topics` over a fake broker."""
 
     def __init__(self, broker: FakeBroker) -> None:
         self._broker = broker
@@ -165,17 +165,15 @@ class BrokerTopics:
 
 
 class BucketStore:
-    """Fulfils `service.audit.fetch.Store` over a fake bucket."""
+    """Fulfils `service.audit.store.Store` over a fake bucket."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._objects = bucket.objects
 
-    def get(self, bucket: str, key: str, version_id: str | None) -> FetchedObject:
+    def get(self, address: Address) -> FetchedObject | None:
         """Read an object."""
-        del bucket, version_id
-        if key not in self._objects:
-            raise ObjectMissingError(key)
-        return FetchedObject(self._objects[key], None)
+        data = self._objects.get(address.key)
+        return None if data is None else FetchedObject(data, None)
 
 
 def audited(world: World) -> list[str]:

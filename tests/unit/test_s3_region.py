@@ -12,7 +12,7 @@ from pipeline.config import JobSettings, PipelineSettings
 from pipeline.objects import Objects, region_of
 from pipeline.session import catalog_properties
 from service.adapters.object_store import S3Store
-from service.audit.s3_reader import S3Reader
+from service.audit.store import S3Reader
 from service.config.s3_settings import S3Settings
 from service.config.settings import KafkaSettings, Settings
 

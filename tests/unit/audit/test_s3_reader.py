@@ -7,9 +7,8 @@ from typing import Any, NoReturn
 import botocore.exceptions
 import pytest
 
-from service.audit.fetch import ObjectMissingError
 from service.audit.findings import CouldNotTellError
-from service.audit.s3_reader import S3Reader
+from service.audit.store import Address, S3Reader
 from service.config.s3_settings import S3Settings
 
 
@@ -25,19 +24,22 @@ class Refusing:
 
 
 @pytest.mark.parametrize(
-    ("code", "bucket", "expected"),
+    ("code", "bucket", "is_missing"),
     [
-        ("NoSuchKey", "ours", ObjectMissingError),
-        ("NoSuchBucket", "another", ObjectMissingError),
-        ("NoSuchBucket", "ours", CouldNotTellError),
-        ("AccessDenied", "another", CouldNotTellError),
+        ("NoSuchKey", "ours", True),
+        ("NoSuchBucket", "another", True),
+        ("NoSuchBucket", "ours", False),
+        ("AccessDenied", "another", False),
     ],
 )
 def test_object_in_a_bucket_that_is_not_there_is_missing_unless_it_is_the_settings_own(
-    code: str, bucket: str, expected: type[Exception], monkeypatch: pytest.MonkeyPatch
+    code: str, bucket: str, *, is_missing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A reference may name any bucket; without that of the settings nothing can be told."""
     reader = S3Reader(S3Settings(bucket="ours", region="r"), threads=1)
     monkeypatch.setattr(reader, "_client", Refusing(code))
-    with pytest.raises(expected):
-        reader.get(bucket, "key", None)
+    if is_missing:
+        assert reader.get(Address(bucket, "key")) is None
+    else:
+        with pytest.raises(CouldNotTellError):
+            reader.get(Address(bucket, "key"))

@@ -139,7 +139,7 @@ def test_only_group_there_is_is_taken_where_none_is_named() -> None:
     """Whatever its name is."""
     report = renamed(clean_world().build(), OTHER, {"b1", "b2"}).audit()
     assert report.exit_code is ExitCode.CLEAN
-    assert report.places["group"] == OTHER
+    assert report.group_id == OTHER
 
 
 def test_two_groups_of_a_source_topic_are_refused_by_name_unless_one_is_named() -> None:
@@ -181,7 +181,7 @@ def test_group_and_the_one_that_it_has_adopted_are_one_history(kafka: dict[str, 
     report = adopted_world().audit(kafka=kafka)
     assert report.findings.examples == {}
     assert (report.exit_code, report.findings.notes) == (ExitCode.CLEAN, [])
-    assert report.places["group"] == GROUP
+    assert report.group_id == GROUP
 
 
 def adopt_less(world: World) -> None:

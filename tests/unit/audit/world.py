@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 import msgspec
 
-from service.audit.auditor import Audit, Options
-from service.audit.fetch import FetchedObject, ObjectMissingError
+from service.audit.audit import Audit, Options
+from service.audit.store import Address, FetchedObject
 from service.audit.whose import Groups, of_group
 from service.avro.schema import META as META_NAME
 from service.avro.schema import schema_of, type_of
@@ -459,12 +459,10 @@ class MemoryStore:
     def __init__(self, objects: dict[str, bytes]) -> None:
         self._objects = objects
 
-    def get(self, bucket: str, key: str, version_id: str | None) -> FetchedObject:
+    def get(self, address: Address) -> FetchedObject | None:
         """Read an object."""
-        del bucket, version_id
-        if key not in self._objects:
-            raise ObjectMissingError(key)
-        return FetchedObject(self._objects[key], None)
+        data = self._objects.get(address.key)
+        return None if data is None else FetchedObject(data, None)
 
 
 def clean_world() -> World:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import boto3
 import botocore.config
 import botocore.exceptions
 
-from service.audit.fetch import FetchedObject, ObjectMissingError
 from service.audit.findings import CouldNotTellError
 from service.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
 
@@ -16,6 +16,32 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
+
+
+class Address(NamedTuple):
+    """Where an object lies; without a version id, its newest version."""
+
+    bucket: str
+    key: str
+    version_id: str | None = None
+
+
+class FetchedObject(NamedTuple):
+    """An object as it came from the store."""
+
+    data: bytes
+    etag: str | None
+
+
+OpenObjects = Callable[[list[Address]], Iterable[FetchedObject | None]]
+"""Reads objects, in order; None stands for one that is not there."""
+
+
+class Store(Protocol):
+    """S3, as far as the audit needs it; see `S3Reader`. Used by several threads."""
+
+    def get(self, address: Address) -> FetchedObject | None:
+        """Read an object; None if there is none, CouldNotTellError if it cannot be read."""
 
 
 class S3Reader:
@@ -39,23 +65,18 @@ class S3Reader:
             ),
         )
 
-    def get(self, bucket: str, key: str, version_id: str | None) -> FetchedObject:
-        """Read an object.
+    def get(self, address: Address) -> FetchedObject | None:
+        """Read an object; None if there is none.
 
         Raises:
-            ObjectMissingError: there is none.
             CouldNotTellError: the store does not let us read it.
         """
+        version: Any = {} if address.version_id is None else {"VersionId": address.version_id}
         try:
-            if version_id is None:
-                answer = self._client.get_object(Bucket=bucket, Key=key)
-            else:
-                answer = self._client.get_object(Bucket=bucket, Key=key, VersionId=version_id)
+            answer = self._client.get_object(Bucket=address.bucket, Key=address.key, **version)
             return FetchedObject(answer["Body"].read(), answer.get("ETag"))
-        except botocore.exceptions.ClientError as error:
-            code = error.response.get("Error", {}).get("Code")
-            if code in _GONE or (code == "NoSuchBucket" and bucket != self._bucket):
-                raise ObjectMissingError(key) from error
-            raise CouldNotTellError(f"object {key}: {error}") from error
-        except (botocore.exceptions.BotoCoreError, botocore.exceptions.HTTPClientError, OSError) as error:
-            raise CouldNotTellError(f"object {key}: {error}") from error
+        except (botocore.exceptions.BotoCoreError, botocore.exceptions.ClientError, OSError) as error:
+            code = error.response["Error"].get("Code") if isinstance(error, botocore.exceptions.ClientError) else None
+            if code in _GONE or (code == "NoSuchBucket" and address.bucket != self._bucket):
+                return None
+            raise CouldNotTellError(f"object {address.key}: {error}") from error

@@ -1,0 +1,63 @@
+"""By what flushes are judged: settings and second opinion, the store, where findings go; it outlives each of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from service.accounting import Kind
+from service.oracle.judge import Judge
+from service.oracle.object_schema import ObjectSchemas
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from service.audit.findings import Findings
+    from service.audit.ranges import Committed
+    from service.audit.store import OpenObjects
+    from service.config.settings import Settings
+    from service.formats.model import SourceRecord, TopicPartition
+
+
+class Context:
+    """The surroundings of flushes.
+
+    `open_objects` gives the objects of addresses in their order, `read_again` a record of the source. Below `lows` the
+    source is gone. `are_whole`: references and dead letters still have their beginning.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        findings: Findings,
+        *,
+        open_objects: OpenObjects,
+        read_again: Callable[[TopicPartition, int], SourceRecord | None],
+        committed: Committed,
+        lows: Mapping[TopicPartition, int],
+        are_whole: bool = True,
+    ) -> None:
+        self.settings = settings
+        self.findings = findings
+        self.open_objects = open_objects
+        self.committed = committed
+        self.are_whole = are_whole
+        self.judge = Judge(settings)
+        self.schemas = ObjectSchemas(self.judge.parse)
+        self.dead_letters: Counter[str] = Counter()
+        """Entries by the reason of their dead letter."""
+        self._read_again = read_again
+        self._lows = lows
+
+    def is_gone(self, tp: TopicPartition, offset: int) -> bool:
+        """Return whether the source has lost an offset that flush records cover; stated as a doubt."""
+        return offset < self._lows.get(tp, 0)
+
+    def explain(self, tp: TopicPartition, offset: int, index: int) -> Mapping[Kind, object] | None:
+        """Read an entry of the source again: what a row of it says in `_meta`, and its values."""
+        record = self._read_again(tp, offset)
+        entry = None if record is None else self.judge.judge(record).entries[index].deliverable
+        if record is None or entry is None:
+            return None
+        meta = {"event_time": entry.event_time_us, "id": entry.id, "timestamp": entry.timestamp_ms, "root": entry.root}
+        return {Kind.META: meta, Kind.ALTERED: self.judge.values(record)[index]}
