@@ -50,7 +50,7 @@ def schema_bounds(settings: Settings) -> SchemaBounds:
 def seal_rules(settings: Settings) -> SealRules:
     """Turn settings into the rules of writing objects; entries are decoded again as they were recorded."""
     spool = settings.spool
-    lines_max = settings.kafka.message_bytes_max - inline_text_max(settings) - MESSAGE_HEAD_BYTES
+    lines_max = settings.kafka.message_bytes_max - settings.kafka.inline_text_max - MESSAGE_HEAD_BYTES
     return SealRules(
         bounds=schema_bounds(settings),
         layout=LayoutRules(
@@ -66,11 +66,6 @@ def seal_rules(settings: Settings) -> SealRules:
 def is_fast(settings: Settings) -> bool:
     """Tell whether compiled code writes objects: also where there is no fast lane to take records into rows."""
     return native.IS_INSTALLED and settings.fast_lane == "auto"
-
-
-def inline_text_max(settings: Settings) -> int:
-    """Return the bytes of schema text that a message of references has room for beside its lines."""
-    return settings.kafka.message_bytes_max // 4
 
 
 def key_rules(settings: Settings) -> KeyRules:

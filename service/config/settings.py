@@ -97,6 +97,11 @@ class KafkaSettings(Section):
         {}, description="librdkafka properties that must not be shown, such as sasl.password (JSON object)."
     )
 
+    @property
+    def inline_text_max(self) -> int:
+        """Bytes of schema text that a message of references has room for beside its lines."""
+        return self.message_bytes_max // 4
+
     def properties_of(self, role: Role) -> dict[str, str]:
         """Return the properties that are passed to one kind of client, secrets revealed; the others are dropped."""
         secrets = {name: secret.get_secret_value() for name, secret in self.secret_properties.items()}

@@ -29,14 +29,12 @@ from service.adapters.spool import DiskSpool
 from service.batch.fast_lane import LaneRules
 from service.batch.messages import Sender
 from service.config.rules import (
-    inline_text_max,
     is_fast,
     json_decoder,
     key_rules,
     lane_rules,
     record_decoder,
     schema_bounds,
-    seal_rules,
 )
 from service.config.settings import Settings
 from service.control.deadline import Deadline
@@ -52,7 +50,6 @@ from service.partitioning.chain import root_of
 from service.partitioning.partitioner import Partitioner
 from service.patience import LEAVE_S_MAX, Patience, end_process_after
 from service.runtime.first_look import LookRules
-from service.runtime.flusher import FlushRules
 from service.runtime.participation import Participation
 from service.runtime.recorder import RecorderRules
 from service.runtime.start_positions import StartRules
@@ -301,12 +298,10 @@ def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
     kafka = settings.kafka
     return WorkerRules(
         recorder=recorder_rules(settings, decoder),
-        flush=_flush_rules(settings),
-        control=settings.flush,
+        settings=settings,
         start=StartRules(kafka.group_id, kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
         bounds=_flush_bounds(settings),
         fatal_ends_max=settings.input.fatal_ends_max,
-        verify=settings.verify,
     )
 
 
@@ -332,18 +327,6 @@ def _look_rules(settings: Settings) -> LookRules:
         told["input.entries_field"] = (settings.input.entries_field,)
     decoder = record_decoder(settings, json_decoder(settings))
     return LookRules(settings.kafka.source_topics, told, decoder, settings.dead_letters.share_max)
-
-
-def _flush_rules(settings: Settings) -> FlushRules:
-    return FlushRules(
-        prefix=settings.s3.prefix,
-        upload_deadline_s=settings.flush.upload_deadline_s,
-        commit_budget_s=settings.flush.commit_budget_s,
-        message_bytes_max=settings.kafka.message_bytes_max,
-        inline_bytes_max=settings.record_schema.inline_bytes_max,
-        inline_text_max=inline_text_max(settings),
-        seal=seal_rules(settings),
-    )
 
 
 def _sender(settings: Settings, boot: str) -> Sender:

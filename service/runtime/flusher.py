@@ -30,8 +30,10 @@ from service.batch.messages import (
     rows_in,
 )
 from service.batch.pack_plan import FEW_PARTS
-from service.batch.seal import SealedObject, SealRules, seal
+from service.batch.seal import SealedObject, seal
 from service.boundary import Clock, Membership, Message
+from service.config.rules import seal_rules
+from service.config.settings import Settings
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushCost, FlushLoad, FlushReason, FlushWork
 from service.errors import CommitAbortedError, DiscardError, MembershipError, UploadError
@@ -48,22 +50,6 @@ KNOWN_SCHEMAS_MAX = 100_000
 KNOWN_SCHEMAS_S = 3600.0  # somebody may delete them, as by a lifecycle rule: then they are written again
 ROUTINE = frozenset({FlushReason.INTERVAL, FlushReason.ASSIGNED, FlushReason.REVOKED, FlushReason.STOPPING})
 ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
-
-
-class FlushRules(NamedTuple):
-    """What a flush is made of; sizes in bytes, budgets in seconds.
-
-    Schema texts stand in messages where those of a flush have `inline_bytes_max` together at most, each
-    `inline_text_max`.
-    """
-
-    prefix: str
-    upload_deadline_s: float
-    commit_budget_s: float
-    message_bytes_max: int
-    inline_bytes_max: int
-    inline_text_max: int
-    seal: SealRules
 
 
 class FlushSummary(NamedTuple):
@@ -92,7 +78,7 @@ class Flusher:
     def __init__(
         self,
         *,
-        rules: FlushRules,
+        settings: Settings,
         sender: Sender,
         uploader: Uploads,
         committer: Committer,
@@ -104,7 +90,10 @@ class Flusher:
         require_fit: Callable[[ClosedBatch], None],
     ) -> None:
         self.cost = FlushCost()
-        self._rules = rules
+        self.seal_rules = seal_rules(settings)
+        self._prefix = settings.s3.prefix
+        self._budget, self._schemas = settings.flush, settings.record_schema
+        self._kafka = settings.kafka
         self._sender = sender
         self._uploader = uploader
         self._committer = committer
@@ -136,17 +125,17 @@ class Flusher:
             raise MembershipError(f"opened as member {opened.member_id!r}, now {membership.member_id!r}")
         if opened.outlives_fencing:
             membership = opened  # see `runtime.member_proof`
-        limit = self._rules.message_bytes_max
+        limit = self._kafka.message_bytes_max
         letters = (part for letter in batch.dead_letters for part in split_letter(letter, message_bytes_max=limit))
         batch = batch._replace(dead_letters=tuple(letters))
-        uploads_end = Deadline(deadline.at_s - self._rules.commit_budget_s, deadline.now_s)
-        uploads_end = uploads_end.at_most(self._rules.upload_deadline_s)
+        uploads_end = Deadline(deadline.at_s - self._budget.commit_budget_s, deadline.now_s)
+        uploads_end = uploads_end.at_most(self._budget.upload_deadline_s)
         steps = FlushSteps(self._clock, batch, uploads_end)
         try:
             sealed = self._seal(batch, steps, must_pack=_must_pack(batch, reason))
             uploaded, letter_keys = self._upload(batch, sealed, steps)
             announced, flush_record = self._announce(batch, uploaded, reason, steps)
-            steps.deadline = deadline.at_most(self._rules.commit_budget_s)
+            steps.deadline = deadline.at_most(self._budget.commit_budget_s)
             messages = partial(self._messages, batch, announced, flush_record, letter_keys)
             membership = self._commit(messages, self._offsets(batch), membership, batch, steps.deadline)
             steps.done("commit")
@@ -164,13 +153,13 @@ class Flusher:
         """
         letters = load.dead_letters, load.dead_letter_bytes
         cost = self.cost.estimate(self._work(load.entries, load.row_bytes, load.partition_keys, *letters))
-        announce = cost.announce * self._rules.upload_deadline_s / self._rules.commit_budget_s
+        announce = cost.announce * self._budget.upload_deadline_s / self._budget.commit_budget_s
         return max(cost.seal + cost.upload, announce)
 
     def _work(
         self, entries: int, row_bytes: int, partition_keys: int, dead_letters: int, letter_bytes: int
     ) -> FlushWork:
-        layout = self._rules.seal.layout
+        layout = self.seal_rules.layout
         objects = 2 + row_bytes // layout.pack_bytes_max
         if layout.layout == "file" or (layout.layout == "auto" and partition_keys <= FEW_PARTS):
             objects = partition_keys
@@ -180,7 +169,7 @@ class Flusher:
         """Write all objects to the spool; uploads begin afterwards, or both would wait for each other's turns."""
         rows, sealed = batch.rows, []
         sealing = seal(
-            rows, batch.spool, batch.spans, self._rules.seal, batch_id=batch.batch_id, is_one_record=must_pack
+            rows, batch.spool, batch.spans, self.seal_rules, batch_id=batch.batch_id, is_one_record=must_pack
         )
         for done, finished in sealing:
             steps.rows_sealed = done
@@ -220,7 +209,7 @@ class Flusher:
 
     def _object_upload(self, batch: ClosedBatch, sealed: SealedObject) -> Upload:
         metadata = object_metadata(sealed, batch_id=batch.batch_id)
-        name = partial(_attempt_key, sealed, self._rules.prefix, batch.batch_id)
+        name = partial(_attempt_key, sealed, self._prefix, batch.batch_id)
         return file_upload(batch.spool, sealed.file, name, metadata)
 
     def _new_schemas(self, sealed: Iterable[SealedObject]) -> list[RowSchema]:
@@ -231,34 +220,34 @@ class Flusher:
         return [schema for fingerprint, schema in schemas.items() if fingerprint not in self._known_schemas]
 
     def _schema_key(self, schema: RowSchema) -> str:
-        return schema_key(self._rules.prefix, schema.fingerprint)
+        return schema_key(self._prefix, schema.fingerprint)
 
     def _inline(self, sealed: list[SealedObject]) -> set[str]:
         """Choose the schemas whose texts stand in messages: while together they are small, all that fit."""
         texts = {one.schema.fingerprint: one.schema.text for one in sealed}
         sizes = {fingerprint: inline_bytes(text) for fingerprint, text in texts.items()}
         size = sum(sizes[one.schema.fingerprint] * len(one.groups) for one in sealed)
-        if size > self._rules.inline_bytes_max:
+        if size > self._schemas.inline_bytes_max:
             return set()
-        return {fingerprint for fingerprint, length in sizes.items() if length <= self._rules.inline_text_max}
+        return {fingerprint for fingerprint, length in sizes.items() if length <= self._kafka.inline_text_max}
 
     def _letter_uploads(self, batch: ClosedBatch) -> tuple[dict[int, int], list[Upload]]:
         """Make uploads of what dead letters have no room for, and give the number of the one that each has.
 
         Dead letters of one record share it.
         """
-        rules, batch_id = self._rules, batch.batch_id
+        batch_id, limit = batch.batch_id, self._kafka.message_bytes_max
         numbers: dict[int, int] = {}
         known: dict[tuple[int, Apart], int] = {}
         uploads: list[Upload] = []
         for number, letter in enumerate(batch.dead_letters):
-            apart = stored_apart(letter, message_bytes_max=rules.message_bytes_max)
+            apart = stored_apart(letter, message_bytes_max=limit)
             if apart is None:
                 continue
             same = id(letter.record), apart
             if same not in known:
                 known[same] = len(uploads)
-                key, body = stored_object(letter.record, apart, prefix=rules.prefix, batch_id=batch_id, number=number)
+                key, body = stored_object(letter.record, apart, prefix=self._prefix, batch_id=batch_id, number=number)
                 uploads.append(bytes_upload(body, key, {"lp-batch-id": batch_id}, shared=False))
             numbers[number] = known[same]
         return numbers, uploads
@@ -288,7 +277,7 @@ class Flusher:
         self, batch: ClosedBatch, announced: list[Message], flush_record: FlushRecord, letter_keys: Mapping[int, str]
     ) -> Iterator[Message]:
         """Yield all messages; dead letters one by one, or each of them would be in memory twice."""
-        sender, limit, at_ms = self._sender, self._rules.message_bytes_max, flush_record.ended_at_ms
+        sender, limit, at_ms = self._sender, self._kafka.message_bytes_max, flush_record.ended_at_ms
         yield from announced
         yield from flush_messages(flush_record, sender, message_bytes_max=limit, at_ms=at_ms)
         for number, letter in enumerate(batch.dead_letters):

@@ -13,8 +13,7 @@ import structlog
 
 from service.batch.messages import Sender
 from service.boundary import Clock
-from service.config.flush_settings import FlushSettings
-from service.config.settings import VerifySettings
+from service.config.settings import Settings
 from service.control.flush_policy import FlushBounds, FlushReason
 from service.control.state import Phase
 from service.errors import LeavingError, LogPartitionerError, StopError
@@ -24,7 +23,7 @@ from service.privacy import describe
 from service.runtime.controller import Controller
 from service.runtime.crash_guard import CrashGuard
 from service.runtime.first_look import FirstBatch
-from service.runtime.flusher import Flusher, FlushRules
+from service.runtime.flusher import Flusher
 from service.runtime.open_transactions import OpenTransactions
 from service.runtime.ports import Committer, Consumer, FlushRecords, Journal, Metrics, Spool, Uploads
 from service.runtime.recorder import Recorder, RecorderRules
@@ -59,15 +58,13 @@ class Ports:
 
 @dataclass(frozen=True)
 class WorkerRules:
-    """All rules of one worker; `fatal_ends_max` as in `runtime.crash_guard`, `verify` where it has the ports, too."""
+    """What one worker goes by: its settings, and what is made of them; `fatal_ends_max` as in `runtime.crash_guard`."""
 
     recorder: RecorderRules
-    flush: FlushRules
-    control: FlushSettings
+    settings: Settings
     start: StartRules
     bounds: FlushBounds
     fatal_ends_max: int
-    verify: VerifySettings | None = None
 
 
 class Parts(NamedTuple):
@@ -109,7 +106,7 @@ class Worker:
         )
         self.first_batch = FirstBatch(rules.recorder.look, self.start_positions.is_untouched)
         self.flusher = parts.flusher(
-            rules=rules.flush,
+            settings=rules.settings,
             sender=sender,
             uploader=ports.uploads,
             committer=ports.committer,
@@ -121,7 +118,7 @@ class Worker:
             require_fit=self.first_batch.require_fit,
         )
         self.controller = parts.controller(
-            rules=rules.control,
+            rules=rules.settings.flush,
             recorder=self.recorder,
             flusher=self.flusher,
             consumer=ports.consumer,
@@ -180,11 +177,11 @@ class Worker:
 
 def _tapped(ports: Ports, rules: WorkerRules, sender: Sender) -> tuple[Ports, Verification | None]:
     """Put verification mode between the worker and its outside world, where it is on."""
-    if ports.verify is None or rules.verify is None:
+    if ports.verify is None or not rules.settings.verify.share:
         return ports, None
     stop = ports.stop
     verification = Verification(
-        rules.verify, ports.verify, clock=ports.clock, metrics=ports.metrics, is_hurried=lambda: stop.requested
+        rules.settings.verify, ports.verify, clock=ports.clock, metrics=ports.metrics, is_hurried=lambda: stop.requested
     )
     consumer = TappedConsumer(ports.consumer, verification)
     return (

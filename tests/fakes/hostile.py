@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 from service.batch.batch import Opening
 from service.batch.messages import Sender
 from service.boundary import Membership, Message
-from service.config.rules import inline_text_max, json_decoder, seal_rules
+from service.config.rules import json_decoder
 from service.config.s3_settings import S3Settings
-from service.config.settings import KafkaSettings, Settings
+from service.config.settings import KafkaSettings, SchemaSettings, Settings
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
 from service.formats.model import CommittedOffset, Headers, SourceRecord, TopicPartition
 from service.formats.offset_metadata import Began, SourceTopics
 from service.partitioning.partitioner import USER_CHARS_MAX
 from service.runtime.app import recorder_rules
-from service.runtime.flusher import Flusher, FlushRules
+from service.runtime.flusher import Flusher
 from service.runtime.recorder import Recorder
 from tests.fakes.clock import START_MS, FakeClock
 from tests.fakes.metrics import RecordingMetrics
@@ -102,6 +102,12 @@ class Committed:
         return [message for message in self.messages if message.topic == topic]
 
 
+class Inline(SchemaSettings):
+    """Every schema that has room stands in messages."""
+
+    inline_bytes_max = 2**40
+
+
 class Deployment:
     """A worker's recorder and flusher by settings of these sizes."""
 
@@ -116,6 +122,7 @@ class Deployment:
                 message_bytes_max=size.message_bytes_max,
             ),
             s3=S3Settings(bucket="b" * 63, prefix="\x01".join(["p" * 60] * 8)),
+            record_schema=Inline(),
         )
         self.clock, self.bucket, self.committed = FakeClock(), Bucket(), Committed()
         settings = self.settings
@@ -128,15 +135,7 @@ class Deployment:
             self.recorder.own(tp, CommittedOffset(2**62))
         self.recorder.open(Opening("20260304T050607Z-1f2e3d4c-17", 1, MEMBER, 0.0, START_MS))
         self.flusher = Flusher(
-            rules=FlushRules(
-                prefix=settings.s3.prefix,
-                upload_deadline_s=90.0,
-                commit_budget_s=30.0,
-                message_bytes_max=size.message_bytes_max,
-                inline_bytes_max=2**40,
-                inline_text_max=inline_text_max(settings),
-                seal=seal_rules(settings),
-            ),
+            settings=settings,
             sender=Sender(
                 settings.worker, "boot", settings.kafka.group_id, settings.s3.bucket, REFERENCES, FLUSHES, DEAD_LETTERS
             ),

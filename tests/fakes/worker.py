@@ -27,7 +27,7 @@ from service.partitioning.partitioner import KeyRules, Partitioner
 from service.runtime import worker
 from service.runtime.controller import Controller
 from service.runtime.first_look import LookRules
-from service.runtime.flusher import Flusher, FlushRules
+from service.runtime.flusher import Flusher
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.runloop import Runloop
 from service.runtime.start_positions import StartAt, StartRules
@@ -50,7 +50,6 @@ REFERENCES, FLUSHES, DEAD_LETTERS = "references", "flushes", "dead-letters"
 GROUP = "group"
 
 MIB = 1024 * 1024
-MESSAGE_BYTES_MAX = 900_000
 SCHEMA_BOUNDS = SchemaBounds(
     limits=Limits(depth_max=16, object_keys_max=500, json_depth_max=100), fields_max=1000, bytes_max=MIB // 2
 )
@@ -63,15 +62,6 @@ SEAL_RULES = SealRules(
     block_bytes=64 * 1024,
     group_bytes_max=600_000,
     decode=JsonDecoder(keep_inexact_text=False).decode_again,
-)
-FLUSH_RULES = FlushRules(
-    prefix="logs",
-    upload_deadline_s=90.0,
-    commit_budget_s=30.0,
-    message_bytes_max=MESSAGE_BYTES_MAX,
-    inline_bytes_max=MIB,
-    inline_text_max=MESSAGE_BYTES_MAX // 4,
-    seal=SEAL_RULES,
 )
 FLUSH_BOUNDS = FlushBounds(
     interval_s=30.0,
@@ -140,6 +130,7 @@ def settings_of(start_at: StartAt = "beginning") -> Settings:
         s3=S3Settings(bucket="bucket"),  # type: ignore[call-arg]
         time=TimeSettings(paths=("time",), missing="dead-letter", future_max_s=10 * 365 * 86_400),  # type: ignore[call-arg]
         id=IdSettings(paths=("id",)),
+        flush=CONTROL_RULES,
     )  # fmt: skip
 
 
@@ -173,8 +164,8 @@ class Rules(WorkerRules):
     """All rules of one worker."""
 
     recorder: RecorderRules = field(default_factory=recorder_rules)
-    flush: FlushRules = FLUSH_RULES
-    control: FlushSettings = CONTROL_RULES
+    settings: Settings = field(default_factory=settings_of)
+    seal: SealRules = SEAL_RULES
     start: StartRules = START_RULES
     bounds: FlushBounds = FLUSH_BOUNDS
     fatal_ends_max: int = 3
@@ -189,11 +180,20 @@ class Rules(WorkerRules):
 
     def with_layout(self, layout: Layout) -> Rules:
         """Exchange the layout."""
-        return self.with_seal(layout=self.flush.seal.layout._replace(layout=layout))
+        return self.with_seal(layout=self.seal.layout._replace(layout=layout))
 
     def with_seal(self, **rules: Any) -> Rules:
         """Exchange some rules of sealing."""
-        return replace(self, flush=self.flush._replace(seal=self.flush.seal._replace(**rules)))
+        return replace(self, seal=self.seal._replace(**rules))
+
+    def with_settings(self, **sections: Any) -> Rules:
+        """Exchange some sections of the settings."""
+        return replace(self, settings=self.settings.model_copy(update=sections))
+
+    def with_message_bytes(self, bytes_max: int) -> Rules:
+        """Exchange how large a message may be."""
+        kafka = self.settings.kafka.model_copy(update={"message_bytes_max": bytes_max})
+        return self.with_settings(kafka=kafka)
 
     def with_lane(self) -> Rules:
         """Take the fast lane into rows and out of them, where it is installed."""
@@ -202,7 +202,7 @@ class Rules(WorkerRules):
 
     def with_verification(self, **given: Any) -> Rules:
         """Compare each flush with what was consumed."""
-        return replace(self, verify=verifying(**given))
+        return self.with_settings(verify=verifying(**given))
 
     def with_memory(self, bytes_max: int) -> Rules:
         """Exchange how much the open batch may take in memory."""
@@ -226,7 +226,7 @@ class FakeWorker:
         boot: str = "boot",
         journal: FakeJournal | None = None,
     ) -> None:
-        parts = parts or Parts()
+        parts, rules = parts or Parts(), rules or Rules()
         self.name = name
         self.clock = clock
         self.broker = broker
@@ -252,7 +252,7 @@ class FakeWorker:
         )
         self.worker = Worker(
             ports,
-            rules or Rules(),
+            rules,
             sender=Sender(name, boot, GROUP, "bucket", REFERENCES, FLUSHES, DEAD_LETTERS),
             new_batch_id=_batch_ids(f"{name}-{boot}"),
             beat=lambda: None,
@@ -262,6 +262,7 @@ class FakeWorker:
         self.topics = self.worker.topics
         self.recorder = self.worker.recorder
         self.flusher = self.worker.flusher
+        self.flusher.seal_rules = rules.seal
         self.start_positions = self.worker.start_positions
         self.controller = self.worker.controller
         self.loop = self.worker.loop

@@ -12,7 +12,7 @@ import math
 import re
 from collections import Counter, defaultdict, deque
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 from typing import Any
 
@@ -141,7 +141,8 @@ class World:
         self._rules = self._rules.with_start_at(random.choice(STARTS_AT))
         if verify is None and parts is None:
             verify = VERIFIED.get(seed % 8)
-        self._rules = replace(self._rules, verify=verify)
+        if verify is not None:
+            self._rules = self._rules.with_settings(verify=verify)
         own = Random(f"throttle {seed}")
         self._coordinator = Random(f"coordinator {seed}")
         self._throttled_s = own.choice(THROTTLED_PUT_S) if own.random() < self.swarm.throttle else 0.0

@@ -71,8 +71,7 @@ def test_rules_are_those_of_the_settings(settings: Settings) -> None:
     assert rules.fatal_ends_max == 7
     assert rules.start == StartRules("log-partitioner", "fail", accept_unknown_history=True, topics=("one", "other"))
     assert rules.bounds == bounds
-    assert rules.control is settings.flush
-    assert rules.flush[:6] == ("prefix", 18, 6, 400_000, 1024 * 1024, 100_000)
+    assert rules.settings is settings
     assert rules.recorder.memory_bytes_max == 30_000
 
 

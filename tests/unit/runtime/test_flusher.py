@@ -20,6 +20,7 @@ from service.batch.reference_lines import Described, LineGroup, LineWriter
 from service.batch.rows import Rows
 from service.batch.seal import Sealing
 from service.boundary import Membership
+from service.config.settings import KafkaSettings, SchemaSettings
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
 from service.errors import (
@@ -43,7 +44,7 @@ from tests.fakes.pace import paced_decode
 from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.rig import COOPERATIVE, KIP848, Rig
 from tests.fakes.store import PutFault
-from tests.fakes.worker import DEAD_LETTERS, FLUSH_RULES, REFERENCES, FakeWorker, Rules
+from tests.fakes.worker import DEAD_LETTERS, REFERENCES, FakeWorker, Rules
 
 
 def holding(rig: Rig, *, records: int = 3, rules: Rules | None = None) -> FakeWorker:
@@ -435,7 +436,7 @@ def test_schema_uploaded_by_another_worker_is_as_good_as_ours() -> None:
 def test_references_travel_in_as_many_messages_as_the_topic_takes() -> None:
     """None is larger than its topic takes; together they have all lines, numbered through."""
     rig = Rig()
-    rules = Rules(flush=FLUSH_RULES._replace(message_bytes_max=20_000, inline_text_max=5_000)).with_layout("pack")
+    rules = Rules().with_message_bytes(20_000).with_layout("pack")
     worker = rig.owning(rules=rules.with_seal(group_bytes_max=6_000))
     for number in range(400):
         rig.fill(P0, 1, f"user-{number:03}")
@@ -465,11 +466,14 @@ def test_line_too_large_for_a_message_leaves_its_counts_out(bytes_max: int, has_
 @pytest.mark.parametrize(
     ("bytes_max", "text_max", "has_text"), [(10**9, 10**5, True), (0, 10**5, False), (10**9, 10, False)]
 )
-def test_schema_text_stands_in_messages_while_it_is_small(bytes_max: int, text_max: int, has_text: bool) -> None:  # noqa: FBT001
+def test_schema_text_stands_in_messages_while_it_is_small(
+    monkeypatch: pytest.MonkeyPatch, bytes_max: int, text_max: int, *, has_text: bool
+) -> None:
     """Together those of a flush, and each by itself; fingerprint and place always are there."""
     rig = Rig()
-    rules = Rules(flush=FLUSH_RULES._replace(inline_bytes_max=bytes_max, inline_text_max=text_max))
-    worker = holding(rig, rules=rules)
+    monkeypatch.setattr(SchemaSettings, "inline_bytes_max", bytes_max)
+    monkeypatch.setattr(KafkaSettings, "inline_text_max", text_max)
+    worker = holding(rig)
     flush(worker)
     (reference,) = references(rig.broker)
     assert (reference.schema.text is not None) == has_text
@@ -480,7 +484,7 @@ def test_schema_text_stands_in_messages_while_it_is_small(bytes_max: int, text_m
 def test_dead_letter_too_large_for_its_topic_lies_in_an_object() -> None:
     """The value of an oversized dead record is stored, the dead letter names the object and has no value."""
     rig = Rig()
-    worker = rig.owning(rules=Rules(flush=FLUSH_RULES._replace(message_bytes_max=10_000)))
+    worker = rig.owning(rules=Rules().with_message_bytes(10_000))
     value = b"[" + b"x" * 20_000
     rig.broker.logs[P0].append(value, timestamp_ms=rig.clock.wall_ms())
     rig.turn_until(lambda: worker.recorder.has_progress)
@@ -507,7 +511,7 @@ def test_dead_letter_of_a_large_key_or_headers_fits_into_its_topic(what: str) ->
     flush(worker)
     (letter,) = rig.broker.messages(DEAD_LETTERS)
     headers = sum(len(name) + len(value or b"") for name, value in letter.headers)
-    assert len(letter.key or b"") + len(letter.value or b"") + headers <= FLUSH_RULES.message_bytes_max
+    assert len(letter.key or b"") + len(letter.value or b"") + headers <= Rules().settings.kafka.message_bytes_max
 
 
 def test_illegal_generation_of_the_same_member_is_repeated_once_over_the_same_objects() -> None:
