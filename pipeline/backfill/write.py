@@ -44,7 +44,7 @@ from service.batch.messages import (
 )
 from service.batch.rows import Rows
 from service.batch.seal import SealedObject, seal
-from service.config.rules import is_fast, seal_rules
+from service.config.rules import is_fast, seal_rules, sender
 from service.formats.dead_letter import DeadLetter, Reason
 from service.formats.model import PartitionKey
 from service.formats.object_key import schema_key
@@ -85,16 +85,8 @@ def written(pieces: DataFrame, run: Run, settings: Settings, backfill: BackfillS
 
 def sender_of(run: Run, settings: Settings) -> Sender:
     """Return who sends the messages of a backfill."""
-    kafka = settings.kafka
-    return Sender(
-        worker=WORKER,
-        boot=run.run_id,
-        group_id=kafka.group_id,
-        bucket=settings.s3.bucket,
-        references_topic=run.references_topic,
-        flushes_topic=kafka.flushes_topic,
-        dead_letters_topic=run.dead_letters_topic,
-    )
+    own = sender(settings, worker=WORKER, boot=run.run_id)
+    return own._replace(references_topic=run.references_topic, dead_letters_topic=run.dead_letters_topic)
 
 
 def _write_batches(

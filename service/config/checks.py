@@ -1,5 +1,5 @@
 # ruff: noqa: E501 - one sentence, one line
-"""The rules between settings: each has a name, and says what to change, with the numbers in it (DESIGN 4.7, W10).
+"""The rules between settings: each has a name, and says what to change, with the numbers in it.
 
 `load` reads settings and reports all problems of all kinds at once: names, values, and conflicts between settings whose
 values are good. The checks are plain functions from settings to sentences.

@@ -12,6 +12,7 @@ from service import native
 from service.avro.entry_types import SchemaBounds
 from service.avro.schema_types import Limits
 from service.batch.fast_lane import LARGE_BYTES, PATHS_MAX, LaneRules
+from service.batch.messages import Sender
 from service.batch.pack_plan import LayoutRules
 from service.batch.seal import SealRules
 from service.config.settings import Settings
@@ -23,6 +24,15 @@ from service.partitioning.partitioner import KeyRules
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MESSAGE_HEAD_BYTES = 16_000  # of a message of references, with the longest names, beside lines, lists and schema text
+
+
+def sender(settings: Settings, *, worker: str, boot: str) -> Sender:
+    """Return who sends messages, and to which topics."""
+    kafka = settings.kafka
+    return Sender(
+        worker, boot, kafka.group_id, settings.s3.bucket, kafka.references_topic, kafka.flushes_topic,
+        kafka.dead_letters_topic,
+    )  # fmt: skip
 
 
 def json_decoder(settings: Settings) -> JsonDecoder:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Self
 
 import structlog
 
-from service.batch.messages import Sender, adoption_messages
+from service.batch.messages import adoption_messages
+from service.config.rules import sender
 from service.config.settings import Settings
 from service.control.deadline import Deadline
 from service.control.flush_history import OurGroup
@@ -181,7 +182,7 @@ def _skip(options: argparse.Namespace, settings: Settings, boot: str) -> int:
             return 0
         if not _is_confirmed(cost, is_yes=options.yes):
             return 1
-        messages = skip.messages(_sender(settings, boot), message_bytes_max=kafka.message_bytes_max)
+        messages = skip.messages(sender(settings, worker=NAME, boot=boot), message_bytes_max=kafka.message_bytes_max)
         asking.commit(messages, {tp: skip.after})
         told = OffsetsSkipped(kafka.group_id, *tp, offset=first, end_offset=end)
         tell(structlog.get_logger("offsets").info, told)
@@ -206,7 +207,9 @@ def _adopt(options: argparse.Namespace, settings: Settings) -> int:
             sys.stdout.write(f"{tp}: group {kafka.group_id} goes on at {one.offset}\n")
         if options.dry_run:
             return 0
-        messages = adoption_messages(plan.adoption, _sender(settings, boot=""), partitions=heir.flushes_partitions())
+        messages = adoption_messages(
+            plan.adoption, sender(settings, worker=NAME, boot=""), partitions=heir.flushes_partitions()
+        )
         heir.commit(messages, plan.offsets)
         require_nobody(heir.options, groups, timeout_s=ANSWER_S)
     sys.stdout.write(
@@ -291,11 +294,3 @@ class _Asking:
 
     def _deadline(self) -> Deadline:
         return Deadline.after(ANSWER_S, self._clock.now_s)
-
-
-def _sender(settings: Settings, boot: str) -> Sender:
-    kafka = settings.kafka
-    return Sender(
-        NAME, boot, kafka.group_id, settings.s3.bucket, kafka.references_topic, kafka.flushes_topic,
-        kafka.dead_letters_topic,
-    )  # fmt: skip

@@ -27,7 +27,6 @@ from service.adapters.object_store import S3Store
 from service.adapters.preflight import Ask, Preflight, ask_once
 from service.adapters.spool import DiskSpool
 from service.batch.fast_lane import LaneRules
-from service.batch.messages import Sender
 from service.config.rules import (
     is_fast,
     json_decoder,
@@ -35,6 +34,7 @@ from service.config.rules import (
     lane_rules,
     record_decoder,
     schema_bounds,
+    sender,
 )
 from service.config.settings import Settings
 from service.control.deadline import Deadline
@@ -178,8 +178,8 @@ class Process:
             require_outside=self._require_outside,
         )
         rules = _rules(settings, self._json)
-        sender, new_batch_id = _sender(settings, self._boot), batch_ids(self._boot)
-        return Worker(ports, rules, sender=sender, new_batch_id=new_batch_id, beat=self._beat)
+        own = sender(settings, worker=settings.worker, boot=self._boot)
+        return Worker(ports, rules, sender=own, new_batch_id=batch_ids(self._boot), beat=self._beat)
 
     def _require_outside(self) -> None:
         """Wait until store and Kafka have what is needed; brokers that do not answer are told by the committer."""
@@ -327,19 +327,6 @@ def _look_rules(settings: Settings) -> LookRules:
         told["input.entries_field"] = (settings.input.entries_field,)
     decoder = record_decoder(settings, json_decoder(settings))
     return LookRules(settings.kafka.source_topics, told, decoder, settings.dead_letters.share_max)
-
-
-def _sender(settings: Settings, boot: str) -> Sender:
-    kafka = settings.kafka
-    return Sender(
-        worker=settings.worker,
-        boot=boot,
-        group_id=kafka.group_id,
-        bucket=settings.s3.bucket,
-        references_topic=kafka.references_topic,
-        flushes_topic=kafka.flushes_topic,
-        dead_letters_topic=kafka.dead_letters_topic,
-    )
 
 
 def _flush_bounds(settings: Settings) -> FlushBounds:
