@@ -28,8 +28,8 @@ class DiskJournal:
         except OSError as error:
             raise SpoolError(f"journal: {error}") from error
 
-    def write(self, line: bytes, *, is_synced: bool) -> None:
-        """Replace the line; what a killed process has written is there, what a machine had only where it is synced.
+    def write(self, line: bytes) -> None:
+        """Replace the line. It survives a killed process; it survives a machine only if the filesystem had synced it.
 
         Raises:
             SpoolError: the disk refuses.
@@ -37,8 +37,6 @@ class DiskJournal:
         assert self._file is not None, "read first"
         try:
             os.pwrite(self._file, line + b"\n", 0)
-            if is_synced:
-                os.fdatasync(self._file)
         except OSError as error:
             raise SpoolError(f"journal: {error}") from error
 

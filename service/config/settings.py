@@ -123,12 +123,6 @@ class InputSettings(Section):
     record_bytes_max: PositiveBytes = Field(
         16 * 1024 * 1024, description="Bytes of a record after decompression; larger is a dead letter."
     )
-    fatal_ends_max: int = Field(
-        3,
-        ge=0,
-        description="A record that ended the process so many times in a row while it was alone in hand and in its "
-        "batch becomes a dead letter, undecoded; 0: never.",
-    )
     chain_header: str = Field(
         "source-topic-chain",
         description="Header with the list of [topic, partition, offset] a record came through.",

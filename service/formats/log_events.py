@@ -107,13 +107,9 @@ class WorkerFailed(LogEvent, frozen=True, tag="worker_failed"):
 
 
 class EndedWithRecordsInHand(LogEvent, frozen=True, tag="ended_with_records_in_hand"):
-    """The processes before ended while the same records were in hand.
-
-    `alone`: how often it was one record alone; `records`: [first, next) offsets by TopicPartition.
-    """
+    """The processes before ended while the same `records` were in hand: [first, next) offsets by TopicPartition."""
 
     times: int
-    alone: int
     records: dict[str, list[int]]
 
 
@@ -318,7 +314,6 @@ class RecordPutAway(LogEvent, frozen=True, tag="record_put_away"):
     topic: str
     partition: int
     offset: int
-    times: int
 
 
 class Paused(LogEvent, frozen=True, tag="paused"):

@@ -301,7 +301,6 @@ def _rules(settings: Settings, decoder: JsonDecoder) -> WorkerRules:
         settings=settings,
         start=StartRules(kafka.group_id, kafka.start_at, kafka.accept_unknown_history, kafka.source_topics),
         bounds=_flush_bounds(settings),
-        fatal_ends_max=settings.input.fatal_ends_max,
     )
 
 

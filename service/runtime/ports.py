@@ -282,7 +282,7 @@ class Journal(Protocol):
         """Return the line of the process before; raises SpoolError."""
         ...
 
-    def write(self, line: bytes, *, is_synced: bool) -> None:
+    def write(self, line: bytes) -> None:
         """Replace the line; raises SpoolError."""
         ...
 

@@ -16,7 +16,7 @@ from service.batch.fast_lane import LARGE_BYTES
 from service.boundary import Clock, Poll
 from service.control.flush_policy import FlushBounds, FlushReason, decide_by_age, decide_by_load
 from service.control.state import Phase
-from service.errors import DiscardError, LogPartitionerError, SpoolError, StopError
+from service.errors import DiscardError, SpoolError, StopError
 from service.formats.log_events import OffsetGaps, RecordsNotRecorded, tell
 from service.formats.model import SourceRecord, TopicPartition
 from service.runtime.controller import Controller
@@ -108,8 +108,10 @@ class Runloop:
         if records:
             try:
                 self._record_all(records)
-            except LogPartitionerError:  # of the broker, the store or the disk: no record's doing
-                self._crash_guard.pause()
+            except MemoryError:  # as good as a kill: smaller batches may go through
+                raise
+            except Exception:  # of broker, store or disk, or a bug of ours: it would be no record's doing
+                self._crash_guard.release()
                 raise
         self._seek()
         self._refetcher.turn()
@@ -145,7 +147,7 @@ class Runloop:
     def _record_all(self, poll: Poll) -> None:
         """Record what was handed over. What is refused while owned is read again: its TopicPartition is rewound."""
         refused: Counter[str] = Counter()
-        for first, stop in self._crash_guard.parts(poll):
+        for first, stop in self._crash_guard.parts(poll, self._flush_apart):
             at = first
             while at < stop:
                 taken = self._take(poll, at, stop)
@@ -164,7 +166,7 @@ class Runloop:
         recorder, size_max = self._recorder, self._controller.state.size_max
         if not recorder.takes_many or recorder.opening is None:
             return 0
-        if self._controller.state.to_seek or self._crash_guard.has_fatal:
+        if self._controller.state.to_seek or self._crash_guard.is_alone:
             return 0
         load, bytes_max, entries_max = recorder.load(), self._bounds.bytes_max, self._check_at - self._weight
         if size_max is not None:
@@ -186,7 +188,7 @@ class Runloop:
             refused["rewound"] += 1
         elif not self._recorder.accepts(record):
             refused["covered" if tp in positions else "not_owned"] += 1
-        elif not self._has_room(record) or not self._record(self._crash_guard.judged(record)):
+        elif not self._has_room(record) or not self._record(record):
             refused["rewound"] += 1
         else:
             self._given_back += self._recorder.has_lane
@@ -200,7 +202,7 @@ class Runloop:
         expected = self._recorder.positions[record.tp].next_offset
         if record.offset > expected:
             self._gaps.setdefault(record.tp, []).append((expected, record.offset))
-        self._weight += self._recorder.record(record)
+        self._weight += self._crash_guard.record(record)
         self._look()
         return True
 
@@ -245,9 +247,13 @@ class Runloop:
     def _flush(self, reason: FlushReason) -> None:
         """Flush between two records; none is in hand meanwhile. Holes in what it covers are told before it."""
         self._tell_gaps()
-        self._crash_guard.pause()
+        self._crash_guard.release()
         self._controller.flush_due(reason)
-        self._crash_guard.resume()
+
+    def _flush_apart(self) -> None:
+        """Flush what is open, so that what comes next is in a batch of its own."""
+        if self._recorder.has_progress:
+            self._flush(FlushReason.SHRUNK)
 
     def _flush_if_old(self) -> None:
         opening = self._recorder.opening

@@ -14,7 +14,7 @@ import structlog
 from service.batch.messages import Sender
 from service.boundary import Clock
 from service.config.settings import Settings
-from service.control.flush_policy import FlushBounds, FlushReason
+from service.control.flush_policy import FlushBounds
 from service.control.state import Phase
 from service.errors import LeavingError, LogPartitionerError, StopError
 from service.formats.log_events import WorkerFailed, tell
@@ -58,13 +58,12 @@ class Ports:
 
 @dataclass(frozen=True)
 class WorkerRules:
-    """What one worker goes by: its settings, and what is made of them; `fatal_ends_max` as in `runtime.crash_guard`."""
+    """What one worker goes by: its settings, and what is made of them."""
 
     recorder: RecorderRules
     settings: Settings
     start: StartRules
     bounds: FlushBounds
-    fatal_ends_max: int
 
 
 class Parts(NamedTuple):
@@ -130,10 +129,7 @@ class Worker:
             verify=None if self.verification is None else self.verification.look,
         )
         refetcher = Refetcher(recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics)
-        crash_guard = CrashGuard(
-            ports.journal, ends_max=rules.fatal_ends_max, recorder=self.recorder, metrics=metrics,
-            flush=lambda: self.controller.flush_due(FlushReason.SHRUNK),
-        )  # fmt: skip
+        crash_guard = CrashGuard(ports.journal, recorder=self.recorder, metrics=metrics)
         self.loop = parts.runloop(
             bounds=rules.bounds,
             controller=self.controller,

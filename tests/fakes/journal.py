@@ -8,13 +8,11 @@ class FakeJournal:
 
     def __init__(self) -> None:
         self.line = b""
-        self.synced = 0
 
     def read(self) -> bytes:
         """Give the line."""
         return self.line
 
-    def write(self, line: bytes, *, is_synced: bool) -> None:
+    def write(self, line: bytes) -> None:
         """Replace the line."""
         self.line = line
-        self.synced += is_synced

@@ -168,7 +168,6 @@ class Rules(WorkerRules):
     seal: SealRules = SEAL_RULES
     start: StartRules = START_RULES
     bounds: FlushBounds = FLUSH_BOUNDS
-    fatal_ends_max: int = 3
 
     def with_bounds(self, **bounds: float) -> Rules:
         """Exchange some flush bounds."""

@@ -16,7 +16,6 @@ from service.boundary import Membership
 from service.config.settings import (
     FlushSettings,
     HttpSettings,
-    InputSettings,
     KafkaSettings,
     S3Settings,
     Settings,
@@ -45,7 +44,6 @@ def settings(tmp_path: Path) -> Settings:
             accept_unknown_history=True,
             message_bytes_max=400_000,
         ),
-        input=InputSettings(fatal_ends_max=7),
         flush=FlushSettings(
             interval_s=8,
             bytes_max=9_000,
@@ -68,7 +66,6 @@ def test_rules_are_those_of_the_settings(settings: Settings) -> None:
     """A rule that no setting reaches would have its default for ever, and nobody would see it."""
     rules = _rules(settings, JsonDecoder(keep_inexact_text=False))
     bounds = FlushBounds(8, 9_000, 90, FIXED_SHARE * 30_000, SPOOL_SHARE * 1_000_000, ESTIMATE_SHARE * (20 - 6))
-    assert rules.fatal_ends_max == 7
     assert rules.start == StartRules("log-partitioner", "fail", accept_unknown_history=True, topics=("one", "other"))
     assert rules.bounds == bounds
     assert rules.settings is settings
@@ -81,7 +78,7 @@ def test_journal_outlives_the_next_start(settings: Settings) -> None:
         with ExitStack() as cleanup:
             journal = Process(settings, "b00t", StopFlag(), cleanup).worker._ports.journal
             assert journal.read() == said_before
-            journal.write(b"in hand", is_synced=False)
+            journal.write(b"in hand")
 
 
 class Watched:
