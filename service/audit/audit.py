@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 EXAMPLES = 5
 THREADS = 16
 FATAL_MAX = 20  # records that ended a worker's process, each decoded in a process of its own
-READ_ENTRIES = 20_000
+READ_ENTRIES = 10_000
 """Flushes are read together until they have so many entries: a read takes a round trip, however little it reads."""
 
 
@@ -209,13 +209,13 @@ class Audit:
         asked = [hull(batch.spans, within=self._source) for batch in bundle]
         records: Iterable[SourceRecord] = self._records(hull(span for some in asked for span in spans_of(some)))
         if len(bundle) == 1:
-            yield bundle[0], told[bundle[0].batch_id], records
+            yield bundle[0], told.pop(bundle[0].batch_id), records
             return
         read: dict[TopicPartition, list[SourceRecord]] = defaultdict(list)
         for record in records:
             read[record.tp].append(record)
         for batch, ranges in zip(bundle, asked, strict=True):
-            yield batch, told[batch.batch_id], (one for tp, span in ranges.items() for one in _cut(read[tp], *span))
+            yield batch, told.pop(batch.batch_id), (one for tp, span in ranges.items() for one in _cut(read[tp], *span))
 
     def _records(self, ranges: OffsetRanges) -> Iterator[SourceRecord]:
         """Yield what the source holds; of offsets that a person has skipped, one record that stands for them."""

@@ -103,14 +103,14 @@ def account(context: Context, compared: ComparedBatch, strays: Strays) -> Accoun
     """Count what became of each entry that a batch answers for, and compare what its record says of it."""
     batch, source, objects, sums, _ = compared
     for span in batch.owned:
-        column = source.of(span.tp)
+        column = source.columns[span.tp]
         for stray in _within(strays, span):
             rows = column.rows(stray.offset, stray.offset + 1)
             for row in rows[stray.number : stray.number + 1]:
                 count_seen(column.letters if stray.is_letter else column.files, row)
     _check_record(context, compared, strays)
     read = Accounts(0, 0, 0, 0, 0, objects.rows, sums.references, objects.count, objects.bytes)
-    return add_up([read, *(_account(context, span, source, batch) for span in batch.owned)])
+    return add_up([read, *(_account(context, span, source.columns[span.tp], batch) for span in batch.owned)])
 
 
 def _check_record(context: Context, compared: ComparedBatch, strays: Strays) -> None:
@@ -130,7 +130,7 @@ def _check_record(context: Context, compared: ComparedBatch, strays: Strays) -> 
         found = [*judge_totals(record.totals, lines)]
         found += judge_published(record.totals, lines, sums, good, has_source=len(there) == len(lines))
         for line in there:
-            found += judge_line(line, source.of(tp_of(line)).totals(line.first_offset, line.next_offset))
+            found += judge_line(line, source.columns[tp_of(line)].totals(line.first_offset, line.next_offset))
         for wrong in found:
             context.findings.tell(wrong, where)
     if batch.run is not None:
@@ -181,9 +181,9 @@ def _check_references(
             context.findings.add(Kind.REFERENCE_WRONG, f"{where}: {text}")
 
 
-def _account(context: Context, span: OffsetSpan, source: FlushSource, batch: AnnouncedBatch) -> Accounts:
+def _account(context: Context, span: OffsetSpan, column: SourceColumn, batch: AnnouncedBatch) -> Accounts:
     """Count the entries of a span; report those in no place and those in several."""
-    tp, column = span.tp, source.of(span.tp)
+    tp = span.tp
     rows, totals = column.rows(span.first, span.next), column.totals(span.first, span.next)
     missing = [row for row in rows if not column.files[row] and not column.letters[row]]
     replays = 0
@@ -194,13 +194,13 @@ def _account(context: Context, span: OffsetSpan, source: FlushSource, batch: Ann
             replays += unseen
             missing = [row for row in missing if row not in here]
     for row in missing:
-        kind = Kind.DEAD_LETTER_MISSING if source.shape(tp, row).key is None else Kind.MISSING
+        kind = Kind.DEAD_LETTER_MISSING if column.shapes[row].key is None else Kind.MISSING
         context.findings.add(kind, _name(span.tp, column, row) if context.findings.wants_example(kind) else "")
     for row in rows:
         files, letters = column.files[row], column.letters[row]
         if files + letters < 2:  # noqa: PLR2004
             continue
-        name, shape = _name(tp, column, row), source.shape(tp, row)
+        name, shape = _name(tp, column, row), column.shapes[row]
         if shape.key is not None and files > 1:
             context.findings.add(Kind.DUPLICATED, f"{name}: {files} times in files", count=files - 1)
         surplus = letters + (min(files, 1) if shape.key is not None else 0) - 1

@@ -23,7 +23,6 @@ SETTLE_S = 80.0  # a transaction that is open for longer is hardly one that will
 """Brokers look every ten seconds for transactions that have been open for too long, and then abort them."""
 _ASK_AGAIN_S = 0.1
 _MESSAGES_AT_ONCE = 5000
-_LOOKS = 32
 _MOVING = {  # a leader or a coordinator: the library does not ask its successor by itself
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,

@@ -30,7 +30,7 @@ def check_letters(context: Context, letters: Iterable[SeenDeadLetter], source: F
         where = f"{letter.tp} offset {says.offset} ({says.reason}, batch {says.batch_id})"
         if context.is_gone(letter.tp, says.offset):
             continue
-        record = source.of(letter.tp).find(says.offset)
+        record = source.columns[letter.tp].find(says.offset)
         if record is None:
             text = f"dead letter of {where}: no such record in the source"
             context.findings.add(Kind.DEAD_LETTER_UNEXPECTED, text, count=letter.entries)
@@ -75,8 +75,8 @@ def _check_entries(context: Context, letter: SeenDeadLetter, record: Found, sour
             text = f"{where}: index {index} of a record with {entries} entries"
             context.findings.add(Kind.DEAD_LETTER_UNEXPECTED, text)
             continue
-        count_seen(source.of(letter.tp).letters, record.rows[index])
-        shape = source.shape(letter.tp, record.rows[index])
+        count_seen(source.columns[letter.tp].letters, record.rows[index])
+        shape = source.columns[letter.tp].shapes[record.rows[index]]
         if letter.says.reason in shape.reasons:
             continue
         if shape.key is not None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from service.audit.context import Context
     from service.audit.source import FlushSource
     from service.audit.store import FetchedObject
+    from service.oracle.expected_schema import Type
     from service.oracle.object_schema import HeaderSchema
 
 ENCODED_USER_BYTES_MAX = 100  # a longer one is cut, and its key says only whose it may be
@@ -48,7 +49,7 @@ class Tally:
         self.sources: Counter[TopicPartition] = Counter()
         self.first: dict[TopicPartition, tuple[int, int]] = {}
         self.last: dict[TopicPartition, tuple[int, int]] = {}
-        self.types: set[int] = set()
+        self.types: dict[int, Type] = {}
         self.misplaced = 0
         self.all_in_source = True
 
@@ -94,7 +95,7 @@ class FlushObjects:
         self._context = context
         self._source = source
         self._findings = context.findings
-        self._schemas = FlushSchemas(context, source)
+        self._schemas = FlushSchemas(context)
         self._unnamed: list[str] = []
 
     def check(self, references: list[Reference]) -> dict[int, Tally]:
@@ -220,7 +221,7 @@ class FlushObjects:
         if exact is not None:
             self._check_nulls(reference, header, tally, where)
             if tally.types and tally.all_in_source:  # otherwise entries are unexpected or gone, which is reported
-                self._schemas.check_entries(exact, frozenset(tally.types), where)
+                self._schemas.check_entries(exact, tally.types, where)
         return tally
 
     def _check_nulls(self, reference: Reference, header: HeaderSchema, tally: Tally, where: str) -> None:
@@ -262,7 +263,7 @@ class FlushObjects:
         if self._context.is_gone(tp, offset):
             tally.all_in_source = False
             return
-        column = self._source.of(tp)
+        column = self._source.columns[tp]
         record = column.find(offset)
         if record is None or not 0 <= index < len(record.rows):
             text = "not in the source below the committed offset, or not of what its flush covers"
@@ -270,13 +271,13 @@ class FlushObjects:
             return
         row = record.rows[index]
         count_seen(column.files, row)
-        shape = self._source.shape(tp, row)
-        if shape.key is None:
+        shape = column.shapes[row]
+        if shape.key is None or shape.type is None:
             self._add(Kind.UNEXPECTED, where, meta, f"should be dead: {' or '.join(sorted(shape.reasons))}")
             return
         key = reference.partition_key
         if shape.key == key:
-            tally.types.add(shape.type)
+            tally.types[id(shape.type)] = shape.type
         else:
             tally.misplaced += 1
         if shape.key != key or meta["user"] != shape.key.user:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from service.audit.context import Context
     from service.audit.findings import Findings
-    from service.audit.source import FlushSource
     from service.audit.store import FetchedObject
     from service.formats.reference import Reference, SchemaLocation
     from service.oracle.object_schema import ExactSchema, HeaderSchema
@@ -38,8 +37,7 @@ if TYPE_CHECKING:
 class FlushSchemas:
     """The schemas of one flush."""
 
-    def __init__(self, context: Context, source: FlushSource) -> None:
-        self._source = source
+    def __init__(self, context: Context) -> None:
         self._findings = context.findings
         self._known = context.schemas
         self._limits = context.settings.record_schema
@@ -81,13 +79,13 @@ class FlushSchemas:
             self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {problem}")
         return exact
 
-    def check_entries(self, exact: ExactSchema, types: frozenset[int], where: str) -> None:
+    def check_entries(self, exact: ExactSchema, types: dict[int, Type], where: str) -> None:
         """Check that an exact schema is what entries of these types make; subtrees over the limits may be JSON."""
-        expected = self._expected.get(types)
+        expected = self._expected.get(frozenset(types))
         if expected is None:
-            joined = join([self._source.types[number] for number in types])
-            expected = self._expected[types] = limit_keys(joined, self._limits.object_keys_max)
-        if expected != exact.type and any(map(self._is_over, [expected, *(self._source.types[one] for one in types)])):
+            expected = limit_keys(join(types.values()), self._limits.object_keys_max)
+            self._expected[frozenset(types)] = expected
+        if expected != exact.type and any(map(self._is_over, [expected, *types.values()])):
             expected = without_subtrees(expected, exact.type)
         for difference in schema_differences(expected, exact.type):
             self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {difference}")

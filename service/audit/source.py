@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from typing import TYPE_CHECKING, NamedTuple
+from collections import defaultdict
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from service.accounting import Counted
 from service.oracle.equal import DIGEST_BYTES
@@ -23,10 +25,10 @@ _SEEN_MAX = 255
 
 
 class EntryShape(NamedTuple):
-    """What entries share. Those without `key` must be dead; `type` is a number: `types` of the source have it."""
+    """The part of entries that many share, once in memory. Those without `key` and `type` must be dead."""
 
     key: PartitionKey | None
-    type: int
+    type: Type | None
     reasons: Reasons
 
 
@@ -44,26 +46,26 @@ class SourceColumn:
     def __init__(self) -> None:
         self._offsets, self._timestamps, self._first_rows = array("q"), array("q"), array("q", [0])
         self._wholes, self._record_digests = bytearray(), bytearray()
-        self._digests, self._metas, self._shapes = bytearray(), array("q"), array("i")
+        self._digests, self._metas = bytearray(), array("q")
+        self.shapes: list[EntryShape] = []
         # How often each entry was seen in files and in dead letters.
         self.files, self.letters = bytearray(), bytearray()
 
-    def add(self, record: SourceRecord, judged: JudgedRecord, source: FlushSource) -> None:
-        """Take the next record."""
+    def add(self, record: SourceRecord, judged: JudgedRecord, shared: dict[Hashable, Any]) -> None:
+        """Take the next record; `shared` has what entries share."""
         self._offsets.append(record.offset)
         self._timestamps.append(-1 if record.timestamp_ms is None else record.timestamp_ms)
         self._wholes.append(judged.is_whole)
         self._record_digests += record_digest(value=value_digest(record.value), key=record.key, headers=record.headers)
         for entry, reasons in judged.entries:
-            if entry is None:
-                self._digests += bytes(DIGEST_BYTES)
-                self._metas.append(0)
-                self._shapes.append(source.number_of(EntryShape(None, -1, reasons)))
-                continue
-            self._digests += entry.digest
-            self._metas.append(hash((entry.event_time_us, entry.id, entry.timestamp_ms, entry.root)))
-            self._shapes.append(source.number_of(EntryShape(entry.key, source.type_number(entry.type), reasons)))
-        self._first_rows.append(len(self._shapes))
+            key, kind, meta = None, None, 0
+            if entry is not None:
+                key, kind = entry.key, shared.setdefault(entry.type, entry.type)
+                meta = hash((entry.event_time_us, entry.id, entry.timestamp_ms, entry.root))
+            self._digests += entry.digest if entry else bytes(DIGEST_BYTES)
+            self._metas.append(meta)
+            self.shapes.append(shared.setdefault((key, id(kind), reasons), EntryShape(key, kind, reasons)))
+        self._first_rows.append(len(self.shapes))
         self.files.extend(bytes(len(judged.entries)))
         self.letters.extend(bytes(len(judged.entries)))
 
@@ -94,10 +96,6 @@ class SourceColumn:
         offsets = self._offsets[begin], self._offsets[end - 1]
         return Counted(end - begin, entries, *offsets, None if timestamp < 0 else timestamp)
 
-    def shape_number(self, row: int) -> int:
-        """Return the number of an entry's shape."""
-        return self._shapes[row]
-
     def has_digest(self, row: int, digest: bytes) -> bool:
         """Return whether the entry's values are those of the digest."""
         return self._digests[row * DIGEST_BYTES : (row + 1) * DIGEST_BYTES] == digest
@@ -108,40 +106,15 @@ class SourceColumn:
 
 
 class FlushSource:
-    """The columns of all TopicPartitions of one flush."""
+    """The columns of all TopicPartitions of one flush; one of which nothing is known is empty."""
 
     def __init__(self) -> None:
-        self.columns: dict[TopicPartition, SourceColumn] = {}
-        self.shapes: list[EntryShape] = []
-        self.types: list[Type] = []
-        self._shape_numbers: dict[EntryShape, int] = {}
-        self._type_numbers: dict[Type, int] = {}
+        self.columns: dict[TopicPartition, SourceColumn] = defaultdict(SourceColumn)
+        self._shared: dict[Hashable, Any] = {}
 
     def add(self, record: SourceRecord, judged: JudgedRecord) -> None:
         """Take a record; those of one TopicPartition come in offset order."""
-        self.of(record.tp).add(record, judged, self)
-
-    def of(self, tp: TopicPartition) -> SourceColumn:
-        """Return the column of a TopicPartition, an empty one if nothing is known of it."""
-        return self.columns.setdefault(tp, SourceColumn()) if tp not in self.columns else self.columns[tp]
-
-    def number_of(self, shape: EntryShape) -> int:
-        """Return the number of a shape."""
-        number = self._shape_numbers.setdefault(shape, len(self.shapes))
-        if number == len(self.shapes):
-            self.shapes.append(shape)
-        return number
-
-    def type_number(self, kind: Type) -> int:
-        """Return the number of a type."""
-        number = self._type_numbers.setdefault(kind, len(self.types))
-        if number == len(self.types):
-            self.types.append(kind)
-        return number
-
-    def shape(self, tp: TopicPartition, row: int) -> EntryShape:
-        """Return what an entry shares with others."""
-        return self.shapes[self.columns[tp].shape_number(row)]
+        self.columns[record.tp].add(record, judged, self._shared)
 
 
 def count_seen(counts: bytearray, row: int) -> None:
