@@ -66,6 +66,7 @@ ALLOWED: Mapping[Role, frozenset[str]] = {
     ),
 }
 _NAMES = ALLOWED["consumer"] | ALLOWED["producer"]
+_KINDS = "security, sasl.*, ssl.*, socket.*, reconnect.*, retry.*, metadata.*, fetch.*, compression.*, debug and more"
 _ONLY = {"ssl.endpoint.identification.algorithm": "https", "enable.ssl.certificate.verification": "true"}
 _SETTINGS = {
     "auto.offset.reset": "kafka.start_at",
@@ -92,4 +93,4 @@ def why_not(name: str) -> str:
     if name in _SETTINGS:
         return f"set {_SETTINGS[name]}"
     like = get_close_matches(name, _NAMES, n=1, cutoff=0.8)
-    return f"did you mean {like[0]}?" if like else f"what may: {', '.join(sorted(_NAMES))}"
+    return f"did you mean {like[0]}?" if like else f"docs/CONFIGURATION.md lists those that may: {_KINDS}"

@@ -49,7 +49,7 @@ REFUSED = [
     Mistake(12, {"LOGP_KAFKA__CLIENT_PROPERTIES": '{"security.protokol": "ssl"}'}, "security.protokol may not be set: did you mean security.protocol?"),
     Mistake(13, {"LOGP_KAFKA__CLIENT_PROPERTIES": '{"socket.timeout.ms": [1]}'}, "(LOGP_KAFKA__CLIENT_PROPERTIES): socket.timeout.ms must be text"),
     Mistake(14, {"LOGP_KAFKA__CLIENT_PROPERTIES": f'{{"sasl.password": "{CANARY}"}}'}, "sasl.password belongs in kafka.secret_properties: this place is shown"),
-    Mistake(14, {"LOGP_KAFKA__CLIENT_PROPERTIES": f'{{"sasl.jaas.config": "{CANARY}"}}'}, "sasl.jaas.config may not be set: what may: "),
+    Mistake(14, {"LOGP_KAFKA__CLIENT_PROPERTIES": f'{{"sasl.jaas.config": "{CANARY}"}}'}, "sasl.jaas.config may not be set: docs/CONFIGURATION.md lists those that may: "),
     Mistake(15, {"LOGP_KAFKA__CLIENT_PROPERTIES": '{"security.protocol": "ssl", "ssl.ca.location": "/no/ca.pem"}'}, "ssl.ca.location names no file that can be read: /no/ca.pem"),
     Mistake(16, {"LOGP_S3__BUCKET": "s3://my-logs"}, "s3.bucket ('s3://my-logs') is no bucket name: letters, digits"),
     Mistake(16, {"LOGP_S3__ENDPOINT_URL": "minio:9000"}, "s3.endpoint_url ('minio:9000') must begin with http:// or https://"),

@@ -18,6 +18,10 @@ _HEAD = """\
 
 Made by `python -m tools.docs` from `service/config/settings.py`; do not edit.
 
+Everybody sets `kafka.bootstrap_servers`, `kafka.source_topics`, `s3.bucket`, `user.paths` and `time.paths`; many set
+`s3.region` or `s3.endpoint_url`, `s3.prefix`, `id.paths`, `kafka.group_id`, the topics that are written,
+`kafka.client_properties`, `kafka.secret_properties`, `flush.interval_s` and `layout`. The others have defaults for all.
+
 A setting is given by, and the first wins:
 
 1. a variable of the environment, as in the tables: a list as `a,b` or as JSON, an object as JSON,
