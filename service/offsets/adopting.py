@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from service.errors import StartPositionError
-from service.formats import offset_metadata
 from service.formats.adoption import AdoptedTopicPartition, Adoption
 from service.formats.model import CommittedOffset, TopicPartition
 from service.offsets.survey import Survey
@@ -59,14 +58,4 @@ def _problems(stopped: Survey, there: Mapping[TopicPartition, CommittedOffset], 
     flushed, foreign = stopped.flushes()
     for other in foreign:
         yield describe_foreign(other, from_group)
-    recover = f"with the settings of group {from_group}, `log-partitioner offsets set --to flushed` sets it right"
-    for tp, end in flushed.items():
-        one = there.get(tp)
-        if one is None or one.offset != end:
-            committed = "nothing" if one is None else one.offset
-            yield f"{tp}: group {from_group} has committed {committed} and flushed up to {end}: {recover}"
-    for tp, one in there.items():
-        if stopped.is_of_another_topic(one):
-            yield f"{tp}: what group {from_group} has committed is of another topic of this name"
-        elif tp not in flushed and not offset_metadata.decode(one.metadata).is_ours:
-            yield f"{tp}: somebody else has committed {one.offset} as group {from_group}: {recover}"
+    yield from stopped.disagreements(there, flushed, from_group)

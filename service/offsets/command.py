@@ -174,7 +174,7 @@ def _skip(options: argparse.Namespace, settings: Settings, boot: str) -> int:
     with _Asking(settings, tp.topic) as asking:
         require_nobody(asking.options, [kafka.group_id], timeout_s=ANSWER_S)
         end = asking.readable_from(tp, first) if options.end is None else options.end
-        skip = skipping.plan(asking.survey(), tp.partition, first, end)
+        skip = skipping.plan(asking.survey(), tp.partition, first, end, group_id=kafka.group_id)
         sys.stdout.write(f"{tp}: the offsets {first} to {end - 1} become one dead letter, the group goes on at {end}\n")
         cost = f"up to {end - first} records would be skipped, and in no object"
         if options.dry_run:
@@ -261,11 +261,8 @@ class _Asking:
         """
         from service.adapters.kafka_search import Search  # noqa: PLC0415
 
-        end = Search(self.options, tp, self._deadline()).readable_from(first)
-        if end is None:
-            raise SourceError(
-                f"{tp}: nobody can tell where it can be read again behind {first}: name that place by --to"
-            )
+        _, log_end = self._consumer.watermarks(tp, deadline=self._deadline())
+        end = Search(self.options, tp, self._deadline()).readable_from(first, log_end)
         if end == first:
             raise SourceError(f"{tp}: offset {first} can be read: to skip it all the same, name the end by --to")
         return end

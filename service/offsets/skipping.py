@@ -13,11 +13,10 @@ from typing import NamedTuple
 from service.batch.messages import Sender, dead_letter_message, flush_messages
 from service.boundary import Message
 from service.errors import SettingsError, StartPositionError
-from service.formats import offset_metadata
 from service.formats.dead_letter import DeadLetter, Reason
 from service.formats.flush_record import FlushedTopicPartition, FlushRecord, FlushTotals
 from service.formats.model import SKIPPED, CommittedOffset, SourceRecord, TopicPartition
-from service.offsets.survey import Standing, Survey
+from service.offsets.survey import Survey
 
 GENERATION = 0  # no assignment has made it
 
@@ -54,7 +53,7 @@ class Skip(NamedTuple):
         yield from flush_messages(flush_record, sender, message_bytes_max=message_bytes_max, at_ms=self.at_ms)
 
 
-def plan(survey: Survey, partition: int, first: int, end: int) -> Skip:
+def plan(survey: Survey, partition: int, first: int, end: int, *, group_id: str) -> Skip:
     """Say what to commit so that the group goes on at `end`.
 
     Raises:
@@ -71,22 +70,9 @@ def plan(survey: Survey, partition: int, first: int, end: int) -> Skip:
             f"{tp}: the group goes on at {survey.describe(committed)}, and not at {first}. A worker that is stopped "
             "commits what it has read before"
         )
-    if problem := _problem(survey, standing, committed):
-        raise StartPositionError(f"{tp}: {problem}: see `log-partitioner offsets set`")
-    told = offset_metadata.decode(committed.metadata)
-    text = offset_metadata.encode(
-        survey.topic_id, told.roots, began=survey.topics.began.get(tp.topic), set_ms=told.set_ms
-    )
-    return Skip(tp, first, CommittedOffset(end, None, text.text), dict(survey.topics.ids), survey.now_ms())
-
-
-def _problem(survey: Survey, standing: Standing, committed: CommittedOffset) -> str:
-    """Say why a worker would not go on there; empty if it would."""
-    told = offset_metadata.decode(committed.metadata)
-    if survey.is_of_another_topic(committed):
-        return "what is committed is of another topic of this name"
-    if told.set_ms is None and standing.flushed not in (None, committed.offset):
-        return f"{committed.offset} is committed, and flush records end at {standing.flushed}"
-    if standing.flushed is None and not told.is_ours:
-        return f"somebody else has committed {committed.offset}"
-    return ""
+    flushed = {} if standing.flushed is None else {tp: standing.flushed}
+    for problem in survey.disagreements({tp: committed}, flushed, group_id):
+        raise StartPositionError(problem)
+    survey.topics.keep(tp, committed.metadata)
+    after = CommittedOffset(end, None, survey.topics.metadata_of(tp))
+    return Skip(tp, first, after, dict(survey.topics.ids), survey.now_ms())

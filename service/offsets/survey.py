@@ -5,7 +5,7 @@ Owns the questions, and `show`; changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -99,6 +99,22 @@ class Survey:
         """
         deadline = Deadline.after(FLUSH_RECORDS_S, self._clock.now_s)
         return self._flush_records.read(self.tps, self.topics, deadline=deadline)
+
+    def disagreements(
+        self, committed: Mapping[TopicPartition, CommittedOffset], flushed: Mapping[TopicPartition, int], group_id: str
+    ) -> Iterator[str]:
+        """Yield where what a group has committed is not what it has flushed, or of another topic, or not its own."""
+        recover = f"with the settings of group {group_id}, `log-partitioner offsets set --to flushed` sets it right"
+        for tp, end in flushed.items():
+            one = committed.get(tp)
+            if one is None or one.offset != end:
+                there = "nothing" if one is None else one.offset
+                yield f"{tp}: group {group_id} has committed {there} and flushed up to {end}: {recover}"
+        for tp, one in committed.items():
+            if self.is_of_another_topic(one):
+                yield f"{tp}: what group {group_id} has committed is of another topic of this name"
+            elif tp not in flushed and not offset_metadata.decode(one.metadata).is_ours:
+                yield f"{tp}: somebody else has committed {one.offset} as group {group_id}: {recover}"
 
     def is_of_this_topic(self, committed: CommittedOffset) -> bool:
         """Whether that is known."""

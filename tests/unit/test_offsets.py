@@ -18,7 +18,7 @@ from service.offsets.survey import Survey
 from tests.fakes.broker import BrokerError
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig
-from tests.fakes.worker import DEAD_LETTERS, FLUSHES, GROUP, REFERENCES
+from tests.fakes.worker import DEAD_LETTERS, FLUSHES, GROUP, REFERENCES, FakeWorker
 from tests.unit.runtime.test_foreign_groups import adopt, others_flush
 from tests.unit.runtime.test_start_positions import flushed
 
@@ -171,10 +171,7 @@ def test_offset_that_is_set_back_by_hand_is_gone_on_at_for_ever() -> None:
         rig.turn_until(lambda: bool(worker.controller.state.owned))  # noqa: B023
         rig.fill(P0, 1)
         rig.turn_until(lambda: (rig.broker.committed_offset(P0) or 0) == rig.broker.logs[P0].end)
-        worker.stop.request()
-        rig.turn_until(lambda: worker.controller.state.phase.value == "stopped")  # noqa: B023
-        worker.close()
-        rig.workers.remove(worker)
+        stopped(rig, worker)
     assert [one.note for one in to(rig, "flushed")] == ["it is there"] * 2
 
 
@@ -308,6 +305,11 @@ def broken(*ranges: range) -> Rig:
         rig.fill(tp, 10)
     rig.broker.logs[P0].broken += ranges
     rig.turn_until(lambda: rig.committed() == {P0: 3, P1: 10})
+    return stopped(rig, worker)
+
+
+def stopped(rig: Rig, worker: FakeWorker) -> Rig:
+    """Stop a worker."""
     worker.stop.request()
     rig.turn_until(lambda: worker.controller.state.phase.value == "stopped")
     worker.close()
@@ -317,7 +319,7 @@ def broken(*ranges: range) -> Rig:
 
 def skipped(rig: Rig, first: int, end: int) -> None:
     """Commit what `skip` plans in one transaction, without a member."""
-    skip, broker = skipping.plan(survey(rig), 0, first, end), rig.broker
+    skip, broker = skipping.plan(survey(rig), 0, first, end, group_id=GROUP), rig.broker
     epoch = broker.init("skip")
     broker.begin("skip", epoch)
     for message in skip.messages(SENDER._replace(boot=f"b{first}"), message_bytes_max=900_000):
@@ -348,11 +350,7 @@ def test_two_ranges_are_skipped_one_after_the_other() -> None:
     skipped(rig, 3, 5)
     worker = rig.worker("b")
     rig.turn_until(lambda: rig.committed()[P0] == 7)
-    worker.stop.request()
-    rig.turn_until(lambda: worker.controller.state.phase.value == "stopped")
-    worker.close()
-    rig.workers.remove(worker)
-    skipped(rig, 7, 8)
+    skipped(stopped(rig, worker), 7, 8)
     rig.worker("c")
     rig.turn_until(lambda: rig.committed()[P0] == 10)
     rig.check()
@@ -371,8 +369,7 @@ def test_offsets_that_the_log_does_not_have_are_not_skipped(first: int, end: int
     [
         (None, "the group goes on at nothing"),
         (CommittedOffset(2), "the group goes on at 2"),
-        (CommittedOffset(3, None, encode("another").text), "of another topic of this name"),
-        (CommittedOffset(3), "3 is committed, and flush records end at 4"),
+        (CommittedOffset(3), "has committed 3 and flushed up to 4"),
     ],
 )
 def test_offsets_are_skipped_only_where_a_worker_would_go_on(committed: CommittedOffset | None, problem: str) -> None:
@@ -384,24 +381,6 @@ def test_offsets_are_skipped_only_where_a_worker_would_go_on(committed: Committe
         rig.broker.alter({P0: committed})
     with pytest.raises(StartPositionError, match=problem):
         skipped(rig, 3, 4)
-
-
-def test_offset_of_somebody_else_is_not_skipped_from() -> None:
-    """No flush record names the TopicPartition."""
-    rig = Rig()
-    rig.fill(P0, 9)
-    rig.broker.alter({P0: CommittedOffset(3)})
-    with pytest.raises(StartPositionError, match="somebody else has committed 3"):
-        skipped(rig, 3, 4)
-
-
-def test_offset_that_a_person_has_set_is_skipped_from() -> None:
-    """It is theirs to say where to go on, and a worker still knows who has said so."""
-    rig = broken(range(3, 5))
-    carry_out(rig, to(rig, 2, 0))
-    rig.broker.logs[P0].broken = [range(2, 5)]
-    skip = skipping.plan(survey(rig), 0, 2, 5)
-    assert decode(skip.after.metadata).set_ms is not None
 
 
 # Adopt.
