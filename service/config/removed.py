@@ -13,6 +13,7 @@ _INSTEAD = {
     "it is verify.on_difference = unready": "verify.in_readyz",
     "it is held, until `log-partitioner offsets skip` names the offsets": "kafka.on_unreadable",
     "workers assign by cooperative-sticky": "kafka.assignment_strategy",
+    "a record that ended the process twice, alone and in hand, becomes a dead letter": "input.fatal_ends_max",
     "it is fixed": (
         "s3.connect_timeout_s kafka.consume_records_max input.entries_per_record_max input.json_depth_max "
         "record_schema.fields_max record_schema.bytes_max record_schema.inline record_schema.inline_bytes_max "
