@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 from service.formats.model import CommittedOffset, TopicPartition
 from tests import canaries
@@ -35,6 +37,7 @@ class Rig:
             self.group = ClassicGroup(self.clock, tps)
         self.broker.group = self.group
         self.workers: list[FakeWorker] = []
+        self._boots: Counter[str] = Counter()
         self._n = 0
 
     def worker(
@@ -53,9 +56,12 @@ class Rig:
             member = (parts or Parts()).member848(self.group, name)
         else:
             member = ClassicMember(self.group)
+        self._boots[name] += 1
+        boot = f"boot{self._boots[name]}" if self._boots[name] > 1 else "boot"
         worker = FakeWorker(
-            name, self.broker, member, self.clock, self.bucket, rules=rules, parts=parts, point=point, journal=journal
-        )
+            name, self.broker, member, self.clock, self.bucket,
+            rules=rules, parts=parts, point=point, journal=journal, boot=boot,
+        )  # fmt: skip
         self.workers.append(worker)
         if start:
             worker.start()
@@ -121,6 +127,6 @@ class Rig:
         self.turn_until(lambda: all((self.broker.committed_offset(tp) or 0) >= end for tp, end in ends.items()))
         self.check()
 
-    def check(self) -> None:
-        """Check I1 to I5."""
-        check_all(self.broker, self.bucket)
+    def check(self, **kafka: Any) -> None:
+        """Check I1 to I5, by other settings than those of the fakes where some are given."""
+        check_all(self.broker, self.bucket, **kafka)

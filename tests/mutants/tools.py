@@ -9,21 +9,18 @@ from __future__ import annotations
 import io
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import structlog
 
-from service.audit.audit import Audit, Options
-from service.audit.store import Address, FetchedObject
 from service.errors import StopError
-from service.formats.model import SourceRecord, TopicPartition
 from service.verify.history import History, Judgement
 from service.verify.lines import LogFiles
-from tests.fakes.broker import FakeBroker
-from tests.fakes.store import Bucket, PutFault
-from tests.fakes.worker import settings_of, verifying
+from tests.fakes.audited import audit_of
+from tests.fakes.store import PutFault
+from tests.fakes.worker import verifying
 from tests.mutants.mutant import Mutant
 from tests.simulation.seeds import STEPS
 from tests.simulation.telling import TellingWorld
@@ -123,61 +120,7 @@ def said_by_others(mutant: Mutant | None, seed: int) -> dict[str, list[str]]:
     }
 
 
-# The audit over what fakes have left.
-
-
-class BrokerTopics:
-    """Fulfils `service.audit.audit.Topics` over a fake broker."""
-
-    def __init__(self, broker: FakeBroker) -> None:
-        self._broker = broker
-
-    def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
-        """List the TopicPartitions of a topic; nobody has made backfills."""
-        found = sorted(tp for tp in self._broker.logs if tp.topic == topic)
-        return found or ([] if may_be_absent else [TopicPartition(topic, 0)])
-
-    def ends(self, tp: TopicPartition) -> tuple[int, int]:
-        """Return the first offset and the end."""
-        log = self._broker.logs.get(tp)
-        return (0, len(self._broker.messages(tp.topic))) if log is None else (log.first_offset, log.end)
-
-    def settled(self, tps: Iterable[TopicPartition]) -> tuple[Mapping[TopicPartition, tuple[int, int]], list[str]]:
-        """Return the same: all workers are gone."""
-        return {tp: self.ends(tp) for tp in tps}, []
-
-    def committed(self, tps: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return the group's committed offsets."""
-        return {tp: self._broker.committed_offset(tp) for tp in tps}
-
-    def can_read(self, tp: TopicPartition, first: int, end: int) -> bool:
-        """Return whether any offset is whole."""
-        return any(self._broker.logs[tp].broken_at(one, one + 1) is None for one in range(first, end))
-
-    def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
-        """Yield messages."""
-        for tp, (first, end) in ranges.items():
-            if tp in self._broker.logs:
-                yield from (one for one in self._broker.logs[tp].records if first <= one.offset < end)
-                continue
-            for offset, one in enumerate(self._broker.messages(tp.topic)[first:end], first):
-                yield SourceRecord(tp, offset, 0, one.key, one.value, tuple(one.headers))
-
-
-class BucketStore:
-    """Fulfils `service.audit.store.Store` over a fake bucket."""
-
-    def __init__(self, bucket: Bucket) -> None:
-        self._objects = bucket.objects
-
-    def get(self, address: Address) -> FetchedObject | None:
-        """Read an object."""
-        data = self._objects.get(address.key)
-        return None if data is None else FetchedObject(data, None)
-
-
 def audited(world: World) -> list[str]:
     """Return the kinds of what the audit finds of a world that has ended."""
-    settings = settings_of(world._rules.start.start_at)
-    report = Audit(settings, Options(threads=1), BrokerTopics(world.broker), BucketStore(world.bucket)).run()
+    report = audit_of(world.broker, world.bucket.objects, world._rules.start.start_at)
     return sorted(kind.value for kind, count in report.findings.counts.items() if count)

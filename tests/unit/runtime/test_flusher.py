@@ -460,7 +460,7 @@ def test_line_too_large_for_a_message_leaves_its_counts_out(bytes_max: int, has_
     flush(worker)
     (reference,) = references(rig.broker)
     assert (reference.nulls is not None) == has_counts
-    rig.check()
+    rig.check(message_bytes_max=bytes_max)
 
 
 @pytest.mark.parametrize(

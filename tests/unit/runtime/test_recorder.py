@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+import fastavro
 import pytest
 
 from service.avro.entry_types import SchemaBounds
@@ -16,7 +18,6 @@ from service.errors import SpoolError
 from service.formats.dead_letter import Reason
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.recorder import Recorder
-from tests.fakes.reading import read_rows
 from tests.fakes.records import P0, P1, entry, record
 from tests.fakes.spool import FakeSpool
 from tests.fakes.worker import SCHEMA_BOUNDS, SEAL_RULES, recorder_rules
@@ -56,7 +57,7 @@ class Bench:
         rules = SEAL_RULES._replace(bounds=self.bounds, layout=SEAL_RULES.layout._replace(layout="file"))
         steps = seal(batch.rows, batch.spool, batch.spans, rules, batch_id=batch.batch_id, is_one_record=False)
         sealed = [step.finished for step in steps if step.finished is not None]
-        return [(one, read_rows(batch.spool.load(one.file))) for one in sealed]
+        return [(one, [*fastavro.reader(io.BytesIO(batch.spool.load(one.file)))]) for one in sealed]
 
     def check(self, batch: ClosedBatch) -> None:
         """Check W3 by what is in the objects of a batch; another batch of these rows is sealed afterwards."""
