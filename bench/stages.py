@@ -68,7 +68,7 @@ def _recorder(settings: Settings, spool: DiskSpool) -> Recorder:
     """Return a recorder as the worker's, with a batch open."""
     recorder = Recorder(recorder_rules(settings, json_decoder(settings)), spool)
     for tp in _TPS:
-        recorder.own(tp, CommittedOffset(0))
+        recorder.place(tp, CommittedOffset(0))
     recorder.open(Opening("batch", 1, Membership(1, "member", None), 0.0, 0))
     return recorder
 

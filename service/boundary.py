@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol, overload
 
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from service.formats.model import SourceRecord, TopicPartition
+
+FIRST_OFFSET, END_OFFSET = -2, -1
+"""In the place of a time, as in Kafka's protocol: the first offset of a log, and its end."""
 
 
 class Clock(Protocol):
@@ -195,8 +198,8 @@ class StoredObject(NamedTuple):
 class RebalanceListener(Protocol):
     """Called from inside `Consumer.consume` and `Consumer.close`; must not raise."""
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        """Take over TopicPartitions; returns where to start each."""
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
+        """Take over TopicPartitions; nothing of them comes before each is sought."""
         ...
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:

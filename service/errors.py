@@ -10,7 +10,7 @@
         MembershipError        the group metadata does not prove membership; nothing was sent to the broker
         CommitUnknownError     the outcome is unknown; a new producer and the committed offsets tell
         CommittedOffsetError   a committed offset is not what it has to be, or that is not known; asked again
-      HistoryUnknownError      flush records cannot be read (runtime.commit_history asks again, or accepts it)
+      HistoryUnknownError      flush records cannot be read (runtime.positions asks again, or accepts it)
         TopicMissingError      their topic is not there
       UnmetError               what a worker needs outside is not there, or refuses it (adapters.preflight asks again)
         StoreBusyError         the store throttles us, or fails for a moment: a worker goes on all the same

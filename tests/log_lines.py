@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,11 +56,10 @@ def committed(
     )
 
 
-def assigned(start_offsets: Mapping[str, int]) -> LogEvent:
+def assigned(*names: str) -> LogEvent:
     """Make the event of an assignment."""
-    starts = {name: log_events.Start(offset, "committed") for name, offset in start_offsets.items()}
     return log_events.PartitionsAssigned(
-        generation=1, member="m", member_generation=1, owned=len(starts), start_offsets=starts
+        generation=1, member="m", member_generation=1, owned=len(names), topic_partitions=list(names)
     )
 
 

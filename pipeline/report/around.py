@@ -19,7 +19,7 @@ _NAMES: dict[type[LogEvent], str] = {
     log_events.PartitionsLost: "lost",
     log_events.BatchCommitted: "committed",
     log_events.BatchDiscarded: "batch discarded",
-    log_events.TopicPartitionRewound: "rewound",
+    log_events.Positioned: "positioned",
     log_events.CommitRepeated: "commit repeated",
     log_events.OffsetGaps: "holes in offsets",
     log_events.WorkerFailed: "worker failed",

@@ -28,7 +28,7 @@ _TOLD = (
     *REBALANCES,
     *_OF_THE_WORKER,
     log_events.BatchCommitted,
-    log_events.TopicPartitionRewound,
+    log_events.Positioned,
     log_events.OffsetGaps,
 )
 
@@ -92,7 +92,7 @@ def _events(lines: list[LogLine], last: dict[tuple[str, str], Head]) -> Iterator
         of_boot = (head.worker, head.boot)
         held = owned[of_boot]
         if isinstance(told, log_events.PartitionsAssigned):
-            held |= set(named(told.start_offsets))
+            held |= set(named(told.topic_partitions))
         yield _event(head, told, held if isinstance(told, _OF_THE_WORKER) else _named(told))
         if isinstance(told, log_events.PartitionsRevoked | log_events.PartitionsLost):
             held -= set(named(told.topic_partitions))
@@ -110,13 +110,13 @@ def _event(head: Head, told: LogEvent, tps: Iterable[TopicPartition]) -> Event:
 def _named(told: LogEvent) -> Iterable[TopicPartition]:
     """Return the TopicPartitions that an event names."""
     match told:
-        case log_events.PartitionsAssigned():
-            return named(told.start_offsets)
-        case log_events.PartitionsRevoked() | log_events.PartitionsLost():
+        case log_events.PartitionsAssigned() | log_events.PartitionsRevoked() | log_events.PartitionsLost():
             return named(told.topic_partitions)
         case log_events.BatchCommitted():
             return named(told.offsets)
-        case log_events.TopicPartitionRewound() | log_events.OffsetGaps():
+        case log_events.Positioned():
+            return named(told.starts)
+        case log_events.OffsetGaps():
             return [TopicPartition(told.topic, told.partition)]
         case _:
             return ()
@@ -124,16 +124,13 @@ def _named(told: LogEvent) -> Iterable[TopicPartition]:
 
 def _text(told: LogEvent) -> str:
     match told:
-        case log_events.PartitionsAssigned():
-            starts = (f"{name} from {start.offset}" for name, start in sorted(told.start_offsets.items()))
-            return f"generation {told.generation}: {', '.join(starts) or 'nothing'}"
-        case log_events.PartitionsRevoked() | log_events.PartitionsLost():
+        case log_events.PartitionsAssigned() | log_events.PartitionsRevoked() | log_events.PartitionsLost():
             return f"generation {told.generation}: {', '.join(told.topic_partitions) or 'nothing'}"
         case log_events.BatchDiscarded():
             why = ", ".join(filter(None, [told.cause, told.message]))
             return f"outcome {told.outcome}, flush for {told.reason or 'none'}: {why}"
-        case log_events.TopicPartitionRewound():
-            return f"to {told.offset}, its batch began at {told.first_offset}"
+        case log_events.Positioned():
+            return ", ".join(f"{name} at {one.offset}, {one.source}" for name, one in sorted(told.starts.items()))
         case log_events.OffsetGaps():
             return f"{told.gaps} holes: {', '.join(f'[{begin}, {end})' for begin, end in told.first)}"
         case log_events.BatchCommitted():

@@ -21,7 +21,7 @@ from pipeline.report.beside import Range, ranges_of
 from pipeline.report.events import REBALANCES, Log
 from pipeline.report.svg import Plot
 from pipeline.report.timeline import timeline
-from service.formats.log_events import EVENTS, BatchCommitted, BatchDiscarded, TopicPartitionRewound
+from service.formats.log_events import EVENTS, BatchCommitted, BatchDiscarded, Positioned
 from service.privacy import printable
 
 RANGES_OPEN = 40
@@ -29,7 +29,7 @@ RANGES_SHOWN = 1000
 EXAMPLES_SHOWN = 1000
 HOURS_SHOWN = 500
 AUDITS_SHOWN = 60
-_EVENTS_COUNTED = (BatchCommitted, BatchDiscarded, TopicPartitionRewound)
+_EVENTS_COUNTED = (BatchCommitted, BatchDiscarded, Positioned)
 
 
 class Account(NamedTuple):

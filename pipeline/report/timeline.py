@@ -39,7 +39,7 @@ _EVENT_LANES = (
     ("revoked", log_events.PartitionsRevoked, "<", _ORANGE),
     ("lost", log_events.PartitionsLost, "X", _RED),
     ("discarded", log_events.BatchDiscarded, "v", _PURPLE),
-    ("rewound", log_events.TopicPartitionRewound, "4", _BLUE),
+    ("positioned", log_events.Positioned, "4", _BLUE),
     ("commit repeated", log_events.CommitRepeated, "^", _YELLOW),
     ("holes in offsets", log_events.OffsetGaps, "_", _GREY),
     ("worker started", log_events.WorkerStarted, "o", _SKY),

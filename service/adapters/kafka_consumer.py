@@ -1,8 +1,9 @@
 """The group member: the only user of `confluent_kafka.Consumer`. Fulfils `runtime.ports.Consumer`.
 
-Assignments are made with explicit offsets, inside the callback, so that a start position is never left to a reset.
-Where the library reports what it could not read, it goes on behind it: nothing of that TopicPartition is handed over
-any more until it is sought.
+Assigned is not yet fetched: the callback pauses what it assigns, and asks nobody, since the library can be asked less
+there (KAFKA_FACTS L4). The first seek, outside of callbacks, says where reading begins, and compares the leader epoch
+at once (KAFKA_FACTS O2). The library reports what it could not read, and goes on behind it: nothing of that
+TopicPartition is handed over any more until it is sought.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from service.adapters.kafka_values import (
     topic_partition,
     topic_partitions,
 )
-from service.boundary import FetchFailure, Membership, Poll, RebalanceListener
+from service.boundary import END_OFFSET, FetchFailure, Membership, Poll, RebalanceListener
 from service.control.deadline import Deadline
 from service.errors import SourceError
 from service.formats.model import CommittedOffset, TopicPartition
@@ -35,6 +36,8 @@ from service.patience import Patience, close_or_leave
 T = TypeVar("T")
 
 _ASK_AGAIN_S = 0.1
+_SEEK_AGAIN_S = 0.01
+_ASSIGNED_S = 10.0  # for the library to have what it was told to assign
 JOIN_AGAIN_S = 5.0
 
 
@@ -53,15 +56,14 @@ class KafkaConsumer:
         self._brokers = brokers or Brokers()
         self._patience = patience or Patience()
         self._consumer = make_client(confluent_kafka.Consumer, "consumer", options, self._brokers)
-        self._metadata_client: confluent_kafka.Consumer | None = None
+        self._asking: confluent_kafka.Consumer | None = None
         self._topics = list(topics)
         self._is_assigned = False
         self._paused = False
-        self._paused_tps: set[TopicPartition] = set()
+        self._unsought: set[TopicPartition] = set()
         self._tps = TopicPartitions()
         self._reached: dict[TopicPartition, int] = {}
         self._failures: dict[TopicPartition, FetchFailure] = {}
-        self._unchecked: dict[TopicPartition, CommittedOffset] = {}
         self._topic_ids = TopicIds(options, self._patience)
         self._log = structlog.get_logger("consumer")
 
@@ -69,12 +71,10 @@ class KafkaConsumer:
         """Join the group; all three callbacks are set, or lost ones would come as revoked."""
         self._listener = listener
 
-        def on_assign(consumer: Any, assigned: list[confluent_kafka.TopicPartition]) -> None:
-            if assigned:
-                self._metadata_client_now()
+        def on_assign(_consumer: Any, assigned: list[confluent_kafka.TopicPartition]) -> None:
             self._is_assigned = True
-            starts = listener.on_assigned(topic_partitions(assigned))
-            self._assign(consumer, starts)
+            listener.on_assigned(topic_partitions(assigned))
+            self._assign(topic_partitions(assigned))
 
         def on_revoke(_consumer: Any, revoked: list[confluent_kafka.TopicPartition]) -> None:
             listener.on_revoked(topic_partitions(revoked))
@@ -87,33 +87,23 @@ class KafkaConsumer:
         self._consumer.subscribe(self._topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
 
     def _forget(self, tps: Iterable[TopicPartition]) -> None:
+        self._unsought.difference_update(tps)
         for tp in tps:
             self._reached.pop(tp, None)
             self._failures.pop(tp, None)
-            self._unchecked.pop(tp, None)
 
-    def _assign(self, consumer: Any, starts: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Assign each at its offset; where its leader epoch is known, `consume` seeks there before it hands over any.
+    def _assign(self, tps: frozenset[TopicPartition]) -> None:
+        """Assign, and fetch nothing before the first seek, which assigns again where to begin.
 
-        Of an assignment the library compares the epoch with the log's at the next change of the leader only, unless it
-        does not know the leader yet, which it does by then (KAFKA_FACTS O2). `seek` compares at once.
+        `OFFSET_END` stands for anywhere: at an offset that the log does not have the library may report that before it
+        hears of the pause (KAFKA_FACTS R19). It keeps a partition paused that is lost and assigned again (R9).
         """
-        if not self._patience.has_ended():  # else it may still wait for an answer; it ends with the process
-            self._close_metadata_client()
-        positions = [position(tp, start) for tp, start in starts.items()]
-        consumer.incremental_assign(positions)
-        if not positions:
-            return
-        self._forget(starts)
-        self._unchecked |= {tp: start for tp, start in starts.items() if start.leader_epoch is not None}
-        # librdkafka keeps a partition paused when it is lost and assigned again (KAFKA_FACTS R9): without this it would
-        # never be read after that.
-        if self._paused:
-            consumer.pause(positions)
-            self._paused_tps |= starts.keys()
-        elif stale := self._paused_tps & starts.keys():
-            consumer.resume([confluent_kafka.TopicPartition(*tp) for tp in stale])
-            self._paused_tps -= stale
+        anywhere = confluent_kafka.OFFSET_END
+        self._consumer.incremental_assign([confluent_kafka.TopicPartition(*tp, anywhere) for tp in tps])
+        if tps:
+            self._consumer.pause([confluent_kafka.TopicPartition(*tp) for tp in tps])
+            self._forget(tps)
+            self._unsought |= tps
 
     def consume(self, *, records_max: int, timeout_s: float) -> Poll:
         """Take records; runs rebalance callbacks.
@@ -128,10 +118,8 @@ class KafkaConsumer:
             raise SourceError(f"consuming failed: {error.args[0].str()}") from error
         if messages:
             self._brokers.answered()
-        if self._failures or self._unchecked or any(map(confluent_kafka.Message.error, messages)):
+        if self._failures or self._unsought or any(map(confluent_kafka.Message.error, messages)):
             messages = [message for message in messages if self._is_record(message)]
-        if self._unchecked:
-            self._check_starts()
         return poll_of(messages, self._tps)
 
     def _is_record(self, message: confluent_kafka.Message) -> bool:
@@ -140,30 +128,12 @@ class KafkaConsumer:
         place: Any = (message.topic(), message.partition())
         offset: Any = message.offset()
         if problem is None:
-            return all(TopicPartition(*place) not in withheld for withheld in (self._failures, self._unchecked))
+            return all(TopicPartition(*place) not in withheld for withheld in (self._failures, self._unsought))
         if problem.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             self._reached[TopicPartition(*place)] = offset
         else:
             self._judge(problem, place, offset)
         return False
-
-    def _check_starts(self) -> None:
-        """Seek what was just assigned, so that its leader epoch is compared; what cannot be sought yet waits."""
-        for tp, start in list(self._unchecked.items()):
-            try:
-                self._consumer.seek(position(tp, start))
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError._STATE:  # noqa: SLF001
-                    raise SourceError(f"{tp} cannot be sought to {start.offset}: {error.args[0].str()}") from error
-            else:
-                self._sought(tp)
-
-    def _sought(self, tp: TopicPartition) -> None:
-        """Take records of it again: what comes now is of the new position, and a lag again."""
-        if tp in self._failures and not self._paused:
-            self._consumer.resume([confluent_kafka.TopicPartition(*tp)])
-            self._paused_tps.discard(tp)
-        self._forget([tp])
 
     def _judge(self, error: KafkaError, place: Any, offset: Any) -> None:
         """Stop on what no waiting mends; keep and pause a TopicPartition of which something could not be read.
@@ -176,14 +146,13 @@ class KafkaConsumer:
             self._wait_for_room(error)
             return
         kafka_errors.require_that_it_mends(error, tp)
-        if tp is None or tp not in self._failures:
+        if tp is None or (tp not in self._failures and tp not in self._unsought):
             kafka_errors.require_in_range(error, tp)
             if tp is None or offset is None or offset < 0:
                 self._note(error, tp)
                 return
             self._failures[tp] = FetchFailure(offset, error.name(), error.str())
             self._consumer.pause([confluent_kafka.TopicPartition(*tp)])  # or it would be fetched again without a pause
-            self._paused_tps.add(tp)
 
     def _note(self, error: KafkaError, tp: TopicPartition | None) -> None:
         text, where = kafka_errors.describe_with_advice(error), kafka_errors.place_of(tp)
@@ -208,11 +177,11 @@ class KafkaConsumer:
     def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
         """Assign one that has failed anew; the others stay as they are.
 
-        It cannot be sought: behind a broken batch the library may have read garbage as a batch, and have gone to an
-        offset that the log does not have (KAFKA_FACTS L1).
+        A seek alone is not enough: behind a broken batch the library may have read garbage as a batch, and have gone to
+        an offset that the log does not have (KAFKA_FACTS L1).
         """
-        self._consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp)])
-        self._assign(self._consumer, {tp: start})
+        self._unsought.add(tp)
+        self.seek(tp, start, deadline=Deadline.after(_ASSIGNED_S, time.monotonic))
 
     def committed(
         self, tps: Iterable[TopicPartition], *, deadline: Deadline
@@ -225,7 +194,7 @@ class KafkaConsumer:
         asked = [confluent_kafka.TopicPartition(*tp) for tp in tps]
         if not asked:  # the library would wait for an answer that does not come while it is being closed
             return {}
-        ask = (self._metadata_client or self._consumer).committed
+        ask = self._for_questions().committed
         answers = self._ask("committed offsets", lambda: ask(asked, timeout=deadline.timeout_s()), deadline)
         for answer in answers:
             if answer.error is not None:
@@ -233,44 +202,48 @@ class KafkaConsumer:
         return {topic_partition(answer): committed_offset(answer) for answer in answers}
 
     def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
-        """Ask for all TopicPartitions of a topic; by a client of its own, since this is asked inside a callback.
+        """Ask for all TopicPartitions of a topic; not inside a callback (KAFKA_FACTS L4).
 
         Raises:
             SourceError: no answer in time, or no such topic.
         """
-        ask = self._metadata_client_now().list_topics
+        ask = self._for_questions().list_topics
         answer = self._ask(f"metadata of topic {topic}", lambda: ask(topic, timeout=deadline.timeout_s()), deadline)
         found = answer.topics[topic]
         if found.error is not None:
             raise SourceError(f"topic {topic}: {found.error.str()}")
         return [TopicPartition(topic, number) for number in sorted(found.partitions)]
 
-    def watermarks(self, tp: TopicPartition, *, deadline: Deadline) -> tuple[int, int]:
-        """Return the first offset and the end, asked of the client that listed the partitions: only it knows new ones.
+    def offsets_at(self, tps: Iterable[TopicPartition], at_ms: int, *, deadline: Deadline) -> dict[TopicPartition, int]:
+        """Ask for the first offset of this time or later, by Kafka's timestamps, or the end.
+
+        The end is asked for first: a record that comes between the two questions is found by the second. The library
+        knows partitions that were added a moment ago only after a look at the topic.
 
         Raises:
             SourceError: no answer in time.
         """
-        ask = (self._metadata_client or self._consumer).get_watermark_offsets
-        asked = confluent_kafka.TopicPartition(*tp)
-        found = self._ask(f"watermarks of {tp}", lambda: ask(asked, timeout=deadline.timeout_s()), deadline)
-        if found is None:
-            raise SourceError(f"no watermarks of {tp} in time")
-        first, end = found
-        return first, end
+        wanted = list(tps)
+        for topic in sorted({tp.topic for tp in wanted}):
+            self.partitions_of(topic, deadline=deadline)
+        ends = {} if at_ms < 0 else self._offsets_for(wanted, END_OFFSET, deadline)
+        found = self._offsets_for(wanted, at_ms, deadline)
+        return {tp: ends[tp] if offset < 0 else offset for tp, offset in found.items()}
 
-    def offset_at(self, tp: TopicPartition, at_ms: int, *, deadline: Deadline) -> int | None:
-        """Ask for the first offset of this time or later, by Kafka's timestamps; None where none is.
+    def _offsets_for(self, tps: list[TopicPartition], at_ms: int, deadline: Deadline) -> dict[TopicPartition, int]:
+        asked = [confluent_kafka.TopicPartition(*tp, at_ms) for tp in tps]
+        ask = self._for_questions().offsets_for_times
+        answers = self._ask("offsets by time", lambda: ask(asked, timeout=deadline.timeout_s()), deadline)
+        for answer in answers:
+            if answer.error is not None:
+                raise SourceError(f"no offset of {topic_partition(answer)} by time: {answer.error.str()}")
+        return {topic_partition(answer): answer.offset for answer in answers}
 
-        Raises:
-            SourceError: no answer in time.
-        """
-        ask = (self._metadata_client or self._consumer).offsets_for_times
-        asked = [confluent_kafka.TopicPartition(*tp, at_ms)]
-        (found,) = self._ask(f"offset of {tp} by time", lambda: ask(asked, timeout=deadline.timeout_s()), deadline)
-        if found.error is not None:
-            raise SourceError(f"no offset of {tp} by time: {found.error.str()}")
-        return found.offset if found.offset >= 0 else None
+    def _for_questions(self) -> confluent_kafka.Consumer:
+        """Return a client that only asks: one that waits for an answer does not leave its group (KAFKA_FACTS L5)."""
+        if self._asking is None:
+            self._asking = make_client(confluent_kafka.Consumer, "consumer", self._options, self._brokers)
+        return self._asking
 
     def _ask(self, what: str, call: Callable[[], T], deadline: Deadline) -> T:
         return kafka_errors.ask_until(deadline, what, call, self._patience)
@@ -282,40 +255,44 @@ class KafkaConsumer:
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset; librdkafka drops what it had fetched before.
 
-        It compares the leader epoch, where it is known, with the log's: `consume` raises StartPositionError where the
-        log has no such offset of that epoch, since it was truncated or is of another topic (KAFKA_FACTS O2). A
-        TopicPartition that was assigned a moment ago may not be fetched yet: then it is tried again.
+        What was not sought yet is assigned once more, at this offset: a seek may lose against the offset that it was
+        assigned at (KAFKA_FACTS R19). A seek compares the leader epoch, if it is known, with the log's: `consume`
+        raises StartPositionError if the log has no such offset of that epoch, since it was truncated or is of another
+        topic (KAFKA_FACTS O2). The library may still be about to assign a TopicPartition: then it is tried again.
 
         Raises:
             SourceError: the TopicPartition cannot be sought by the deadline.
         """
-        while True:
+        place, is_new = confluent_kafka.TopicPartition(*tp), tp in self._unsought
+        if is_new:
+            self._consumer.incremental_unassign([place])
+            self._consumer.incremental_assign([position(tp, start)])
+        while not is_new or start.leader_epoch is not None:
             try:
                 self._consumer.seek(position(tp, start))
             except KafkaException as error:
                 problem = error.args[0]
                 if problem.code() != KafkaError._STATE or deadline.has_passed():  # noqa: SLF001
                     raise SourceError(f"{tp} cannot be sought to {start.offset}: {problem.str()}") from error
-                time.sleep(_ASK_AGAIN_S)
+                time.sleep(_SEEK_AGAIN_S)
             else:
-                self._sought(tp)
-                return
+                break
+        if not self._paused and (is_new or tp in self._failures):
+            self._consumer.resume([place])
+        self._forget([tp])
 
     def pause(self) -> None:
-        """Take no records, of what is assigned meanwhile neither."""
+        """Take no records; what is assigned meanwhile is paused by itself."""
         if not self._paused:
             self._paused = True
-            assigned = self._consumer.assignment()
-            self._consumer.pause(assigned)
-            self._paused_tps |= topic_partitions(assigned)
+            self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
-        """Take records again."""
+        """Take records again of what was sought and has not failed."""
         if self._paused:
             self._paused = False
-            assigned = [one for one in self._consumer.assignment() if topic_partition(one) not in self._failures]
-            self._consumer.resume(assigned)
-            self._paused_tps -= topic_partitions(assigned)  # the others when they are assigned again
+            withheld = self._unsought | self._failures.keys()
+            self._consumer.resume([one for one in self._consumer.assignment() if topic_partition(one) not in withheld])
 
     @property
     def is_answered(self) -> bool:
@@ -366,19 +343,5 @@ class KafkaConsumer:
 
     def _close_both(self) -> None:
         self._consumer.close()
-        self._close_metadata_client()
-
-    def _metadata_client_now(self) -> confluent_kafka.Consumer:
-        """Have a client for what is asked inside a callback, until the assignment is made.
-
-        There `list_topics` of the same client aborts the process at its next callback, be it a line of its log, and
-        `committed` never returns in a thread of `Patience.ask` (KAFKA_FACTS L4).
-        """
-        if self._metadata_client is None:
-            self._metadata_client = make_client(confluent_kafka.Consumer, "consumer", self._options, self._brokers)
-        return self._metadata_client
-
-    def _close_metadata_client(self) -> None:
-        client, self._metadata_client = self._metadata_client, None
-        if client is not None:
-            client.close()
+        if self._asking is not None:
+            self._asking.close()

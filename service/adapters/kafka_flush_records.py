@@ -99,7 +99,7 @@ class KafkaFlushRecords:
         if nowhere and (cut := reading.cut()):
             message = f"{cut}: what was before is gone, and nothing that is left names these: they begin as if new"
             self._log.warning("history_cut", topic_partitions=nowhere, message=message)
-        return Flushed(found, foreign)
+        return Flushed(found, foreign, frozenset(history.flushed_topics))
 
 
 class _LateError(Exception):

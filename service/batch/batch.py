@@ -87,11 +87,11 @@ class ClosedBatch(NamedTuple):
         return {tp: (progress.first_offset, progress.next_offset) for tp, progress in self.progress.items()}
 
     def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return what its commit commits: only what it has covered; metadata is the committer's matter."""
+        """Return what its commit commits: what it has covered, and where others begin; without metadata."""
         return {
             tp: CommittedOffset(progress.next_offset, progress.leader_epoch)
             for tp, progress in self.progress.items()
-            if progress.next_offset > progress.first_offset
+            if progress.is_to_commit
         }
 
     def named_spans(self) -> dict[str, tuple[int, int]]:

@@ -16,8 +16,9 @@ from service.formats.model import CommittedOffset, TopicPartition
 class Progress:
     """One owned TopicPartition in the open batch.
 
-    `first_offset` is the committed position the batch started from; `next_offset` the first not yet covered.
-    `min_offset` and `max_offset` are of the first and the last record that it covers.
+    `first_offset` is the position that the batch started from, which is committed, or the policy's and `is_new`: then
+    the next batch commits it, whatever it covers. `next_offset` is the first not yet covered. `min_offset` and
+    `max_offset` are of the first and the last record that it covers.
     """
 
     first_offset: int
@@ -31,6 +32,12 @@ class Progress:
     entries: int = 0
     dead_letters: int = 0
     discarded_replays: int = 0
+    is_new: bool = False
+
+    @property
+    def is_to_commit(self) -> bool:
+        """Whether the commit of the batch moves it."""
+        return self.is_new or self.next_offset > self.first_offset
 
     def cover(
         self,
@@ -65,7 +72,7 @@ class Progress:
         """Start the next batch where this one ended; call only after its commit."""
         if not self.records and self.idle_since_ms is None:
             self.idle_since_ms = now_ms
-        self.first_offset = self.next_offset
+        self.first_offset, self.is_new = self.next_offset, False
         self.min_offset = self.max_offset = None
         self.timestamp_max_ms = None
         self.records = self.entries = self.dead_letters = self.discarded_replays = 0
@@ -87,10 +94,14 @@ class Tracker:
     def __init__(self) -> None:
         self.by_tp: dict[TopicPartition, Progress] = {}
 
-    def own(self, tp: TopicPartition, start: CommittedOffset) -> None:
-        """Begin to own a TopicPartition at its committed offset."""
-        assert tp not in self.by_tp, f"{tp} is owned already"
-        self.by_tp[tp] = Progress(start.offset, start.offset, start.leader_epoch)
+    def place(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
+        """Go on at an offset that is committed, or with which it begins."""
+        old = self.by_tp.get(tp)
+        assert old is None or old.next_offset == old.first_offset, f"{tp} is rewound with a batch open"
+        idle_since_ms = None if old is None else old.idle_since_ms
+        self.by_tp[tp] = Progress(
+            start.offset, start.offset, start.leader_epoch, idle_since_ms=idle_since_ms, is_new=is_new
+        )
 
     def disown(self, tp: TopicPartition) -> None:
         """Stop owning; unknown ones are ignored (confluent-kafka-python issue 1551)."""
@@ -114,15 +125,6 @@ class Tracker:
             if progress.next_offset > progress.first_offset
         }
         for tp, progress in self.by_tp.items():
-            self.by_tp[tp] = Progress(
-                progress.first_offset, progress.first_offset, idle_since_ms=progress.idle_since_ms
-            )
+            first, idle_since_ms = progress.first_offset, progress.idle_since_ms
+            self.by_tp[tp] = Progress(first, first, idle_since_ms=idle_since_ms, is_new=progress.is_new)
         return covered
-
-    def rewind(self, tp: TopicPartition, committed: CommittedOffset) -> None:
-        """Go on at the committed offset."""
-        old = self.by_tp[tp]
-        assert old.next_offset == old.first_offset, f"{tp} is rewound with a batch open"
-        self.by_tp[tp] = Progress(
-            committed.offset, committed.offset, committed.leader_epoch, idle_since_ms=old.idle_since_ms
-        )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, WithJsonSchema
 from pydantic.config import JsonDict
 
-from service.config.units import bytes_of, list_of, object_of, property_of, seconds_of
+from service.config.units import bytes_of, list_of, object_of, property_of, seconds_of, start_of
 
 PositiveInt = Annotated[int, Field(gt=0)]
 # What stands in the JSON schema, for the pages and the chart: a text with a unit is taken, too.
@@ -17,6 +17,7 @@ TAKES_TIME, TAKES_SIZE = BeforeValidator(seconds_of), BeforeValidator(bytes_of)
 NotNegativeSeconds = Annotated[float, Field(ge=0, allow_inf_nan=False, json_schema_extra=SECONDS), TAKES_TIME]
 PositiveSeconds = Annotated[float, Field(gt=0, allow_inf_nan=False, json_schema_extra=SECONDS), TAKES_TIME]
 PositiveBytes = Annotated[int, Field(gt=0, json_schema_extra=BYTES), TAKES_SIZE]
+StartAt = Annotated[Literal["beginning", "fail"] | int, BeforeValidator(start_of), WithJsonSchema({"type": "string"})]
 Names = Annotated[tuple[str, ...], BeforeValidator(list_of)]
 _PropertyText = BeforeValidator(property_of)
 Properties = Annotated[dict[str, Annotated[str, _PropertyText]], BeforeValidator(object_of)]

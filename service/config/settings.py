@@ -26,6 +26,7 @@ from service.config.section import (
     Properties,
     SecretProperties,
     Section,
+    StartAt,
 )
 from service.config.sources import SourcedSettings
 from service.formats.object_key import key_safe
@@ -68,8 +69,10 @@ class KafkaSettings(Section):
     backfills_topic: str = Field(
         "backfills", description="Topic that gets the run records of backfills; the worker does not use it."
     )
-    start_at: Literal["beginning", "end", "fail"] = Field(
-        "beginning", description="Where to start on a TopicPartition without a committed offset."
+    start_at: StartAt = Field(
+        "beginning",
+        description="Where to start on a TopicPartition without a committed offset: beginning; fail; or a time with its "
+        "zone such as 2026-11-27T09:00:00Z, the first record of that time or later by Kafka's timestamps.",
     )
     accept_unknown_history: bool = Field(
         default=False,

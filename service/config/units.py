@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from datetime import datetime
 
 _SECONDS: Mapping[str, float] = {"": 1, "ms": 0.001, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 _BYTES: Mapping[str, int] = {
@@ -21,6 +22,7 @@ _QUANTITY = re.compile(r"\s*([-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?)\s*([a-z]*)\s*", r
 TIME = "must be a time such as 500ms, 30s, 5m, 1h or 1d, or a number of seconds"
 SIZE = "must be a size such as 64KiB, 256MiB or 2GiB, or a whole number of bytes"
 LIST = 'must be a list: a,b or, as JSON, ["a", "b"]'
+START = "must be beginning, fail, or a time with its zone such as 2026-11-27T09:00:00Z, from which on records are read"
 OBJECT = 'must be a JSON object such as {"name": "value"}'
 
 
@@ -39,6 +41,19 @@ def _quantity(text: str, units: Mapping[str, float], expected: str) -> float:
     if match is None or match[2].lower() not in units:
         raise ValueError(expected)
     return float(match[1]) * units[match[2].lower()]
+
+
+def start_of(given: object) -> object:
+    """Return where a group starts: `beginning`, `fail`, or a time in milliseconds since the epoch."""
+    if given in ("beginning", "fail") or isinstance(given, int):
+        return given
+    try:
+        moment = given if isinstance(given, datetime) else datetime.fromisoformat(str(given))
+    except ValueError:
+        raise ValueError(START) from None
+    if moment.tzinfo is None:
+        raise ValueError(START)
+    return round(moment.timestamp() * 1000)
 
 
 def list_of(given: object) -> object:

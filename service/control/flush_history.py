@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
-from service.formats.adoption import Adoption, Lineage
+from service.formats.adoption import AdoptedTopicPartition, Adoption, Lineage
 from service.formats.flush_record import FlushRecord
 from service.formats.model import TopicPartition
 from service.formats.offset_metadata import SourceTopics
@@ -40,10 +40,11 @@ class Foreign(NamedTuple):
 
 
 class Flushed(NamedTuple):
-    """The next offset of each TopicPartition that was asked for, where one is known, and foreign groups."""
+    """The next offset of each TopicPartition asked for, if known, foreign groups, and topics that ours has flushed."""
 
     next_offsets: dict[TopicPartition, int]
     foreign: list[Foreign]
+    topics: frozenset[str] = frozenset()
 
 
 class FlushHistory:
@@ -66,6 +67,7 @@ class FlushHistory:
         self._newest_of = frozenset(newest_of)
         self._group = group
         self._topics = topics
+        self.flushed_topics: set[str] = set()
         self._newest: dict[TopicPartition, list[tuple[int, int]]] = {}
         self._adoptions: list[Adoption] = []
         self._others: dict[tuple[str, TopicPartition, str | None], list[tuple[int, int]]] = {}
@@ -79,6 +81,8 @@ class FlushHistory:
             tp, topic_id = TopicPartition(line.topic, line.partition), record.topic_ids.get(line.topic)
             if topic_id is not None and self._topics.ids.get(line.topic, topic_id) != topic_id:
                 continue
+            if is_ours and (isinstance(line, AdoptedTopicPartition) or line.next_offset > line.first_offset):
+                self.flushed_topics.add(line.topic)
             if not is_ours:
                 self._take_other((record.group_id, tp, topic_id), (at_ms(record), line.next_offset))
             elif tp in self._wanted or tp in self._newest_of:

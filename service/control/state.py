@@ -35,16 +35,13 @@ class WorkerState:
     """Everything that the control plane knows.
 
     `generation` grows with each change of the assignment. Records of `to_seek` are refused until the consumer has
-    sought the committed offset of their TopicPartition. `released` holds what was given back since `consume` was
-    called, which may still return records that it took before. The broker may still have our last transaction open if
-    `may_be_open`. `size_max` bounds batches after a discard. Once `end` is set, nothing is flushed any more.
+    sought where their TopicPartition goes on. `size_max` bounds batches after a discard. Once `end` is set, nothing is
+    flushed any more.
     """
 
     generation: int = 0
     owned: TopicPartitions = NOTHING
     to_seek: TopicPartitions = NOTHING
-    released: TopicPartitions = NOTHING
-    may_be_open: bool = False
     paused_until_s: float | None = None
     discards_in_row: int = 0
     failures_at_s: tuple[float, ...] = ()
@@ -73,29 +70,17 @@ class WorkerState:
     # The assignment.
 
     def owning(self, tps: TopicPartitions) -> WorkerState:
-        """Own these, too. A TopicPartition that was released within this `consume` is read again from its start.
+        """Own these, too; they are to be sought, since nobody has asked yet where they go on.
 
-        1. `consume` takes offset 10. 2. Inside it a revoke discards offsets 5 to 9. 3. Inside it, the TopicPartition is
-        assigned again, from 5. 4. `consume` returns 10, which looks like the next record after a gap.
+        That holds for one that was released a moment ago as well. 1. `consume` takes offset 10. 2. Inside it a revoke
+        discards offsets 5 to 9. 3. Inside it the TopicPartition is assigned again. 4. `consume` returns 10.
         """
-        to_seek = self.to_seek | tps & self.released
-        return replace(self, generation=self.generation + 1, owned=self.owned | tps, to_seek=to_seek)
+        return replace(self, generation=self.generation + 1, owned=self.owned | tps, to_seek=self.to_seek | tps)
 
     def releasing(self, tps: TopicPartitions) -> WorkerState:
         """Stop owning these."""
-        owned, to_seek = self.owned - tps, self.to_seek - tps
-        if self.end is not None:
-            return replace(self, owned=owned, to_seek=to_seek)
-        return replace(self, generation=self.generation + 1, owned=owned, to_seek=to_seek, released=self.released | tps)
-
-    def returned(self, to_seek: TopicPartitions, *, may_be_open: bool) -> WorkerState:
-        """`consume` has returned: no callback runs, and no record from before a release comes any more."""
-        return replace(
-            self,
-            to_seek=self.to_seek | to_seek & self.owned,
-            released=NOTHING,
-            may_be_open=self.may_be_open or may_be_open,
-        )
+        generation = self.generation + (self.end is None)
+        return replace(self, generation=generation, owned=self.owned - tps, to_seek=self.to_seek - tps)
 
     # Positions.
 
@@ -104,7 +89,7 @@ class WorkerState:
         return replace(self, to_seek=self.owned)
 
     def sought(self, tps: TopicPartitions) -> WorkerState:
-        """These are at their committed offsets."""
+        """These are where they go on."""
         return replace(self, to_seek=self.to_seek - tps)
 
     # Flushes.
@@ -117,11 +102,7 @@ class WorkerState:
         """A flush was not committed, or nobody knows: batches become smaller. Old failures are forgotten."""
         failures = tuple(one for one in self.failures_at_s if at_s - one < FAILURES_WINDOW_S)
         failures += (at_s,) if counts_as_failure else ()
-        return replace(self, failures_at_s=failures, size_max=shrunk(self.size_max, size), may_be_open=True)
-
-    def transaction_ended(self) -> WorkerState:
-        """The broker has ended what our last transaction may have left open."""
-        return replace(self, may_be_open=False)
+        return replace(self, failures_at_s=failures, size_max=shrunk(self.size_max, size))
 
     def backed_off(self, at_s: float, backoff_max_s: float) -> WorkerState:
         """Take no records for a while, longer each time in a row, and then read everything again."""

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import msgspec
 
-from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.model import TopicPartition
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -36,10 +36,14 @@ class LogEvent(msgspec.Struct, frozen=True, tag_field="event", omit_defaults=Tru
 
 
 class Start(NamedTuple):
-    """Where a TopicPartition is read from, and who says so: committed, or a policy of `kafka.start_at`."""
+    """Where a TopicPartition goes on, and who says so: a committed offset, or the policy of `kafka.start_at`.
+
+    `first_offset` is where its next batch had begun; null if it is new here.
+    """
 
     offset: int
     source: str
+    first_offset: int | None = None
 
 
 class Covered(TypedDict):
@@ -119,15 +123,15 @@ class EndedWithRecordsInHand(LogEvent, frozen=True, tag="ended_with_records_in_h
 class PartitionsAssigned(LogEvent, frozen=True, tag="partitions_assigned"):
     """TopicPartitions are owned from here on, in the generation that begins.
 
-    `member`, `member_generation`: the group coordinator's; `owned`: how many are owned now, in all; `start_offsets`: of
-    each new one [the offset from which it is read, who says so].
+    `member`, `member_generation`: the group coordinator's; `owned`: how many are owned now, in all. Nothing of them is
+    read before they are positioned.
     """
 
     generation: int
     member: str
     member_generation: int
     owned: int
-    start_offsets: dict[str, Start]
+    topic_partitions: list[str]
 
 
 class PartitionsRevoked(LogEvent, frozen=True, tag="partitions_revoked"):
@@ -150,36 +154,15 @@ class RevokedUnknown(LogEvent, frozen=True, tag="revoked_unknown"):
     topic_partitions: list[str]
 
 
-class StartsCommitted(LogEvent, frozen=True, tag="starts_committed"):
-    """Start positions are committed where no offset was. `offsets`: by TopicPartition."""
+class Positioned(LogEvent, frozen=True, tag="positioned"):
+    """Committed offsets agree with topics and flush records, or the policy says where to start: reading goes on there.
 
-    offsets: dict[str, int]
-
-
-class StartsProven(LogEvent, frozen=True, tag="starts_proven"):
-    """Committed offsets agree with topics and flush records: these are read from their starts, or rewound first."""
-
-    topic_partitions: list[str]
-
-
-class StartsDoubted(LogEvent, frozen=True, tag="starts_doubted"):
-    """Committed offsets are of before what the group has flushed; nothing is read from there, it is asked again.
-
-    `offsets`: by TopicPartition up to where flush records say it was flushed.
-    """
-
-    offsets: dict[str, int]
-
-
-class CommittedByOthers(LogEvent, frozen=True, tag="committed_by_others"):
-    """Committed offsets are not those from which a batch would begin; it is not opened, all is read again.
-
-    `member_generation`: the group coordinator's; `offsets`: by TopicPartition [where the batch would begin, [committed
-    offset, leader epoch, metadata]].
+    `member_generation`: the group coordinator's in which that was asked; `starts`: by TopicPartition [offset, who says
+    so, where its next batch had begun], null for one that is new here.
     """
 
     member_generation: int
-    offsets: dict[str, tuple[int, CommittedOffset]]
+    starts: dict[str, Start]
 
 
 # Batches.
@@ -257,15 +240,6 @@ class CommitRepeated(LogEvent, frozen=True, tag="commit_repeated"):
 
 
 # Records.
-
-
-class TopicPartitionRewound(LogEvent, frozen=True, tag="rewound"):
-    """A TopicPartition is read again. `offset`: from this committed offset; `first_offset`: where its batch began."""
-
-    topic: str
-    partition: int
-    offset: int
-    first_offset: int
 
 
 class RecordsNotRecorded(LogEvent, frozen=True, tag="records_refused"):

@@ -2,10 +2,9 @@
 
 Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17],"raw-4":[9,2]}}`. `topic_id` is
 Kafka's id of the topic as its tools print it, or null where it is not known. `roots` has the highest root offset of
-each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last. `began` is
-written where a group has begun under `kafka.start_at = end`, and by all its commits from then on:
-`[1772600767000, 4]`, when, and with how many partitions. `set_ms` is written where a person has set the offset, and by
-all commits of this TopicPartition from then on: what was flushed before says no more where to go on.
+each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last. `set_ms` is
+written where a person has set the offset, and by all commits of this TopicPartition from then on: what was flushed
+before says no more where to go on.
 """
 
 from __future__ import annotations
@@ -25,17 +24,9 @@ BYTES_MAX = 4095
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Began(NamedTuple):
-    """When a group began at the end of a topic, in wall-clock milliseconds, and how many partitions it had then."""
-
-    at_ms: int
-    partitions: int
-
-
 class _Form(msgspec.Struct):
     v: int
     topic_id: str | None = None
-    began: Began | None = None
     set_ms: _Number | None = None
     roots: dict[str, Annotated[list[_Number], msgspec.Meta(min_length=1, max_length=2)]] = {}
 
@@ -58,7 +49,6 @@ class OffsetMetadata(NamedTuple):
 
     topic_id: str | None = None
     roots: tuple[RootLink, ...] = ()
-    began: Began | None = None
     set_ms: int | None = None
     is_ours: bool = False
 
@@ -67,13 +57,10 @@ def encode(
     topic_id: str | None,
     roots: Sequence[RootLink] = (),
     *,
-    began: Began | None = None,
     set_ms: int | None = None,
 ) -> Encoded:
     """Write metadata; `roots` begin with the least recently used one, which is the first to be dropped."""
     head = b'{"v":%d,"topic_id":%s,' % (VERSION, msgspec.json.encode(topic_id))
-    if began is not None:
-        head += b'"began":%s,' % msgspec.json.encode(began)
     if set_ms is not None:
         head += b'"set_ms":%d,' % set_ms
     head += b'"roots":{'
@@ -99,7 +86,7 @@ def decode(text: str) -> OffsetMetadata:
         return OffsetMetadata()
     if form.v != VERSION:
         return OffsetMetadata()
-    return OffsetMetadata(form.topic_id, roots, form.began, form.set_ms, is_ours=True)
+    return OffsetMetadata(form.topic_id, roots, form.set_ms, is_ours=True)
 
 
 def _root(name: str, place: list[int]) -> RootLink:
@@ -111,26 +98,18 @@ def _root(name: str, place: list[int]) -> RootLink:
 class SourceTopics:
     """What is known of the source topics, by name, and written with every commit, or the last one would lose it.
 
-    Kafka's ids, when the group began at their ends, and, by TopicPartition, when a person has set an offset, in
-    wall-clock milliseconds.
+    Kafka's ids, and, by TopicPartition, when a person has set an offset, in wall-clock milliseconds.
     """
 
     ids: dict[str, str] = field(default_factory=dict)
-    began: dict[str, Began] = field(default_factory=dict)
     set_ms: dict[TopicPartition, int] = field(default_factory=dict)
 
     def keep(self, tp: TopicPartition, metadata: str) -> None:
-        """Note what a committed offset says: of several the group's first beginning, and what was set last."""
-        told = decode(metadata)
-        self.keep_began(tp.topic, told.began)
-        if told.set_ms is not None:
-            self.set_ms[tp] = max(told.set_ms, self.set_ms.get(tp, 0))
-
-    def keep_began(self, topic: str, began: Began | None) -> None:
-        """Note when the group began, where that is known."""
-        if began is not None:
-            self.began[topic] = min(began, self.began.get(topic, began))
+        """Note what a committed offset says: of several what was set last."""
+        set_ms = decode(metadata).set_ms
+        if set_ms is not None:
+            self.set_ms[tp] = max(set_ms, self.set_ms.get(tp, 0))
 
     def metadata_of(self, tp: TopicPartition) -> str:
         """Return the metadata of an offset that is committed now."""
-        return encode(self.ids.get(tp.topic), began=self.began.get(tp.topic), set_ms=self.set_ms.get(tp)).text
+        return encode(self.ids.get(tp.topic), set_ms=self.set_ms.get(tp)).text

@@ -13,7 +13,7 @@ from service.errors import StartPositionError
 from service.formats.adoption import AdoptedTopicPartition, Adoption
 from service.formats.model import CommittedOffset, TopicPartition
 from service.offsets.survey import Survey
-from service.runtime.commit_history import LISTED_MAX, describe_foreign, listed
+from service.runtime.position_words import LISTED_MAX, describe_foreign, listed
 
 
 class AdoptionPlan(NamedTuple):
@@ -55,7 +55,7 @@ def plan(stopped: Survey, heir: Survey, *, from_group: str, group_id: str, topic
 
 
 def _problems(stopped: Survey, there: Mapping[TopicPartition, CommittedOffset], from_group: str) -> Iterator[str]:
-    flushed, foreign = stopped.flushes()
+    flushed, foreign, _ = stopped.flushes()
     for other in foreign:
         yield describe_foreign(other, from_group)
     yield from stopped.disagreements(there, flushed, from_group)

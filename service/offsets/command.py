@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Self
 import structlog
 
 from service.batch.messages import adoption_messages
+from service.boundary import END_OFFSET
 from service.config.rules import sender
 from service.config.settings import Settings
 from service.control.deadline import Deadline
@@ -261,7 +262,7 @@ class _Asking:
         """
         from service.adapters.kafka_search import Search  # noqa: PLC0415
 
-        _, log_end = self._consumer.watermarks(tp, deadline=self._deadline())
+        log_end = self._consumer.offsets_at([tp], END_OFFSET, deadline=self._deadline())[tp]
         end = Search(self.options, tp, self._deadline()).readable_from(first, log_end)
         if end == first:
             raise SourceError(f"{tp}: offset {first} can be read: to skip it all the same, name the end by --to")

@@ -65,14 +65,15 @@ def plan(survey: Survey, partition: int, first: int, end: int, *, group_id: str)
     tp, committed = standing.tp, standing.committed
     if not standing.first <= first < end <= standing.end:
         raise SettingsError([f"--from {first} --to {end}: {tp} has the offsets {standing.first} to {standing.end}"])
-    if committed is None or committed.offset != first:
+    if first != (standing.first if committed is None else committed.offset):
         raise StartPositionError(
             f"{tp}: the group goes on at {survey.describe(committed)}, and not at {first}. A worker that is stopped "
             "commits what it has read before"
         )
-    flushed = {} if standing.flushed is None else {tp: standing.flushed}
-    for problem in survey.disagreements({tp: committed}, flushed, group_id):
+    there = {} if committed is None else {tp: committed}
+    for problem in survey.disagreements(there, {} if standing.flushed is None else {tp: standing.flushed}, group_id):
         raise StartPositionError(problem)
-    survey.topics.keep(tp, committed.metadata)
+    if committed is not None:
+        survey.topics.keep(tp, committed.metadata)
     after = CommittedOffset(end, None, survey.topics.metadata_of(tp))
     return Skip(tp, first, after, dict(survey.topics.ids), survey.now_ms())

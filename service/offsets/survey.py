@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from service.boundary import Clock
+from service.boundary import END_OFFSET, FIRST_OFFSET, Clock
 from service.control.deadline import Deadline
 from service.control.flush_history import Flushed
 from service.errors import HistoryUnknownError, SettingsError
@@ -78,18 +78,15 @@ class Survey:
         deadline = Deadline.after(FLUSH_RECORDS_S, self._clock.now_s)
         wanted, newest_of = ([], committed) if is_quick else (list(committed), ())
         try:
-            flushed, _ = self._flush_records.read(wanted, self.topics, newest_of=newest_of, deadline=deadline)
+            flushed = self._flush_records.read(wanted, self.topics, newest_of=newest_of, deadline=deadline).next_offsets
         except HistoryUnknownError:
             if not self._accept_unknown:
                 raise
             flushed = {}
-        for tp, before in committed.items():
-            if before is not None:
-                self.topics.keep_began(tp.topic, offset_metadata.decode(before.metadata).began)
-        return [
-            Standing(tp, before, flushed.get(tp), *self._consumer.watermarks(tp, deadline=self._deadline()))
-            for tp, before in committed.items()
-        ]
+        firsts, ends = (
+            self._consumer.offsets_at(committed, at, deadline=self._deadline()) for at in (FIRST_OFFSET, END_OFFSET)
+        )
+        return [Standing(tp, one, flushed.get(tp), firsts[tp], ends[tp]) for tp, one in committed.items()]
 
     def flushes(self) -> Flushed:
         """Return what the flush records say of all TopicPartitions, and who else flushes this topic.

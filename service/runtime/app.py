@@ -51,8 +51,8 @@ from service.partitioning.partitioner import Partitioner
 from service.patience import LEAVE_S_MAX, Patience, end_process_after
 from service.runtime.first_look import LookRules
 from service.runtime.participation import Participation
+from service.runtime.positions import StartRules
 from service.runtime.recorder import RecorderRules
-from service.runtime.start_positions import StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
 from service.runtime.verification import VerifyPorts
@@ -262,7 +262,7 @@ class Process:
         """
         is_member = self._consumer.membership().is_proof
         self.health.is_member = self._consumer.is_answered
-        self.health.is_proven = not self.worker.start_positions.unproven
+        self.health.is_proven = not self.worker.controller.unplaced
         if is_member:
             self._brokers.joined()
         hindrance, refusal = self._kept_out(), self._brokers.refusal()

@@ -1,20 +1,23 @@
 """The control plane: rebalance callbacks, flushes, back-off and seeks, each from top to bottom as it happens.
 
 Runs on the loop thread. Rebalance callbacks come from inside `Consumer.consume`: they flush, own and release, but
-never seek. A seek is noted in the state and done when `consume` has returned, because records that it had taken
-before the callback are refused then and have to be read again (DESIGN 4.3: this is where the data was lost).
+neither ask nor seek. What is to be sought is noted in the state, and sought before the next poll; records that
+`consume` had taken before the callback are refused until then, and read again (DESIGN 4.3: this is where the data was
+lost).
+
+A record is taken only if its TopicPartition is owned and not to be sought.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import structlog
 
 from service.batch.batch import ClosedBatch, Opening, cost_of
-from service.boundary import Clock
+from service.boundary import Clock, Membership
 from service.config.flush_settings import FlushSettings
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason, Size
@@ -29,14 +32,13 @@ from service.errors import (
 )
 from service.formats import log_events
 from service.formats.log_events import tell
-from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.model import TopicPartition
 from service.privacy import describe
 from service.runtime.flush_report import FlushReport
 from service.runtime.flusher import Flusher, FlushSummary
-from service.runtime.member_proof import MemberProof
 from service.runtime.ports import Committer, Consumer, Metrics
+from service.runtime.positions import Positions
 from service.runtime.recorder import Recorder
-from service.runtime.start_positions import StartPosition, StartPositions
 
 STORY_CHARS_MAX = 300
 STORY_MAX = 50  # changes of the state that are told when the worker ends by a fault
@@ -53,7 +55,7 @@ class Controller:
         flusher: Flusher,
         consumer: Consumer,
         committer: Committer,
-        start_positions: StartPositions,
+        positions: Positions,
         clock: Clock,
         metrics: Metrics,
         new_batch_id: Callable[[], str],
@@ -67,13 +69,12 @@ class Controller:
         self._flusher = flusher
         self._consumer = consumer
         self._committer = committer
-        self._member_proof = MemberProof(consumer, recorder, start_positions)
-        self._start_positions = start_positions
+        self._positions = positions
         self._clock = clock
         self._metrics = metrics
         self._new_batch_id = new_batch_id
         self._verify = verify
-        self._starts: dict[TopicPartition, CommittedOffset] = {}
+        self._asked_in = 0
         self._closed: ClosedBatch | None = None
         self._deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
         self._is_late = False
@@ -82,14 +83,12 @@ class Controller:
 
     # Callbacks: from inside Consumer.consume and Consumer.close.
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        """Own what is new; flush first if a batch is open, because a batch never spans generations."""
-        self._starts = {}
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
+        """Own these; flush first if a batch is open, because a batch never spans generations."""
         with self._in_callback():
             if self.state.end is None:
                 self._flush_open(FlushReason.ASSIGNED)
-                self._own(tps - self.state.owned)
-        return self._starts
+                self._own(tps)
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Flush, then release; blocks the rebalance within the revoke budget (W5).
@@ -134,12 +133,19 @@ class Controller:
         """When everything between two polls has to be done."""
         return self._deadline
 
+    @property
+    def unplaced(self) -> frozenset[TopicPartition]:
+        """What is owned and has never been read here: nobody has answered yet where it goes on."""
+        return self.state.owned - self._recorder.positions.keys()
+
     def begin(self) -> None:
         """Make a producer ready before any committed offset is read: that ends what an earlier process left open."""
         self._committer.prepare()
 
     def prepare(self) -> bool:
         """Make the next flush's producer ready, outside any callback, within what is left until the next poll.
+
+        Its init ends what the last transaction may have left open, or committed offsets would not be stable.
 
         Returns whether it is: where the process was stopped there may be no time left to ask.
 
@@ -154,10 +160,18 @@ class Controller:
     def open_batch(self) -> bool:
         """Open a batch before its first record; it carries the generation and the member id of now.
 
-        False: what was handed over is read again. The disk refuses, or no other flush would end before the next poll.
+        A broker lets a member commit offsets that it does not own; only member id and generation tell that it was away.
+        With the classic protocol a member that was put out comes back under another id. With KIP-848 it comes back
+        under its own, with a later epoch, which moves without a callback at other times too. That the client library
+        does not join again before it has called `on_lost` is its order of events, not ours (ADR 4). So there a batch is
+        committed with the epoch that it was opened in, never with a later one: a broker refuses it if the member was
+        away meanwhile (KAFKA_FACTS R12). And it is opened only in the epoch in which it was asked where all goes on.
+
+        False: what was handed over is read again. The epoch has moved, the disk refuses, or no other flush would end
+        before the next poll.
         """
-        membership = None if self._is_late else self._member_proof.membership(deadline=self._deadline)
-        if membership is None:
+        membership = self._consumer.membership()
+        if self._is_late or self._has_moved(membership):
             self._become(self.state.seeking())
             return False
         opening = Opening(
@@ -176,13 +190,16 @@ class Controller:
             return False
         return True
 
+    def _has_moved(self, membership: Membership) -> bool:
+        return membership.outlives_fencing and membership.generation != self._asked_in
+
     def flush_due(self, reason: FlushReason) -> None:
         """Flush the open batch.
 
         Raises:
             StopError: the batch may hold records of two topics of one name, or the store refuses us.
         """
-        self._start_positions.watch(deadline=self._deadline)
+        self._positions.watch(deadline=self._deadline)
         if self.state.end is None:
             self._flush(reason)
 
@@ -206,44 +223,44 @@ class Controller:
             self._consumer.resume()
             self._metrics.set("paused", 0)
 
-    def seek_committed(self) -> None:
-        """Ask the broker for the committed offsets of what is to be sought, and seek there.
+    def position(self) -> None:
+        """Ask where everything that is to be sought goes on, and seek there; before each poll, outside callbacks.
 
-        What the last transaction became is settled before. If that is not done in time, or the answer is older than
-        what is known to be committed (KAFKA_FACTS O10), TopicPartitions stay to be sought, their records refused, until
+        What the last transaction became is settled before by `prepare`: nothing of ours is open while committed offsets
+        are asked for. If it is not, there is no answer, or not the right one, TopicPartitions stay to be sought until
         the next turn.
 
         Raises:
-            StopError: the broker does not answer, or only what is of before.
+            StopError: see `Positions.find`.
         """
-        if not self.state.to_seek:
+        membership = self._consumer.membership()
+        if self._has_moved(membership) and self._recorder.opening is None:
+            self._become(self.state.seeking())
+        tps = self.state.to_seek
+        if not tps or not self._committer.is_ready:
             return
-        proven = self.state.to_seek - self._start_positions.unproven  # the others wait until they are
-        known = {tp: self._recorder.positions[tp].first_offset for tp in sorted(proven)}
+        own = self._recorder.positions
+        known = {tp: own[tp].first_offset if tp in own else None for tp in sorted(tps)}
         try:
-            self._end_transaction()
             self._require_time()
-            starts = self._start_positions.again(known, deadline=self._deadline)
+            found = self._positions.find(known, deadline=self._deadline)
         except DiscardError as error:
-            self._log.warning("not_settled", message=str(error))
+            self._told.not_positioned(error)
             return
-        for tp, start in starts.items():
-            tell(self._log.info, log_events.TopicPartitionRewound(*tp, offset=start.offset, first_offset=known[tp]))
-            self._recorder.rewind(tp, start)
-            self._consumer.seek(tp, start, deadline=self._deadline)
-        self._metrics.add("rewinds", len(known))
-        self._become(self.state.sought(proven))
+        starts = {str(tp): log_events.Start(one.committed.offset, one.source, known[tp]) for tp, one in found.items()}
+        tell(self._log.info, log_events.Positioned(membership.generation, starts))
+        for tp, one in found.items():
+            self._consumer.seek(tp, one.committed, deadline=self._deadline)
+            self._recorder.place(tp, one.committed, is_new=one.source == "policy")
+        self._metrics.add("rewinds", sum(first is not None for first in known.values()))
+        if tps == self.state.owned:
+            self._asked_in = membership.generation
+        self._become(self.state.sought(tps))
 
     def _require_time(self) -> None:
         """Poll first where the process was stopped meanwhile: it may be out by now."""
         if self._deadline.remaining_s() < self._rules.settle_s / 2:
             raise DiscardError("too little time before the next poll")
-
-    def _end_transaction(self) -> None:
-        """End what the last transaction may have left open, by the next producer's init."""
-        if not self._committer.is_ready:
-            self._committer.prepare(deadline=self._deadline)
-        self._become(self.state.transaction_ended())
 
     def _become(self, state: WorkerState) -> None:
         before, self.state = self.state, state
@@ -265,7 +282,7 @@ class Controller:
         held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
         budget_s = self._rules.revoke_budget_s if held_up else self._rules.budget_s
         left = self._before_settling()
-        self._closed = batch = self._recorder.close(without=self._start_positions.unproven | self.state.to_seek)
+        self._closed = batch = self._recorder.close()
         generation, offsets = batch.opening.generation, batch.named_spans()
         tell(self._log.info, log_events.FlushStarted(batch.batch_id, reason.value, generation, offsets))
         try:
@@ -286,14 +303,14 @@ class Controller:
         self._closed, now_ms = None, self._clock.wall_ms()
         self._metrics.set("last_commit_timestamp_seconds", now_ms / 1000)
         self._recorder.committed(batch, now_ms=now_ms)
-        self._start_positions.flushed(tp for tp, (first, end) in batch.spans.items() if end > first)
+        self._positions.flushed_topics.update(tp.topic for tp, (first, end) in batch.spans.items() if end > first)
         self._become(self.state.committed(Size(self._rules.bytes_max, self._rules.entries_max)))
 
     def _discarded(self, batch: ClosedBatch, error: DiscardError, reason: FlushReason) -> None:
         self._told.discarded(batch, error, reason, generation=self.state.generation)
         counts, at_s = isinstance(error, CommitUnknownError | FencedError), self._clock.now_s()
         if isinstance(error, CommitUnknownError):
-            self._start_positions.doubt(batch.progress)
+            self._positions.forget(batch.progress)
         self._become(self.state.discarded(batch.size, at_s, counts_as_failure=counts))
         self._discard("FlushDiscarded")
         if self.state.has_failed_too_often:
@@ -310,7 +327,7 @@ class Controller:
         self._metrics.set("paused", 1)
 
     def _discard(self, cause: str) -> None:
-        """Drop the closed batch, or the open one; `seek_committed` reads again what is still owned."""
+        """Drop the closed batch, or the open one; `position` has read again what is still owned."""
         closed, opening, self._closed = self._closed, self._recorder.opening, None
         if closed is not None or opening is not None:
             self._metrics.add("batches_discarded")
@@ -322,52 +339,31 @@ class Controller:
 
     def _own(self, tps: frozenset[TopicPartition]) -> None:
         self._become(self.state.owning(tps))
-        if not tps:
-            return
-        positions = self._find(tps)
-        for tp, position in positions.items():
-            self._recorder.own(tp, position.committed)
-            self._starts[tp] = position.committed
-        starts = {str(tp): log_events.Start(one.committed.offset, one.source) for tp, one in positions.items()}
-        member = self._consumer.membership()
-        assigned = log_events.PartitionsAssigned(
-            generation=self.state.generation,
-            member=member.member_id,
-            member_generation=member.generation,
-            owned=len(self.state.owned),
-            start_offsets=starts,
-        )
-        tell(self._log.info, assigned)
-        self._metrics.add("rebalances", kind="assigned")
-
-    def _find(self, tps: frozenset[TopicPartition]) -> dict[TopicPartition, StartPosition]:
-        is_again = False
-        while True:
-            if self._deadline.remaining_s() < self._rules.settle_s / 2:  # it was stopped, and the callback has to know
-                self._deadline = Deadline.after(self._rules.settle_s, self._clock.now_s)
-            try:
-                if self.state.may_be_open:  # or committed offsets would not be stable until it times out
-                    self._end_transaction()
-                return self._start_positions.find(tps, deadline=self._deadline)
-            except (DiscardError, StopError):  # stopped while it asked, it had less time for that than it takes
-                if is_again and not self._deadline.is_long_past():
-                    raise
-                is_again = True
+        if tps:
+            member = self._consumer.membership()
+            assigned = log_events.PartitionsAssigned(
+                generation=self.state.generation,
+                member=member.member_id,
+                member_generation=member.generation,
+                owned=len(self.state.owned),
+                topic_partitions=_names(tps),
+            )
+            tell(self._log.info, assigned)
+            self._metrics.add("rebalances", kind="assigned")
 
     def _release(self, tps: frozenset[TopicPartition], *, is_lost: bool) -> None:
         self._become(self.state.releasing(tps))
-        told = tps & self._recorder.positions.keys()  # an assignment that failed is not
         for tp in tps:
             self._recorder.disown(tp)
             for name in ("lag_records", "committed_offset"):
                 self._metrics.forget(name, topic=tp.topic, partition=str(tp.partition))
-        self._start_positions.forget(tps)
-        if told and not is_lost:
-            tell(self._log.info, log_events.PartitionsRevoked(_names(told), generation=self.state.generation))
+        self._positions.forget(tps)
+        if tps and not is_lost:
+            tell(self._log.info, log_events.PartitionsRevoked(_names(tps), generation=self.state.generation))
             self._metrics.add("rebalances", kind="revoked")
 
     def consume_returned(self) -> None:
-        """Note that `consume` has returned, raise what a callback could not, and prove what one has begun to own.
+        """Note that `consume` has returned, and raise what a callback could not.
 
         Raises:
             StopError: as it was, or wrapped around what was not expected.
@@ -382,15 +378,6 @@ class Controller:
         if self._verify is not None:  # what was flushed inside a callback, which others wait for
             self._verify(self._before_settling())
             self._is_late = self._before_settling().remaining_s() < self._rules.budget_s
-        again, may_be_open = frozenset[TopicPartition](), False
-        try:
-            if self._start_positions.unproven:
-                self._require_time()
-            again = self._start_positions.prove(deadline=self._deadline)
-        except DiscardError as unproven:
-            self._told.not_proven(unproven)
-            again, may_be_open = self._start_positions.unproven, True
-        self._become(self.state.returned(again, may_be_open=may_be_open))
 
 
 def _names(tps: frozenset[TopicPartition]) -> list[str]:

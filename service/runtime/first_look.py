@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from service.batch.batch import ClosedBatch
 from service.batch.fast_lane import TakenRun
 from service.boundary import Poll
 from service.errors import PathsError
-from service.formats.model import SourceRecord, TopicPartition
+from service.formats.model import SourceRecord
 from service.input.decode import Decoded, RecordDecoder
 
 ENTRIES = 1000  # of a source topic that are looked at in a process
@@ -153,9 +153,9 @@ class FirstLook:
 class FirstBatch:
     """Refuses to commit a first batch that is dead: a wrong path must not commit a topic away."""
 
-    def __init__(self, rules: LookRules, is_untouched: Callable[[TopicPartition, int], bool]) -> None:
+    def __init__(self, rules: LookRules, flushed_topics: Collection[str]) -> None:
         self._rules = rules
-        self._is_untouched = is_untouched
+        self._flushed_topics = flushed_topics
         self.has_fit = False
         """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
 
@@ -171,10 +171,9 @@ class FirstBatch:
         self.has_fit |= entries >= TOO_FEW_TO_STOP and dead < share_max * entries
         if share_max >= 1 or entries < TOO_FEW_TO_STOP or dead < share_max * entries:
             return
-        begun = [(tp, first) for tp, (first, end) in batch.spans.items() if end > first]
-        if not all(self._is_untouched(tp, first) for tp, first in begun):
+        topics = sorted({tp.topic for tp, (first, end) in batch.spans.items() if end > first})
+        if any(topic in self._flushed_topics for topic in topics):
             return
-        topics = sorted({tp.topic for tp, _ in begun})
         reasons: Counter[str] = Counter()
         for letter in batch.dead_letters:
             reasons[letter.reason.value] += letter.entries

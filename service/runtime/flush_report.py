@@ -81,7 +81,7 @@ class FlushReport:
         )
         tell(self._log.warning, dropped)
 
-    def not_proven(self, error: DiscardError) -> None:
-        """Tell that start positions are not proven yet: at once, then at growing distance, since each turn asks."""
+    def not_positioned(self, error: DiscardError) -> None:
+        """Tell that it is not known yet where to go on: at once, then at growing distance, since each turn asks."""
         if times := self._pace.times(str(error)):
-            self._log.warning("start_not_proven", message=str(error), times=times)
+            self._log.warning("not_positioned", message=str(error), times=times)

@@ -124,7 +124,7 @@ class Flusher:
             # The broker would accept Y's commit of what X read: only the member that opened a batch may commit it.
             raise MembershipError(f"opened as member {opened.member_id!r}, now {membership.member_id!r}")
         if opened.outlives_fencing:
-            membership = opened  # see `runtime.member_proof`
+            membership = opened  # see `Controller.open_batch`
         limit = self._kafka.message_bytes_max
         letters = (part for letter in batch.dead_letters for part in split_letter(letter, message_bytes_max=limit))
         batch = batch._replace(dead_letters=tuple(letters))

@@ -54,18 +54,18 @@ class Consumer(Protocol):
         """Ask for the stable committed offsets; None where there is none."""
         ...
 
-    def watermarks(self, tp: TopicPartition, *, deadline: Deadline) -> tuple[int, int]:
-        """Ask for the first offset and the end."""
-        ...
+    def offsets_at(self, tps: Iterable[TopicPartition], at_ms: int, *, deadline: Deadline) -> dict[TopicPartition, int]:
+        """Ask for the offset of the first record of this time or later, by Kafka's timestamps; the end if none is.
 
-    def offset_at(self, tp: TopicPartition, at_ms: int, *, deadline: Deadline) -> int | None:
-        """Ask for the offset of the first record of this time or later, by Kafka's timestamps; None where none is."""
+        `at_ms`: milliseconds since the epoch, or `FIRST_OFFSET`, or `END_OFFSET`.
+        """
         ...
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset; records of before are never returned afterwards. What had failed is fetched again.
 
-        `consume` raises StopError where the log does not have it of this leader epoch, as it does after an assignment.
+        What is assigned is not fetched before it is sought. `consume` raises StopError if the log does not have the
+        offset of this leader epoch.
         """
         ...
 

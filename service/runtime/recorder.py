@@ -7,7 +7,7 @@ closes them, and says what became of them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from service.avro.entry_types import EntryTypes, SchemaBounds
@@ -61,21 +61,17 @@ class Recorder:
 
     # What is owned.
 
-    def own(self, tp: TopicPartition, start: CommittedOffset) -> None:
-        """Begin to own a TopicPartition at its committed offset; no batch is open."""
-        self._tracker.own(tp, start)
-
     def disown(self, tp: TopicPartition) -> None:
         """Stop owning a TopicPartition; its records are refused from now on."""
         self._tracker.disown(tp)
 
-    def rewind(self, tp: TopicPartition, committed: CommittedOffset) -> None:
-        """Go on at a committed offset; no open batch covers any."""
-        self._tracker.rewind(tp, committed)
+    def place(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
+        """Go on at an offset that is committed, or with which it begins; no open batch covers any of it."""
+        self._tracker.place(tp, start, is_new=is_new)
 
     @property
     def positions(self) -> Mapping[TopicPartition, Progress]:
-        """The progress of what is owned, to be read only."""
+        """The progress of what is owned and was placed, to be read only."""
         return self._tracker.by_tp
 
     # The open batch.
@@ -127,19 +123,15 @@ class Recorder:
         assert self._batch is None, "a batch is open already"
         self._batch = Batch(opening, self._spool.open(opening.batch_id), Rows(self._lane, is_fast=self._rules.is_fast))
 
-    def close(self, *, without: Collection[TopicPartition] = ()) -> ClosedBatch:
+    def close(self) -> ClosedBatch:
         """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
 
-        `without` are TopicPartitions that are assigned, but not proven ours, or not yet at their committed offset: the
-        batch does not cover them, and where they stand is not told, or a later reader took it for what is committed.
+        It names everything that has a place, be it idle: where that is committed is what a later owner compares.
         """
         assert self._batch is not None, "a flush needs an open batch"
         batch, self._batch = self._batch, None
         self.first_look.closed()
-        progress = self._tracker.by_tp
-        left_out = [tp for tp in without if tp in progress and progress[tp].next_offset > progress[tp].first_offset]
-        assert not left_out, f"W2: a batch leaves out what it covers: {left_out}"
-        return batch.close({tp: one for tp, one in progress.items() if tp not in without})
+        return batch.close(self._tracker.by_tp)
 
     def committed(self, batch: ClosedBatch, *, now_ms: int) -> None:
         """Go on behind a batch that was committed."""

@@ -103,6 +103,7 @@ class Runloop:
     def turn(self) -> None:
         """Do one turn."""
         self._prepare()
+        self._controller.position()
         records = self._consumer.consume(records_max=self.records_max, timeout_s=POLL_S)
         self._controller.consume_returned()
         if records:
@@ -113,7 +114,6 @@ class Runloop:
             except Exception:  # of broker, store or disk, or a bug of ours: it would be no record's doing
                 self._crash_guard.release()
                 raise
-        self._seek()
         self._refetcher.turn()
         self._count(len(records))
         if self._stop.requested:
@@ -137,12 +137,6 @@ class Runloop:
             self._log.warning("not_prepared", times=self._not_prepared, message=str(error))
             if self._not_prepared >= NOT_PREPARED_MAX:
                 raise StopError(str(error)) from error
-
-    def _seek(self) -> None:
-        """Seek what is to be sought, behind the last transaction: the next producer ends it, which may take as long."""
-        if self._controller.state.to_seek:
-            self._prepare()
-            self._controller.seek_committed()
 
     def _record_all(self, poll: Poll) -> None:
         """Record what was handed over. What is refused while owned is read again: its TopicPartition is rewound."""
@@ -262,7 +256,6 @@ class Runloop:
         reason = decide_by_age(opened_at_s=opening.opened_at_s, now_s=self._clock.now_s(), bounds=self._bounds)
         if reason is not None:
             self._controller.flush_due(reason)
-            self._seek()
 
     def _tell_gaps(self) -> None:
         gaps, self._gaps = self._gaps, {}

@@ -28,8 +28,7 @@ class TappedConsumer:
         # Passed on as they are.
         self.failures = consumer.failures
         self.committed = consumer.committed
-        self.watermarks = consumer.watermarks
-        self.offset_at = consumer.offset_at
+        self.offsets_at = consumer.offsets_at
         self.partitions_of = consumer.partitions_of
         self.topic_ids = consumer.topic_ids
         self.pause, self.resume = consumer.pause, consumer.resume
@@ -65,11 +64,8 @@ class _TappedListener:
         self._listener = listener
         self._verification = verification
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        starts = self._listener.on_assigned(tps)
-        for tp, start in starts.items():
-            self._verification.assigned(tp, start.offset)
-        return starts
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
+        self._listener.on_assigned(tps)
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         self._listener.on_revoked(tps)
@@ -111,9 +107,6 @@ class TappedCommitter:
         deadline: Deadline,
     ) -> None:
         """Run one transaction; what became of one that fails otherwise is known: nothing."""
-        if messages == []:  # start positions
-            self._committer.commit(messages, offsets, membership, deadline=deadline)
-            return
         passing, next_offsets = _Passing(), {tp: one.offset for tp, one in offsets.items()}
         try:
             self._committer.commit(self._pass(messages, passing), offsets, membership, deadline=deadline)

@@ -89,14 +89,6 @@ class Verification:
 
     # What comes in.
 
-    def assigned(self, tp: TopicPartition, offset: int) -> None:
-        """Begin at an offset: what is below it was committed by somebody else.
-
-        What `consume` has given away and got back in one call is kept: it comes again, or was lost.
-        """
-        self._first[tp] = offset
-        self._remembered.release(len(self._remembered.take(tp, offset)))
-
     def given_back(self, tps: Iterable[TopicPartition]) -> None:
         """Leave TopicPartitions to others, who begin at the committed offset."""
         for tp in tps:

@@ -26,10 +26,10 @@ from service.runtime.first_look import FirstBatch
 from service.runtime.flusher import Flusher
 from service.runtime.open_transactions import OpenTransactions
 from service.runtime.ports import Committer, Consumer, FlushRecords, Journal, Metrics, Spool, Uploads
+from service.runtime.positions import Positions, StartRules
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.refetch import Refetcher
 from service.runtime.runloop import Guards, Runloop
-from service.runtime.start_positions import StartPositions, StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.tap import TappedCommitter, TappedConsumer
 from service.runtime.verification import Verification, VerifyPorts
@@ -95,15 +95,14 @@ class Worker:
         self._log = structlog.get_logger("worker")
         self.topics = SourceTopics()
         self.recorder = parts.recorder(rules.recorder, ports.spool)
-        self.start_positions = StartPositions(
+        self.positions = Positions(
             rules=rules.start,
             consumer=ports.consumer,
-            committer=ports.committer,
             flush_records=ports.flush_records,
             topics=self.topics,
             clock=clock,
         )
-        self.first_batch = FirstBatch(rules.recorder.look, self.start_positions.is_untouched)
+        self.first_batch = FirstBatch(rules.recorder.look, self.positions.flushed_topics)
         self.flusher = parts.flusher(
             settings=rules.settings,
             sender=sender,
@@ -122,7 +121,7 @@ class Worker:
             flusher=self.flusher,
             consumer=ports.consumer,
             committer=ports.committer,
-            start_positions=self.start_positions,
+            positions=self.positions,
             clock=clock,
             metrics=metrics,
             new_batch_id=new_batch_id,

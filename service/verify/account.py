@@ -87,22 +87,18 @@ def _touches(event: LogEvent, tp: str, offsets: tuple[int, int] | None) -> bool:
 def _spans(event: LogEvent) -> dict[str, tuple[int, int] | None] | None:
     """Return the offsets that an event speaks of by TopicPartition; None where it speaks of the process."""
     match event:
-        case events.PartitionsAssigned(start_offsets=starts):
+        case events.Positioned(starts=starts):
             return {tp: (start.offset, start.offset) for tp, start in starts.items()}
         case (
-            events.PartitionsRevoked(topic_partitions=tps)
+            events.PartitionsAssigned(topic_partitions=tps)
+            | events.PartitionsRevoked(topic_partitions=tps)
             | events.PartitionsLost(topic_partitions=tps)
-            | events.StartsProven(topic_partitions=tps)
         ):
             return dict.fromkeys(tps)
-        case events.StartsCommitted(offsets=offsets) | events.StartsDoubted(offsets=offsets):
-            return {tp: (offset, offset) for tp, offset in offsets.items()}
         case events.FlushStarted(offsets=spans) if spans is not None:
             return dict(spans)
         case events.BatchCommitted(offsets=covered):
             return {tp: (one["first_offset"], one["next_offset"]) for tp, one in covered.items()}
-        case events.TopicPartitionRewound(topic=topic, partition=partition, offset=offset):
-            return {f"{topic}-{partition}": (offset, offset)}
         case events.OffsetGaps(topic=topic, partition=partition, first=holes):
             return {f"{topic}-{partition}": holes[0] if holes else None}
         case events.OffsetsSkipped(topic=topic, partition=partition, offset=first, end_offset=end):
@@ -124,9 +120,10 @@ def describe(event: LogEvent, tp: str | None) -> str:
 
 def _details(event: LogEvent, tp: str | None) -> str:
     match event:
-        case events.PartitionsAssigned(generation=own, member_generation=group, start_offsets=starts):
-            source = f", {starts[tp].source}" if tp in starts else ""
-            return f"{source}, generation {own}, the group's {group}"
+        case events.PartitionsAssigned(generation=own, member_generation=group):
+            return f", generation {own}, the group's {group}"
+        case events.Positioned(starts=starts):
+            return f", {starts[tp].source}" if tp in starts else ""
         case events.PartitionsRevoked(generation=own) | events.PartitionsLost(generation=own):
             return f", generation {own}"
         case events.FlushStarted(batch_id=batch, generation=own):

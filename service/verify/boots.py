@@ -7,10 +7,11 @@ Keeps what is owned now, and of what was: tenures and runs of commits, not the c
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from service.formats import log_events as events
-from service.formats.log_events import LogEvent
+from service.formats.log_events import LogEvent, Start
 from service.verify.holes import Holes
 from service.verify.rules import BootName, LogRule, Violation
 from service.verify.tenures import Landing, Spans, Tenure, Unsettled, text_of
@@ -56,8 +57,7 @@ class Boot:
         self._flush: _Flush | None = None
         self._discarded: set[str] = set()
         self._read: dict[str, set[int]] = {}
-        self._to_rewind: set[str] = set()
-        self._unjudged: dict[str, int] = {}
+        self._to_place: set[str] = set()
         self._holes = Holes()
         self._seq = self._at_ms = 0
 
@@ -74,19 +74,8 @@ class Boot:
                 self._given_back(tps, generation)
             case events.PartitionsLost(topic_partitions=tps, generation=generation):
                 self._lost(tps, generation)
-            case events.StartsCommitted(offsets=offsets):
-                self._require_owned(offsets, set(), "start positions are committed of")
-                for tp, offset in offsets.items():
-                    self.bases.setdefault(tp, set()).add(offset)
-            case events.StartsDoubted(offsets=offsets):
-                for tp in offsets.keys() & self._owned.keys():
-                    self._disbelieve(tp)
-                    self._to_rewind.add(tp)
-            case events.StartsProven(topic_partitions=tps):
-                for tp in tps:
-                    self._judge_start(tp)
-            case events.TopicPartitionRewound(topic=topic, partition=partition, offset=offset):
-                self._rewound(f"{topic}-{partition}", offset)
+            case events.Positioned(starts=starts):
+                self._positioned(starts)
             case events.OffsetGaps(topic=topic, partition=partition):
                 self._jumped(f"{topic}-{partition}", event)
             case events.OffsetsSkipped(group=group, topic=topic, partition=partition, offset=first, end_offset=end):
@@ -117,7 +106,7 @@ class Boot:
         for tp in list(self._owned):
             self._end_tenure(tp, "lines are missing", at_ms)
         self._gone.clear()
-        self._to_rewind.clear()
+        self._to_place.clear()
         self._position.clear()
         self._is_blind = self._is_flush_blind = True
 
@@ -154,45 +143,25 @@ class Boot:
     def _assigned(self, event: events.PartitionsAssigned) -> None:
         self._require_no_flush("partitions_assigned")
         self._turn(event.generation, is_new=True)
-        for tp, (offset, source) in event.start_offsets.items():
+        for tp in event.topic_partitions:
             if tp in self._owned:
                 self._flaw(LogRule.TRANSITION, f"{tp} is assigned, and is owned already", tp)
                 self._end_tenure(tp, "assigned again", self._at_ms)
-            tenure = self._begin_tenure(tp, offset, source, event.member_generation)
-            if source == COMMITTED:
-                self._unjudged[tp] = offset  # until it is proven, or used
-                if offset > self._committed.get(tp, -1):
-                    self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
-                    self._committed[tp] = offset
-            else:
-                self.bases.setdefault(tp, set()).add(offset)
+            self._begin_tenure(tp, event.member_generation)
+            self._to_place.add(tp)
 
-    def _begin_tenure(self, tp: str, start: int | None, source: str, generation: int) -> Tenure:
-        tenure = Tenure(tp, self.name, self._seq, self._at_ms, start, source, generation)
+    def _begin_tenure(self, tp: str, generation: int) -> Tenure:
+        tenure = Tenure(tp, self.name, self._seq, self._at_ms, None, "unknown", generation)
         self.tenures.append(tenure)
         self._owned[tp] = tenure
         self._gone.pop(tp, None)
-        self._to_rewind.discard(tp)
-        if start is not None:
-            self._position[tp] = start
         return tenure
 
     def _end_tenure(self, tp: str, how: str, at_ms: int) -> None:
-        if tp in self._unjudged:
-            self._disbelieve(tp)
         tenure = self._owned.pop(tp)
         tenure.ended, tenure.ended_ms = how, at_ms
         self._position.pop(tp, None)
-
-    def _disbelieve(self, tp: str) -> None:
-        """Nothing was read where it was said to start."""
-        self._owned[tp].start = None
-        self.landings = [one for one in self.landings if one.tenure is not self._owned[tp]]
-        self._unjudged.pop(tp, None)
-
-    def _judge_start(self, tp: str) -> None:
-        if tp in self._unjudged:
-            self._resume(tp, self._unjudged.pop(tp))
+        self._to_place.discard(tp)
 
     def _resume(self, tp: str, offset: int) -> bool:
         """Go on at what is committed. Rule 1, as far as this boot knows; gives whether it is not before that."""
@@ -229,17 +198,24 @@ class Boot:
             self._flaw(LogRule.TRANSITION, f"generation {generation} after {self._generation}")
         self._generation = max(self._generation, generation)
 
-    def _rewound(self, tp: str, offset: int) -> None:
-        self._require_no_flush("rewound")
-        if tp not in self._owned and (not self._is_blind or tp in self._gone):
-            self._flaw(LogRule.TRANSITION, f"{tp} is rewound, and is not owned", tp)
-        self._judge_start(tp)
-        tenure, known = self._owned.get(tp), self._committed.get(tp)
-        if self._resume(tp, offset) and offset != known and (tenure is None or offset != tenure.start):
-            self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
-        self._committed[tp] = max(offset, known or 0)
-        self._position[tp] = offset
-        self._to_rewind.discard(tp)
+    def _positioned(self, starts: Mapping[str, Start]) -> None:
+        """Go on where the worker says: rule 1 if that is committed; a policy's offset is one where a log may begin."""
+        self._require_no_flush("positioned")
+        for tp, (offset, source, _) in starts.items():
+            if tp not in self._owned and (not self._is_blind or tp in self._gone):
+                self._flaw(LogRule.TRANSITION, f"{tp} is positioned, and is not owned", tp)
+            tenure, known = self._owned.get(tp), self._committed.get(tp)
+            if source == COMMITTED:
+                goes_on = self._resume(tp, offset)
+                if goes_on and offset != known and (tenure is None or offset != tenure.start):
+                    self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
+                self._committed[tp] = max(offset, known or 0)
+            else:
+                self.bases.setdefault(tp, set()).add(offset)
+            if tenure is not None and tenure.start is None and tp not in self._position:
+                tenure.start, tenure.source = offset, source
+            self._position[tp] = offset
+            self._to_place.discard(tp)
 
     def _jumped(self, tp: str, event: events.OffsetGaps) -> None:
         """Rule 1: no record is jumped that is known to be there, since a batch that was discarded had it."""
@@ -262,12 +238,10 @@ class Boot:
             text = f"a batch of generation {event.generation} is flushed in generation {self._generation}"
             self._flaw(LogRule.OWNED, text)
         self._require_owned(spans or {}, self._flush.flawed, "a flush covers")
-        for tp in begins:
-            self._judge_start(tp)
         for tp, (first, _) in (spans or {}).items():
             self._require_position(tp, first, "a flush")
-            if tp in self._to_rewind:
-                text = f"a flush covers {tp}, which was not rewound after a batch was discarded"
+            if tp in self._to_place:
+                text = f"a flush covers {tp}, which was not positioned since it was assigned, or a batch was discarded"
                 self._flaw(LogRule.TRANSITION, text, tp)
 
     def _flush_committed(self, event: events.BatchCommitted) -> None:
@@ -311,7 +285,7 @@ class Boot:
         tenure = self._owned.get(tp)
         is_told = self._position.get(tp, first) != first
         if tenure is None:
-            tenure = self._begin_tenure(tp, None, "unknown", -1)
+            tenure = self._begin_tenure(tp, -1)
         tenure.cover(first, end, seq=self._seq, at_ms=self._at_ms, is_told=is_told)
         self._position[tp] = end
         self._committed[tp] = max(end, self._committed.get(tp, end))
@@ -336,7 +310,7 @@ class Boot:
         if event.batch_id in self._discarded:
             self._flaw(LogRule.TRANSITION, f"batch {event.batch_id} is discarded twice")
         self._discarded.add(event.batch_id)
-        self._to_rewind = set(self._owned)
+        self._to_place = set(self._owned)
         if event.reason is None:
             self._require_no_flush("batch_discarded, of a batch that is not flushed")
             return

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
-from service.boundary import Membership, Message
+from service.boundary import END_OFFSET, FIRST_OFFSET, Membership, Message
 from service.control.deadline import Deadline
 from service.errors import (
     CommitAbortedError,
@@ -78,43 +78,49 @@ def soon(kafka: Kafka) -> Deadline:
 
 
 class Listener:
-    """Starts everything where the group has committed, or at 0; remembers what it heard."""
+    """Remembers what it heard, and what it owns; `new` is to be sought."""
 
-    def __init__(self, consumer: Consumer, kafka: Kafka) -> None:
+    def __init__(self) -> None:
         self.owned: set[TopicPartition] = set()
+        self.new: set[TopicPartition] = set()
         self.heard: list[str] = []
-        self._consumer = consumer
-        self._kafka = kafka
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
         """Own."""
         self.heard.append("assigned")
         self.owned |= tps
-        committed = self._consumer.committed(tps, deadline=soon(self._kafka))
-        return {tp: found or CommittedOffset(0) for tp, found in committed.items()}
+        self.new |= tps
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Give back."""
         self.heard.append("revoked")
         self.owned -= tps
+        self.new -= tps
 
     def on_lost(self, tps: frozenset[TopicPartition]) -> None:
         """Forget."""
         self.heard.append("lost")
         self.owned -= tps
+        self.new -= tps
 
 
 class Reading:
-    """A consumer that takes part, and what it was handed over so far."""
+    """A consumer that takes part, and what it was handed over so far; it begins at committed offsets, or at 0."""
 
     def __init__(self, kafka: Kafka) -> None:
+        self._kafka = kafka
         self.consumer = kafka.consumer()
-        self.listener = Listener(self.consumer, kafka)
+        self.listener = Listener()
         self.consumer.subscribe(self.listener)
         self.records: list[SourceRecord] = []
+        self.is_seeking = True
 
     def turn(self) -> None:
         """Consume once."""
+        new = self.listener.new if self.is_seeking else set()
+        for tp, found in self.consumer.committed(sorted(new), deadline=soon(self._kafka)).items():
+            self.consumer.seek(tp, found or CommittedOffset(0), deadline=soon(self._kafka))
+            self.listener.new.discard(tp)
         self.records += self.consumer.consume(records_max=100, timeout_s=0.2)
 
     def until(self, done: Callable[[], bool], *others: Reading) -> None:
@@ -141,7 +147,7 @@ def reading(kafka: Kafka) -> Iterable[Reading]:
 
 
 class ConsumerContract:
-    """Positions move with what is handed over; a start is where the listener says."""
+    """Positions move with what is handed over; nothing is before the first seek."""
 
     def test_records_come_in_the_order_of_their_offsets(self, kafka: Kafka, reading: Reading) -> None:
         """Each once, per TopicPartition in order, with what was written."""
@@ -154,8 +160,8 @@ class ConsumerContract:
         assert [record.value for record in reading.records if record.tp == first] == [b"a", b"b"]
         assert {record.leader_epoch for record in reading.records} == {0}
 
-    def test_start_is_where_the_listener_says(self, kafka: Kafka) -> None:
-        """The committed offset; no reset of the client's own."""
+    def test_nothing_is_handed_over_before_the_first_seek_which_says_where_to_begin(self, kafka: Kafka) -> None:
+        """No start and no reset of the client's own."""
         first, second = kafka.tps
         kafka.append(first, b"a", b"b", b"c")
         kafka.append(second, b"d")
@@ -167,6 +173,12 @@ class ConsumerContract:
         committer.close()
         one.consumer.close()
         other = Reading(kafka)
+        other.is_seeking = False
+        other.until(lambda: other.listener.owned == set(kafka.tps))
+        for _ in range(10):
+            other.turn()
+        assert other.records == []
+        other.is_seeking = True
         other.until(lambda: len(other.records) >= 2)
         assert other.offsets(first) == [2]
         other.consumer.close()
@@ -291,16 +303,17 @@ class ConsumerContract:
         first, second = kafka.tps
         kafka.append(first, b"a", b"b")
         assert reading.consumer.partitions_of(first.topic, deadline=soon(kafka)) == [first, second]
-        assert reading.consumer.watermarks(first, deadline=soon(kafka)) == (0, 2)
+        for at, expected in ((FIRST_OFFSET, {first: 0, second: 0}), (END_OFFSET, {first: 2, second: 0})):
+            assert reading.consumer.offsets_at([first, second], at, deadline=soon(kafka)) == expected
 
     def test_offset_is_told_by_the_time_of_records(self, kafka: Kafka, reading: Reading) -> None:
-        """The first record of that time or later; None where all are older."""
+        """The first record of that time or later; the end if all are older."""
         first, _ = kafka.tps
         kafka.append(first, b"a", b"b")
         reading.until(lambda: len(reading.records) == 2)
         times = [one.timestamp_ms or 0 for one in reading.records]
-        assert reading.consumer.offset_at(first, times[0], deadline=soon(kafka)) == 0
-        assert reading.consumer.offset_at(first, times[1] + 1, deadline=soon(kafka)) is None
+        for at_ms, expected in ((times[0], 0), (times[1] + 1, 2)):
+            assert reading.consumer.offsets_at([first], at_ms, deadline=soon(kafka)) == {first: expected}
 
     def test_topic_has_an_id_that_every_member_is_told(self, kafka: Kafka, reading: Reading) -> None:
         """As Kafka's tools print it; a topic that does not exist has none, and that is no failure."""

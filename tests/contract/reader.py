@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from service.adapters.kafka_consumer import KafkaConsumer
 from service.adapters.kafka_options import PINNED_CONSUMER
+from service.control.deadline import Deadline
 from service.formats.model import CommittedOffset, TopicPartition
 
 WAIT_S = 60.0
@@ -20,6 +21,7 @@ class Reader:
         self, bootstrap: str, topics: Iterable[str], *, group: str = "group", protocol: str = "cooperative-sticky"
     ) -> None:
         self.owned: set[TopicPartition] = set()
+        self._new: set[TopicPartition] = set()
         self.values: list[bytes | None] = []
         options: dict[str, Any] = {**PINNED_CONSUMER, "bootstrap.servers": bootstrap, "group.id": group, "log_level": 0}
         if protocol == "consumer":
@@ -29,19 +31,23 @@ class Reader:
         self.consumer = KafkaConsumer(options, topics)
         self.consumer.subscribe(self)
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
         """Begin at the beginning."""
         self.owned |= tps
-        return dict.fromkeys(tps, CommittedOffset(0))
+        self._new |= tps
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Keep nothing."""
         self.owned -= tps
+        self._new -= tps
 
     on_lost = on_revoked
 
     def poll(self) -> None:
         """Read for a moment."""
+        while self._new:
+            deadline = Deadline.after(WAIT_S, time.monotonic)
+            self.consumer.seek(self._new.pop(), CommittedOffset(0), deadline=deadline)
         self.values += [record.value for record in self.consumer.consume(records_max=100, timeout_s=0.05)]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,7 +16,7 @@ from service.adapters.kafka_consumer import KafkaConsumer
 from service.adapters.kafka_log import Brokers
 from service.adapters.kafka_options import PINNED_CONSUMER
 from service.errors import SourceError
-from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.model import TopicPartition
 from tests.contract.mock_cluster import GROUP_HEARTBEAT, JOIN_GROUP, MockCluster
 
 WAIT_S = 30.0
@@ -36,10 +36,9 @@ class Member:
         self.consumer = KafkaConsumer(options, [cluster.topic], brokers=self.brokers)
         self.consumer.subscribe(self)
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        """Begin at the beginning."""
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
+        """Take note."""
         self.assigned |= tps
-        return dict.fromkeys(tps, CommittedOffset(0))
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Keep nothing."""

@@ -122,7 +122,7 @@ def test_wish_to_leave_is_heeded_while_a_producer_is_made_ready(kind: str, tmp_p
         assert time.monotonic() - begun_s < 1 + 2 * LOADED
 
 
-@pytest.mark.parametrize("question", ["committed", "partitions_of", "watermarks", "offset_at", "topic_ids"])
+@pytest.mark.parametrize("question", ["committed", "partitions_of", "offsets_at", "topic_ids"])
 def test_wish_to_leave_is_heeded_while_a_question_is_not_answered(question: str) -> None:
     """Each waits for as long as its deadline allows, and not longer than a second after the wish; leaving ends too."""
     stop, clock = threading.Event(), SystemClock()
@@ -133,8 +133,7 @@ def test_wish_to_leave_is_heeded_while_a_question_is_not_answered(question: str)
         ask: dict[str, Callable[[], object]] = {
             "committed": lambda: consumer.committed([tp], deadline=deadline),
             "partitions_of": lambda: consumer.partitions_of("source", deadline=deadline),
-            "watermarks": lambda: consumer.watermarks(tp, deadline=deadline),
-            "offset_at": lambda: consumer.offset_at(tp, 0, deadline=deadline),
+            "offsets_at": lambda: consumer.offsets_at([tp], 0, deadline=deadline),
             "topic_ids": lambda: consumer.topic_ids(["source"], deadline=deadline),
         }
         threading.Timer(0.5, stop.set).start()

@@ -9,7 +9,7 @@ from service.audit.audit import Audit, Options
 from service.audit.report import Report
 from service.audit.store import Address, FetchedObject
 from service.formats.model import SourceRecord, TopicPartition
-from service.runtime.start_positions import StartAt
+from service.runtime.positions import StartAt
 from tests.fakes.broker import FakeBroker
 from tests.fakes.worker import settings_of
 

@@ -57,7 +57,7 @@ class _Producer:
 
 
 class Committed(NamedTuple):
-    """One committed transaction, as read_committed readers see it; without messages it has start positions.
+    """One committed transaction, as read_committed readers see it.
 
     `before` are all committed offsets: its own as they were before it ended, all others as they were when its own were
     sent, since until it ends others may commit those.
@@ -80,7 +80,9 @@ class FakeBroker:
         self.transactions: list[Committed] = []
         self.aborted = 0
         self.starts: dict[TopicPartition, int] = {}
-        """Where the group began, by its start positions or by an administrator."""
+        """Where the group began, if an administrator has said so."""
+        self.start_at_ms = 0
+        """From which time on records are to be read where nobody has committed anything."""
         self.set_back: list[str] = []
         """Commits outside transactions that lowered an offset: what they uncover is read twice."""
         self.on_committed: Callable[[Committed], None] = lambda _committed: None
@@ -135,7 +137,6 @@ class FakeBroker:
             if committed.offset < (self.committed_offset(tp) or 0):
                 self.set_back.append(f"{tp} from {self.committed_offset(tp)} to {committed.offset}")
             self._store(tp, committed)
-            self.starts.setdefault(tp, committed.offset)
 
     def reset(self, offsets: Mapping[TopicPartition, int | None]) -> None:
         """Set or remove committed offsets as a tool for administrators does."""
@@ -229,10 +230,7 @@ class FakeBroker:
                 self._store(tp, committed, number)
         offsets = {tp: committed.offset for tp, (_, committed) in transaction.offsets.items()}
         done = Committed(transactional_id, transaction.messages, offsets, before)
-        if transaction.messages:
-            self.transactions.append(done)
-        for tp, offset in offsets.items():
-            self.starts.setdefault(tp, offset)
+        self.transactions.append(done)
         self.on_committed(done)
 
     def delay_end(self, transactional_id: str, epoch: int) -> None:

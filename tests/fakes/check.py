@@ -16,7 +16,7 @@ from service.formats.dead_letter import parse_headers
 from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
 from service.formats.model import TopicPartition
 from service.formats.reference import Reference, decode_references
-from service.runtime.start_positions import StartAt
+from service.runtime.positions import StartAt
 from tests.fakes.audited import audit_of
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.store import Bucket
@@ -54,20 +54,18 @@ def _whole(parts: Iterable[FlushRecord]) -> list[FlushRecord]:
 def check_commit(committed: Committed) -> None:
     """Check one transaction when it is committed: I3 and I4 against the offsets it moves, W3 in its totals."""
     flushes = _whole(decode_flush_record(one.value or b"") for one in committed.messages if one.topic == FLUSHES)
-    if not committed.messages:
-        _check_start(committed)
-        return
     if len(flushes) != 1:
         raise InvariantError(f"I4: {len(flushes)} flush records in one transaction")
     flush = flushes[0]
     moved = {}
     for part in flush.topic_partitions:
         tp = TopicPartition(part.topic, part.partition)
-        if committed.before.get(tp) != part.first_offset:  # also where nothing came: it is the newest that is known
-            raise InvariantError(
-                f"I3: {flush.batch_id}: {tp} from {part.first_offset}, committed was {committed.before.get(tp)}"
-            )
-        if part.next_offset > part.first_offset:
+        before = committed.before.get(
+            tp
+        )  # nothing where the policy has said where to start: `check_entries` looks at it
+        if before not in (None, part.first_offset):  # also where nothing came: it is the newest that is known
+            raise InvariantError(f"I3: {flush.batch_id}: {tp} from {part.first_offset}, committed was {before}")
+        if before is None or part.next_offset > part.first_offset:
             moved[tp] = part.next_offset
     if moved != committed.offsets:
         raise InvariantError(f"I4: {flush.batch_id}: flush record {moved}, offsets {dict(committed.offsets)}")
@@ -76,12 +74,6 @@ def check_commit(committed: Committed) -> None:
     letters = [one for one in committed.messages if one.topic == DEAD_LETTERS]
     _check_totals(flush, found, letters)
     _check_lines(flush, found)
-
-
-def _check_start(committed: Committed) -> None:
-    """I4: start positions are committed where nothing is."""
-    if set_back := {tp: one for tp in committed.offsets if (one := committed.before[tp]) is not None}:
-        raise InvariantError(f"I4: start positions {dict(committed.offsets)} over what is committed: {set_back}")
 
 
 def _check_lines(flush: FlushRecord, found: list[Reference]) -> None:
@@ -108,13 +100,26 @@ def _check_totals(flush: FlushRecord, found: list[Reference], letters: list[Mess
         raise InvariantError(f"W3: {flush.batch_id}: {wrong.text}")
 
 
+def _check_starts(broker: FakeBroker) -> None:
+    """I1: the first flush of a TopicPartition begins at the first record that the policy wants, or before it."""
+    first: dict[TopicPartition, int] = {}
+    for flush in flush_records(broker):
+        for part in flush.topic_partitions:
+            first[tp_of(part)] = min(part.first_offset, first.get(tp_of(part), part.first_offset))
+    for tp, offset in first.items():
+        due = [one.offset for one in broker.logs[tp].records if (one.timestamp_ms or 0) >= broker.start_at_ms]
+        if tp not in broker.starts and due and due[0] < offset:
+            raise InvariantError(f"I1: {tp} was begun at {offset}, and the policy says {due[0]}")
+
+
 def check_all(broker: FakeBroker, bucket: Bucket, **kafka: Any) -> None:
     """Check I1 to I5 over everything that was ever committed: the audit finds nothing, and no offset was set back."""
     if broker.set_back:
         raise InvariantError(f"I4: committed offsets were set back: {broker.set_back[:3]}")
     texts = {one.schema.object: (one.schema.text or "").encode() for one in references(broker)}
     foreign = {name: text for name, text in texts.items() if bucket.objects.get(name) == FOREIGN.encode()}
-    start_at: StartAt = "end" if any(broker.starts.values()) else "beginning"
+    _check_starts(broker)
+    start_at: StartAt = 1 if broker.start_at_ms or any(broker.starts.values()) else "beginning"
     found = audit_of(broker, bucket.objects | foreign, start_at, **kafka).findings
     for kind in (kind for kind in Kind if found.counts[kind]):
         raise InvariantError(f"{_BROKEN.get(kind, 'I5')}: {kind}: {found.examples[kind]}")

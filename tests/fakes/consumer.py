@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from service.boundary import FetchFailure, Membership, Poll, RebalanceListener
+from service.boundary import END_OFFSET, FIRST_OFFSET, FetchFailure, Membership, Poll, RebalanceListener
 from service.control.deadline import Deadline
 from service.errors import SourceError, StartPositionError
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
@@ -31,6 +31,7 @@ class FakeConsumer:
 
     def __init__(self, broker: FakeBroker, member: Member, clock: FakeClock, *, point: Point = no_point) -> None:
         self.member = member
+        self.assigned: set[TopicPartition] = set()
         self.positions: dict[TopicPartition, int] = {}
         self.paused = False
         self.closed = False
@@ -108,33 +109,34 @@ class FakeConsumer:
         assert listener is not None, "subscribed before anything is assigned"
         self._in_callback = True
         if kind is Callback.ASSIGNED:
-            self._assign(listener.on_assigned(tps), tps)
+            listener.on_assigned(tps)
+            self.member.owned |= tps
+            self.assigned |= tps
+            self._drop(tps)
         else:
             if kind is Callback.REVOKED:
                 listener.on_revoked(tps)
             else:
                 listener.on_lost(tps)
-            for tp in tps:
-                self.positions.pop(tp, None)
-                self.failed.pop(tp, None)
-                self._versions[tp] = self._versions.get(tp, 0) + 1
             self.member.owned -= tps
+            self.assigned -= tps
+            self._drop(tps)
         self._in_callback = False
         self.member.queue.popleft()
         self.member.served(callback)
 
-    def _assign(self, starts: Mapping[TopicPartition, CommittedOffset], tps: frozenset[TopicPartition]) -> None:
-        self.member.owned |= tps
-        for tp, start in starts.items():
-            assert tp in tps, f"{tp} is started but was not assigned"
-            self.positions[tp] = self._compared(tp, start)
+    def _drop(self, tps: frozenset[TopicPartition]) -> None:
+        """Fetch nothing of these before they are sought."""
+        for tp in tps:
+            self.positions.pop(tp, None)
             self.failed.pop(tp, None)
             self._versions[tp] = self._versions.get(tp, 0) + 1
 
     def committed(
         self, tps: Iterable[TopicPartition], *, deadline: Deadline
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Ask for stable offsets; waits while a transaction over them is open."""
+        """Ask for stable offsets; waits while a transaction over them is open. Not inside a callback."""
+        assert not self._in_callback, "a question there never returns, or aborts the process"
         self._point("committed")
         tps = list(tps)
         while not all(self._broker.is_stable(tp) for tp in tps):
@@ -146,11 +148,20 @@ class FakeConsumer:
             self._point("unstable")
         return {tp: self._broker.told(tp) for tp in tps}
 
-    def watermarks(self, tp: TopicPartition, *, deadline: Deadline) -> tuple[int, int]:
-        """Ask for the first offset and the end."""
+    def offsets_at(self, tps: Iterable[TopicPartition], at_ms: int, *, deadline: Deadline) -> dict[TopicPartition, int]:
+        """Ask for the first offset of this time or later; the end if there is none."""
         del deadline
-        self._point("watermarks")
-        return self._broker.logs[tp].first_offset, self._broker.logs[tp].end
+        assert not self._in_callback, "a question there never returns, or aborts the process"
+        self._point("offsets_at")
+        logs = {tp: self._broker.logs[tp] for tp in tps}
+        if at_ms == FIRST_OFFSET:
+            return {tp: log.first_offset for tp, log in logs.items()}
+        if at_ms == END_OFFSET:
+            return {tp: log.end for tp, log in logs.items()}
+        return {
+            tp: next((one.offset for one in log.records if (one.timestamp_ms or 0) >= at_ms), log.end)
+            for tp, log in logs.items()
+        }
 
     def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
         """Ask for the ids of topics; not inside a callback."""
@@ -158,18 +169,12 @@ class FakeConsumer:
         assert not self._in_callback, "the real one aborts the process"
         return {topic: self._broker.topic_ids[topic] for topic in topics if topic in self._broker.topic_ids}
 
-    def offset_at(self, tp: TopicPartition, at_ms: int, *, deadline: Deadline) -> int | None:
-        """Ask for the offset of the first record of this time or later."""
-        del deadline
-        self._point("offset_at")
-        records = self._broker.logs[tp].records
-        return next((one.offset for one in records if (one.timestamp_ms or 0) >= at_ms), None)
-
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset of an assigned TopicPartition."""
         del deadline
         self._point("seek")
-        if tp not in self.positions:
+        assert not self._in_callback, "it is asynchronous, and what is assigned there comes later"
+        if tp not in self.assigned:
             raise SourceError(f"{tp} cannot be sought to {start.offset}: not assigned")
         self.positions[tp] = self._compared(tp, start)
         self.failed.pop(tp, None)

@@ -84,7 +84,7 @@ def opened(records: Sequence[SourceRecord], given: Settings, *, is_fast: bool, m
     rules = recorder_rules(given, json_decoder(given))._replace(memory_bytes_max=memory_max)
     recorder = Recorder(rules if is_fast else rules._replace(fast_lane=None, is_fast=False), FakeSpool())
     for tp in {one.tp for one in records}:
-        recorder.own(tp, CommittedOffset(0))
+        recorder.place(tp, CommittedOffset(0))
     recorder.open(Opening("b1", 1, Membership(1, "m", None), 0.0, 0))
     return recorder
 

@@ -68,9 +68,9 @@ class Rig:
         return worker
 
     def owning(self, name: str = "a", *, rules: Rules | None = None, parts: Parts | None = None) -> FakeWorker:
-        """Start a worker and wait until it owns everything, and is ready for a flush."""
+        """Start a worker and wait until it owns everything, knows where to go on, and is ready for a flush."""
         worker = self.worker(name, rules=rules, parts=parts)
-        self.turn_until(lambda: worker.controller.state.owned == frozenset(self.broker.logs))
+        self.turn_until(lambda: worker.recorder.positions.keys() == self.broker.logs.keys())
         worker.controller.prepare()
         return worker
 

@@ -28,9 +28,9 @@ from service.runtime import worker
 from service.runtime.controller import Controller
 from service.runtime.first_look import LookRules
 from service.runtime.flusher import Flusher
+from service.runtime.positions import StartAt, StartRules
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.runloop import Runloop
-from service.runtime.start_positions import StartAt, StartRules
 from service.runtime.stop import StopFlag
 from service.runtime.verification import VerifyPorts
 from service.runtime.worker import Ports, Worker, WorkerRules
@@ -262,7 +262,7 @@ class FakeWorker:
         self.recorder = self.worker.recorder
         self.flusher = self.worker.flusher
         self.flusher.seal_rules = rules.seal
-        self.start_positions = self.worker.start_positions
+        self.positions = self.worker.positions
         self.controller = self.worker.controller
         self.loop = self.worker.loop
         self.loop.records_max = 100

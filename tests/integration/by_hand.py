@@ -147,29 +147,29 @@ class Hand:
         self.heard: list[str] = []
         self.read: list[int] = []
         self.starts: dict[TopicPartition, int] = {}
+        self._new: set[TopicPartition] = set()
         self.at_revoke: Callable[[], None] = lambda: None
         self.membership = Membership(-1, "", None)
         self._stage = stage
         self._is_closed = False
 
-    # Callbacks: starts where the group has committed, else at the beginning.
+    # Callbacks.
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
-        """Ask for the committed offsets; waits while they are not stable."""
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
+        """Take note."""
         self.heard.append("assigned")
-        found = self.consumer.committed(tps, deadline=_soon())
-        starts = {tp: one or CommittedOffset(0) for tp, one in found.items()}
-        self.starts = {tp: one.offset for tp, one in starts.items()}
-        return starts
+        self._new |= tps
 
-    def on_revoked(self, _tps: frozenset[TopicPartition]) -> None:
+    def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Do what the test wants done."""
         self.heard.append("revoked")
+        self._new -= tps
         self.at_revoke()
 
-    def on_lost(self, _tps: frozenset[TopicPartition]) -> None:
+    def on_lost(self, tps: frozenset[TopicPartition]) -> None:
         """Take note."""
         self.heard.append("lost")
+        self._new -= tps
 
     # Steps.
 
@@ -179,7 +179,13 @@ class Hand:
         self.consumer.subscribe(self)
 
     def turn(self) -> None:
-        """Poll once."""
+        """Seek what is new where the group has committed, once that is stable, or at the beginning; then poll."""
+        if self._new:
+            found = self.consumer.committed(sorted(self._new), deadline=_soon())
+            self.starts = {tp: 0 if one is None else one.offset for tp, one in found.items()}
+            for tp, one in found.items():
+                self.consumer.seek(tp, one or CommittedOffset(0), deadline=_soon())
+            self._new.clear()
         self.read += (one.offset for one in self.consumer.consume(records_max=100, timeout_s=0.1))
 
     def until(self, what: str, condition: Callable[[], bool]) -> None:

@@ -205,6 +205,12 @@ class Deployment:
 
     # Progress.
 
+    def rewinds(self, *names: str) -> list[tuple[int, int]]:
+        """Where TopicPartitions that were read already went on, and where their batch had begun."""
+        positioned = (event for event in self.events(*names) if event["event"] == "positioned")
+        starts = [start for event in positioned for start in event["starts"].values()]
+        return [(offset, first) for offset, _, first in starts if first is not None]
+
     def committed_offsets(self) -> dict[int, int]:
         """Committed offsets by partition; asks again while the coordinator moves."""
         deadline = time.monotonic() + _COORDINATOR_S

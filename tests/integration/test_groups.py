@@ -85,7 +85,7 @@ def test_two_new_groups_that_start_together_stop_at_their_first_flushes(
         for name, group in groups.items():
             deployment.start(name, LOGP_KAFKA__GROUP_ID=group)
         for name in groups:
-            deployment.require_event("starts_committed", name)
+            deployment.require_event("positioned", name)
         until, number = time.monotonic() + 60, 0
 
         def ended() -> set[str]:

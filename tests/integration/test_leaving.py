@@ -110,7 +110,7 @@ def test_worker_that_waits_for_anothers_transaction_leaves_the_group(deployment:
     deployment.start("w1")
     deployment.kafka.wait_for("the worker is a member", lambda: members(deployment) == 1, timeout_s=60)
     time.sleep(SETTLED_S)
-    assert deployment.count("partitions_assigned") == 0
+    assert deployment.count("positioned") == 0
     begun_s = time.monotonic()
     deployment.workers["w1"].terminate()
     require_end(deployment, begun_s)

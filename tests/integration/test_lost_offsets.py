@@ -227,7 +227,7 @@ def test_offsets_of_a_group_with_live_members_are_not_set(
     with deployed(kafka, s3, names, tmp_path) as deployment:
         kafka.produce(deployment.source, some_records(4, partitions=1))
         deployment.start("w1")
-        deployment.require_event("starts_committed", "w1")
+        deployment.require_event("positioned", "w1")
         kafka.admin.create_partitions([NewPartitions(deployment.source, 3)])[deployment.source].result(20)
         where = ["--topic", deployment.source, "--partition", "2"]
         code, text = deployment.run("offsets", "set", *where, "--to", "beginning")
@@ -253,8 +253,8 @@ def test_expired_group_whose_flush_records_cannot_be_read_is_refused_unless_that
         assert (code, "HistoryUnknownError" in text) == (1, True), text
 
         deployment.start("w3", LOGP_KAFKA__ACCEPT_UNKNOWN_HISTORY="true")
-        deployment.require_event("starts_committed", "w3")
-        assert deployment.committed_offsets() == {0: 0, 1: 0}
+        (positioned,) = deployment.require_event("positioned", "w3")
+        assert sorted(positioned["starts"].values()) == [[0, "policy", None]] * 2
 
 
 def test_new_partition_is_read_from_its_beginning_while_a_worker_runs(

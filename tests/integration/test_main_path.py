@@ -49,7 +49,7 @@ def test_worker_is_joined_by_another_everything_accounted_for(
             lambda: sum(deployment.metric(name, "records_total") for name in ("w1", "w2")) == len(records),
             timeout_s=60,
         )
-        assert deployment.count("rewound") == deployment.count("records_refused") == 0
+        assert (deployment.rewinds(), deployment.count("records_refused")) == ([], 0)
         assert deployment.stop_all() == {"w1": 0, "w2": 0}
         deployment.wait_drained(written, timeout_s=5)
         deployment.require_clean()

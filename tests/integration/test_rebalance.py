@@ -44,7 +44,7 @@ def test_worker_added_while_a_batch_is_open(kafka: KafkaHelper, s3: S3Helper, na
         written += _write(deployment, 300, first=300)
         for name, records in {"w1": 300 + 150, "w2": 150}.items():
             deployment.wait_metric(name, "records_total", records)
-        assert deployment.count("rewound") == deployment.count("records_refused") == 0
+        assert deployment.count("batch_discarded") == deployment.count("records_refused") == 0
         assert set(deployment.stop_all().values()) == {0}
         deployment.wait_drained(written, timeout_s=5)
         deployment.require_clean()
@@ -90,14 +90,15 @@ def test_rebalance_during_a_flush(
 def test_partitions_added_while_running(
     kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path, protocol: str
 ) -> None:
-    """What was written before they were discovered is read, although the policy for a first start is the end."""
+    """What was written before they were discovered is read, although the policy for a first start is to fail."""
     refresh = json.dumps(CLIENT_PROPERTIES | {"topic.metadata.refresh.interval.ms": "1000"})
-    settings = QUICK | {"LOGP_KAFKA__CLIENT_PROPERTIES": refresh, "LOGP_KAFKA__START_AT": "end"}
+    settings = QUICK | {"LOGP_KAFKA__CLIENT_PROPERTIES": refresh, "LOGP_KAFKA__START_AT": "fail"}
     with Deployment(kafka=kafka, s3=s3, names=names, root=tmp_path, protocol=protocol, settings=settings) as deployment:
-        deployment.start("w1")
-        deployment.require_event("partitions_assigned", "w1")
         written = _write(deployment, 60)
+        deployment.start("w0", LOGP_KAFKA__START_AT="beginning")
         deployment.wait_drained(written)
+        assert deployment.stop_all() == {"w0": 0}
+        deployment.start("w1")
         deployment.kafka.admin.create_partitions([NewPartitions(deployment.source, 9)])[deployment.source].result(20)
         kafka.wait_for("nine partitions", lambda: len(kafka.partitions(deployment.source)) == 9)
         stranger = KafkaHelper(kafka.bootstrap_servers, provider=kafka.provider)  # knows the new ones at once
@@ -105,9 +106,9 @@ def test_partitions_added_while_running(
         deployment.wait_drained(written)
 
         starts = {}
-        for event in deployment.require_event("partitions_assigned", "w1"):
-            starts |= event["start_offsets"]
-        assert [starts[f"{deployment.source}-{number}"] for number in (6, 7, 8)] == [[0, "added"]] * 3
+        for event in deployment.require_event("positioned", "w1"):
+            starts |= event["starts"]
+        assert [starts[f"{deployment.source}-{number}"] for number in (6, 7, 8)] == [[0, "policy", None]] * 3
         deployment.require_clean()
 
 

@@ -1,6 +1,8 @@
 """Where a worker starts, and what it does where it cannot start: it never jumps silently."""
 
 import time
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -46,15 +48,18 @@ def test_client_library_talks_at_the_first_start(
         deployment.require_clean()
 
 
-def test_end_reads_what_comes_afterwards(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
-    """Also after a restart, and also where nothing came at first: the position is committed, not looked up again."""
-    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__START_AT="end") as deployment:
-        kafka.produce(deployment.source, some_records(40, partitions=TWO))
+def test_time_reads_what_is_not_older(kafka: KafkaHelper, s3: S3Helper, names: Names, tmp_path: Path) -> None:
+    """Also after a kill before anything was committed: nobody has to remember it."""
+    start_at = datetime.now(UTC) - timedelta(hours=1)
+    with _deployment(kafka, s3, names, tmp_path, LOGP_KAFKA__START_AT=start_at.isoformat()) as deployment:
+        old_ms = round((start_at - timedelta(hours=1)).timestamp() * 1000)
+        kafka.produce(
+            deployment.source, [replace(one, timestamp_ms=old_ms) for one in some_records(40, partitions=TWO)]
+        )
         worker = deployment.start("w1")
-        deployment.require_event("starts_committed", "w1")
+        deployment.require_event("positioned", "w1")
         worker.kill()
-        assert deployment.committed_offsets() == {0: 20, 1: 20}
-        _require_topic_id(deployment)
+        assert deployment.committed_offsets() == {}
         written = kafka.produce(deployment.source, some_records(10, partitions=TWO, first=40))
         deployment.start("w1")
         deployment.wait_drained(written)
@@ -79,7 +84,7 @@ def test_fail_ends_with_one_line(kafka: KafkaHelper, s3: S3Helper, names: Names,
 
         assert deployment.exit_code("w1") == 1
         (line,) = deployment.complaints("w1")
-        assert line.startswith(f"StartPositionError: group has no committed offset for topic {deployment.source}")
+        assert line.startswith(f"StartPositionError: group has no committed offset for {deployment.source}-")
         assert deployment.committed_offsets() == {}
 
 
@@ -104,7 +109,10 @@ def test_committed_offset_out_of_range_ends_with_one_line(
 
         assert deployment.exit_code("w1") == 1
         (line,) = deployment.complaints("w1")
-        assert line.startswith(f"StartPositionError: the committed offset of {deployment.source}-1 is out of range")
+        text = (
+            "somebody else has committed" if ahead else f"the committed offset of {deployment.source}-1 is out of range"
+        )
+        assert line.startswith(f"StartPositionError: {text}")
         assert deployment.committed_offsets()[1] == before
 
 

@@ -198,7 +198,7 @@ def test_worker_stopped_after_its_offsets_comes_too_late(
         settings={"LOGP_KAFKA__SESSION_TIMEOUT_S": "4", "LOGP_FLUSH__INTERVAL_S": "1"},
     ) as deployment:
         zombie = deployment.start("a")
-        deployment.require_event("starts_committed", "a")
+        deployment.require_event("positioned", "a")
         transactional_id = f"log-partitioner.{deployment.group}.a"
         of_a = kafka_cluster.proxies[coordinator(cluster_helper, "__transaction_state", transactional_id)]
         held = of_a.hold_at(API_END_TXN)

@@ -76,7 +76,7 @@ CATALOGUE = (
         adapters.READS_UNCOMMITTED,
         swarm=HELD_UP,
         fast=FastTest(
-            f"{_RUNTIME}/test_start_positions.py::test_finding_7_read_committed_is_what_makes_start_positions_stable"
+            f"{_RUNTIME}/test_positions.py::test_finding_7_read_committed_is_what_makes_committed_offsets_stable"
         ),
     ),
     Mutant(

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from service.boundary import Poll, StoredObject
-from service.control.deadline import Deadline
 from service.control.flush_policy import FlushCost, FlushReason, FlushWork, Size, StepSeconds
-from service.errors import DiscardError
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.input.decode import Decoded, RecordDecoder
 from service.runtime.controller import Controller
 from service.runtime.flusher import Flusher
 from service.runtime.refetch import Refetcher
 from service.runtime.runloop import Runloop
-from service.runtime.start_positions import StartPositions
 from tests.fakes.consumer import FakeConsumer
-from tests.fakes.records import P0
 from tests.fakes.store import FakeObjectStore
 from tests.fakes.worker import DEAD_LETTERS
 
@@ -26,23 +22,13 @@ _put = FakeObjectStore.put
 _pop = FakeConsumer._pop
 _messages = Flusher._messages
 _has_room = Runloop._has_room
+_prepare = Controller.prepare
 _after = FlushCost.after
 EVERY, LOST = 17, 5
 
 
 def nothing(*_: Any, **__: Any) -> None:
     """Look at nothing."""
-
-
-# Where to read on.
-
-
-def where_it_is_told(
-    own: StartPositions, known: Mapping[TopicPartition, int], *, deadline: Deadline
-) -> dict[TopicPartition, CommittedOffset]:
-    """Believe the broker."""
-    answers = own._consumer.committed(known, deadline=deadline)
-    return {tp: answers[tp] or CommittedOffset(offset) for tp, offset in known.items()}
 
 
 # Lost or changed on the way through the worker.
@@ -124,34 +110,17 @@ def flush_on_lost(controller: Controller, tps: frozenset[TopicPartition]) -> Non
         controller._release(tps & controller.state.owned, is_lost=False)
 
 
-def commit_starts_of_everything(own: StartPositions, deadline: Deadline) -> frozenset[TopicPartition]:
-    """Commit start positions of the whole topic, whatever others have committed."""
-    everything = own._consumer.partitions_of(P0.topic, deadline=deadline)
-    starts = {tp: CommittedOffset(own._consumer.watermarks(tp, deadline=deadline)[0]) for tp in everything}
-    try:
-        own._committer.commit([], starts, own._consumer.membership(), deadline=deadline)
-    except DiscardError:
-        return frozenset(own._uncommitted)
-    own._uncommitted = {}
-    return frozenset()
-
-
 def record_past_a_failed_flush(loop: Runloop, record: SourceRecord) -> bool:
     """Take the record that did not fit for the first of the next batch, whatever became of the flush before it."""
     _has_room(loop, record)
     return True
 
 
-def settle_before_init(controller: Controller) -> None:
+def settle_before_init(controller: Controller) -> bool:
     """Ask for the committed offsets before the last transaction is ended."""
     tps = controller.state.to_seek
-    for tp, start in controller._consumer.committed(tps, deadline=controller._deadline).items():
-        controller._recorder.rewind(tp, start or CommittedOffset(0))
-        controller._consumer.seek(tp, start or CommittedOffset(0), deadline=controller._deadline)
+    for tp, start in controller._consumer.committed(tps, deadline=controller.deadline).items():
+        controller._recorder.place(tp, start or CommittedOffset(0), is_new=start is None)
+        controller._consumer.seek(tp, start or CommittedOffset(0), deadline=controller.deadline)
     controller._become(controller.state.sought(tps))
-
-
-def seek_unprepared(loop: Runloop) -> None:
-    """Seek without a producer that has ended the last transaction."""
-    if loop._controller.state.to_seek:
-        loop._controller.seek_committed()
+    return _prepare(controller)

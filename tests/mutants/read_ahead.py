@@ -8,7 +8,6 @@ transactions - a debugging story", https://blog.vigoo.dev/posts/zio-kafka-debugg
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from service.boundary import Poll, RebalanceListener
@@ -25,12 +24,11 @@ class HearingListener:
         self._listener = listener
         self._layer = layer
 
-    def on_assigned(self, tps: TopicPartitions) -> Mapping[TopicPartition, CommittedOffset]:
+    def on_assigned(self, tps: TopicPartitions) -> None:
         """Pass on."""
-        starts = self._listener.on_assigned(tps)
+        self._listener.on_assigned(tps)
         self._layer.heard.add("assigned")
         self._layer.begins_anew(tps)
-        return starts
 
     def on_revoked(self, tps: TopicPartitions) -> None:
         """Pass on."""

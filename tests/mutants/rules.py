@@ -13,9 +13,9 @@ from service.input import json_text
 from service.input.decode import RecordDecoder
 from service.runtime.controller import Controller
 from service.runtime.flusher import Flusher
+from service.runtime.positions import Positions
 from service.runtime.refetch import Refetcher
 from service.runtime.runloop import Runloop
-from service.runtime.start_positions import StartPositions
 from tests.fakes.committer import Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.member import HastyMember848
@@ -175,85 +175,54 @@ CONSERVATION = (
         "settles-before-init",
         "asks for the committed offsets before the last transaction is ended",
         ("a transaction whose outcome is unknown is ended by the next producer's init",),
-        patches=(
-            Patch(Controller, "seek_committed", patches.settle_before_init),
-            Patch(Runloop, "_seek", patches.seek_unprepared),
-        ),
+        patches=(Patch(Controller, "prepare", patches.settle_before_init),),
         swarm=FAILING,
         fast=FastTest(
             f"{_RUNTIME}/test_controller.py::test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready"
         ),
+        blind="the answer waits for stable offsets, whoever ends the transaction: a time-out, in place of an init",
     ),
 )
 
-_STARTS = f"{_RUNTIME}/test_start_positions.py"
+_POSITIONS = f"{_RUNTIME}/test_positions.py"
 _ONE_TOPIC = "its topics are never made anew, and lose no offsets"
 
 STARTS = (
     Mutant(
-        "commits-starts-of-everything",
-        "commits start positions of the whole topic, whatever others have committed",
-        ("the broker takes a commit for what another member owns",),
-        patches=(Patch(StartPositions, "_commit", patches.commit_starts_of_everything),),
-        swarm=STARTING,
-        fast=FastTest(
-            f"{_STARTS}::test_first_start_of_two_workers_never_sets_a_commit_back",
-            lambda _: ("beginning", "begin"),
-        ),
-    ),
-    Mutant(
-        "records-what-is-not-proven",
-        "records before its start positions are committed",
-        ("a start position is committed before any record behind it",),
-        patches=(Patch(StartPositions, "unproven", frozenset()),),
-        swarm=FAILING,
-        fast=FastTest(
-            f"{_STARTS}::test_worker_records_nothing_before_its_start_position_is_committed", lambda _: ("cooperative",)
-        ),
-    ),
-    Mutant(
         "asks-no-flush-records",
         "starts where the policy or the coordinator says, whatever the group has flushed",
         ("offsets expire", "a coordinator that has just loaded answers with offsets of long ago"),
-        patches=(Patch(StartPositions, "_compare_history", patches.nothing),),
+        patches=(Patch(Positions, "_read_flush_records", patches.nothing),),
         swarm=LOADING,
         fast=FastTest(
-            f"{_STARTS}::test_lost_offset_is_refused_with_the_offset_to_go_on_from", lambda _: ("kip848", "beginning")
+            f"{_POSITIONS}::test_lost_offset_is_refused_with_the_offset_to_go_on_from",
+            lambda _: ("kip848", "beginning"),
         ),
-    ),
-    Mutant(
-        "names-what-is-to-be-rewound",
-        "says in flush records where it stands in what it has not read from there yet",
-        ("found by the simulation: the newest that was known of a TopicPartition was an answer of long ago",),
-        Parts(controller=workers.NamesWhatIsToBeRewound),
-        style=Style.COOPERATIVE,
-        swarm=replace(LOADING, coordinator=0.2, members=0.15, outcome=0.1),
-        fast=FastTest(f"{_STARTS}::test_flush_says_nothing_of_what_is_still_to_be_rewound"),
     ),
     Mutant(
         "rewinds-to-long-ago",
         "rewinds to before what it has committed itself",
         ("a coordinator that has just loaded answers with offsets of long ago",),
-        patches=(Patch(StartPositions, "again", patches.where_it_is_told),),
+        patches=(Patch(Positions, "_require_continued", patches.nothing),),
         swarm=LOADING,
-        fast=FastTest(f"{_STARTS}::test_rewind_that_stays_before_what_is_known_to_be_committed_is_refused"),
+        fast=FastTest(f"{_POSITIONS}::test_rewind_that_stays_before_what_is_known_to_be_committed_is_refused"),
     ),
     Mutant(
         "takes-unknown-for-aborted",
         "does not ask the flush records whether a commit without an answer was made",
         ("a coordinator that has just loaded answers with offsets of long ago",),
-        patches=(Patch(StartPositions, "doubt", patches.nothing),),
+        patches=(Patch(Positions, "forget", patches.nothing),),
         swarm=LOADING,
-        fast=FastTest(f"{_STARTS}::test_commit_without_an_answer_is_looked_for_in_the_flush_records"),
+        fast=FastTest(f"{_POSITIONS}::test_commit_without_an_answer_is_looked_for_in_the_flush_records"),
         is_rare=True,
     ),
     Mutant(
         "compares-no-ids",
         "takes an offset of a topic that was deleted for one of the topic that has its name",
         ("a committed offset is a number, not a place",),
-        patches=(Patch(StartPositions, "_compare_ids", patches.nothing),),
+        patches=(Patch(Positions, "_require_same_topics", patches.nothing),),
         fast=FastTest(
-            f"{_STARTS}::test_committed_offset_of_a_topic_that_was_made_anew_is_refused", lambda _: ("kip848",)
+            f"{_POSITIONS}::test_committed_offset_of_a_topic_that_was_made_anew_is_refused", lambda _: ("kip848",)
         ),
         blind=_ONE_TOPIC,
     ),
@@ -261,8 +230,8 @@ STARTS = (
         "does-not-watch",
         "goes on where a topic is made anew while it runs",
         ("a committed offset is a number, not a place",),
-        patches=(Patch(StartPositions, "watch", patches.nothing),),
-        fast=FastTest(f"{_STARTS}::test_topic_made_anew_while_a_worker_runs_stops_it", lambda _: ("cooperative",)),
+        patches=(Patch(Positions, "watch", patches.nothing),),
+        fast=FastTest(f"{_POSITIONS}::test_topic_made_anew_while_a_worker_runs_stops_it", lambda _: ("cooperative",)),
         blind=_ONE_TOPIC,
     ),
 )

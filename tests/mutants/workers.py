@@ -17,7 +17,7 @@ from service.batch.rows import Rows
 from service.boundary import Membership, Message, StoredObject
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
-from service.control.state import NOTHING, WorkerState
+from service.control.state import NOTHING
 from service.errors import CommitAbortedError, CommitUnknownError, DiscardError
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from service.runtime.controller import Controller
@@ -121,20 +121,26 @@ class RecordsWhatIsNotOwned(Recorder):
 
 
 class AcceptsStaleRecords(Controller):
-    """Takes records from before a TopicPartition was given back for those after it came again."""
+    """Keeps the place of what it gave back, and goes on there when it comes again."""
 
-    def _become(self, state: WorkerState) -> None:
-        super()._become(replace(state, released=NOTHING))
+    def __init__(self, **parts: Any) -> None:
+        super().__init__(**parts)
+        self._recorder.disown = lambda _: None  # type: ignore[method-assign]
+
+    def _own(self, tps: frozenset[TopicPartition]) -> None:
+        super()._own(tps)
+        self._become(self.state.sought(tps & self._recorder.positions.keys()))
 
 
 class ForgetsUnknownOutcomes(Controller):
     """Takes an unknown outcome for an abort: goes on where the batch began."""
 
-    def seek_committed(self) -> None:
+    def position(self) -> None:
         """Seek to where the batch began, without asking."""
         for tp in self.state.to_seek:
-            start = CommittedOffset(self._recorder.positions[tp].first_offset)
-            self._recorder.rewind(tp, start)
+            own = self._recorder.positions.get(tp)
+            start = CommittedOffset(0 if own is None else own.first_offset)
+            self._recorder.place(tp, start)
             self._consumer.seek(tp, start, deadline=self._deadline)
         self._become(self.state.sought(self.state.to_seek))
 
@@ -142,20 +148,11 @@ class ForgetsUnknownOutcomes(Controller):
 class SharesItsProgress(Recorder):
     """Closes a batch without copying its progress, and goes on with them before the flush has ended."""
 
-    def close(self, **without: Any) -> ClosedBatch:
+    def close(self) -> ClosedBatch:
         """Begin the next batch at once."""
-        batch = super().close(**without)
+        batch = super().close()
         self._tracker.committed(batch.progress, now_ms=0)
         return batch._replace(progress=self._tracker.by_tp)
-
-
-class NamesWhatIsToBeRewound(Controller):
-    """Says in a flush record where it stands in all that is proven, as it once was."""
-
-    def __init__(self, **parts: Any) -> None:
-        super().__init__(**parts)
-        close = self._recorder.close
-        self._recorder.close = lambda **_: close(without=self._start_positions.unproven)  # type: ignore[method-assign]
 
 
 class SpansGenerations(Controller):

@@ -46,7 +46,7 @@ class LedgersAgainstModel(RuleBasedStateMachine):
     def own(self, tp: TopicPartition) -> None:
         """Own at the committed offset, between batches."""
         if tp not in self.open:
-            self.tracker.own(tp, CommittedOffset(self.broker[tp]))
+            self.tracker.place(tp, CommittedOffset(self.broker[tp]))
             self.open[tp] = Covered()
 
     @precondition(lambda self: self.tracker.is_empty)
@@ -102,7 +102,7 @@ class LedgersAgainstModel(RuleBasedStateMachine):
             tp: (first[tp], covered.offsets[-1] + 1) for tp, covered in self.open.items() if covered.offsets
         }
         for tp in self.open:
-            self.tracker.rewind(tp, CommittedOffset(self.broker[tp]))
+            self.tracker.place(tp, CommittedOffset(self.broker[tp]))
         self.open = {tp: Covered() for tp in self.open}
         assert self.next_offsets() == {}
 

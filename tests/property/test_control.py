@@ -42,10 +42,8 @@ class Control(RuleBasedStateMachine):
     @rule(tps=some_tps)
     def assigned(self, tps: frozenset[TopicPartition]) -> None:
         """The group gives some, owned ones among them, or none at all."""
-        starts = self.control.on_assigned(tps)
-        for tp, start in starts.items():
-            self.worker.consumer.positions[tp] = start.offset
-            assert start.offset == (self.rig.committed()[tp] or 0)
+        self.control.on_assigned(tps)
+        self.worker.consumer.assigned |= tps
         if self.control.error is None:
             assert tps <= self.ours
             assert self.worker.recorder.opening is None
@@ -80,10 +78,12 @@ class Control(RuleBasedStateMachine):
     @precondition(lambda self: not self.has_ended)
     @rule()
     def returned(self) -> None:
-        """`consume` returns, what is to be sought is sought, and the next producer is ready."""
+        """`consume` returns, and before the next one what is to be sought is sought, with the next producer ready."""
         self.control.consume_returned()
-        self.control.seek_committed()
         self.control.prepare()
+        self.control.position()
+        for tp, one in self.worker.recorder.positions.items():
+            assert one.first_offset == (self.rig.committed()[tp] or 0)
         self.control.tick()
 
     @precondition(lambda self: not self.has_ended)
@@ -147,9 +147,10 @@ class Control(RuleBasedStateMachine):
 
     @invariant()
     def a_batch_is_of_one_generation_and_of_what_is_owned(self) -> None:
-        """Progress is of exactly the owned TopicPartitions; the generation never goes back."""
+        """Progress is of owned TopicPartitions, what has none is to be sought; the generation never goes back."""
         state, opening = self.control.state, self.worker.recorder.opening
-        assert self.worker.recorder.positions.keys() == state.owned
+        assert self.worker.recorder.positions.keys() <= state.owned
+        assert state.owned - self.worker.recorder.positions.keys() <= state.to_seek
         assert opening is None or (opening.generation == state.generation and state.end is None)
         assert state.generation >= self.generation
         self.generation = state.generation

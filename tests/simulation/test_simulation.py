@@ -13,7 +13,7 @@ from tests.simulation.swarm import Style, Swarm
 SEEDS_OF_A_TEST = 2
 # Places of a worker at which every run of the suite must have let something else happen.
 PLACES = {
-    "init", "consume", "callback_served", "committed", "watermarks", "unstable", "seek", "put",
+    "init", "consume", "callback_served", "committed", "offsets_at", "unstable", "seek", "put",
     "put_acknowledged", "begin", "produced", "offsets_sent", "ending", "ended", "close",
     "get", "open", "append", "read", "create", "write", "finish", "load",
 }  # fmt: skip

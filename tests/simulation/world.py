@@ -21,7 +21,6 @@ from service.config.settings import VerifySettings
 from service.control.state import Phase
 from service.errors import StopError
 from service.formats.model import TopicPartition
-from service.runtime.start_positions import StartAt
 from tests import canaries
 from tests.fakes.broker import Committed, FakeBroker
 from tests.fakes.check import InvariantError, check_all, check_commit
@@ -54,7 +53,7 @@ OUTCOMES = (
     Outcome.UNKNOWN_OPEN, Outcome.TIMED_OUT, Outcome.NOT_ABORTED,
 )  # fmt: skip
 LAYOUTS: tuple[Layout, ...] = ("auto", "pack", "file")
-STARTS_AT: tuple[StartAt, ...] = ("beginning", "beginning", "end")
+START_AFTER_S = (0, 0, 30)  # the beginning, or what comes later than that
 # By seed: everything; a share, in too little memory. What differs ends the worker, which no worker may.
 VERIFIED = {
     0: verifying(),
@@ -69,7 +68,7 @@ BACKLOG = 60  # times that records are produced before such a world is drained
 ROW_S = (0.0, 0.0, 0.01, 0.3)
 # A worker may end itself for these reasons; a restart is the remedy, and it is given one.
 MAY_END = (
-    "TooManyFailuresError", "StoreRefusedError", "start positions are not committed", "has lost committed offsets",
+    "TooManyFailuresError", "StoreRefusedError", "has lost committed offsets",
 )  # fmt: skip
 
 
@@ -138,7 +137,9 @@ class World:
             entries_max=random.choice((30, 120, 10**6)), fixed_bytes_max=random.choice((30_000, 10**9, 10**9))
         )
         self._rules = self._rules.with_layout(random.choice(LAYOUTS)).with_memory(random.choice((1, 10_000, 10**9)))
-        self._rules = self._rules.with_start_at(random.choice(STARTS_AT))
+        if start_after_s := random.choice(START_AFTER_S):
+            self.broker.start_at_ms = self.clock.wall_ms() + 1000 * start_after_s
+            self._rules = self._rules.with_start_at(self.broker.start_at_ms)
         if verify is None and parts is None:
             verify = VERIFIED.get(seed % 8)
         if verify is not None:
@@ -227,10 +228,11 @@ class World:
         raise InvariantError(f"I9: 400 s after healing the lag is still there: {lag}")
 
     def _is_drained(self) -> bool:
-        return all(
-            not log.records or (self.broker.committed_offset(tp) or 0) > log.records[-1].offset
-            for tp, log in self.broker.logs.items()
-        )
+        for tp, log in self.broker.logs.items():
+            due = log.records and (log.records[-1].timestamp_ms or 0) >= self.broker.start_at_ms
+            if due and (self.broker.committed_offset(tp) or 0) <= log.records[-1].offset:
+                return False
+        return True
 
     # What happens.
 

@@ -20,7 +20,7 @@ from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig
 from tests.fakes.worker import DEAD_LETTERS, FLUSHES, GROUP, REFERENCES, FakeWorker
 from tests.unit.runtime.test_foreign_groups import adopt, others_flush
-from tests.unit.runtime.test_start_positions import flushed
+from tests.unit.runtime.test_positions import flushed
 
 P2 = TopicPartition("source", 2)
 SENDER = Sender("offsets", "boot", GROUP, "bucket", REFERENCES, FLUSHES, DEAD_LETTERS)

@@ -176,6 +176,7 @@ class ScriptedConsumer:
         self.waited_s: list[float] = []
         self.metadata: bytes | None = None
         self.marks: tuple[int, int] | Exception | None = (0, 0)
+        self.times: dict[int, int] | Exception = {}
         self.calls: list[str] = []
         type(self).made.append(self)
 
@@ -236,11 +237,20 @@ class ScriptedConsumer:
             raise self.answers
         return self.answers
 
+    def list_topics(self, topic: str, *, timeout: float) -> Any:
+        """Tell of a topic of two partitions."""
+        assert timeout > 0
+        self.calls.append("list_topics")
+        return SimpleNamespace(topics={topic: SimpleNamespace(error=None, partitions={0: None, 1: None})})
+
     def offsets_for_times(
         self, asked: list[confluent_kafka.TopicPartition], *, timeout: float
     ) -> list[confluent_kafka.TopicPartition]:
-        """Give what the script says."""
-        return self.committed(asked, timeout=timeout)
+        """Give what the script says for the time."""
+        self.waited_s.append(timeout)
+        if isinstance(self.times, Exception):
+            raise self.times
+        return [confluent_kafka.TopicPartition(one.topic, one.partition, self.times[one.offset]) for one in asked]
 
     def get_watermark_offsets(
         self, _position: confluent_kafka.TopicPartition, *, timeout: float = 0, cached: bool = False

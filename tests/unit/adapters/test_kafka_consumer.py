@@ -1,9 +1,8 @@
-"""The consumer adapter: starts where it is told, keeps nothing paused for ever, ends on what waiting cannot mend."""
+"""The consumer adapter: begins where it is sought, keeps nothing paused for ever, ends on what waiting cannot mend."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 
 import confluent_kafka
 import pytest
@@ -12,7 +11,7 @@ from structlog.testing import capture_logs
 
 from service.adapters import kafka_consumer
 from service.adapters.kafka_consumer import KafkaConsumer
-from service.boundary import FetchFailure
+from service.boundary import END_OFFSET, FIRST_OFFSET, FetchFailure
 from service.control.deadline import Deadline
 from service.errors import LeavingError, SourceError, StartPositionError
 from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
@@ -36,16 +35,14 @@ def soon() -> Deadline:
 
 
 class Listener:
-    """Remembers what it hears; starts everything at 40."""
+    """Remembers what it hears."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, frozenset[TopicPartition]]] = []
-        self.starts: Mapping[TopicPartition, CommittedOffset] | None = None
 
-    def on_assigned(self, tps: frozenset[TopicPartition]) -> Mapping[TopicPartition, CommittedOffset]:
+    def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
         """Hear."""
         self.heard.append(("assigned", tps))
-        return dict.fromkeys(tps, CommittedOffset(40, 2, "meta")) if self.starts is None else self.starts
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Hear."""
@@ -62,12 +59,18 @@ class Bench:
     def __init__(self, consumers: type[ScriptedConsumer]) -> None:
         self.adapter = KafkaConsumer({"group.id": "g"}, ["source"])
         (self.library,) = consumers.made
+        self.adapter._asking = self.library  # type: ignore[assignment] # it answers questions, too
         self.listener = Listener()
         self.adapter.subscribe(self.listener)
 
     def assign(self, *tps: tuple[str, int]) -> None:
         """Let the library call back."""
         self.library.callbacks["on_assign"](self.library, [confluent_kafka.TopicPartition(*tp) for tp in tps])
+
+    def seek(self, *tps: TopicPartition) -> None:
+        """Begin at offset 40."""
+        for tp in tps:
+            self.adapter.seek(tp, CommittedOffset(40, 2, "meta"), deadline=soon())
 
     def consume(self, *messages: Message) -> list[int]:
         """Hand messages over; gives the offsets of what comes out."""
@@ -97,25 +100,32 @@ def test_all_three_callbacks_are_registered(bench: Bench) -> None:
     assert bench.listener.heard == [("revoked", frozenset({P0})), ("lost", frozenset({P0}))]
 
 
-def test_assignment_begins_at_the_offsets_that_the_listener_says(bench: Bench) -> None:
-    """Never at a reset of the library's choice; with the call that both protocols want (KAFKA_FACTS T15)."""
+def test_nothing_of_an_assignment_is_fetched_before_it_is_sought(bench: Bench) -> None:
+    """Nor is an error of it judged: it is assigned anywhere, by the call that both protocols want (KAFKA_FACTS T15)."""
     bench.assign(S0, S1)
-    assert bench.library.assigned == {S0: (40, 2, "meta"), S1: (40, 2, "meta")}
+    anywhere = (confluent_kafka.OFFSET_END, None, None)
+    assert bench.library.assigned == {S0: anywhere, S1: anywhere}
     assert bench.library.calls == ["incremental_assign"]
+    assert bench.library.paused == {S0, S1}
+    out_of_range = scripted_message(0, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))
+    assert bench.consume(scripted_message(7), out_of_range) == []
+    bench.seek(P0)
+    assert bench.library.assigned == {S0: (40, 2, "meta"), S1: anywhere}
+    assert (bench.library.paused, bench.library.seeks) == ({S1}, [(40, 2, "meta")])
+    assert bench.consume(scripted_message(40)) == [40]
+    bench.adapter.seek(P1, CommittedOffset(7), deadline=soon())
+    assert bench.library.assigned[S1] == (7, None, "")
+    assert len(bench.library.seeks) == 1, "without a leader epoch there is nothing to compare"
 
 
-def test_start_without_leader_epoch_is_assigned_without(bench: Bench) -> None:
-    """Unknown is not different: the library compares nothing."""
-    bench.listener.starts = {P0: CommittedOffset(40)}
-    bench.assign(S0)
-    assert bench.library.assigned == {S0: (40, None, "")}
-
-
-def test_assignment_that_the_listener_refuses_is_empty(bench: Bench) -> None:
-    """After an error in the callback nothing is read: the loop is about to raise it."""
-    bench.listener.starts = {}
-    bench.assign(S0)
-    assert bench.library.assigned == {}
+def test_seek_in_a_pause_is_fetched_after_it(bench: Bench) -> None:
+    """What was not sought is not."""
+    bench.adapter.pause()
+    bench.assign(S0, S1)
+    bench.seek(P0)
+    assert bench.library.paused == {S0, S1}
+    bench.adapter.resume()
+    assert bench.library.paused == {S1}
 
 
 def test_record_is_taken_over_as_it_is(bench: Bench) -> None:
@@ -188,37 +198,27 @@ def test_nothing_behind_what_cannot_be_read_is_handed_over_until_it_is_sought(be
     assert bench.consume(scripted_message(2)) == [2]
 
 
-def test_what_has_failed_is_assigned_anew_where_it_is_to_go_on(bench: Bench) -> None:
+def test_what_has_failed_is_assigned_anew_and_sought_where_it_is_to_go_on(bench: Bench) -> None:
     """The others stay as they are; it is read again."""
-    bench.listener.starts = dict.fromkeys((P0, P1), CommittedOffset(40))
     bench.assign(S0, S1)
+    bench.seek(P0, P1)
     bench.consume(scripted_message(2, error=KafkaError(KafkaError._BAD_MSG)))
     bench.library.calls.clear()
     bench.adapter.fetch_again(P0, CommittedOffset(2))
     assert bench.library.calls == ["incremental_unassign", "incremental_assign"]
-    assert bench.library.assigned == {S0: (2, None, ""), S1: (40, None, "")}
+    assert bench.library.assigned == {S0: (2, None, ""), S1: (40, 2, "meta")}
     assert (bench.library.paused, bench.consume(scripted_message(2))) == (set(), [2])
 
 
 @pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
 def test_failure_is_forgotten_with_its_topic_partition(bench: Bench, callback: str) -> None:
-    """When it comes back it is not paused, and read from where it is assigned."""
+    """When it comes back it is read from where it is sought."""
     bench.consume(scripted_message(2, error=KafkaError(KafkaError._BAD_MSG)))
     bench.library.callbacks[callback](bench.library, [confluent_kafka.TopicPartition(*S0)])
     assert not bench.adapter.failures()
-    bench.listener.starts = {TopicPartition(*S0): CommittedOffset(2)}
     bench.assign(S0)
+    bench.seek(P0)
     assert (bench.library.paused, bench.consume(scripted_message(2))) == (set(), [2])
-
-
-def test_leader_epoch_of_a_start_is_compared_before_any_record_is_handed_over(bench: Bench) -> None:
-    """By a seek, which may have to wait; without a known epoch nothing is compared (KAFKA_FACTS O2)."""
-    bench.library.seek_errors.append(kafka_error(KafkaError._STATE))
-    bench.listener.starts = {TopicPartition(*S0): CommittedOffset(40, 2), TopicPartition(*S1): CommittedOffset(50)}
-    bench.assign(S0, S1)
-    assert [bench.consume(scripted_message(40)), bench.library.seeks] == [[], []]
-    assert [bench.consume(scripted_message(40)), bench.library.seeks] == [[], [(40, 2, "")]]
-    assert [bench.consume(scripted_message(40)), len(bench.library.seeks)] == [[40], 1]
 
 
 def test_finding_4_exception_out_of_consume_is_a_stop(bench: Bench) -> None:
@@ -228,43 +228,23 @@ def test_finding_4_exception_out_of_consume_is_a_stop(bench: Bench) -> None:
         bench.adapter.consume(records_max=10, timeout_s=0.2)
 
 
-def test_pause_holds_for_what_is_assigned_meanwhile(bench: Bench) -> None:
-    """Before its first fetch."""
-    bench.assign(S0)
-    bench.adapter.pause()
-    bench.assign(S1)
-    assert bench.library.paused == {S0, S1}
-    bench.adapter.resume()
-    assert bench.library.paused == set()
-
-
 def test_topic_partition_paused_lost_and_assigned_again_is_not_silent_for_ever(bench: Bench) -> None:
     """It is kept paused by the library over loss and assignment (KAFKA_FACTS R9)."""
     bench.assign(S0, S1)
+    bench.seek(P0, P1)
     bench.adapter.pause()
     bench.library.unassign_for_test(S1)
     bench.adapter.resume()
     assert bench.library.paused == {S1}
     bench.assign(S1)
-    assert bench.library.paused == set()
-
-
-def test_topic_partition_paused_twice_over_an_assignment_is_resumed_in_the_end(bench: Bench) -> None:
-    """Paused, lost, resumed without it, paused again, assigned again, resumed."""
-    bench.assign(S0, S1)
-    bench.adapter.pause()
-    bench.library.unassign_for_test(S1)
-    bench.adapter.resume()
-    bench.adapter.pause()
-    bench.assign(S1)
-    assert bench.library.paused == {S0, S1}
-    bench.adapter.resume()
+    bench.seek(P1)
     assert bench.library.paused == set()
 
 
 def test_pause_and_resume_are_not_repeated(bench: Bench) -> None:
     """Each call purges what was fetched (KAFKA_FACTS R9)."""
     bench.assign(S0)
+    bench.seek(P0)
     bench.adapter.resume()
     bench.adapter.pause()
     bench.library.paused.clear()
@@ -291,12 +271,12 @@ def test_questions_share_one_deadline(bench: Bench) -> None:
     """Each may take what the ones before it have left, and is asked even where nothing is."""
     clock = FakeClock()
     deadline = Deadline.after(20.0, clock.now_s)
-    bench.library.marks = (0, 9)
+    bench.library.times = {FIRST_OFFSET: 0}
     bench.library.answers = []
     for _ in range(3):
         bench.adapter.committed([P0], deadline=deadline)
         clock.advance(15.0)
-        bench.adapter.watermarks(P0, deadline=deadline)
+        bench.adapter.offsets_at([P0], FIRST_OFFSET, deadline=deadline)
     assert [pytest.approx(left) for left in (20.0, 5.0, 5.0, 0.1, 0.1, 0.1)] == bench.library.waited_s
 
 
@@ -340,23 +320,24 @@ def test_committed_offsets_of_nothing_are_not_asked_for(bench: Bench) -> None:
     assert bench.adapter.committed([], deadline=soon()) == {}
 
 
-@pytest.mark.parametrize(("answer", "offset"), [(7, 7), (confluent_kafka.OFFSET_END, None)])
-def test_offset_by_time_is_none_where_no_record_is_so_late(bench: Bench, answer: int, offset: int | None) -> None:
-    """The library gives the end as a number of its own."""
-    bench.library.answers = [confluent_kafka.TopicPartition("source", 0, answer)]
-    assert bench.adapter.offset_at(P0, 1_000, deadline=soon()) == offset
+@pytest.mark.parametrize(("answer", "offset"), [(7, 7), (confluent_kafka.OFFSET_END, 9)])
+def test_offset_by_time_is_the_end_if_no_record_is_so_late(bench: Bench, answer: int, offset: int) -> None:
+    """The end as it was before: a record that comes between the two questions is not left out."""
+    bench.library.times = {END_OFFSET: 9, 1_000: answer}
+    assert bench.adapter.offsets_at([P0, P1], 1_000, deadline=soon()) == {P0: offset, P1: offset}
+    assert bench.library.calls == ["list_topics"]
 
 
 def test_offset_by_time_without_an_answer_stops_the_worker(bench: Bench) -> None:
     """Where to start is never guessed."""
-    bench.library.answers = kafka_error(KafkaError._TIMED_OUT)
+    bench.library.times = kafka_error(KafkaError._TIMED_OUT)
     with pytest.raises(SourceError):
-        bench.adapter.offset_at(P0, 1_000, deadline=soon())
+        bench.adapter.offsets_at([P0], 1_000, deadline=soon())
 
 
 def test_seek_waits_for_what_was_assigned_a_moment_ago(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """The library refuses to seek what it does not fetch yet."""
-    monkeypatch.setattr(kafka_consumer, "_ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(kafka_consumer, "_SEEK_AGAIN_S", 0.0)
     bench.library.seek_errors.extend([kafka_error(KafkaError._STATE)] * 3)
     bench.adapter.seek(P0, CommittedOffset(12, 1, "meta"), deadline=Deadline.after(30.0, FakeClock().now_s))
     assert bench.library.seeks == [(12, 1, "meta")]
@@ -368,14 +349,6 @@ def test_seek_that_does_not_succeed_stops_the_worker(bench: Bench, errors: list[
     bench.library.seek_errors.extend(kafka_error(code) for code in errors)
     with pytest.raises(SourceError, match="cannot be sought"):
         bench.adapter.seek(P0, CommittedOffset(12), deadline=soon())
-
-
-@pytest.mark.parametrize("marks", [None, kafka_error(KafkaError._TIMED_OUT)])
-def test_watermarks_without_an_answer_stop_the_worker(bench: Bench, marks: Exception | None) -> None:
-    """Neither guessed nor awaited for ever."""
-    bench.library.marks = marks
-    with pytest.raises(SourceError):
-        bench.adapter.watermarks(P0, deadline=soon())
 
 
 def test_end_is_left_out_while_nobody_knows_it(bench: Bench) -> None:
@@ -408,7 +381,6 @@ def test_what_an_open_transaction_holds_up_is_told_until_more_is_handed_over(ben
 
 def test_end_is_a_lag_again_after_a_rewind(bench: Bench) -> None:
     """What was handed over once and discarded is still to be read."""
-    bench.assign(S0)
     bench.consume(scripted_message(9, error=KafkaError(KafkaError._PARTITION_EOF)))
     bench.adapter.seek(P0, CommittedOffset(2), deadline=soon())
     bench.library.marks = (0, 9)
@@ -426,6 +398,6 @@ def test_member_id_proves_nothing_under_the_consumer_protocol(
 
 
 def test_close_leaves_the_group(bench: Bench) -> None:
-    """The library runs the callbacks."""
+    """The library runs the callbacks; the client for questions is closed behind it."""
     bench.adapter.close()
-    assert bench.library.calls == ["close"]
+    assert bench.library.calls == ["close", "close"]

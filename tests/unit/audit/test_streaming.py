@@ -115,7 +115,7 @@ def test_references_without_a_record_that_repeat_themselves_are_found_where_noth
     world = clean_world().build()
     del world.flush_records[0]
     world.messages.append(msgspec.structs.replace(world.messages[0], first_number=9))
-    found = world.audit(kafka={"start_at": "end"}).findings
+    found = world.audit(kafka={"start_at": "2026-01-01T00:00:00Z"}).findings
     assert (found.counts[Kind.DUPLICATED], found.counts[Kind.MISSING]) == (2, 0)
 
 

@@ -27,8 +27,8 @@ def closed(tracker: Tracker) -> ClosedBatch:
 def test_topic_partition_without_records_is_idle_since_its_first_empty_flush() -> None:
     """Idleness begins with the first commit without records and ends with the next record."""
     tracker = Tracker()
-    tracker.own(A, CommittedOffset(0))
-    tracker.own(B, CommittedOffset(0))
+    tracker.place(A, CommittedOffset(0))
+    tracker.place(B, CommittedOffset(0))
     tracker.by_tp[A].cover(0, timestamp_ms=9)
     tracker.committed(tracker.by_tp, now_ms=1_000)
     assert (tracker.by_tp[A].idle_since_ms, tracker.by_tp[B].idle_since_ms) == (None, 1_000)
@@ -39,14 +39,12 @@ def test_topic_partition_without_records_is_idle_since_its_first_empty_flush() -
 
 
 def test_tracker_refuses_what_would_lose_its_place() -> None:
-    """W1: owning twice, moving the position with a batch open, a range that goes backwards."""
+    """W1: moving the position with a batch open, a range that goes backwards."""
     tracker = Tracker()
-    tracker.own(A, CommittedOffset(0))
-    with pytest.raises(AssertionError, match="owned already"):
-        tracker.own(A, CommittedOffset(0))
+    tracker.place(A, CommittedOffset(0))
     tracker.by_tp[A].cover(0, timestamp_ms=None)
     with pytest.raises(AssertionError, match="batch open"):
-        tracker.rewind(A, CommittedOffset(0))
+        tracker.place(A, CommittedOffset(0))
     with pytest.raises(AssertionError, match="W1"):
         Progress(5, 4).check(A, in_files=0, dead=0)
 
@@ -54,8 +52,8 @@ def test_tracker_refuses_what_would_lose_its_place() -> None:
 def test_committed_offset_carries_the_leader_epoch_of_the_last_record() -> None:
     """The broker checks it against the log; unknown stays unknown, and metadata is the committer's matter."""
     tracker = Tracker()
-    tracker.own(A, CommittedOffset(0, leader_epoch=4, metadata="old"))
-    tracker.own(B, CommittedOffset(0, leader_epoch=4))
+    tracker.place(A, CommittedOffset(0, leader_epoch=4, metadata="old"))
+    tracker.place(B, CommittedOffset(0, leader_epoch=4))
     assert tracker.by_tp[A].leader_epoch == 4
     for leader_epoch in (5, 6):
         tracker.by_tp[A].cover(tracker.by_tp[A].next_offset, timestamp_ms=None, leader_epoch=leader_epoch)
@@ -66,8 +64,8 @@ def test_committed_offset_carries_the_leader_epoch_of_the_last_record() -> None:
 def test_closed_batch_is_a_value_that_later_records_do_not_change() -> None:
     """What is recorded after the close is of the next batch, and what is committed is what was closed."""
     tracker = Tracker()
-    tracker.own(B, CommittedOffset(7))
-    tracker.own(A, CommittedOffset(5))
+    tracker.place(B, CommittedOffset(7))
+    tracker.place(A, CommittedOffset(5))
     tracker.by_tp[A].cover(5, timestamp_ms=9)
     batch = opened()
     record = SourceRecord(A, 5, 9, None, b"x", ())
@@ -87,8 +85,8 @@ def test_closed_batch_is_a_value_that_later_records_do_not_change() -> None:
 def test_check_of_a_closed_batch_looks_at_every_topic_partition() -> None:
     """W3: an entry that is nowhere stops the flush."""
     tracker = Tracker()
-    tracker.own(A, CommittedOffset(0))
-    tracker.own(B, CommittedOffset(0))
+    tracker.place(A, CommittedOffset(0))
+    tracker.place(B, CommittedOffset(0))
     closed(tracker).check({})
     tracker.by_tp[B].entries = 1
     closed(tracker).check({B: 1})
@@ -100,7 +98,7 @@ def test_check_of_a_closed_batch_looks_at_every_topic_partition() -> None:
 def test_check_of_a_closed_batch_counts_what_its_dead_letters_name() -> None:
     """W3: a dead letter that got lost stops the flush, though the progress knows of its entries."""
     tracker = Tracker()
-    tracker.own(A, CommittedOffset(0))
+    tracker.place(A, CommittedOffset(0))
     tracker.by_tp[A].entries, tracker.by_tp[A].dead_letters = 3, 2
     batch = opened()
     batch.dead_letters.append(DeadLetter(SourceRecord(A, 5, 9, None, b"x", ()), Reason.NO_USER, "", (1, 2)))

@@ -157,7 +157,7 @@ def test_flush_record_says_what_the_batch_covers_and_what_became_of_it() -> None
     """Ranges and sums are those of the progress; ids of topics as far as they are known."""
     tracker = Tracker()
     for tp in (B, A, TopicPartition("other", 0)):
-        tracker.own(tp, CommittedOffset(5))
+        tracker.place(tp, CommittedOffset(5))
     progress = tracker.by_tp[A]
     for offset in (7, 9):
         progress.cover(offset, timestamp_ms=offset)
@@ -189,7 +189,7 @@ def test_flush_record_too_large_for_its_topic_comes_in_parts() -> None:
     """All of one key, each with an id of its own; together they are the flush record again, with all ids of topics."""
     tracker = Tracker()
     for n in range(300):
-        tracker.own(TopicPartition(f"app-{n // 2}", n), CommittedOffset(n))
+        tracker.place(TopicPartition(f"app-{n // 2}", n), CommittedOffset(n))
     ids = {f"app-{n}": f"id-of-{n}" for n in range(0, 150, 3)}
     batch = Batch(Opening("b1", 4, MEMBER, 1.0, 1000), FakeSpool().open("b1")).close(tracker.by_tp)
     record = flush_record_of(

@@ -36,20 +36,16 @@ def test_assignment_grows_and_shrinks_and_each_change_is_a_generation() -> None:
         (OWNING.seeking(), AB),
         (OWNING.seeking().sought(ONLY_A), ONLY_B),
         (OWNING.seeking().releasing(ONLY_A), ONLY_B),
-        (OWNING.returned(ONLY_A | ONLY_C, may_be_open=False), ONLY_A),
+        (OWNING.owning(ONLY_C), ONLY_C),
         (OWNING.backed_off(0, 30), AB),
         (OWNING.committed(FULL), NOTHING),
         (OWNING.releasing(ONLY_A).owning(ONLY_A), ONLY_A),
-        (OWNING.releasing(ONLY_A).returned(NOTHING, may_be_open=False).owning(ONLY_A), NOTHING),
     ],
 )
 def test_what_was_handed_over_and_not_recorded_is_to_be_sought(
     state: WorkerState, to_seek: frozenset[TopicPartition]
 ) -> None:
-    """As far as it is owned: nobody may seek what somebody else owns.
-
-    `consume` may have taken records before the callbacks that released their TopicPartition and owned it again.
-    """
+    """As far as it is owned: nobody may seek what somebody else owns. What is new has no place yet."""
     assert state.to_seek == to_seek
 
 
@@ -57,14 +53,6 @@ def test_state_that_would_seek_what_is_not_owned_is_a_bug() -> None:
     """This holds in every state."""
     with pytest.raises(AssertionError, match="to be sought, but not owned"):
         replace(OWNING, to_seek=ONLY_C)
-
-
-def test_transaction_may_be_open_from_a_discard_until_the_broker_has_ended_it() -> None:
-    """Or after a start position could not be committed."""
-    assert discarded(OWNING).may_be_open
-    assert not discarded(OWNING).transaction_ended().may_be_open
-    assert OWNING.returned(NOTHING, may_be_open=True).may_be_open
-    assert discarded(OWNING).returned(NOTHING, may_be_open=False).may_be_open
 
 
 @pytest.mark.parametrize("phase", [Phase.STOPPED, Phase.FAILED])
@@ -117,7 +105,7 @@ def test_commits_double_the_size_until_there_is_no_bound_any_more() -> None:
 
 def test_size_of_a_batch_survives_a_rebalance() -> None:
     """What was too much before is too much after it."""
-    state = discarded(OWNING).releasing(AB).returned(NOTHING, may_be_open=False).owning(ONLY_C).resumed()
+    state = discarded(OWNING).releasing(AB).owning(ONLY_C).resumed()
     assert state.size_max == (500, 50)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.formats.model import RootLink
-from service.formats.offset_metadata import BYTES_MAX, Began, OffsetMetadata, decode, encode
+from service.formats.offset_metadata import BYTES_MAX, OffsetMetadata, decode, encode
 
 TOPIC_ID = "LbB5g8fUQ9-bXqQm1cN2yA"
 ROOTS = (RootLink("raw-a", 3, 17), RootLink("größe", 0, 2**63 - 1, 2**31 - 1))
@@ -77,13 +77,3 @@ def test_nul_that_the_client_library_adds_is_no_part_of_it() -> None:
 def test_no_text_raises(text: str) -> None:
     """Anybody may have committed anything."""
     decode(text)
-
-
-def test_when_a_group_began_is_kept_beside_the_topic_id() -> None:
-    """Under the policy `end`, and when a person has set an offset; other workers read past what they do not know."""
-    text = encode(TOPIC_ID, began=Began(1772600767000, 4)).text
-    assert text == f'{{"v":1,"topic_id":"{TOPIC_ID}","began":[1772600767000,4],"roots":{{}}}}'
-    assert decode(text) == OffsetMetadata(TOPIC_ID, began=Began(1772600767000, 4), is_ours=True)
-    assert decode(encode(None, set_ms=7).text) == OffsetMetadata(set_ms=7, is_ours=True)
-    assert decode('{"v":1,"topic_id":"x","of-later":[1],"roots":{}}') == OffsetMetadata("x", is_ours=True)
-    assert decode('{"v":1,"topic_id":"x","began":[1]}') == OffsetMetadata()

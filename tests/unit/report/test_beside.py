@@ -21,10 +21,10 @@ LOST, REVOKED = log_events.PartitionsLost([], 1), log_events.PartitionsRevoked([
 TOLD = (
     STARTED,
     LOST,
-    assigned({}),
+    assigned(),
     discarded(),
     log_events.OffsetGaps(TOPIC, 0, gaps=1, first=[(1, 2)]),
-    log_events.TopicPartitionRewound(TOPIC, 0, offset=17, first_offset=10),
+    log_events.Positioned(1, {f"{TOPIC}-0": log_events.Start(17, "committed", 10)}),
 )
 small = st.integers(0, 30)
 
@@ -111,7 +111,7 @@ def test_a_loss_stands_beside_the_discard_that_caused_it() -> None:
     """Two commits, a discard and a rewind between them past what was lost; what other partitions saw is not there."""
     log = WorkerLog().assigned(T0_MS - 1000, 0)
     log.write(T0_MS + 12_000, discarded(cause="FencedError"))
-    log.write(T0_MS + 12_100, log_events.TopicPartitionRewound(TOPIC, 0, offset=17, first_offset=10))
+    log.write(T0_MS + 12_100, log_events.Positioned(1, {f"{TOPIC}-0": log_events.Start(17, "committed", 10)}))
     other = WorkerLog("w2").assigned(T0_MS - 1000, 1).lost(T0_MS + 12_050, 1)
     flushes = [
         flush(T0_MS, {0: (0, 10), 1: (0, 4)}),
@@ -131,7 +131,7 @@ def test_a_loss_stands_beside_the_discard_that_caused_it() -> None:
         ("commit", FLUSH_MS),
     ]
     titles = [moment.title for moment in moments_of(one)]
-    assert titles[2:4] == ["batch discarded", "rewound"]
+    assert titles[2:4] == ["batch discarded", "positioned"]
     assert titles[5] == "no commit covers these offsets"
 
 

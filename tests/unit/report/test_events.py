@@ -54,7 +54,7 @@ def test_lines_may_come_in_any_order() -> None:
     """Files of rotated logs and of several workers, shuffled: the same events."""
     one, two = WorkerLog("w1").assigned(T0_MS, 0), WorkerLog("w2").assigned(T0_MS + 5, 1)
     one.committed(T0_MS + 10, {0: (5, 9)}, batch="b1").lost(T0_MS + 20, 0)
-    two.write(T0_MS + 7, log_events.TopicPartitionRewound(TOPIC, 1, offset=4, first_offset=9))
+    two.write(T0_MS + 7, log_events.Positioned(1, {f"{TOPIC}-1": log_events.Start(4, "committed", 9)}))
     lines = one.lines + two.lines
     shuffled = random.Random(5).sample(lines, len(lines))
     assert read_log(shuffled) == read_log(lines)
@@ -67,7 +67,7 @@ def test_lines_may_come_in_any_order() -> None:
 def test_what_is_no_event_is_counted_and_harms_nothing() -> None:
     """Text, other JSON, cut lines, fields of another type; a prefix that a log collector has put before the line."""
     good = WorkerLog().assigned(T0_MS, 0).lines[0]
-    wrong = good.replace(b'"start_offsets": {', b'"start_offsets": 5, "x": {')
+    wrong = good.replace(b'"topic_partitions": [', b'"topic_partitions": 5, "x": [')
     bad = [b"Traceback (most recent call last):\n", b'{"a": 1}\n', b"[1]\n", good[:40], wrong, b"\xff\xfe{\n", b"5"]
     read = read_log([*bad, b"\n", b"  \n", b"2026-03-04T00:00:00Z stdout F " + good])
     assert (read.lines, read.unread) == (len(bad) + 1, len(bad))

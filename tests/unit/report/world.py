@@ -172,9 +172,9 @@ class WorkerLog:
         self.lines.append(line_of(event, at_ms=at_ms, worker=self.worker, boot=self.boot, seq=seq) + b"\n")
         return self
 
-    def assigned(self, at_ms: int, *partitions: int, start: int = 0) -> "WorkerLog":
+    def assigned(self, at_ms: int, *partitions: int) -> "WorkerLog":
         """Write that these partitions were assigned."""
-        return self.write(at_ms, assigned({f"{TOPIC}-{number}": start for number in partitions}))
+        return self.write(at_ms, assigned(*(f"{TOPIC}-{number}" for number in partitions)))
 
     def revoked(self, at_ms: int, *partitions: int) -> "WorkerLog":
         """Write that these partitions were revoked."""

@@ -28,7 +28,7 @@ from service.input.json_text import JsonDecoder
 from service.runtime import app
 from service.runtime.app import ESTIMATE_SHARE, FIXED_SHARE, SPOOL_SHARE, Process, _rules
 from service.runtime.participation import Participation
-from service.runtime.start_positions import StartRules
+from service.runtime.positions import StartRules
 from service.runtime.stop import StopFlag
 from tests.fakes.clock import FakeClock
 
@@ -163,7 +163,7 @@ def test_trouble_of_an_idle_owner_ends_once_the_questions_are_answered_well(
     """A topic was made again: no record comes, and no flush would find out; a batch that is open does by its own."""
     monkeypatch.setattr(app, "Thread", lambda target, **_: SimpleNamespace(start=target, is_alive=lambda: False))
     process, recorder = watched.process, watched.process.worker.recorder
-    recorder.own(TopicPartition("one", 0), CommittedOffset(5))
+    recorder.place(TopicPartition("one", 0), CommittedOffset(5))
     told: list[str | None] = []
     for problem, opening in (("topic flushes is not there", None), (None, "a batch"), (None, None)):
         process._asks = lambda problem=problem: [lambda: [Need("flushes", problem)]]  # type: ignore[misc, method-assign]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,11 +13,11 @@ from service.batch.batch import ClosedBatch
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
 from service.control.state import Phase
-from service.errors import CommitAbortedError, SourceError, StopError, TooManyFailuresError
+from service.errors import DiscardError, SourceError, StopError, TooManyFailuresError
 from service.formats import offset_metadata
 from service.formats.model import CommittedOffset
 from service.runtime.flusher import FlushSummary
-from service.runtime.start_positions import TOPIC_IDS_S
+from service.runtime.positions import TOPIC_IDS_S
 from tests.fakes.committer import Outcome
 from tests.fakes.consumer import FakeConsumer
 from tests.fakes.records import P0, P1, P2
@@ -164,7 +165,7 @@ def test_empty_assignment_keeps_what_is_owned() -> None:
     """`on_assign` may carry an empty list (cooperative)."""
     rig = Rig()
     worker = rig.owning()
-    assert worker.controller.on_assigned(frozenset()) == {}
+    worker.controller.on_assigned(frozenset())
     assert worker.controller.state.owned == {P0, P1}
 
 
@@ -194,7 +195,8 @@ def test_settle_asks_for_committed_offsets_after_the_next_producer_is_ready() ->
     worker.committer.script.append(Outcome.UNKNOWN_OPEN)
     worker.controller.flush_due(FlushReason.INTERVAL)
     happened.clear()
-    worker.controller.seek_committed()
+    worker.controller.prepare()
+    worker.controller.position()
     assert happened == ["init", "committed", "seek", "seek"]
 
 
@@ -206,7 +208,8 @@ def test_unknown_outcome_goes_on_from_what_was_really_committed(style: str, outc
     worker = holding(rig)
     worker.committer.script.append(outcome)
     worker.controller.flush_due(FlushReason.INTERVAL)
-    worker.controller.seek_committed()
+    worker.controller.prepare()
+    worker.controller.position()
     expected = 3 if outcome is Outcome.UNKNOWN_COMMITTED else 0
     assert worker.consumer.positions == {P0: expected, P1: expected}
     assert worker.recorder.positions[P0].first_offset == expected
@@ -228,7 +231,9 @@ def test_unknown_outcome_on_revoke_is_resolved_before_anything_is_owned_again(st
     worker.controller.on_revoked(frozenset({P0, P1}))
     started_s = rig.clock.now_s()
     worker.controller.on_assigned(frozenset({P0, P1}))
-    assert worker.controller.error is None
+    worker.controller.consume_returned()
+    worker.controller.prepare()
+    worker.controller.position()
     assert rig.clock.now_s() - started_s < 5.0
     expected = 3 if outcome is Outcome.UNKNOWN_COMMITTED else 0
     assert worker.recorder.positions[P0].first_offset == expected
@@ -319,7 +324,8 @@ def test_topic_partition_assigned_while_paused_is_read_after_the_pause() -> None
     first.step()
     first.store.script.append(PutFault.NOT_STORED)
     first.controller.flush_due(FlushReason.INTERVAL)
-    first.controller.seek_committed()
+    first.controller.prepare()
+    first.controller.position()
     assert first.consumer.paused
     rig.workers.remove(second)
     second.close()
@@ -357,6 +363,8 @@ def test_log_of_a_commit_has_what_a_verifier_needs() -> None:
         worker.controller.flush_due(FlushReason.INTERVAL)
         worker.controller.on_revoked(frozenset({P0}))
         worker.controller.on_assigned(frozenset({P0}))
+        worker.controller.prepare()
+        worker.controller.position()
     by_event = {one["event"]: one for one in logs}
     assert by_event["flush_committed"]["offsets"]["source-0"] == {
         "first_offset": 0,
@@ -364,7 +372,8 @@ def test_log_of_a_commit_has_what_a_verifier_needs() -> None:
         "max_offset": 2,
         "next_offset": 3,
     }
-    assert by_event["partitions_assigned"]["start_offsets"] == {"source-0": (3, "committed")}
+    assert by_event["partitions_assigned"]["topic_partitions"] == ["source-0"]
+    assert by_event["positioned"]["starts"] == {"source-0": (3, "committed", None)}
     assert by_event["partitions_revoked"]["topic_partitions"] == ["source-0"]
     assert by_event["partitions_assigned"]["member"] == "member-0001"
 
@@ -376,9 +385,10 @@ def test_rewind_is_logged_with_where_from_and_where_to() -> None:
     worker.committer.script.append(Outcome.UNKNOWN_COMMITTED)
     with capture_logs() as logs:
         worker.controller.flush_due(FlushReason.INTERVAL)
-        worker.controller.seek_committed()
-    rewound = [(one["partition"], one["first_offset"], one["offset"]) for one in logs if one["event"] == "rewound"]
-    assert rewound == [(0, 0, 3), (1, 0, 3)]
+        worker.controller.prepare()
+        worker.controller.position()
+    (starts,) = [one["starts"] for one in logs if one["event"] == "positioned"]
+    assert starts == {"source-0": (3, "committed", 0), "source-1": (3, "committed", 0)}
     (discarded,) = [one for one in logs if one["event"] == "batch_discarded"]
     assert (discarded["outcome"], discarded["cause"]) == ("unknown", "CommitUnknownError")
     again = "records 0 to 2 of source-0, 0 to 2 of source-1 will be read again, unless they are committed"
@@ -394,9 +404,11 @@ def test_rewind_below_what_is_known_to_be_committed_is_not_made(monkeypatch: pyt
     positions = dict(worker.consumer.positions)
     with monkeypatch.context() as patch:
         patch.setattr(worker.consumer, "committed", lambda tps, **_: dict.fromkeys(tps, CommittedOffset(-1)))
-        worker.controller.seek_committed()
+        worker.controller.prepare()
+        worker.controller.position()
     assert (worker.consumer.positions, worker.controller.state.to_seek) == (positions, {P0, P1})
-    worker.controller.seek_committed()
+    worker.controller.prepare()
+    worker.controller.position()
     assert worker.consumer.positions == {P0: 3, P1: 3}
 
 
@@ -427,14 +439,11 @@ def test_discarded_batch_tells_what_giving_it_up_costs() -> None:
     assert (discarded["reason"], discarded["cause"], discarded["outcome"]) == ("bytes", "UploadError", "aborted")
 
 
-def test_ids_of_topics_are_asked_for_outside_callbacks_and_committed_from_the_first_offset_on() -> None:
+def test_ids_of_topics_are_asked_for_outside_callbacks_and_committed() -> None:
     """The fake's consumer refuses to be asked inside one, as the real one would end the process."""
     rig = Rig()
     worker = holding(rig)
     ids = {rig.broker.topic_ids[tp.topic] for tp in rig.broker.logs}
-    started = rig.broker.committed(P0)
-    assert started is not None
-    assert {offset_metadata.decode(started.metadata).topic_id} == ids
     worker.controller.on_revoked(frozenset({P0, P1}))
     committed = rig.broker.committed(P0)
     assert committed is not None
@@ -482,7 +491,7 @@ def slowest(rig: Rig, worker: FakeWorker, *, commit_s: float, answer_s: float) -
             rig.pass_time(10.0)
 
     worker.committer.commit = slow  # type: ignore[method-assign]
-    worker.consumer._point = lambda name: rig.pass_time(answer_s if name in ("committed", "watermarks") else 0.0)
+    worker.consumer._point = lambda name: rig.pass_time(answer_s if name in ("committed", "offsets_at") else 0.0)
     worker.committer.init_s = 45.0
     worker.store._point = lambda name: rig.pass_time(95.0 if name == "put" else 0.0)
 
@@ -490,13 +499,11 @@ def slowest(rig: Rig, worker: FakeWorker, *, commit_s: float, answer_s: float) -
 @pytest.mark.parametrize("slow_store", [True, False])
 @pytest.mark.parametrize("before_s", [0.0, 100.0, 184.0])
 def test_all_steps_of_one_callback_end_within_the_poll_budget(slow_store: bool, before_s: float) -> None:  # noqa: FBT001
-    """Flush, abort, the next producer's init and committed offsets: together, not each; a late start leaves less."""
+    """Flush and abort; the next producer's init and committed offsets are for the turn, within a budget of its own."""
     rig = Rig(tps=(P0, P1, P2))
     worker = holding(rig)
     gone = frozenset({P2})
     worker.controller.on_revoked(gone)
-    worker.consumer.member.owned -= gone
-    del worker.consumer.positions[P2]
     rig.fill(P0, 3)
     worker.step()
     slowest(rig, worker, commit_s=1000.0, answer_s=10.0)
@@ -504,15 +511,19 @@ def test_all_steps_of_one_callback_end_within_the_poll_budget(slow_store: bool, 
         worker.store._point = lambda name: rig.pass_time(30.0 if name == "put" else 0.0)
     close, started_s = worker.recorder.close, rig.clock.now_s()
 
-    def late(**without: Any) -> ClosedBatch:
+    def late() -> ClosedBatch:
         rig.pass_time(before_s)
-        return close(**without)
+        return close()
 
     worker.recorder.close = late  # type: ignore[method-assign]
     worker.controller.on_assigned(gone)
-    assert worker.controller.error is None
-    assert P2 in worker.recorder.positions
     assert worker.metrics.total("flushes", reason="assigned", outcome="discarded") == 1
+    assert rig.clock.now_s() - started_s <= CONTROL_RULES.poll_budget_s
+    worker.controller.consume_returned()
+    started_s = rig.clock.now_s()
+    worker.controller.prepare()
+    worker.controller.position()
+    assert P2 in worker.recorder.positions
     assert rig.clock.now_s() - started_s <= CONTROL_RULES.poll_budget_s
 
 
@@ -534,32 +545,31 @@ def test_flush_gets_what_the_steps_after_it_do_not_need() -> None:
     assert deadlines == [pytest.approx(CONTROL_RULES.poll_budget_s - 150.0 - CONTROL_RULES.settle_s)]
 
 
-def test_producer_that_is_not_ready_in_time_ends_an_assignment_and_not_a_turn() -> None:
-    """Inside a callback there is no later; in the loop the next poll comes first."""
+def test_producer_that_is_not_ready_leaves_what_is_assigned_without_a_place() -> None:
+    """What it had open would hold up the answer; the next poll comes first."""
     rig = Rig()
     worker = holding(rig)
     worker.committer.script.append(Outcome.UNKNOWN_OPEN)
     worker.controller.on_revoked(frozenset({P0, P1}))
-    worker.committer.init_s = 400.0
     worker.controller.on_assigned(frozenset({P0}))
-    assert isinstance(worker.controller.error, CommitAbortedError)
-    with pytest.raises(StopError, match="callback failed"):
-        worker.controller.consume_returned()
+    worker.controller.position()
+    assert worker.controller.unplaced == {P0}
+    worker.controller.prepare()
+    worker.controller.position()
+    assert not worker.controller.unplaced
 
 
 @pytest.mark.parametrize("beyond_s", [-20.0, 2.0, 100.0])
 @pytest.mark.parametrize("where", ["produced", "init", "committed"])
 @pytest.mark.parametrize("outcome", ["ILLEGAL_GENERATION", Outcome.UNKNOWN_OPEN, Outcome.COMMITTED])
-def test_process_that_is_stopped_in_an_assignment_asks_again(
+def test_process_that_is_stopped_behind_an_assignment_asks_again(
     outcome: Outcome | str, where: str, beyond_s: float
 ) -> None:
-    """Nothing, or too little, is left of the callback's time, but what it asks for is answered: it does not end."""
+    """Nothing, or too little, is left of its time, but what it asks for is answered: it does not end."""
     rig = Rig(COOPERATIVE, (P0, P1, P2))
     worker = holding(rig)
     gone = frozenset({P2})
     worker.controller.on_revoked(gone)
-    worker.consumer.member.owned -= gone
-    del worker.consumer.positions[P2]
     rig.fill(P0, 3)
     worker.step()
     worker.committer.script.append(outcome)  # type: ignore[arg-type]
@@ -575,8 +585,12 @@ def test_process_that_is_stopped_in_an_assignment_asks_again(
 
     worker.committer._point = worker.consumer._point = be_stopped
     worker.controller.on_assigned(gone)
-    assert worker.controller.error is None
-    assert P2 in worker.recorder.positions
+    for _ in range(3):
+        worker.controller.consume_returned()
+        with suppress(DiscardError):
+            worker.controller.prepare()
+        worker.controller.position()
+    assert not worker.controller.state.to_seek
 
 
 @pytest.mark.parametrize("stopped_s", [270.0, 400.0])
@@ -595,7 +609,8 @@ def test_process_that_is_stopped_while_it_settles_asks_again(stopped_s: float) -
             rig.leave_open(worker, P0)
 
     worker.consumer._point = be_stopped
-    worker.controller.seek_committed()
+    worker.controller.prepare()
+    worker.controller.position()
     assert worker.controller.state.to_seek == {P0, P1}
     rig.drain()
     assert not worker.controller.state.to_seek
@@ -615,14 +630,16 @@ def test_committed_offsets_that_nobody_tells_are_asked_for_twice() -> None:
     for number in range(2):
         worker.store.script.append(PutFault.NOT_STORED)
         worker.controller.flush_due(FlushReason.INTERVAL)
-        worker.controller.seek_committed()
+        worker.controller.prepare()
+        worker.controller.position()
         assert worker.controller.state.to_seek == {P0, P1}
         if number == 0:
             rig.drain()
             rig.fill(P0, 3)
             worker.step()
+    worker.controller.prepare()
     with pytest.raises(SourceError):
-        worker.controller.seek_committed()
+        worker.controller.position()
 
 
 def test_settle_that_comes_too_late_polls_first() -> None:
@@ -634,10 +651,12 @@ def test_settle_that_comes_too_late_polls_first() -> None:
     rig.pass_time(250.0)
     asked: list[str] = []
     worker.consumer._point = asked.append
-    worker.controller.seek_committed()
+    worker.controller.prepare()
+    worker.controller.position()
     assert "committed" not in asked
     assert worker.controller.state.to_seek == {P0, P1}
     worker.controller.consume_returned()
-    worker.controller.seek_committed()
+    worker.controller.prepare()
+    worker.controller.position()
     assert asked == ["committed", "seek", "seek"]
     assert not worker.controller.state.to_seek

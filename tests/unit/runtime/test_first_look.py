@@ -165,7 +165,7 @@ def flushed(rig: Rig, worker: FakeWorker) -> None:
 
 
 def test_first_batch_that_is_dead_is_not_committed_also_after_a_restart() -> None:
-    """The start position is committed by then, and is no flush."""
+    """Nothing is committed at all, where the batch would have begun neither."""
     rig = Rig()
     worker = rig.owning(rules=rules_of())
     fill(rig, dead=200, good=2)
@@ -178,12 +178,12 @@ def test_first_batch_that_is_dead_is_not_committed_also_after_a_restart() -> Non
         "(LOGP_DEAD_LETTERS__SHARE_MAX); fields that were seen: usr, n"
     )
     worker.close()
-    assert rig.committed()[P0] == 0
+    assert rig.committed() == {P0: None, P1: None}
     again = rig.owning("b", rules=rules_of())
     with pytest.raises(PathsError):
         flushed(rig, again)
     again.close()
-    assert rig.committed()[P0] == 0
+    assert rig.committed() == {P0: None, P1: None}
     accepting = rig.owning("c", rules=rules_of(1.0))
     flushed(rig, accepting)
     assert rig.committed()[P0] == 202
@@ -223,22 +223,12 @@ def test_dead_batch_of_a_topic_that_was_flushed_before_is_committed() -> None:
     """As the flush records say of one of its TopicPartitions: what begins in another is no first batch of the topic."""
     rig = Rig()
     worker = rig.worker(rules=rules_of(), start=False)
-    worker.flush_records.read = lambda *_, **__: Flushed({P0: 0}, [])  # type: ignore[method-assign]
+    worker.flush_records.read = lambda *_, **__: Flushed({P0: 0}, [], frozenset({"source"}))  # type: ignore[method-assign]
     worker.start()
     rig.turn_until(lambda: worker.controller.state.owned == {P0, P1})
     fill(rig, dead=150, tp=P1)
     flushed(rig, worker)
     assert rig.committed() == {P0: 0, P1: 150}
-
-
-def test_topic_partition_that_this_process_has_flushed_is_not_untouched() -> None:
-    """Its own flush records are not read again; what a person sets back is no first batch."""
-    rig = Rig()
-    worker = rig.owning(rules=rules_of())
-    assert worker.start_positions.is_untouched(P0, 0)
-    fill(rig, dead=0, good=5)
-    flushed(rig, worker)
-    assert not worker.start_positions.is_untouched(P0, 0)
 
 
 def test_first_batch_of_records_that_may_not_be_decoded_is_told_without_fields() -> None:
@@ -251,7 +241,7 @@ def test_first_batch_of_records_that_may_not_be_decoded_is_told_without_fields()
     batch: Any = SimpleNamespace(progress=progress, spans={P0: (0, 200)}, dead_letters=letters)
     look = rules_of().recorder.look
     with pytest.raises(PathsError, match="fields that were seen: none"):
-        FirstBatch(look, lambda *_: True).require_fit(batch)
+        FirstBatch(look, set()).require_fit(batch)
 
 
 def test_doubt_is_one_line_of_the_log() -> None:

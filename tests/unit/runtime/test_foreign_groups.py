@@ -12,13 +12,13 @@ from service.formats.adoption import AdoptedTopicPartition, Adoption, encode_ado
 from service.formats.flush_record import encode_flush_record
 from service.formats.model import CommittedOffset
 from service.formats.offset_metadata import encode
-from service.runtime.start_positions import LOOKS
+from service.runtime.positions import LOOKS
 from tests.fakes.broker import Committed
 from tests.fakes.check import check_commit, flush_records
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import STYLES, Rig
 from tests.fakes.worker import FLUSHES, GROUP, START_RULES, FakeWorker
-from tests.unit.runtime.test_start_positions import flushed, turn_for
+from tests.unit.runtime.test_positions import flushed, turn_for
 
 
 def others_flush(rig: Rig, group_id: str = "another") -> None:
@@ -202,7 +202,7 @@ def test_second_of_two_new_groups_publishes_nothing_where_the_first_has_committe
     """Neither has seen the other at its start; the second looks again before its first flush."""
     both = Neighbours()
     for rig in (both.first, both.second):
-        rig.turn_until(lambda rig=rig: bool(rig.workers[0].controller.state.owned))  # type: ignore[misc]
+        rig.turn_until(lambda rig=rig: bool(rig.workers[0].recorder.positions))  # type: ignore[misc]
     run_until_flush(both.first, 1)
     with pytest.raises(StartPositionError, match=f"group {GROUP} publishes topic source"):
         run_until_flush(both.second, 1)
@@ -215,14 +215,13 @@ def test_two_new_groups_that_commit_at_the_same_time_both_stop_at_their_second_f
     both = Neighbours()
     rigs = (both.first, both.second)
     for rig in rigs:
-        rig.turn_until(lambda rig=rig: bool(rig.workers[0].controller.state.owned))  # type: ignore[misc]
-    looks = [worker.start_positions._history.look for worker in both.workers]
+        rig.turn_until(lambda rig=rig: bool(rig.workers[0].recorder.positions))  # type: ignore[misc]
     for worker in both.workers:
-        worker.start_positions._history.look = lambda **_: None  # type: ignore[method-assign]
+        worker.positions._looks_left = 0
     for rig in rigs:
         run_until_flush(rig, 1)
-    for worker, look in zip(both.workers, looks, strict=True):
-        worker.start_positions._history.look = look  # type: ignore[method-assign]
+    for worker in both.workers:
+        worker.positions._looks_left = LOOKS
     for number in order:
         with pytest.raises(StartPositionError, match="publishes topic source"):
             run_until_flush(rigs[number], 2)

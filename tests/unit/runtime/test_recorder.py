@@ -33,7 +33,7 @@ class Bench:
         self.bounds = bounds
         self.recorder = Recorder(recorder_rules(bounds=bounds, memory_bytes_max=memory_bytes_max), self.spool)
         for tp in (P0, P1):
-            self.recorder.own(tp, CommittedOffset(0))
+            self.recorder.place(tp, CommittedOffset(0))
         self._opened = 0
         self.open()
 
@@ -230,7 +230,7 @@ def test_discarded_batch_goes_on_at_the_committed_offset() -> None:
     bench = Bench()
     bench.record(record(P0, 0, entry("ann")))
     bench.recorder.discard(bench.recorder.close())
-    bench.recorder.rewind(P0, CommittedOffset(5, leader_epoch=3, metadata="m"))
+    bench.recorder.place(P0, CommittedOffset(5, leader_epoch=3, metadata="m"))
     assert (bench.progress().first_offset, bench.progress().next_offset, bench.progress().leader_epoch) == (5, 5, 3)
 
 

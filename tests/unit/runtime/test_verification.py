@@ -60,7 +60,7 @@ class Bench:
             metrics=self.metrics,
             is_hurried=lambda: self.is_hurried,
         )
-        self.verification.assigned(P0, 0)
+        self.verification.sought(P0, 0)
 
     def consume(self, *offsets: int, tp: TopicPartition = P0) -> None:
         """Hand over records of one entry."""
@@ -277,18 +277,8 @@ def test_records_of_what_was_given_back_are_forgotten() -> None:
     bench.consume(0, 1)
     bench.verification.given_back([P0])
     bench.consume(2)
-    bench.verification.assigned(P0, 1)
+    bench.verification.sought(P0, 1)
     assert bench.lost(3) == 0
-
-
-def test_records_of_what_was_given_back_and_assigned_at_once_come_again_or_are_lost() -> None:
-    """1. offsets 0 to 2 are consumed; 2. one call gives P0 back and gets it from 1; 3. it hands over 5, not 1 and 2."""
-    bench = Bench()
-    bench.consume(0, 1, 2)
-    bench.verification.given_back([P0])
-    bench.verification.assigned(P0, 1)
-    bench.consume(5)
-    assert bench.lost(6) == 3
 
 
 def test_records_are_forgotten_where_they_are_sought_or_fetched_again() -> None:
@@ -318,7 +308,7 @@ def test_what_may_be_committed_is_not_forgotten_where_it_is_fetched_again() -> N
 def test_unknown_outcome_that_is_never_learnt_is_counted(offset: int) -> None:
     """Given back before it was known, or found where others have left it: it may be committed, unverified."""
     bench = Bench()
-    bench.verification.assigned(P1, 0)
+    bench.verification.sought(P1, 0)
     bench.consume(0, 1)
     bench.verification.unknown(Sent({P0: 2, P1: 1}, [], []))
     if offset == 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from random import Random
 
-from service.formats import log_events as events
 from tests.unit.verify.pods import MINUTE_MS, Pod, Spans
 
 STEP_MAX = 9
@@ -97,9 +96,6 @@ class Group:
             return
         at = self._committed[tp]
         pod.owns(self._generation, source="policy" if at is None else "committed", **{f"p{tp[7:]}": at or 0})
-        if at is None and self._random.random() < 0.8:
-            self._committed[tp] = 0
-            pod.say(events.StartsCommitted({tp: 0}))
         self._has[pod].add(tp)
         self._owner[tp] = pod
 

@@ -39,13 +39,14 @@ class Pod:
         self.lines.append(line + b"\n")
         return self
 
-    def owns(self, group_generation: int, *, source: str = "committed", is_proven: bool = True, **starts: int) -> Pod:
-        """Be assigned TopicPartitions: `p0=5` is read from offset 5, which is proven where it is committed."""
+    def owns(self, group_generation: int, *, source: str = "committed", **starts: int | None) -> Pod:
+        """Be assigned TopicPartitions: `p0=5` is read from offset 5, of `p0=None` nobody knows from where yet."""
         self.generation += 1
-        offsets = {f"source-{name[1:]}": events.Start(offset, source) for name, offset in starts.items()}
+        names = {f"source-{name[1:]}": offset for name, offset in starts.items()}
         member = f"{self.worker}-{self.boot}"
-        self.say(events.PartitionsAssigned(self.generation, member, group_generation, len(offsets), offsets))
-        return self.say(events.StartsProven(list(offsets))) if source == "committed" and is_proven else self
+        self.say(events.PartitionsAssigned(self.generation, member, group_generation, len(names), list(names)))
+        placed = {tp: events.Start(offset, source) for tp, offset in names.items() if offset is not None}
+        return self.say(events.Positioned(group_generation, placed)) if placed else self
 
     def gives_back(self, *tps: str) -> Pod:
         """Be asked to give TopicPartitions back."""
@@ -95,11 +96,8 @@ class Pod:
 
     def rewinds(self, offset: int, *, partition: int = 0, first_offset: int = 0) -> Pod:
         """Go on at a committed offset."""
-        return self.say(events.TopicPartitionRewound("source", partition, offset=offset, first_offset=first_offset))
-
-    def says_doubted(self, flushed: int) -> Pod:
-        """Not believe where P0 starts."""
-        return self.say(events.StartsDoubted({P0: flushed}), level="warning")
+        start = events.Start(offset, "committed", first_offset)
+        return self.say(events.Positioned(1, {f"source-{partition}": start}))
 
     def stops(self) -> Pod:
         """End in order."""

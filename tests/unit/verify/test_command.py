@@ -67,7 +67,7 @@ def test_standard_input_is_read_twice(
     monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=given))
 
     assert main(["verify-logs", *arguments]) == 1
-    assert "partitions_assigned source-0 at 15" in capsys.readouterr().out
+    assert "positioned source-0 at 15" in capsys.readouterr().out
 
 
 def test_first_violation_is_told_with_the_lines_that_led_to_it(
@@ -85,11 +85,11 @@ def test_first_violation_is_told_with_the_lines_that_led_to_it(
     begin = shown.index("  what led to it:") + 1
     told = [line.strip() for line in shown[begin : shown.index("", begin)]]
     assert [line.split()[0] for line in told] == [f"{number}" for number in range(1, len(told) + 1)]
-    assert f"({one}:5)" in told[1]
-    assert "flush_committed source-0 [0, 10)" in told[1]
+    assert f"({one}:6)" in told[2]
+    assert "flush_committed source-0 [0, 10)" in told[2]
     assert ">>" in told[-1]
-    assert "partitions_assigned source-0 at 15" in told[-1]
-    assert f"({two}:2)" in told[-1]
+    assert "positioned source-0 at 15" in told[-1]
+    assert f"({two}:3)" in told[-1]
     assert any("source-0" in line and "0 to 10 in 1 commits  w1" in line for line in shown), "the timeline"
 
 

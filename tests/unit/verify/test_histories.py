@@ -38,11 +38,11 @@ def commits_in(logs: Logs) -> Iterator[tuple[list[Fields], int]]:
 
 
 def assignments_in(logs: Logs) -> Iterator[tuple[list[Fields], int]]:
-    """Yield each assignment of something committed that is flushed while it is owned."""
+    """Yield each assignment, and the position behind it, of something committed that is flushed while it is owned."""
     for lines in logs[:-1]:
         for at, fields in enumerate(lines):
             if fields["event"] == "partitions_assigned":
-                ((tp, (_, source)),) = fields["start_offsets"].items()
+                ((tp, (_, source, *_)),) = lines[at + 1]["starts"].items()
                 later = (one for one in lines[at + 2 :] if tp in json.dumps(one))
                 if source == "committed" and next((one["event"] for one in later), None) == "flush_started":
                     yield lines, at
@@ -76,7 +76,7 @@ def swap_an_owner(logs: Logs, random: Random) -> None:
     lines, at = random.choice(list(commits_in(logs)))
     covered = lines[at]["offsets"].keys()
     strangers = [
-        one for one in logs[:-1] if not any(covered & fields.get("start_offsets", {}).keys() for fields in one)
+        one for one in logs[:-1] if not any(covered & set(fields.get("topic_partitions", ())) for fields in one)
     ]
     assume(strangers)
     other = random.choice(strangers)
@@ -89,13 +89,13 @@ def swap_an_owner(logs: Logs, random: Random) -> None:
 def drop_an_assignment(logs: Logs, random: Random) -> None:
     """A worker flushes what it was never given."""
     lines, at = random.choice(list(assignments_in(logs)))
-    del lines[at]
+    del lines[at : at + 2]
 
 
 def resume_elsewhere(logs: Logs, random: Random) -> None:
     """A worker resumes at another offset than the committed one."""
     lines, at = random.choice(list(assignments_in(logs)))
-    ((_, start),) = lines[at]["start_offsets"].items()
+    ((_, start),) = lines[at + 1]["starts"].items()
     start[0] += random.choice([by for by in (-3, -1, 1, 4) if start[0] + by >= 0])
 
 

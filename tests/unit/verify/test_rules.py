@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from service.formats import log_events as events
-from service.verify.history import TimeWindow
 from service.verify.rules import EVERY_RULE, LogRule
 from tests.unit.verify.pods import P0, P1, Pod, judged, lines_of
 
@@ -79,11 +78,6 @@ def batch_across_generations() -> list[bytes]:
 def committed_in_another_generation() -> list[bytes]:
     """A batch is committed in a later generation than it was flushed in."""
     return Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 10)}, generation=2).lines
-
-
-def start_committed_of_what_is_not_owned() -> list[bytes]:
-    """Start positions are committed of a TopicPartition of somebody else."""
-    return Pod("w1").owns(1, source="policy", p0=0).say(events.StartsCommitted({P0: 0, P1: 0})).lines
 
 
 def hole_between_commits() -> list[bytes]:
@@ -177,9 +171,9 @@ def not_rewound() -> list[bytes]:
     return pod.gives_up(pod.begins({P0: (0, 10)}), outcome="unknown").commits({P0: (0, 10)}).lines
 
 
-def doubted_and_read_all_the_same() -> list[bytes]:
-    """A worker says that it does not believe a committed offset, and flushes from there."""
-    return Pod("w1").owns(1, is_proven=False, p0=0).says_doubted(10).commits({P0: (0, 10)}).lines
+def read_without_a_place() -> list[bytes]:
+    """A worker never says from where it reads, and flushes all the same."""
+    return Pod("w1").owns(1, p0=None).commits({P0: (0, 10)}).lines
 
 
 def generations_going_back() -> list[bytes]:
@@ -247,7 +241,6 @@ TRACES = {
     first_record_one_later: LogRule.CONTIGUOUS,
     batch_across_generations: LogRule.OWNED,
     committed_in_another_generation: LogRule.OWNED,
-    start_committed_of_what_is_not_owned: LogRule.OWNED,
     hole_between_commits: LogRule.CONTIGUOUS,
     hole_behind_a_policy: LogRule.CONTIGUOUS,
     other_offsets_than_flushed: LogRule.CONTIGUOUS,
@@ -264,7 +257,7 @@ TRACES = {
     work_after_a_failure: LogRule.TRANSITION,
     given_back_after_the_end: LogRule.TRANSITION,
     not_rewound: LogRule.TRANSITION,
-    doubted_and_read_all_the_same: LogRule.TRANSITION,
+    read_without_a_place: LogRule.TRANSITION,
     generations_going_back: LogRule.TRANSITION,
     commit_after_loss: LogRule.AFTER_END,
     commit_after_revoke: LogRule.AFTER_END,
@@ -293,24 +286,14 @@ def test_trace_breaks_its_rule_and_passes_without_it(trace: object) -> None:
     assert not without.doubts
 
 
-def test_answer_of_long_ago_that_is_not_believed_is_no_violation() -> None:
-    """A coordinator that has just loaded gave it (KAFKA_FACTS O10): nothing was read from there."""
+def test_what_was_assigned_and_never_read_is_no_violation() -> None:
+    """A coordinator that has just loaded gave an answer of long ago (KAFKA_FACTS O10), and the worker waited."""
     first = Pod("w1").owns(1, source="policy", p0=0).commits({P0: (0, 5)}).commits({P0: (5, 10)}).stops()
-    again = Pod("w2").owns(2, is_proven=False, p0=5).says_doubted(10).rewinds(10).commits({P0: (10, 12)}).gives_back(P0)
-    own = again.owns(3, is_proven=False, p0=10).says_doubted(12).gives_back(P0)
-    killed = Pod("w3").owns(4, is_proven=False, p0=0)
+    again = Pod("w2").owns(2, p0=None).rewinds(10).commits({P0: (10, 12)}).gives_back(P0)
+    own = again.owns(3, p0=None).gives_back(P0)
+    killed = Pod("w3").owns(4, p0=None)
 
     found = judged(lines_of(first, own, killed))
-
-    assert (found.violations, found.doubts) == ([], [])
-
-
-def test_answer_of_before_the_logs_begin_that_is_doubted_is_no_violation() -> None:
-    """Logs are kept for a while only: nobody here has committed it."""
-    first = Pod("w1").owns(1, p0=5).commits({P0: (5, 10)}).stops()
-    second = Pod("w2").owns(2, is_proven=False, p0=3).says_doubted(10).rewinds(10).commits({P0: (10, 12)})
-
-    found = judged(lines_of(first, second), window=TimeWindow(since_ms=0))
 
     assert (found.violations, found.doubts) == ([], [])
 
@@ -332,5 +315,5 @@ def test_rotation_without_an_assignment_is_told_once_for_flush_and_commit() -> N
     """The worker, the line of the flush, and the TopicPartition that it never had."""
     (violation,) = judged(rotation_without_an_assignment()).violations
 
-    assert (violation.tp, violation.boot.worker, violation.seq) == (P1, "w1", 3)
+    assert (violation.tp, violation.boot.worker, violation.seq) == (P1, "w1", 4)
     assert "never assigned" in violation.text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from service.control.flush_policy import FlushReason
-from service.errors import SourceError
 from tests.fakes.check import InvariantError
 from tests.fakes.group import ConsumerGroup
 from tests.fakes.member import HastyMember848, Member848
@@ -20,7 +19,7 @@ def owning(*, lenient: bool = True, records: int = 2) -> tuple[Rig, FakeWorker]:
     assert isinstance(rig.group, ConsumerGroup)
     rig.group.is_lenient = lenient
     worker = rig.worker("a", parts=Parts(member848=HastyMember848))
-    rig.turn_until(lambda: worker.controller.state.owned == frozenset(rig.broker.logs))
+    rig.turn_until(lambda: worker.recorder.positions.keys() == rig.broker.logs.keys())
     for tp in rig.broker.logs:
         rig.fill(tp, records)
     return rig, worker
@@ -76,7 +75,8 @@ def test_batch_is_opened_where_the_committed_offsets_are() -> None:
     assert not worker.controller.open_batch()
     assert worker.controller.state.to_seek == {P0, P1}
     worker.consumer.member.queue.clear()
-    worker.controller.seek_committed()
+    worker.controller.prepare()
+    worker.controller.position()
     assert worker.recorder.positions[P0].first_offset == rig.committed()[P0] == 2
     assert worker.controller.open_batch()
 
@@ -89,46 +89,18 @@ def put_out_and_overtaken_without_batch(rig: Rig, worker: FakeWorker) -> None:
     put_out_and_overtaken(rig, worker)
 
 
-def test_committed_offsets_are_asked_for_once_in_an_epoch_and_never_with_the_classic_protocol() -> None:
+def test_committed_offsets_are_asked_for_once_in_an_epoch() -> None:
     """There the id tells: it would be another one."""
-    for style, asked in ((KIP848, 1), (COOPERATIVE, 0)):
+    for style in (KIP848, COOPERATIVE):
         rig = Rig(style)
-        worker = rig.owning()
         calls: list[str] = []
-        worker.consumer._point = calls.append
+        worker = rig.worker(point=calls.append)
         for _ in range(3):
             rig.fill(P0, 1)
             rig.turn_until(lambda: worker.recorder.has_progress)  # noqa: B023
             worker.controller.flush_due(FlushReason.INTERVAL)
-        assert calls.count("committed") == asked
+        assert calls.count("committed") == 1
         rig.drain()
-
-
-def untold(times: int) -> tuple[Rig, FakeWorker]:
-    """Give a worker that is about to read two records, and is not told committed offsets so many times."""
-    rig = Rig(KIP848)
-    worker = rig.owning()
-
-    def be_asked(name: str) -> None:
-        nonlocal times
-        if name == "committed" and times:
-            times -= 1
-            raise SourceError("no committed offsets")
-
-    worker.consumer._point = be_asked
-    rig.fill(P0, 2)
-    return rig, worker
-
-
-def test_committed_offsets_that_nobody_tells_are_asked_for_twice() -> None:
-    """Behind one question without an answer the records are read again, the second in a row ends the worker."""
-    rig, worker = untold(times=1)
-    worker.step()
-    assert (worker.controller.state.to_seek, worker.recorder.opening) == (frozenset(), None)
-    rig.drain()
-    _, worker = untold(times=2)
-    with pytest.raises(SourceError):
-        worker.step()
 
 
 def test_member_of_the_library_is_not_hasty() -> None:

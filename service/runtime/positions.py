@@ -1,0 +1,287 @@
+"""Where reading goes on, asked anew for everything that is to be sought, before the next poll (DESIGN 4.6).
+
+A committed offset is a number, not a place: its topic may have been made anew under its name (KAFKA_FACTS O4). It may
+be lost (O3), and a coordinator that has just loaded answers with one of long ago (O10): going on there would publish
+everything since then twice. Flush records are committed with the offsets, as one, and are kept elsewhere: what they
+name is committed. An offset beyond them that no worker has written is somebody else's: records before it are in no
+output. And flush records of a group that is not part of our history say that everything is published twice.
+
+Without any committed offset and flush record the policy says where to start. It is a function of the log, so that
+nothing is committed before the first flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
+from typing import Literal, NamedTuple
+
+import structlog
+
+from service.boundary import FIRST_OFFSET, Clock
+from service.control.deadline import Deadline
+from service.control.flush_history import Foreign
+from service.errors import (
+    CommittedOffsetError,
+    DiscardError,
+    HistoryUnknownError,
+    LeavingError,
+    SourceError,
+    StartPositionError,
+    TopicMissingError,
+)
+from service.formats import offset_metadata
+from service.formats.model import CommittedOffset, TopicPartition
+from service.formats.offset_metadata import SourceTopics
+from service.runtime.ports import Consumer, FlushRecords
+from service.runtime.position_words import (
+    command,
+    describe_foreign,
+    describe_lost,
+    describe_made_anew,
+    describe_theirs,
+    listed,
+)
+
+TOPIC_IDS_S = 10.0  # for Kafka's ids of topics, which a broker need not have
+READ_S = 60.0  # for flush records
+WRONG_MAX_S = 30.0  # while answers are wrong, or flush records cannot be read: longer than a broker takes to settle
+LOOKS = 5  # for foreign groups, before the first flushes of a process
+LOOK_S = 5.0  # behind a transaction that a dead worker has left open it would take longer: the next one tells
+
+StartAt = Literal["beginning", "fail"] | int
+"""Where a group starts that has committed nothing; a number is a time, in milliseconds since the epoch."""
+
+
+class StartRules(NamedTuple):
+    """The policy where nothing is committed; whether it holds where flush records cannot be read; all source topics."""
+
+    group_id: str
+    start_at: StartAt
+    accept_unknown_history: bool
+    topics: tuple[str, ...]
+
+
+class NextPosition(NamedTuple):
+    """Where a TopicPartition goes on, and whether a commit or the policy says so."""
+
+    committed: CommittedOffset
+    source: Literal["committed", "policy"]
+
+
+class Positions:
+    """Answers where to go on; used by the loop thread only, outside callbacks. `topics` is kept up to date."""
+
+    def __init__(
+        self, *, rules: StartRules, consumer: Consumer, flush_records: FlushRecords, topics: SourceTopics, clock: Clock
+    ) -> None:
+        self.flushed_topics: set[str] = set()
+        """Topics of which the group is known to have flushed something."""
+        self._rules = rules
+        self._consumer = consumer
+        self._flush_records = flush_records
+        self._topics = topics
+        self._clock = clock
+        self._flushed: dict[TopicPartition, int | None] = {}
+        self._read_whole: set[TopicPartition] = set()
+        self._wrong_until: dict[TopicPartition, Deadline] = {}
+        self._is_unanswered = False
+        self._looks_left = LOOKS
+        self._told: set[TopicPartition] = set()
+        self._log = structlog.get_logger("positions")
+
+    def find(
+        self, known: Mapping[TopicPartition, int | None], *, deadline: Deadline
+    ) -> dict[TopicPartition, NextPosition]:
+        """Return where each goes on; blocks for the answers. No transaction of ours may be open.
+
+        `known` is up to where this process knows it to be committed; None if it is new here.
+
+        Raises:
+            DiscardError: not yet: poll, and ask again.
+            StartPositionError: an offset is of another topic, lost, or somebody else's; another group publishes the
+                same; or nothing is committed, and the policy is to fail.
+            StopError: the broker refuses, or does not answer, for the second time.
+        """
+        if any(offset is None for offset in known.values()):
+            self._ask_ids(deadline)
+        committed = self._committed(known, deadline)
+        for tp, one in committed.items():
+            if one is not None:
+                self._topics.keep(tp, one.metadata)
+        self._require_same_topics({tp: one for tp, one in committed.items() if one is not None and known[tp] is None})
+        missing = {tp for tp, one in committed.items() if one is None}
+        self._read_flush_records(missing, known.keys() - missing, deadline)
+        starts = self._by_policy(sorted(tp for tp in missing if known[tp] is None), deadline)
+        begun = starts | {tp: offset for tp, offset in known.items() if offset is not None}
+        self._require_continued(committed, begun, is_first=starts.keys())
+        return {
+            tp: NextPosition(CommittedOffset(begun[tp]), "policy") if one is None else NextPosition(one, "committed")
+            for tp, one in sorted(committed.items())
+        }
+
+    def _ask_ids(self, deadline: Deadline) -> None:
+        found = self._consumer.topic_ids(self._rules.topics, deadline=deadline.at_most(TOPIC_IDS_S))
+        for topic, topic_id in found.items():
+            known = self._topics.ids.setdefault(topic, topic_id)
+            if known != topic_id:  # started again we see what the group has committed of which
+                raise StartPositionError(
+                    f"topic {topic} was made anew while this worker ran: its id was {known}, now it is {topic_id}. "
+                    "Nothing is committed any more; after a restart the committed offsets are compared"
+                )
+
+    def _committed(
+        self, tps: Iterable[TopicPartition], deadline: Deadline
+    ) -> dict[TopicPartition, CommittedOffset | None]:
+        """Ask for committed offsets; no answer is a reason to poll and ask again, the second in a row to end.
+
+        A process that is stopped in the question may have less time left than another's transaction takes. Where the
+        deadline is long past it certainly was stopped: that does not count.
+        """
+        try:
+            answers = self._consumer.committed(sorted(tps), deadline=deadline)
+        except SourceError as error:
+            if self._is_unanswered and not deadline.is_long_past():
+                raise
+            self._is_unanswered = True
+            raise DiscardError(f"asked again after the next poll: {error}") from error
+        self._is_unanswered = False
+        return answers
+
+    def _require_same_topics(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
+        """Compare the topics' ids with those that the committed offsets were of."""
+        differ: dict[str, list[str]] = {}
+        unknown = set()
+        for tp, one in sorted(committed.items()):
+            was, now = offset_metadata.decode(one.metadata).topic_id, self._topics.ids.get(tp.topic)
+            if was is None or now is None:
+                unknown.add(tp)
+            elif was != now:
+                differ.setdefault(tp.topic, []).append(f"{tp} ({one.offset}, of id {was})")
+        if differ:
+            told = (describe_made_anew(topic, self._topics.ids[topic], each) for topic, each in differ.items())
+            raise StartPositionError(" ".join(told))
+        if new := sorted(unknown - self._told):  # unknown is not different; the next commit says it
+            self._log.warning("committed_topic_id_unknown", topic_partitions=[str(tp) for tp in new])
+            self._told.update(new)
+
+    def _read_flush_records(
+        self, missing: Collection[TopicPartition], there: Iterable[TopicPartition], deadline: Deadline
+    ) -> None:
+        """Read up to where each was flushed, as far as that is not known; blocks, a minute at most.
+
+        All flush records where no offset is committed; of the others the newest tell of a wrong answer.
+        """
+        lost = sorted(tp for tp in missing if tp not in self._read_whole)
+        new = sorted(tp for tp in there if tp not in self._flushed)
+        if not lost and not new:
+            return
+        try:
+            found, foreign, topics = self._flush_records.read(
+                lost, self._topics, newest_of=new, deadline=deadline.at_most(READ_S)
+            )
+        except HistoryUnknownError as error:
+            names = listed(map(str, lost + new))
+            if not self._rules.accept_unknown_history:
+                if isinstance(error, TopicMissingError):
+                    raise self._wrong([*lost, *new], str(error)) from error
+                text = f"whether the group has flushed {names} beyond its committed offsets is not known: {error}"
+                way = "Where it has not, or may do so again, set kafka.accept_unknown_history to true until it is"
+                raise self._wrong([*lost, *new], f"{text}. {way}") from error
+            self._log.warning("history_unknown", topic_partitions=[str(tp) for tp in lost + new], message=str(error))
+            found, foreign, topics = {}, [], frozenset()
+        self._require_alone(foreign)
+        self.flushed_topics.update(topics)
+        self._flushed |= {tp: found.get(tp) for tp in lost + new}
+        self._read_whole.update(lost)
+
+    def _require_continued(
+        self,
+        committed: Mapping[TopicPartition, CommittedOffset | None],
+        begun: Mapping[TopicPartition, int],
+        *,
+        is_first: Collection[TopicPartition],
+    ) -> None:
+        """Require that no answer is of before what is known to be committed, nor somebody else's beyond it.
+
+        If nothing is committed a TopicPartition goes on where it had `begun`, by the policy, unless flush records say
+        something else; `is_first` are those that begin now.
+        """
+        ends: dict[TopicPartition, int] = {}
+        theirs: dict[TopicPartition, CommittedOffset] = {}
+        lost: dict[TopicPartition, int] = {}
+        for tp, one in committed.items():
+            flushed = self._flushed.get(tp)
+            if one is None:
+                if flushed is not None and (flushed != begun[tp] if tp in is_first else flushed > begun[tp]):
+                    lost[tp] = flushed
+                continue
+            known = [end for end in (flushed, begun.get(tp)) if end is not None]
+            if not known:
+                continue
+            ends[tp] = end = max(known)
+            if one.offset < end:
+                lost[tp] = end
+            elif one.offset > end and not offset_metadata.decode(one.metadata).is_ours:
+                theirs[tp] = one
+        if theirs:
+            raise StartPositionError(describe_theirs(self._rules.group_id, theirs, ends))
+        for tp in committed.keys() - lost.keys():
+            self._wrong_until.pop(tp, None)
+        if lost:
+            raise self._wrong(lost, describe_lost(self._rules.group_id, lost, committed))
+
+    def _wrong(self, tps: Iterable[TopicPartition], text: str) -> Exception:
+        until = Deadline.after(WRONG_MAX_S, self._clock.now_s)
+        is_over = any(self._wrong_until.setdefault(tp, until).has_passed() for tp in tps)
+        return StartPositionError(text) if is_over else CommittedOffsetError(text)
+
+    def _by_policy(self, tps: list[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
+        """Ask where to start what was never committed; if the group has flushed its topic before, it is new."""
+        if not tps:
+            return {}
+        start_at = self._rules.start_at
+        unknown = [tp for tp in tps if tp.topic not in self.flushed_topics]
+        if unknown and start_at == "fail":
+            raise StartPositionError(
+                f"group has no committed offset for {listed(map(str, unknown))}, and kafka.start_at is fail: set it to "
+                "beginning or a time for the first start, or commit offsets for this group "
+                f"(`{command('flushed', unknown[0].topic)}` takes them from flush records)"
+            )
+        return self._consumer.offsets_at(
+            tps, start_at if isinstance(start_at, int) else FIRST_OFFSET, deadline=deadline
+        )
+
+    # What is known, over time.
+
+    def forget(self, tps: Iterable[TopicPartition]) -> None:
+        """Drop what is known of these: others may flush them, or a flush of ours may have been committed after all."""
+        for tp in tps:
+            self._flushed.pop(tp, None)
+            self._read_whole.discard(tp)
+            self._wrong_until.pop(tp, None)
+
+    def watch(self, *, deadline: Deadline) -> None:
+        """Check that no source topic was made anew since its records were read; before a flush outside a callback.
+
+        Before the first ones it looks for foreign groups again: two new groups that start together do not see each
+        other at the start. 1. Both look, and find nothing. 2. Both commit a flush. 3. Both look: the one that committed
+        second finds the other's flush record, whatever happens; the other finds it once that is committed.
+
+        Where a topic is made anew the library takes over the new id and reads on at its position (KAFKA_FACTS O4).
+        A flush inside a callback may still have records of both; its offsets have the old id, which the next owner
+        compares.
+
+        Raises:
+            StartPositionError: a topic was made anew, or another group publishes the same.
+        """
+        self._ask_ids(deadline)
+        if self._looks_left:
+            self._looks_left -= 1
+            with suppress(HistoryUnknownError, LeavingError):
+                found = self._flush_records.read((), self._topics, deadline=deadline.at_most(LOOK_S))
+                self._require_alone(found.foreign)
+
+    def _require_alone(self, foreign: Iterable[Foreign]) -> None:
+        if told := [describe_foreign(one, self._rules.group_id) for one in foreign]:
+            raise StartPositionError(" ".join(told))
