@@ -1,9 +1,9 @@
 """The group member: the only user of `confluent_kafka.Consumer`. Fulfils `runtime.ports.Consumer`.
 
-Assigned is not yet fetched: the callback pauses what it assigns, and asks nobody, since the library can be asked less
-there (KAFKA_FACTS L4). The first seek, outside of callbacks, says where reading begins, and compares the leader epoch
-at once (KAFKA_FACTS O2). The library reports what it could not read, and goes on behind it: nothing of that
-TopicPartition is handed over any more until it is sought.
+The callback of an assignment takes note, and asks nobody, since the library can be asked less there (KAFKA_FACTS L4).
+The first seek, outside of callbacks, hands the partition to the library, at the very offset: one that it was to look up
+may win against a seek (KAFKA_FACTS R19). The library reports what it could not read, and goes on behind it: nothing of
+that TopicPartition is handed over any more until it is sought.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ T = TypeVar("T")
 
 _ASK_AGAIN_S = 0.1
 _SEEK_AGAIN_S = 0.01
-_ASSIGNED_S = 10.0  # for the library to have what it was told to assign
+_SEEK_S = 1.0  # at least, for the library to begin with, or to stop, what it was told to
+_ASSIGNED_S = 10.0
+_STOPPED_S = 0.1
 JOIN_AGAIN_S = 5.0
 
 
@@ -71,18 +73,20 @@ class KafkaConsumer:
         """Join the group; all three callbacks are set, or lost ones would come as revoked."""
         self._listener = listener
 
-        def on_assign(_consumer: Any, assigned: list[confluent_kafka.TopicPartition]) -> None:
+        def on_assign(consumer: Any, assigned: list[confluent_kafka.TopicPartition]) -> None:
             self._is_assigned = True
             listener.on_assigned(topic_partitions(assigned))
-            self._assign(topic_partitions(assigned))
+            self._forget(topic_partitions(assigned))
+            self._unsought |= topic_partitions(assigned)
+            consumer.incremental_assign([])
 
-        def on_revoke(_consumer: Any, revoked: list[confluent_kafka.TopicPartition]) -> None:
+        def on_revoke(consumer: Any, revoked: list[confluent_kafka.TopicPartition]) -> None:
             listener.on_revoked(topic_partitions(revoked))
-            self._forget(topic_partitions(revoked))
+            self._unassign(consumer, topic_partitions(revoked))
 
-        def on_lost(_consumer: Any, lost: list[confluent_kafka.TopicPartition]) -> None:
+        def on_lost(consumer: Any, lost: list[confluent_kafka.TopicPartition]) -> None:
             listener.on_lost(topic_partitions(lost))
-            self._forget(topic_partitions(lost))
+            self._unassign(consumer, topic_partitions(lost))
 
         self._consumer.subscribe(self._topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
 
@@ -92,18 +96,10 @@ class KafkaConsumer:
             self._reached.pop(tp, None)
             self._failures.pop(tp, None)
 
-    def _assign(self, tps: frozenset[TopicPartition]) -> None:
-        """Assign, and fetch nothing before the first seek, which assigns again where to begin.
-
-        `OFFSET_END` stands for anywhere: at an offset that the log does not have the library may report that before it
-        hears of the pause (KAFKA_FACTS R19). It keeps a partition paused that is lost and assigned again (R9).
-        """
-        anywhere = confluent_kafka.OFFSET_END
-        self._consumer.incremental_assign([confluent_kafka.TopicPartition(*tp, anywhere) for tp in tps])
-        if tps:
-            self._consumer.pause([confluent_kafka.TopicPartition(*tp) for tp in tps])
-            self._forget(tps)
-            self._unsought |= tps
+    def _unassign(self, consumer: Any, tps: frozenset[TopicPartition]) -> None:
+        """Take back from the library what it has of these: of what it has not it would refuse all."""
+        consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp) for tp in sorted(tps - self._unsought)])
+        self._forget(tps)
 
     def consume(self, *, records_max: int, timeout_s: float) -> Poll:
         """Take records; runs rebalance callbacks.
@@ -118,7 +114,7 @@ class KafkaConsumer:
             raise SourceError(f"consuming failed: {error.args[0].str()}") from error
         if messages:
             self._brokers.answered()
-        if self._failures or self._unsought or any(map(confluent_kafka.Message.error, messages)):
+        if self._failures or any(map(confluent_kafka.Message.error, messages)):
             messages = [message for message in messages if self._is_record(message)]
         return poll_of(messages, self._tps)
 
@@ -128,7 +124,7 @@ class KafkaConsumer:
         place: Any = (message.topic(), message.partition())
         offset: Any = message.offset()
         if problem is None:
-            return all(TopicPartition(*place) not in withheld for withheld in (self._failures, self._unsought))
+            return TopicPartition(*place) not in self._failures
         if problem.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
             self._reached[TopicPartition(*place)] = offset
         else:
@@ -146,7 +142,7 @@ class KafkaConsumer:
             self._wait_for_room(error)
             return
         kafka_errors.require_that_it_mends(error, tp)
-        if tp is None or (tp not in self._failures and tp not in self._unsought):
+        if tp is None or tp not in self._failures:
             kafka_errors.require_in_range(error, tp)
             if tp is None or offset is None or offset < 0:
                 self._note(error, tp)
@@ -178,9 +174,12 @@ class KafkaConsumer:
         """Assign one that has failed anew; the others stay as they are.
 
         A seek alone is not enough: behind a broken batch the library may have read garbage as a batch, and have gone to
-        an offset that the log does not have (KAFKA_FACTS L1).
+        an offset that the log does not have (KAFKA_FACTS L1). What is assigned while it is still being stopped may end
+        the process (KAFKA_FACTS L12).
         """
+        self._unassign(self._consumer, frozenset({tp}))
         self._unsought.add(tp)
+        time.sleep(_STOPPED_S)
         self.seek(tp, start, deadline=Deadline.after(_ASSIGNED_S, time.monotonic))
 
     def committed(
@@ -253,36 +252,41 @@ class KafkaConsumer:
         return self._topic_ids.ask(topics, deadline=deadline)
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
-        """Go to an offset; librdkafka drops what it had fetched before.
+        """Go to an offset; librdkafka drops what it had fetched before. Blocks for a moment.
 
-        What was not sought yet is assigned once more, at this offset: a seek may lose against the offset that it was
-        assigned at (KAFKA_FACTS R19). A seek compares the leader epoch, if it is known, with the log's: `consume`
-        raises StartPositionError if the log has no such offset of that epoch, since it was truncated or is of another
-        topic (KAFKA_FACTS O2). The library may still be about to assign a TopicPartition: then it is tried again.
+        What was assigned since is handed to the library, at this offset. A seek compares the leader epoch, if it is
+        known, with the log's: `consume` raises StartPositionError if the log has no such offset of that epoch, since it
+        was truncated or is of another topic (KAFKA_FACTS O2). The library may still be about to begin, or to stop:
+        then it is tried again.
 
         Raises:
-            SourceError: the TopicPartition cannot be sought by the deadline.
+            SourceError: the TopicPartition cannot be sought by the deadline, nor within a second.
+            LeavingError: asked to leave meanwhile.
         """
-        place, is_new = confluent_kafka.TopicPartition(*tp), tp in self._unsought
+        place, is_new = position(tp, start), tp in self._unsought
         if is_new:
-            self._consumer.incremental_unassign([place])
-            self._consumer.incremental_assign([position(tp, start)])
+            self._consumer.incremental_assign([place])
+        until = Deadline(max(deadline.at_s, deadline.now_s() + _SEEK_S), deadline.now_s)
         while not is_new or start.leader_epoch is not None:
             try:
-                self._consumer.seek(position(tp, start))
+                self._consumer.seek(place)
             except KafkaException as error:
                 problem = error.args[0]
-                if problem.code() != KafkaError._STATE or deadline.has_passed():  # noqa: SLF001
+                if problem.code() != KafkaError._STATE or until.has_passed():  # noqa: SLF001
                     raise SourceError(f"{tp} cannot be sought to {start.offset}: {problem.str()}") from error
-                time.sleep(_SEEK_AGAIN_S)
             else:
                 break
-        if not self._paused and (is_new or tp in self._failures):
+            self._patience.require()
+            time.sleep(_SEEK_AGAIN_S)
+        # It keeps a partition paused that is lost and assigned again (KAFKA_FACTS R9).
+        if self._paused:
+            self._consumer.pause([place])
+        elif is_new or tp in self._failures:
             self._consumer.resume([place])
         self._forget([tp])
 
     def pause(self) -> None:
-        """Take no records; what is assigned meanwhile is paused by itself."""
+        """Take no records; what is sought meanwhile is paused, too."""
         if not self._paused:
             self._paused = True
             self._consumer.pause(self._consumer.assignment())
@@ -291,8 +295,8 @@ class KafkaConsumer:
         """Take records again of what was sought and has not failed."""
         if self._paused:
             self._paused = False
-            withheld = self._unsought | self._failures.keys()
-            self._consumer.resume([one for one in self._consumer.assignment() if topic_partition(one) not in withheld])
+            assigned = self._consumer.assignment()
+            self._consumer.resume([one for one in assigned if topic_partition(one) not in self._failures])
 
     @property
     def is_answered(self) -> bool:

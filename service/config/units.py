@@ -45,7 +45,7 @@ def _quantity(text: str, units: Mapping[str, float], expected: str) -> float:
 
 def start_of(given: object) -> object:
     """Return where a group starts: `beginning`, `fail`, or a time in milliseconds since the epoch."""
-    if given in ("beginning", "fail") or isinstance(given, int):
+    if given in ("beginning", "fail") or (type(given) is int and given >= 0):
         return given
     try:
         moment = given if isinstance(given, datetime) else datetime.fromisoformat(str(given))
@@ -53,7 +53,7 @@ def start_of(given: object) -> object:
         raise ValueError(START) from None
     if moment.tzinfo is None:
         raise ValueError(START)
-    return round(moment.timestamp() * 1000)
+    return max(0, round(moment.timestamp() * 1000))
 
 
 def list_of(given: object) -> object:

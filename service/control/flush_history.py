@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import Literal, NamedTuple
 
-from service.formats.adoption import AdoptedTopicPartition, Adoption, Lineage
+from service.formats.adoption import Adoption, Lineage
 from service.formats.flush_record import FlushRecord
 from service.formats.model import TopicPartition
 from service.formats.offset_metadata import SourceTopics
@@ -81,7 +81,7 @@ class FlushHistory:
             tp, topic_id = TopicPartition(line.topic, line.partition), record.topic_ids.get(line.topic)
             if topic_id is not None and self._topics.ids.get(line.topic, topic_id) != topic_id:
                 continue
-            if is_ours and (isinstance(line, AdoptedTopicPartition) or line.next_offset > line.first_offset):
+            if is_ours:
                 self.flushed_topics.add(line.topic)
             if not is_ours:
                 self._take_other((record.group_id, tp, topic_id), (at_ms(record), line.next_offset))

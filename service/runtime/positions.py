@@ -95,7 +95,9 @@ class Positions:
     ) -> dict[TopicPartition, NextPosition]:
         """Return where each goes on; blocks for the answers. No transaction of ours may be open.
 
-        `known` is up to where this process knows it to be committed; None if it is new here.
+        `known` is up to where this process knows it to be committed; None if it is new here. No answer is a reason to
+        poll and ask again, the second in a row to end. A process that is stopped in the question may have less time
+        left than another's transaction takes: if the deadline is long past it was stopped, which does not count.
 
         Raises:
             DiscardError: not yet: poll, and ask again.
@@ -103,9 +105,22 @@ class Positions:
                 same; or nothing is committed, and the policy is to fail.
             StopError: the broker refuses, or does not answer, for the second time.
         """
+        try:
+            found = self._find(known, deadline)
+        except SourceError as error:
+            if self._is_unanswered and not deadline.is_long_past():
+                raise
+            self._is_unanswered = True
+            raise DiscardError(f"asked again after the next poll: {error}") from error
+        self._is_unanswered = False
+        return found
+
+    def _find(
+        self, known: Mapping[TopicPartition, int | None], deadline: Deadline
+    ) -> dict[TopicPartition, NextPosition]:
         if any(offset is None for offset in known.values()):
             self._ask_ids(deadline)
-        committed = self._committed(known, deadline)
+        committed = self._consumer.committed(sorted(known), deadline=deadline)
         for tp, one in committed.items():
             if one is not None:
                 self._topics.keep(tp, one.metadata)
@@ -129,24 +144,6 @@ class Positions:
                     f"topic {topic} was made anew while this worker ran: its id was {known}, now it is {topic_id}. "
                     "Nothing is committed any more; after a restart the committed offsets are compared"
                 )
-
-    def _committed(
-        self, tps: Iterable[TopicPartition], deadline: Deadline
-    ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Ask for committed offsets; no answer is a reason to poll and ask again, the second in a row to end.
-
-        A process that is stopped in the question may have less time left than another's transaction takes. Where the
-        deadline is long past it certainly was stopped: that does not count.
-        """
-        try:
-            answers = self._consumer.committed(sorted(tps), deadline=deadline)
-        except SourceError as error:
-            if self._is_unanswered and not deadline.is_long_past():
-                raise
-            self._is_unanswered = True
-            raise DiscardError(f"asked again after the next poll: {error}") from error
-        self._is_unanswered = False
-        return answers
 
     def _require_same_topics(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
         """Compare the topics' ids with those that the committed offsets were of."""

@@ -19,7 +19,7 @@ from service.config.settings import KafkaSettings, SchemaSettings, Settings
 from service.control.deadline import Deadline
 from service.control.flush_policy import FlushReason
 from service.formats.model import CommittedOffset, Headers, SourceRecord, TopicPartition
-from service.formats.offset_metadata import Began, SourceTopics
+from service.formats.offset_metadata import SourceTopics
 from service.partitioning.partitioner import USER_CHARS_MAX
 from service.runtime.app import recorder_rules
 from service.runtime.flusher import Flusher
@@ -142,7 +142,7 @@ class Deployment:
             uploader=InlineUploader(FakeObjectStore(self.bucket, self.clock)),
             committer=self.committed,
             membership=lambda: MEMBER,
-            topics=SourceTopics(dict.fromkeys(topics, "i" * 22), dict.fromkeys(topics, Began(2**62, 2**31 - 1))),
+            topics=SourceTopics(dict.fromkeys(topics, "i" * 22)),
             clock=self.clock,
             metrics=RecordingMetrics(),
             abandoned=lambda: False,

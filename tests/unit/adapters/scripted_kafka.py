@@ -200,6 +200,7 @@ class ScriptedConsumer:
     def incremental_unassign(self, positions: list[confluent_kafka.TopicPartition]) -> None:
         """Take from the assignment."""
         self.calls.append("incremental_unassign")
+        assert all((one.topic, one.partition) in self.assigned for one in positions), "the library refuses all of them"
         self.unassign_for_test(*((one.topic, one.partition) for one in positions))
 
     def unassign_for_test(self, *tps: tuple[str, int]) -> None:

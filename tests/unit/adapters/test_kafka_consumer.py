@@ -96,36 +96,46 @@ def test_all_three_callbacks_are_registered(bench: Bench) -> None:
     """Without on_lost, what is lost would come as revoked and be flushed (KAFKA_FACTS R2)."""
     assert bench.library.callbacks.keys() == {"on_assign", "on_revoke", "on_lost"}
     for name in ("on_revoke", "on_lost"):
+        bench.assign(S0)
         bench.library.callbacks[name](bench.library, [confluent_kafka.TopicPartition("source", 0)])
-    assert bench.listener.heard == [("revoked", frozenset({P0})), ("lost", frozenset({P0}))]
+    assert [kind for kind, _ in bench.listener.heard] == ["assigned", "revoked", "assigned", "lost"]
+    assert {tps for _, tps in bench.listener.heard} == {frozenset({P0})}
 
 
-def test_nothing_of_an_assignment_is_fetched_before_it_is_sought(bench: Bench) -> None:
-    """Nor is an error of it judged: it is assigned anywhere, by the call that both protocols want (KAFKA_FACTS T15)."""
+def test_nothing_of_an_assignment_is_the_librarys_before_it_is_sought(bench: Bench) -> None:
+    """By the call that both protocols want (KAFKA_FACTS T15), and at the offset itself: it looks up none (R19)."""
     bench.assign(S0, S1)
-    anywhere = (confluent_kafka.OFFSET_END, None, None)
-    assert bench.library.assigned == {S0: anywhere, S1: anywhere}
-    assert bench.library.calls == ["incremental_assign"]
-    assert bench.library.paused == {S0, S1}
-    out_of_range = scripted_message(0, error=KafkaError(KafkaError._AUTO_OFFSET_RESET))
-    assert bench.consume(scripted_message(7), out_of_range) == []
+    assert (bench.library.assigned, bench.library.calls) == ({}, ["incremental_assign"])
     bench.seek(P0)
-    assert bench.library.assigned == {S0: (40, 2, "meta"), S1: anywhere}
-    assert (bench.library.paused, bench.library.seeks) == ({S1}, [(40, 2, "meta")])
+    assert bench.library.assigned == {S0: (40, 2, "meta")}
+    assert bench.library.seeks == [(40, 2, "meta")]
     assert bench.consume(scripted_message(40)) == [40]
     bench.adapter.seek(P1, CommittedOffset(7), deadline=soon())
     assert bench.library.assigned[S1] == (7, None, "")
     assert len(bench.library.seeks) == 1, "without a leader epoch there is nothing to compare"
 
 
+@pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
+def test_only_what_the_library_has_is_taken_back_from_it(bench: Bench, callback: str) -> None:
+    """Of what it has not it would refuse all; and it is told in any case, or the binding would take back everything."""
+    bench.assign(S0, S1)
+    bench.seek(P0)
+    bench.library.callbacks[callback](bench.library, [confluent_kafka.TopicPartition(*S1)])
+    assert bench.library.assigned.keys() == {S0}
+    bench.assign(S1)
+    bench.library.callbacks[callback](bench.library, [confluent_kafka.TopicPartition(*tp) for tp in (S0, S1)])
+    assert bench.library.assigned == {}
+    assert bench.library.calls.count("incremental_unassign") == 2
+
+
 def test_seek_in_a_pause_is_fetched_after_it(bench: Bench) -> None:
-    """What was not sought is not."""
+    """Also of what the library has only since then."""
     bench.adapter.pause()
     bench.assign(S0, S1)
     bench.seek(P0)
-    assert bench.library.paused == {S0, S1}
+    assert bench.library.paused == {S0}
     bench.adapter.resume()
-    assert bench.library.paused == {S1}
+    assert bench.library.paused == set()
 
 
 def test_record_is_taken_over_as_it_is(bench: Bench) -> None:
@@ -213,6 +223,8 @@ def test_what_has_failed_is_assigned_anew_and_sought_where_it_is_to_go_on(bench:
 @pytest.mark.parametrize("callback", ["on_revoke", "on_lost"])
 def test_failure_is_forgotten_with_its_topic_partition(bench: Bench, callback: str) -> None:
     """When it comes back it is read from where it is sought."""
+    bench.assign(S0)
+    bench.seek(P0)
     bench.consume(scripted_message(2, error=KafkaError(KafkaError._BAD_MSG)))
     bench.library.callbacks[callback](bench.library, [confluent_kafka.TopicPartition(*S0)])
     assert not bench.adapter.failures()
@@ -343,7 +355,7 @@ def test_seek_waits_for_what_was_assigned_a_moment_ago(bench: Bench, monkeypatch
     assert bench.library.seeks == [(12, 1, "meta")]
 
 
-@pytest.mark.parametrize("errors", [[KafkaError._UNKNOWN_PARTITION], [KafkaError._STATE] * 100])
+@pytest.mark.parametrize("errors", [[KafkaError._UNKNOWN_PARTITION], [KafkaError._STATE] * 1000])
 def test_seek_that_does_not_succeed_stops_the_worker(bench: Bench, errors: list[int]) -> None:
     """Going on without it would leave a gap; waiting ends by the deadline."""
     bench.library.seek_errors.extend(kafka_error(code) for code in errors)

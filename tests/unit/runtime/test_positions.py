@@ -154,18 +154,6 @@ def test_topic_partition_that_is_added_to_a_flushed_topic_is_no_first_start(poli
     assert find(rig, policy, P1) == {P1: begun(0)}
 
 
-def test_first_start_of_two_topics_treats_each_by_itself() -> None:
-    """A topic that the group has never flushed is a first start, also beside one that it has."""
-    other = TopicPartition("other", 0)
-    rig = Rig(tps=(P0, other))
-    rig.fill(P0, 4)
-    rig.worker()
-    rig.turn_until(lambda: rig.committed()[P0] == 4)
-    rig.broker.reset({other: None})
-    with pytest.raises(StartPositionError, match="other-0"):
-        find(rig, "fail", other)
-
-
 @pytest.mark.parametrize("style", STYLES)
 def test_nothing_is_recorded_before_its_place_is_known(style: str) -> None:
     """Flush records cannot be read for a while; then it is read, once."""
