@@ -39,7 +39,6 @@ _ASK_AGAIN_S = 0.1
 _SEEK_AGAIN_S = 0.01
 _SEEK_S = 1.0  # at least, for the library to begin with, or to stop, what it was told to
 _ASSIGNED_S = 10.0
-_STOPPED_S = 0.1
 JOIN_AGAIN_S = 5.0
 
 
@@ -174,12 +173,10 @@ class KafkaConsumer:
         """Assign one that has failed anew; the others stay as they are.
 
         A seek alone is not enough: behind a broken batch the library may have read garbage as a batch, and have gone to
-        an offset that the log does not have (KAFKA_FACTS L1). What is assigned while it is still being stopped may end
-        the process (KAFKA_FACTS L12).
+        an offset that the log does not have (KAFKA_FACTS L1).
         """
         self._unassign(self._consumer, frozenset({tp}))
         self._unsought.add(tp)
-        time.sleep(_STOPPED_S)
         self.seek(tp, start, deadline=Deadline.after(_ASSIGNED_S, time.monotonic))
 
     def committed(
