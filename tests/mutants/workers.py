@@ -52,10 +52,10 @@ class RewindsNothingKept(Controller):
 
     @contextmanager
     def _in_callback(self) -> Iterator[None]:
-        before = self.state.to_seek
+        before, owned = self.state.to_seek, self.state.owned
         with super()._in_callback():
             yield
-        self.state = replace(self.state, to_seek=before & self.state.owned)
+        self.state = replace(self.state, to_seek=(before | (self.state.owned - owned)) & self.state.owned)
 
 
 def position_of(consumer: Any, tp: TopicPartition) -> int:
