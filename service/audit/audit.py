@@ -45,7 +45,7 @@ READ_ENTRIES = 10_000
 
 
 class Options(NamedTuple):
-    """What the command line says."""
+    """Options of the command line."""
 
     require_caught_up: bool = False
     examples: int = EXAMPLES

@@ -22,7 +22,7 @@ DECODE_S = 60.0
 
 
 class Claim(NamedTuple):
-    """What a dead letter says of offsets [first, end) as a whole; `end` is of those that were skipped."""
+    """A dead letter that stands for offsets [first, end) as a whole; only skipped offsets have an `end`."""
 
     tp: TopicPartition
     first: int
@@ -38,7 +38,7 @@ class ReadableRanges(NamedTuple):
 
 
 class PutAway(NamedTuple):
-    """What dead letters stand for: `fatal` records, and `ends` of [first, end) offsets that a person has skipped."""
+    """Offsets behind dead letters: `fatal` records, and `ends` of [first, end) offsets that a person has skipped."""
 
     ends: Mapping[tuple[TopicPartition, int], int]
     fatal: frozenset[tuple[TopicPartition, int]]

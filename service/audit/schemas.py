@@ -43,7 +43,7 @@ class FlushSchemas:
         self._limits = context.settings.record_schema
         self._seen: set[str] = set()
         self._expected: dict[frozenset[int], Type] = {}
-        # Of packs, which may share a merged schema: the object, and fields that no reference has, by fingerprint.
+        # Packs may share a merged schema: the object, and fields that no reference has, by fingerprint.
         self._lacking: dict[str, tuple[str, set[tuple[str, ...]]]] = {}
         self._unknown: set[str] = set()
 

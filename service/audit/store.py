@@ -19,7 +19,7 @@ _GONE = frozenset({"NoSuchKey", "NoSuchVersion", "404", "NotFound"})
 
 
 class Address(NamedTuple):
-    """Where an object lies; without a version id, its newest version."""
+    """Address of an object; without a version id, of its newest version."""
 
     bucket: str
     key: str
