@@ -64,6 +64,7 @@ class KafkaConsumer:
         self._unsought: set[TopicPartition] = set()
         self._tps = TopicPartitions()
         self._reached: dict[TopicPartition, int] = {}
+        self._sought: dict[TopicPartition, int] = {}
         self._failures: dict[TopicPartition, FetchFailure] = {}
         self._topic_ids = TopicIds(options, self._patience)
         self._log = structlog.get_logger("consumer")
@@ -94,6 +95,7 @@ class KafkaConsumer:
         for tp in tps:
             self._reached.pop(tp, None)
             self._failures.pop(tp, None)
+            self._sought.pop(tp, None)
 
     def _unassign(self, consumer: Any, tps: frozenset[TopicPartition]) -> None:
         """Take back from the library what it has of these: of what it has not it would refuse all."""
@@ -134,20 +136,23 @@ class KafkaConsumer:
         """Stop on what no waiting mends; keep and pause a TopicPartition of which something could not be read.
 
         An error of a fetch has an offset; one without is of a commit, of the group, or of an offset that was asked for.
-        What follows a failure of the same TopicPartition follows from it, an offset out of range too.
+        What follows a failure of the same TopicPartition follows from it. Only the offset that was sought can be out of
+        range: another one may be garbage behind a broken batch, whose own error a pause has dropped (KAFKA_FACTS L1).
         """
         tp = None if place[0] is None else TopicPartition(*place)
         if tp is None and kafka_errors.is_full(error):
             self._wait_for_room(error)
             return
         kafka_errors.require_that_it_mends(error, tp)
-        if tp is None or tp not in self._failures:
+        if tp in self._failures:
+            return
+        if tp is None or offset is None or offset < 0 or offset == self._sought.get(tp):
             kafka_errors.require_in_range(error, tp)
-            if tp is None or offset is None or offset < 0:
-                self._note(error, tp)
-                return
-            self._failures[tp] = FetchFailure(offset, error.name(), error.str())
-            self._consumer.pause([confluent_kafka.TopicPartition(*tp)])  # or it would be fetched again without a pause
+        if tp is None or offset is None or offset < 0:
+            self._note(error, tp)
+            return
+        self._failures[tp] = FetchFailure(offset, error.name(), error.str())
+        self._consumer.pause([confluent_kafka.TopicPartition(*tp)])  # or it would be fetched again without a pause
 
     def _note(self, error: KafkaError, tp: TopicPartition | None) -> None:
         text, where = kafka_errors.describe_with_advice(error), kafka_errors.place_of(tp)
@@ -281,6 +286,7 @@ class KafkaConsumer:
         elif is_new or tp in self._failures:
             self._consumer.resume([place])
         self._forget([tp])
+        self._sought[tp] = start.offset
 
     def pause(self) -> None:
         """Take no records; what is sought meanwhile is paused, too."""

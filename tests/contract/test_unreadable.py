@@ -256,9 +256,21 @@ def test_no_error_of_a_fetch_passes_anything_over(cluster: MockCluster, codes: t
 def test_offset_out_of_range_stops(cluster: MockCluster) -> None:
     """Nobody knows what lies between it and what the log has."""
     cluster.append(GOOD[1])
+    cluster.fail_fetches(KafkaError.OFFSET_OUT_OF_RANGE)
+    with reading(cluster) as consumer, pytest.raises(StartPositionError, match="source-0 is out of range"):
+        read(consumer, to=0)
+
+
+def test_offset_out_of_range_behind_what_was_read_stops_once_it_was_sought(cluster: MockCluster) -> None:
+    """The library may have gone there by itself: what it says is of the log only where we have told it to read."""
+    cluster.append(GOOD[1])
     with reading(cluster) as consumer:
         assert [one.offset for one in read(consumer, to=0)] == [0]
         cluster.fail_fetches(KafkaError.OFFSET_OUT_OF_RANGE)
+        assert read(consumer, to=1) == []
+        assert consumer.failures()[TP].offset == 1
+        cluster.fail_fetches(*[KafkaError.OFFSET_OUT_OF_RANGE] * 2)  # a first answer may come before it is resumed
+        consumer.fetch_again(TP, CommittedOffset(1))
         with pytest.raises(StartPositionError, match="source-0 is out of range"):
             read(consumer, to=1)
 

@@ -1,13 +1,17 @@
 """Record batches that are damaged on a broker's disk, and headers that Python cannot read, on the real path."""
 
 import json
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from service.control.deadline import Deadline
 from service.formats.dead_letter import parse_headers
+from service.formats.model import CommittedOffset, TopicPartition
 from tests.contract.mock_cluster import append, batch
+from tests.contract.reader import Reader, poll_until
 from tests.integration.harness import Deployment
 from tests.stack.kafka_helper import KafkaHelper, ToProduce
 from tests.stack.names import Names
@@ -121,6 +125,26 @@ def test_damaged_topic_partition_is_held_while_the_other_goes_on(broker: KafkaCl
     deployment.wait_drained(written, timeout_s=120)
     assert deployment.stop_all() == {"w1": 0}
     deployment.require_clean()
+
+
+def test_pause_over_a_damaged_batch_is_no_end_of_the_log(broker: KafkaCluster, deployment: Deployment) -> None:
+    """A pause drops what was fetched, the batch's error with it; that of the offset behind, which is garbage, stays."""
+    write_batches(deployment, damaged=0)
+    damage(broker, deployment.source)
+    damaged = TopicPartition(deployment.source, 0)
+    reader = Reader(broker.bootstrap_servers, [deployment.source])
+    poll_until(lambda: damaged in reader.owned, reader)
+    consumer, deadline = reader.consumer, Deadline.after(60, time.monotonic)
+    consumer.seek(damaged, CommittedOffset(0), deadline=deadline)
+    time.sleep(0.5)  # for the library to fetch the batch, and what it takes for the next one
+    consumer.pause()
+    consumer.resume()
+    for code in ("_AUTO_OFFSET_RESET", "_BAD_MSG"):
+        while not consumer.failures() and not deadline.has_passed():
+            assert not consumer.consume(records_max=100, timeout_s=0.05)
+        assert consumer.failures()[damaged].code == code
+        consumer.fetch_again(damaged, CommittedOffset(0))
+    consumer.close()
 
 
 def test_header_name_that_is_not_utf_8_is_a_dead_letter(broker: KafkaCluster, deployment: Deployment) -> None:

@@ -40,7 +40,7 @@ def test_swarm_reaches_every_place_with_every_fault(style: Style, run_seed: Run)
     """A simulation that never gets there proves nothing: all places and kinds of faults occur, in every style."""
     happened: Counter[str] = Counter()
     for seed in range(60):
-        happened += run_seed(seed, style=style, swarm=Swarm(at_kill=0.006, members=0.1)).happened
+        happened += run_seed(seed, style=style, swarm=Swarm(at_kill=0.006, at_zombie=0.009, members=0.1)).happened
         if happened.keys() >= PLACES | FAULTS:
             break
     assert happened.keys() >= PLACES | FAULTS, (PLACES | FAULTS) - happened.keys()

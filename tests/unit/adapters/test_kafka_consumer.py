@@ -159,9 +159,17 @@ def test_record_without_time_stamp_has_none(bench: Bench, timestamp: tuple[int, 
     "code", [KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._LOG_TRUNCATION]
 )
 def test_offset_out_of_range_stops_the_worker(bench: Bench, code: int) -> None:
-    """A jump would lose records or double them, and nobody would know (KAFKA_FACTS O1)."""
+    """A jump would lose records or double them, and nobody would know (KAFKA_FACTS O1).
+
+    Of another offset than was sought it is read again from the one where it is to go on, which tells (L1).
+    """
+    bench.assign(S0)
+    bench.seek(P0)
+    assert bench.consume(scripted_message(2**52, error=KafkaError(code)), scripted_message(41)) == []
+    assert bench.adapter.failures()[P0].offset == 2**52
+    bench.adapter.fetch_again(P0, CommittedOffset(41))
     with pytest.raises(StartPositionError, match="source-0"):
-        bench.consume(scripted_message(error=KafkaError(code)))
+        bench.consume(scripted_message(41, error=KafkaError(code)))
 
 
 @pytest.mark.parametrize(
