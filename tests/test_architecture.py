@@ -66,6 +66,12 @@ def test_environment_is_read_by_settings_only(path: Path) -> None:
 
 
 @every_module
+def test_nobody_asks_for_the_offsets_of_a_group_by_a_client_without_one(path: Path) -> None:
+    """The process may end of it (KAFKA_FACTS L12)."""
+    assert not [one for one in attributes_of(path) if one.endswith("list_consumer_group_offsets")]
+
+
+@every_module
 def test_logging_is_configured_in_one_place(path: Path) -> None:
     """Everybody else asks for a logger."""
     if name_of(path) != "adapters/logs":

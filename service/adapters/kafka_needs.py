@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs do not export them
     AclOperation,
     AdminClient,
@@ -78,15 +78,13 @@ class KafkaNeeds:
         return f"topic {topic.name} ({topic.setting}): {error.name()}: {error.str()}"
 
     def _ask_group(self, admin: AdminClient) -> Need:
-        """Ask what is permitted on the group; of one that is not there yet only whether it may be described."""
+        """Ask what is permitted on the group, be it there yet or not; other trouble says nothing of rights."""
         group, problem = self._kafka.group_id, None
-        asked = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)], request_timeout=_ANSWER_S)
         described = admin.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=_ANSWER_S
         )
         lacking: list[AclOperation] = []
         try:
-            asked[group].result()
             permitted = described[group].result().authorized_operations
             lacking = [_READ] if permitted and _READ not in permitted else []
         except KafkaException as error:

@@ -127,7 +127,7 @@ class KafkaHelper:
         return {tp.partition: tp.metadata or "" for tp in self._committed(group, topic)}
 
     def _committed(self, group: str, topic: str) -> list[KafkaTopicPartition]:
-        # Not AdminClient.list_consumer_group_offsets: it crashed the process on brokers that had just started.
+        # Not AdminClient.list_consumer_group_offsets: it may end the process (KAFKA_FACTS L12).
         asked = [KafkaTopicPartition(topic, partition) for partition in self.partitions(topic)]
         consumer = Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, **_IMPATIENT})
         try:

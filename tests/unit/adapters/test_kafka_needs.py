@@ -49,10 +49,6 @@ class Brokers:
             for topic, rights in self.rights.items()
         }
 
-    def list_consumer_group_offsets(self, _asked: object, **_: object) -> dict[str, Future[Any]]:
-        """Answer for the group, where it may be described."""
-        return {"g": done(self.group if isinstance(self.group, int) else [])}
-
     def describe_consumer_groups(self, groups: Iterable[str], **_: object) -> dict[str, Future[Any]]:
         """Answer for the group."""
         answer = self.group if isinstance(self.group, int) else SimpleNamespace(authorized_operations=self.group)
