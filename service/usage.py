@@ -67,7 +67,7 @@ COMMANDS: Mapping[str, Usage] = {
     ),
     "verify-logs": Usage(
         "Read the JSON logs of all workers as one history and hold it against nine rules; needs neither Kafka nor S3.",
-        "log-partitioner verify-logs worker-*.log --page history.html",
+        "log-partitioner verify-logs worker-*.log --json",
         {"0": "no rule is broken", "1": "one is", "2": "lines are missing, or a file cannot be read"},
         "AUDIT.md",
     ),

@@ -6,7 +6,7 @@
     chains.py    one TopicPartition over all boots, by offsets: what was committed, who went on where (rules 1, 3, 7)
     history.py   brings the lines of each boot in order (rule 8), and all boots of a group together
     rules.py     the rules' names, violations and doubts
-    account.py timeline.py page.py   what led to the first violation; who owned what; the same as a page
+    account.py   what led to the first violation; who owned what
     command.py   the command
 
 Clocks of pods differ: order comes from a boot's `seq`, from the group's generations and from offsets, never from `ts`.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.accounting import ExitCode
@@ -13,7 +12,6 @@ from service.privacy import describe, veiled
 from service.verify.account import as_json, as_text, exit_code, gather
 from service.verify.history import History, TimeWindow
 from service.verify.lines import STANDARD_INPUT, UNKNOWN_FORM, LogFiles
-from service.verify.page import render_page
 
 if TYPE_CHECKING:
     import argparse
@@ -36,7 +34,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how far clocks are apart: so near to --since and --until is not judged what needs others (%(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="write JSON instead of text")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="write an HTML page, too")
 
 
 def main(args: argparse.Namespace) -> int:
@@ -60,8 +57,6 @@ def verify(files: LogFiles, args: argparse.Namespace) -> int:
     judgement = history.judge(unknown_forms=files.counts[UNKNOWN_FORM])
     again = files.read(since_ms=args.since, until_ms=args.until) if judgement.violations else ()
     evidence = gather(judgement.violations[0], again, files.names) if judgement.violations else []
-    if args.page is not None:
-        args.page.write_text(veiled(render_page(judgement, evidence, counts)), encoding="utf-8")
     sys.stdout.write(veiled((as_json if args.json else as_text)(judgement, evidence, counts)))
     return int(exit_code(judgement))
 

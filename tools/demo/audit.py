@@ -130,9 +130,8 @@ def verify_logs(environment: Environment, tell: Tell, *, is_told: bool = True) -
     """
     tell("verifying: who owned and committed what, by the logs of all workers")
     logs = sorted(map(str, environment.directory.glob("workers/*/worker.log")))
-    page = environment.directory / "verify-logs.html"
     report = environment.directory / "verify-logs.txt"
-    return _run(environment, report, "service", "verify-logs", "--page", str(page), *logs, is_told=is_told)
+    return _run(environment, report, "service", "verify-logs", *logs, is_told=is_told)
 
 
 def _run(environment: Environment, report: Path, module: str, *arguments: str, is_told: bool) -> int:
