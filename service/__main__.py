@@ -7,10 +7,10 @@ from service.cli import main
 
 
 def run() -> None:
-    """Run the command and end the process with its exit code.
+    """Run the command and end the process with its exit code, without the interpreter's own shutdown.
 
-    At once: what the client library still waits for in a broker that does not answer would hold up the interpreter's
-    own end. Everything is committed or discarded, and said, by then.
+    That shutdown would wait for the client library, which may wait for a broker that does not answer. By then
+    everything is committed or discarded, and reported.
     """
     code = main()
     sys.stdout.flush()

@@ -1,7 +1,7 @@
-"""What must add up, said once for both audits and the tests: kinds of findings, and records counted again. Pure.
+"""Kinds of findings, and the arithmetic that records must satisfy: one copy for both audits and the tests. Pure.
 
-Flush records against the source and against what their batches have published, flush records of one TopicPartition
-against each other, run records of backfills, source ranges of references. What is one fault is said once.
+Compares flush records with the source, with what their batches have published and with each other; run records of
+backfills with their messages; source ranges of references with the record that covers them. A fault is reported once.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Kind(StrEnum):
 
 
 class ExitCode(IntEnum):
-    """What an audit says by its exit code."""
+    """The exit codes of an audit."""
 
     CLEAN = 0
     FINDINGS = 1
@@ -77,7 +77,7 @@ class Wrong(NamedTuple):
 
 
 class Sums:
-    """What the references and dead letters of a batch add up to; `reference_messages` have the references."""
+    """Sums over the references and dead letters of one batch; `reference_messages` counts messages with references."""
 
     __slots__ = ("dead_letter_records", "dead_letters", "in_files", "reference_messages", "references")
 
@@ -90,7 +90,7 @@ class Sums:
 
 
 class Counted(NamedTuple):
-    """What the source holds of a range; without a record the last three are None."""
+    """The source's own counts for one offset range; the last three are None if the range has no record."""
 
     records: int
     entries: int
@@ -105,7 +105,7 @@ def tp_of(line: FlushedTopicPartition | BackfilledTopicPartition | SourceRange) 
 
 
 class Covering(Protocol):
-    """What covers [first_offset, next_offset) of a TopicPartition."""
+    """A line that covers the offsets [first_offset, next_offset) of a TopicPartition."""
 
     @property
     def first_offset(self) -> int:
@@ -202,9 +202,10 @@ def judge_published(
 ) -> Iterator[Wrong]:
     """Compare what a flush record says became of its entries with what its batch has published.
 
-    `good` is what backfills have published within its ranges: what a batch lacks it makes good, and of what is made
-    good the entries are counted, not the references. Nothing is said of files where the number of references differs,
-    nor, while the source is there, of dead letters where some are missing: that is a finding already.
+    `good` sums up what backfills have published within the flush record's ranges. A backfill replaces entries that the
+    batch lacks, so only entries are compared then, not the number of references. A wrong number of references is a
+    finding by itself; the entries in files are not compared in that case. Missing dead letters are a finding by
+    themselves as long as the source is there; their entries are not compared in that case.
     """
     good = good or Sums()
     are_made_good = sums.references < totals.references and good.in_files.total() > 0
@@ -239,8 +240,9 @@ def judge_run(
 ) -> Iterator[Wrong]:
     """Yield what is wrong with the newest run record of a backfill.
 
-    Of missing references follows that sums are short, which is not said again. Ranges are checked where `committed`,
-    the group's offsets, has their TopicPartition. `before` is how far the record before it had come, if there is one.
+    If references are missing, the sums are short as a consequence and are not compared. A range is checked if
+    `committed`, the group's offsets, has its TopicPartition. `before` is the progress of the previous run record, None
+    if there is none.
     """
     totals = record.totals
     if totals.references != sums.references:

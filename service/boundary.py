@@ -1,6 +1,6 @@
-"""What runtime and adapters hand to each other: plain values, and the callbacks of a rebalance.
+"""Values that runtime and adapters hand to each other, and the callbacks of a rebalance.
 
-Lies in core so that neither has to import the other.
+They lie in core so that neither has to import the other.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ class Clock(Protocol):
 
 
 class Membership(NamedTuple):
-    """What the broker fences by; `raw` is passed back to the client library as it is.
+    """The identity by which the broker fences a member; `raw` is passed back to the client library unchanged.
 
-    `outlives_fencing`: a member that was put out comes back under the same id (KIP-848), so that the id proves nothing.
+    `outlives_fencing`: a fenced member comes back under the same id (KIP-848), so that the id proves nothing.
     """
 
     generation: int
@@ -109,7 +109,7 @@ class Poll(Sequence[SourceRecord]):
 
 
 class FetchFailure(NamedTuple):
-    """What the client library could not read: the offset that it names, the error's name, and its text."""
+    """The client library could not read an offset: the offset that it names, the error's name, and its text."""
 
     offset: int
     code: str
@@ -183,7 +183,7 @@ class BatchSpool(Protocol):
         ...
 
     def delete(self) -> None:
-        """Delete everything of the batch; what cannot be deleted is tried again with the next batch. Never raises."""
+        """Delete all files of the batch. Never raises: the next batch tries again to delete the ones that remain."""
         ...
 
 

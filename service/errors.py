@@ -95,7 +95,7 @@ class CommittedOffsetError(DiscardError):
 
 
 class HistoryUnknownError(LogPartitionerError):
-    """What the group has flushed before is not known: flush records cannot be read, or not in time."""
+    """The group's flush history is unknown, because flush records cannot be read, or not in time."""
 
 
 class TopicMissingError(HistoryUnknownError):
@@ -107,7 +107,7 @@ class KeyTakenError(LogPartitionerError):
 
 
 class UnmetError(LogPartitionerError):
-    """What a worker needs outside is not there, or refuses it; somebody can mend that while it waits."""
+    """Something that a worker needs outside is missing or refused; an operator can mend it while the worker waits."""
 
 
 class StoreBusyError(UnmetError):
@@ -151,4 +151,4 @@ class TooManyFailuresError(StopError):
 
 
 class VerificationError(StopError):
-    """What a committed flush holds is not what was consumed; nothing more is committed."""
+    """A committed flush does not hold exactly the entries that the worker consumed; it commits nothing more."""

@@ -1,4 +1,4 @@
-"""What a worker needs outside, as one list: it waits for it before it joins, `check-config --connect` asks it once."""
+"""Lists everything a worker needs outside: it waits for it before it joins, `check-config --connect` asks once."""
 
 from __future__ import annotations
 
@@ -49,10 +49,11 @@ def asks_of_kafka(settings: Settings) -> list[Ask]:
 
 
 def misfit_of(settings: Settings) -> str:
-    """Say that the newest records of a source topic do not fit the settings; empty where they do, or are too few.
+    """Say that the newest records of a source topic do not fit the settings; empty if they fit, or are too few to tell.
 
-    Blocks for up to a minute where a producer holds the source up. A worker that would make dead letters of them is not
-    ready, so that a rollout stops at it; what becomes of records is no matter here (DESIGN 3.9).
+    Blocks for up to a minute if a producer's open transaction holds the source up. A worker that would turn these
+    records into dead letters is not ready, so that a rollout stops at it. The check itself publishes nothing (DESIGN
+    3.9).
     """
     if settings.dead_letters.share_max >= 1:
         return ""

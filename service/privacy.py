@@ -1,4 +1,4 @@
-"""What may be said: no user and no secret stands in a log line, an error text or an exit message (I11).
+"""Keeps users and secrets out of log lines, error texts and exit messages (I11).
 
 Users come into texts by object keys (`user=...`, also as S3 quotes them in its answers) and by the texts of exceptions
 that nobody here has written. A user in a key becomes `~` and a keyed hash; the key is random for each process, so that

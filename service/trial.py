@@ -54,7 +54,7 @@ class _Store(S3Settings):
 
 
 class TrialSettings(Settings):
-    """The settings of a worker, of which none has to be set: what an entry becomes depends on none of these."""
+    """The settings of a worker without its required ones: an entry becomes the same whatever their values are."""
 
     kafka: _Kafka = _Kafka()
     s3: _Store = _Store()
@@ -122,7 +122,7 @@ def lines(file: BinaryIO, count: int) -> Iterator[SourceRecord]:
 
 
 class Trial:
-    """What the settings make of records that are taken one by one."""
+    """Shows how the settings treat records, which it takes one by one."""
 
     def __init__(self, settings: Settings) -> None:
         self.records = self.entries = 0

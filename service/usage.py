@@ -1,4 +1,4 @@
-"""What `--help` of a command says beside its options: what it does, an example, exit codes, where to read on."""
+"""The text that `--help` shows around a command's options: purpose, an example, exit codes, further reading."""
 
 from __future__ import annotations
 

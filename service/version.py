@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def product_version() -> str:
-    """Give the version of the package; of a source tree that is not installed say that."""
+    """Return the version of the package, or "source tree" with Python's version if the package is not installed."""
     try:
         return version("log-partitioner")
     except PackageNotFoundError:

@@ -70,7 +70,11 @@ METRICS: Mapping[str, Metric] = {
     "open_transaction_seconds": Metric(
         "gauge", "Seconds for which a transaction that a producer has not ended has held up records of a source."
     ),
-    "committed_offset": Metric("gauge", "The committed offset of what is owned.", {"topic": ANY, "partition": ANY}),
+    "committed_offset": Metric(
+        "gauge",
+        "Committed offset of each owned TopicPartition; before its first commit, the start that `kafka.start_at` gave.",
+        {"topic": ANY, "partition": ANY},
+    ),
     "last_commit_timestamp_seconds": Metric("gauge", "When the last flush was committed, in seconds since the epoch."),
     "seconds_since_commit": Metric("gauge", "Seconds since the last commit, or since the start."),
     "spool_bytes": Metric("gauge", "Bytes on the local disk."),

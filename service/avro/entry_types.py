@@ -1,8 +1,9 @@
 """Entry -> its type, inferred once per shape: keys and Python types of an entry say almost always what its type is.
 
-A shape is the keys of an object in their order and the Python types of its values. What a shape leaves open is looked
-at anew: integers beyond 53 bits, nested objects (by their own shapes) and lists. The result is that of
-`infer.infer_entry` and `fit_entry`; the type of one shape is one object, so that comparing costs nothing.
+A shape is the keys of an object in their order and the Python types of its values. Values that a shape leaves open are
+inspected in every entry: integers beyond 53 bits, nested objects (by their own shapes) and lists. The result equals
+that of `infer.infer_entry` and `fit_entry`. All entries of one type get the same object, so that comparing types costs
+nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _LEAVES: dict[type, Scalar] = {
 
 
 class SchemaBounds(NamedTuple):
-    """What one schema may hold: the lattice's limits, its fields (nested ones too), estimated bytes of its text."""
+    """Bounds of one schema: the lattice's limits, the number of fields (nested too), estimated bytes of its text."""
 
     limits: Limits
     fields_max: int
@@ -34,7 +35,7 @@ class SchemaBounds(NamedTuple):
 
 
 class _Shape:
-    """What is known of one shape: the type with every integer within 53 bits, and what has to be looked at."""
+    """One shape: its type as long as every integer is within 53 bits, and the names of the values to inspect."""
 
     __slots__ = ("by_parts", "integers", "nested", "plain")
 
@@ -107,7 +108,7 @@ class EntryTypes:
         return fit_entry(made, fields_max=bounds.fields_max, bytes_max=bounds.bytes_max)
 
     def _weigh(self, size: int) -> None:
-        """Count what is kept; where it is too much everything is forgotten and learnt again."""
+        """Count what is kept; beyond SHAPES_BYTES_MAX, forget all shapes and learn them again."""
         self._weight += size
         if self._weight > SHAPES_BYTES_MAX:
             self._shapes.clear()

@@ -1,11 +1,11 @@
 """Original key -> Avro name, by Iceberg's rule, deterministic and free of collisions (DESIGN 3.3).
 
-A leading digit gets `_`, any other character that Avro forbids becomes `_x<HEX>` of its code point. Collisions,
-also those by case alone (Spark matches without case), get `_2`, `_3`, ... in code-point order of the originals.
-Names are per file: readers match by original-name path and mark, never by these names alone.
+A leading digit gets `_`, any other character that Avro forbids becomes `_x<HEX>` of its code point. Collisions, also
+those by case alone (Spark matches without case), get `_2`, `_3`, ... in code-point order of the originals. Names are
+per file: readers match by original-name path and mark, never by these names alone.
 
-Where fields of one original name stand beside each other (`service.batch.pack_schema`), each further one has a key of
-its own, and counts as one more of that name.
+If fields of one original name stand beside each other (`service.batch.pack_schema`), each further one has a key of its
+own, and counts as one more of that name.
 """
 
 from __future__ import annotations

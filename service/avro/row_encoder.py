@@ -40,7 +40,7 @@ _PRESENT_LONG = _PresentLongs({number: b"\2" + encode_long(number) for number in
 
 
 class SchemaMismatch(Exception):  # noqa: N818 - says what the entry is
-    """The entry does not fit the type; what was written to the output is to be dropped."""
+    """The entry does not fit the type; the caller drops the bytes written to the output so far."""
 
 
 class EntryEncoder:
@@ -188,10 +188,11 @@ def _compile_record(record: RecordType, limits: Limits, depth: int) -> EncodeEnt
 
 
 def exact_encoder(entry_type: RecordType, written: RecordType, limits: Limits) -> EncodeEntry:
-    """Return the encoder of entries of exactly this type, under the wider one of their object; one for all who ask.
+    """Return the encoder of entries of exactly this type, under the wider one of their object; one for all callers.
 
-    What is known of the entry is not asked for: fields that it lacks are constants, strings and numbers are what they
-    are. The bytes are those of `compile_encoder(written)`; an entry of another type gives wrong ones, or an error.
+    The encoder skips checks that the exact type settles: absent fields are constants, strings and numbers are not
+    tested. The bytes equal those of `compile_encoder(written)`; an entry of another type yields wrong bytes, or an
+    error.
     """
     return _exact_encoders.get((entry_type, written, limits))
 

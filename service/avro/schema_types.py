@@ -167,7 +167,7 @@ def join(left: Type, right: Type, *, object_keys_max: int) -> Type:
 
 
 def join_records(left: RecordType, right: RecordType, *, object_keys_max: int) -> RecordType:
-    """Join field by field, without a bound on their number: what the top level of an entry needs."""
+    """Join field by field, without a bound on their number, as the top level of an entry needs it."""
     if left is right:
         return left
     changed: dict[str, Type] = {}

@@ -21,7 +21,7 @@ from service.formats.model import CommittedOffset, TopicPartition
 
 
 class Opening(NamedTuple):
-    """What is known of a batch when it is opened; `generation` is ours, `membership` the group's, of that moment."""
+    """Facts known when a batch is opened; `generation` is the worker's own, `membership` the group's at that moment."""
 
     batch_id: str
     generation: int
@@ -32,7 +32,7 @@ class Opening(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """The open batch: what one transaction will commit. Only the recorder changes it."""
+    """The open batch, which one transaction will commit. Only the recorder changes it."""
 
     opening: Opening
     spool: BatchSpool
@@ -45,7 +45,7 @@ class Batch:
     dead_letter_bytes: int = 0
 
     def close(self, progress: Mapping[TopicPartition, Progress]) -> ClosedBatch:
-        """Close it: what comes later is of the next batch."""
+        """Close the batch; later records go into the next one."""
         return ClosedBatch(
             opening=self.opening,
             spool=self.spool,
@@ -87,7 +87,7 @@ class ClosedBatch(NamedTuple):
         return {tp: (progress.first_offset, progress.next_offset) for tp, progress in self.progress.items()}
 
     def next_offsets(self) -> dict[TopicPartition, CommittedOffset]:
-        """Return what its commit commits: what it has covered, and where others begin; without metadata."""
+        """Return the offsets to commit, without metadata: ends of covered ranges, and starts of new TopicPartitions."""
         return {
             tp: CommittedOffset(progress.next_offset, progress.leader_epoch)
             for tp, progress in self.progress.items()

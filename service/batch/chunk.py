@@ -14,8 +14,8 @@ CHUNK_BYTES = 1024 * 1024  # of rows are written at once, and what is left of th
 class Unwritten(NamedTuple):
     """A part to write: rows [begin, end) in the order of sealing, for an object whose schema is that of `written`.
 
-    `hour` and `exact_type` are the numbers by which lines name them. What is divisible may be written in pieces.
-    `own` is the part's exact type where fields of the object stand beside each other.
+    `hour` and `exact_type` are the numbers by which lines name them. A divisible part may be written in pieces. `own`
+    is the part's exact type if the object has fields beside each other.
     """
 
     begin: int

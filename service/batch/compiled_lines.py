@@ -1,6 +1,6 @@
-"""Lines of an object that holds several parts, by compiled code: what `LineWriter` writes of the same parts.
+"""Lines of an object that holds several parts, by compiled code; `LineWriter` writes the same lines in Python.
 
-It knows no roots; where rows have one, `LineWriter` writes all lines of their batch.
+Compiled code knows no roots; if rows have one, `LineWriter` writes all lines of their batch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Numbered:
-    """What lines tell by number: the hours and exact types of parts as they come, TopicPartitions and types of rows."""
+    """Numbers that stand in lines: hours and exact types of parts as they come, TopicPartitions and types of rows."""
 
     def __init__(
         self, tps: Sequence[TopicPartition], spans: Spans, row_types: Sequence[RecordType], *, bytes_max: int

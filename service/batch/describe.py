@@ -48,7 +48,7 @@ class Describing:
         )
 
     def _nulls_of(self, types: Sequence[tuple[int, int]], entry_type: RecordType) -> Mapping[str, int]:
-        """Count the entries without a value by field, ascending by name; what is null follows from an entry's type."""
+        """Count the entries without a value by field, ascending by name; the types of entries tell these fields."""
         if len(types) > FEW_TYPES:
             return self._nulls_of_many(types, entry_type)
         nulls: dict[str, int] = {}

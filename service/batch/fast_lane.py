@@ -37,10 +37,10 @@ Run = tuple[int, int, int, int, list[int]]
 
 
 class LaneRules(NamedTuple):
-    """What the fast lane reads: (`entry`, `envelope` or `key`, keys that lead to a value), in the order they are tried.
+    """Places that the fast lane reads: (`entry`, `envelope` or `key`, keys that lead to a value), tried in this order.
 
-    Hours are UTC's. An object that has `entries_field` is an envelope. With `has_fallback` the record's timestamp
-    stands in for a time that is absent.
+    Hours are UTC's. An object that has `entries_field` is an envelope. If `has_fallback`, the record's timestamp stands
+    in for an absent time.
     """
 
     user_paths: tuple[tuple[str, tuple[str, ...]], ...]
@@ -90,7 +90,7 @@ class TakenRun(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """What the fast lane has taken, and its rows, which `Rows.extend` adds."""
+    """Records that the fast lane has taken, and their rows, which `Rows.extend` adds."""
 
     run: TakenRun
     columns: log_partitioner_native.Taken
@@ -100,7 +100,7 @@ class Taken(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the open batch has: TopicPartitions by number, how many PartitionKeys and types, texts."""
+    """State of the open batch: TopicPartitions by number, numbers of PartitionKeys and types, texts."""
 
     tps: Mapping[TopicPartition, int]
     keys: int

@@ -25,7 +25,7 @@ OUR_HEADERS_BYTES = 4096  # of a dead letter, but for the indexes; an object's k
 
 
 class Apart(Enum):
-    """What of a record is an object of its own beside its dead letter."""
+    """The part of a record that is stored as an object of its own, because its dead letter has no room for it."""
 
     VALUE = "value"
     RECORD = "record"

@@ -1,7 +1,4 @@
-"""What one flush says: references by object, a flush record, the dead letters - as messages (DESIGN 3.5-3.7).
-
-Values in, messages out; `runtime.flusher` decides when, and so does the backfill for what it publishes itself.
-"""
+"""The messages of one flush: references by object, a flush record, the dead letters (DESIGN 3.5-3.7)."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ COMPARED_MAX = 50_000_000  # fields of types with those of packs: some seconds
 class LayoutRules(NamedTuple):
     """How objects are cut; sizes in bytes of entries as JSON text, `pack_bytes_max` in bytes of the object.
 
-    PartitionKeys with more than `packed_bytes_max` keep an object of their own; `object_bytes_max` cuts that.
-    A line of a reference message has room for `line_bytes_max`: what has too many TopicPartitions for one is cut, too.
+    PartitionKeys with more than `packed_bytes_max` keep an object of their own; `object_bytes_max` cuts that. A line of
+    a reference message has room for `line_bytes_max`; a part with too many TopicPartitions for one line is cut, too.
     """
 
     layout: Layout
@@ -230,9 +230,9 @@ class _Joined:
 class _Groups:
     """Merges exact types into as few pack schemas as the rule allows, first come first served.
 
-    What finds no place in the first GROUPS_MAX, or has been looked for too long, goes into one group after the other
-    with types beside each other, where it has a place until the schema is full: the fields of all types bound their
-    number, whatever the types are.
+    A type that fits none of the first GROUPS_MAX groups, or whose search took too long, goes into a group with types
+    beside each other. Such a group takes any type until its schema is full; then the next one begins. The number of
+    these groups is bounded by the number of fields of all types.
     """
 
     def __init__(self, bounds: SchemaBounds) -> None:

@@ -1,11 +1,11 @@
 """Which PartitionKeys may share a pack: the join of exact types that changes no value, and its projections back.
 
-The merged schema may have more nullable fields, give a type to what is null, `{}` or `[]` throughout, and be long64
-where an exact one is long53; it changes no other type and no Avro name (DESIGN 6). Then every value reads back equal,
-and the exact schema is a projection of the merged one (`service.formats.projection`).
+The merged schema may have more nullable fields, give a type to a field that is null, `{}` or `[]` throughout, and widen
+long53 to long64; it changes no other type and no Avro name (DESIGN 6). Then every value reads back equal, and the exact
+schema is a projection of the merged one (`service.formats.projection`).
 
-Where packs give out, top-level fields of one name whose types do not merge stand beside each other: any types share a
-pack then, until its schema is full, and each PartitionKey has one of the fields.
+If types need too many packs, top-level fields of one name whose types do not merge stand beside each other. Then any
+types share a pack until its schema is full, and each PartitionKey uses one of these fields.
 """
 
 from __future__ import annotations
@@ -102,11 +102,7 @@ def _plain_name(original: str) -> str:
 
 
 class Merging:
-    """What `merge_entries` makes of many types, as it grows: adding one costs what it has, while no names collide.
-
-    With `types_max` above one a name has up to so many fields beside each other, and Avro names are the pack's own.
-    `compared` counts the fields that were looked at.
-    """
+    """The growing result of `merge_entries` over many types: adding one costs its own fields, unless names collide."""
 
     def __init__(self, first: RecordType, *, reserved: tuple[str, ...], keys_max: int, types_max: int = 1) -> None:
         self.compared = 0
@@ -121,7 +117,7 @@ class Merging:
 
     @property
     def entry_type(self) -> RecordType:
-        """What all types together are."""
+        """The join of all types added so far."""
         if self._entry_type is None:
             self._entry_type = RecordType(self._by_name)
         return self._entry_type

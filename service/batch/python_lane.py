@@ -33,7 +33,7 @@ class TakeBounds(NamedTuple):
 
 
 class _Columns:
-    """What is found of the rows of one run; TopicPartitions are places in those of the poll."""
+    """Columns of the rows of one run; a TopicPartition is the number of its place in the poll."""
 
     def __init__(self, next_offsets: list[int]) -> None:
         self.next_offsets = next_offsets

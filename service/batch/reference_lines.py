@@ -28,7 +28,7 @@ encode = msgspec.json.Encoder().encode
 
 
 class Described(NamedTuple):
-    """What a line says of one part; `nulls` are the entries without a value by field of the exact type."""
+    """The content of a line, for one part; `nulls` counts the entries without a value by field of the exact type."""
 
     key: PartitionKey
     entry_type: RecordType

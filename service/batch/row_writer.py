@@ -198,7 +198,7 @@ class _Encoders(dict[int, EncodeEntry]):
         return encode
 
     def _choose(self, number: int) -> EncodeEntry:
-        """Choose the encoder of rows of one type: what many rows have is worth compiling for."""
+        """Choose the encoder for rows of one type; compiling pays if many rows have the type."""
         if self._rows_of_type[number] >= WALKED_ENTRIES:
             return exact_encoder(self._types[number], self._written, self._limits)
         wide = entry_encoder(self._written, self._limits)
@@ -262,7 +262,7 @@ class CompiledWriter:
 
 
 def _compile(written: RecordType) -> log_partitioner_native.Written:
-    """Compile the type of an object; where it has fields beside each other, Python writes all its values."""
+    """Compile the type of an object; if it has fields beside each other, Python writes all its values."""
     assert native.module is not None, "the fast lane is not installed"
     if MergedFields(written).are_beside:
         nobodys = "x" * (1 + max(map(len, written.by_name)))  # longer than every key of the object's entries

@@ -33,8 +33,8 @@ TYPE_BYTES = 500  # and twice its estimated schema text
 class Rows:
     """Collects the rows of one batch; numbers count from 0 in order of arrival.
 
-    Where there is a fast lane, it numbers PartitionKeys and types. Where `is_fast`, compiled code keeps the texts, and
-    seals the rows.
+    If there is a fast lane, it numbers PartitionKeys and types. If `is_fast`, compiled code keeps the texts and seals
+    the rows.
     """
 
     def __init__(self, lane: FastLane | None = None, *, is_fast: bool = False) -> None:
@@ -145,13 +145,13 @@ class Rows:
 
     @property
     def known(self) -> Known:
-        """What the fast lane needs to number what is new, and where it keeps texts."""
+        """The numbers so far, from which the fast lane goes on, and the texts, to which it adds."""
         assert not isinstance(self.texts, PythonTexts), "there is a fast lane"
         return Known(self._tp_numbers, len(self.keys), len(self.types), self.texts)
 
     @property
     def memory_bytes(self) -> int:
-        """What texts take of memory: `spill` frees it."""
+        """Bytes of memory that the texts take; `spill` frees them."""
         return self.texts.memory_bytes
 
     def _tp_number(self, tp: TopicPartition) -> int:

@@ -34,7 +34,7 @@ from service.formats.model import PartitionKey, TopicPartition
 
 
 class SealRules(NamedTuple):
-    """What sealing is made of; sizes in bytes. `decode` reads the text of an entry as the recorder's decoder did."""
+    """The rules of sealing; sizes in bytes. `decode` reads the text of an entry as the recorder's decoder did."""
 
     bounds: SchemaBounds
     layout: LayoutRules

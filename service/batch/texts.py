@@ -3,8 +3,8 @@
     in memory     texts since the last spill
     on disk       runs: texts in the order in which their rows are sealed, in pieces with a checksum each
 
-Runs are sorted as sealing reads, so that each is read once from its beginning to its end. Where compiled code seals it
-keeps the texts as well, and offers the same but for `read`: it reads them itself.
+Runs are sorted in sealing order, so that each is read once from its beginning to its end. If compiled code seals, it
+keeps the texts itself and offers the same methods except `read`.
 """
 
 from __future__ import annotations

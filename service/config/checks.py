@@ -162,7 +162,7 @@ def _credentials(settings: Settings) -> Iterator[str]:
 
 
 def _split(address: str) -> SplitResult:
-    """Split an address; what is none has no parts."""
+    """Split an address; a text that is no address yields empty parts."""
     try:
         return urlsplit(address)
     except ValueError:

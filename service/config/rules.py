@@ -1,6 +1,6 @@
 """Settings -> the rules that core works by: one translation for the worker and for whatever repeats its work.
 
-Owns nothing but the mapping; what the settings mean stands in `service.config.settings`.
+Owns nothing but the mapping; `service.config.settings` says what each setting means.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ READ_TIMEOUT_S = 60.0  # without an answer once a body is sent; what is buffered
 
 
 class S3Settings(Section):
-    """Where objects go."""
+    """The bucket for the objects, and how to reach it."""
 
     bucket: str = Field(
         min_length=1, max_length=255, examples=["my-logs"], description="Bucket of objects and schemas."

@@ -1,4 +1,4 @@
-"""What the sections of settings are made of."""
+"""The types of which the sections of settings are made."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""All settings of a worker, by section; what each means, its unit and its default.
-
-`service.config.sources` reads them, `service.config.checks` holds the rules between them.
-"""
+"""All settings of a worker by section, each with its meaning, unit and default."""
 
 from __future__ import annotations
 
@@ -137,10 +134,10 @@ class InputSettings(Section):
 
 
 class UserSettings(Section):
-    r"""Where the user of an entry is found.
+    r"""Paths at which the user of an entry is looked up.
 
-    A path is dotted keys (`\.` for a dot in a key) of the entry; `envelope:path`, `key`, `key:path`
-    (the record key as JSON) and `header:name` look elsewhere. The first that yields a value wins.
+    A path is dotted keys (`\.` for a dot in a key) of the entry; `envelope:path`, `key`, `key:path` (the record key as
+    JSON) and `header:name` look elsewhere. The first path that yields a value wins.
     """
 
     paths: Names = Field(("user",), min_length=1, description="Where to look for the user, in this order.")
@@ -154,7 +151,7 @@ class UserSettings(Section):
 
 
 class TimeSettings(Section):
-    """Where the event time of an entry is found and how it is read; paths as for `user`."""
+    """Paths at which the event time of an entry is looked up, and how it is read; paths as for `user`."""
 
     paths: Names = Field(
         ("time", "timestamp", "@timestamp"),
@@ -174,7 +171,7 @@ class TimeSettings(Section):
 
 
 class IdSettings(Section):
-    """Where the unique id of an entry is found; paths as for `user`."""
+    """Paths at which the unique id of an entry is looked up; paths as for `user`."""
 
     paths: Names = Field((), description="Where to look for the unique id, in this order.")
 
@@ -198,7 +195,7 @@ class SchemaSettings(Section):
 
 
 class PartitionSettings(Section):
-    """What date and hour mean."""
+    """The meaning of date and hour."""
 
     zone: Zone = Field("UTC", description="Time zone of date and hour in a PartitionKey.")
 
@@ -260,7 +257,7 @@ class HttpSettings(Section):
 
 
 class LogSettings(Section):
-    """What the worker says."""
+    """Level and form of the worker's log."""
 
     level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is written.")
     format: Literal["auto", "json", "console"] = Field(

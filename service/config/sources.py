@@ -1,8 +1,8 @@
-"""Where settings come from: the only reader of the environment. Names everything wrong about names and values at once.
+"""Reads settings from their sources; the only reader of the environment. Reports all wrong names and values at once.
 
 Sources, the first wins: arguments, environment (`LOGP_` for a worker, nested by `__`), a TOML file named by
 `LOGP_CONFIG_FILE`, secret files (a directory named by `LOGP_SECRETS_DIR`; a file `logp_s3__secret_key` holds that
-setting), defaults. Knows no setting by name. A problem is a sentence in words of settings; a value is repeated in none.
+setting), defaults. Knows no setting by name. Each problem is a sentence that names settings and never repeats a value.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ S = TypeVar("S", bound=SourcedSettings)
 
 
 class SettingsRead(NamedTuple, Generic[S]):
-    """What was read, and what is wrong with it; each of `doubtful`, by both its names, has a stand-in for its value."""
+    """Settings with their problems; each setting in `doubtful`, by both its names, has a stand-in for its value."""
 
     settings: S
     problems: list[str]
@@ -101,7 +101,7 @@ def read_settings(kind: type[S], **arguments: object) -> SettingsRead[S]:
 
 
 class _Sources:
-    """Gathers values by section and name; what names no setting becomes a problem."""
+    """Gathers values by section and name; a name that belongs to no setting becomes a problem."""
 
     def __init__(self, kind: type[SourcedSettings]) -> None:
         self.problems: list[str] = []

@@ -1,7 +1,8 @@
-"""What a text means as a setting: times and sizes with units, lists with commas, objects as JSON. Pure.
+"""Text -> value of a setting: times and sizes with units, lists with commas, objects as JSON. Pure.
 
-Each function takes what a source gave: a text of the environment, or a value of TOML or of an argument. What is no text
-it leaves to pydantic. A refusal says what is expected and never repeats the value, which may be a secret.
+Each function takes a value from a source: a text of the environment, or a value of TOML or of an argument. A value that
+is no text goes on to pydantic unchanged. A refusal names the expected form and never repeats the value, which may be a
+secret.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What ended the process: which records were in hand at unclean ends in a row, and how carefully to go on after them.
+"""Finds the record that ended the process, by the records in hand at unclean ends in a row. Pure.
 
     1. an end with records in hand is unclean; the next process takes these records FEW at once, in batches of their own
-    2. after one more at the same records it takes each alone: alone in its batch, and in hand while it is decoded and
-       recorded, not while anything is spilled or flushed
+    2. after one more end at the same records, it takes each record alone: alone in its batch, and in hand while it is
+       decoded and recorded, not while anything is spilled or flushed
     3. a record that was alone in hand at two ends in a row becomes a dead letter, undecoded
 
-Of any other end the batch may have been the cause, as where memory or the disk ends. Any other end, and a commit behind
-these offsets, begin to count anew.
+Any other end does not blame a record, because the batch as a whole may have caused it (memory or disk was full). Such
+an end, or a commit behind these offsets, restarts the count.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Offsets = dict[str, tuple[int, int]]
 
 
 class CrashHistory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is remembered from one process to the next.
+    """The memory that one process leaves to the next.
 
-    `in_hand` are the records of this moment, `suspect` those of the last unclean end, `ends` how many there were in a
-    row at the same records.
+    `in_hand` are the records being taken now, `suspect` those of the last unclean end; `ends` counts the unclean ends
+    in a row at the same records.
     """
 
     in_hand: Offsets = {}
@@ -45,7 +45,7 @@ _decoder = msgspec.json.Decoder(CrashHistory)
 
 
 class PollPart(NamedTuple):
-    """Records [first, stop) of a poll to take at once; where that is careful, into a batch of their own."""
+    """Records [first, stop) of a poll to take at once; if `is_careful`, into a batch of their own."""
 
     first: int
     stop: int

@@ -1,8 +1,8 @@
-"""What the flushes topic says of a group's TopicPartitions: up to where each was flushed, and who else flushes them.
+"""The flushes topic on a group's TopicPartitions: the offset up to which each was flushed, and who else flushes them.
 
-Owns both answers; the records come from `adapters.kafka_flush_records`, newest first. A part of a flush record says as
-much of its own TopicPartitions as a whole one: its transaction is committed, or nobody reads it. An adoption by the
-group says where it goes on, as a flush record does.
+Owns both answers; `adapters.kafka_flush_records` yields the records, newest first. One part of a flush record is enough
+for the TopicPartitions that it names, since readers see all parts of a transaction or none. An adoption by the group
+sets the next offset, as a flush record does.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from service.formats.model import TopicPartition
 from service.formats.offset_metadata import SourceTopics
 
 SKEW_MS = 600_000
-"""How far the clocks of two workers may be apart: of flush records nearer to each other the furthest one counts."""
+"""Clock difference that two workers may have: among flush records closer in time the furthest offset counts."""
 
 
 class OurGroup(NamedTuple):
-    """Whose history it is; of which topics it must be the only one, but for groups that are accepted by name."""
+    """The group whose history is read; on topics in `alone_on`, any group but it and the `accepted` ones is foreign."""
 
     group_id: str
     alone_on: Collection[str] = ()
@@ -50,9 +50,9 @@ class Flushed(NamedTuple):
 class FlushHistory:
     """Collects the next offset of each TopicPartition wanted, from flush records of one group and these topics.
 
-    A topic is the same where the ids are equal, or one of them is not known. What was flushed before a person set its
-    offset is passed over, for SKEW_MS too much rather than too little. Of `newest_of` only the newest
-    flush records matter.
+    Two topics of one name are the same if their ids are equal, or if one id is unknown. Flush records from before the
+    time at which a person set the offset are ignored, and those of the SKEW_MS after it, too. For `newest_of`, only the
+    newest flush records matter.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class FlushHistory:
     def is_enough(self, oldest_ms: int, *, is_long: bool = False) -> bool:
         """Return whether the next offset of all wanted is known, and nothing older than `oldest_ms` can change it.
 
-        Of `newest_of` it need not be known where what was read `is_long`. Times are by the workers' clocks.
+        `newest_of` may stay unknown if the part of the topic that was read `is_long`. Times are by the workers' clocks.
         """
         needed = self._wanted if is_long else self._wanted | self._newest_of
         return all(tp in self._newest and max(self._newest[tp])[0] - SKEW_MS > oldest_ms for tp in needed)
@@ -114,8 +114,9 @@ class FlushHistory:
     def foreign(self) -> list[Foreign]:
         """The groups that publish the topics on which ours must be alone; decided as soon as a record of one is read.
 
-        Adoptions stand in each partition of the topic, behind all that they make part of our history. What an adopted
-        group had flushed further by then is part of it, too: a person has set that group back before.
+        Adoptions stand in each partition of the topic, behind all that they make part of our history. Flushes of an
+        adopted group beyond the adopted offset, from before the adoption, are part of it, too: a person had set that
+        group back.
         """
         lineage = Lineage(self._group.group_id, self._adoptions)
         heirs = {one.group_id for one in self._adoptions if one.from_group in lineage.groups}

@@ -1,7 +1,7 @@
-"""When a batch is flushed: (how much it holds, how old it is) -> reason or None (DESIGN 4.2).
+"""Decides when a batch is flushed: (how much it holds, how old it is) -> reason or None (DESIGN 4.2).
 
-Limits are bytes, entries and time, never a number of files or PartitionKeys. The cost of a flush is estimated from what
-earlier ones took, also those that came to nothing: what was done before the deadline is known.
+Limits are bytes, entries and time, never a number of files or PartitionKeys. The estimated cost of a flush is learnt
+from earlier flushes; failed ones count as well, with the work that they finished before their deadline.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class FlushBounds(NamedTuple):
 
 
 class FlushLoad(NamedTuple):
-    """What the open batch holds; `row_bytes` are those of its entries as JSON text."""
+    """Contents of the open batch; `row_bytes` is the size of its entries as JSON text."""
 
     source_bytes: int = 0
     memory_bytes: int = 0
@@ -80,9 +80,9 @@ class FlushLoad(NamedTuple):
 
 
 class FlushWork(NamedTuple):
-    """What a flush has to do: entries and bytes to seal, objects and bytes to upload, lines to announce.
+    """The work of a flush: entries and bytes to seal, objects and bytes to upload, lines to announce.
 
-    `messages` are these lines, the dead letters, and the KiB of the latter.
+    `messages` counts these lines, the dead letters, and the KiB of the dead letters.
     """
 
     entries: int
@@ -151,7 +151,7 @@ def decide_by_load(
 ) -> FlushReason | None:
     """Decide between two records whether the batch is full; `size_max` is set after a batch was too large.
 
-    Then the estimate is trusted half as far: what the store has left for one worker depends on what others do.
+    Then the estimate is trusted half as far, because the store's throughput for one worker depends on the others.
     """
     if load.entries >= bounds.entries_max:
         return FlushReason.ENTRIES

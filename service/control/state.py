@@ -115,5 +115,5 @@ class WorkerState:
         return replace(self, paused_until_s=None)
 
     def ended(self, phase: Phase) -> WorkerState:
-        """Flush nothing any more; what closing the consumer revokes is only released."""
+        """Stop flushing; partitions that are revoked when the consumer closes are only released."""
         return self if self.end is not None else replace(self, end=phase)

@@ -76,11 +76,7 @@ def decode_flushes(value: bytes) -> FlushRecord | Adoption:
 
 
 class Lineage:
-    """Which flushes are the history of one group: its own, and those of groups that it has adopted, up to there.
-
-    What an adopted group had adopted before belongs to it, too. Everything else is foreign: other groups, and flushes
-    of an adopted group beyond the adopted offset. A topic is the same where the ids are equal, or one is not known.
-    """
+    """Decides which flushes are the history of one group: its own, and those of adopted groups up to the adoption."""
 
     def __init__(self, group_id: str, adoptions: Iterable[Adoption]) -> None:
         by_group: dict[str, list[Adoption]] = {}

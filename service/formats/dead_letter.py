@@ -87,9 +87,10 @@ class DeadLetter(NamedTuple):
 
 
 class DeadLetterHeaders(NamedTuple):
-    """What a reader learns from a dead letter's headers; `object_key` is set where the record is stored apart.
+    """The headers of a dead letter, parsed; `object_key` is set if the record is stored as an object of its own.
 
-    `end_offset` is set where it stands for all offsets from `offset` up to there, which a person has skipped.
+    `end_offset` is set if the dead letter stands for all offsets from `offset` up to `end_offset`, which a person
+    skipped.
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""The flushes and backfills topics: what a flush, or a backfill, covers and what became of it (docs/FORMATS.md).
+"""The flushes and backfills topics: the ranges that a flush or a backfill covers, and the outcome (docs/FORMATS.md).
 
 Owns these messages' fields and their JSON form; `encode_*` and `decode_*` are pairs.
 """

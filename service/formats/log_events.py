@@ -1,8 +1,8 @@
 """The worker's log events, declared once: the worker writes them through here, whoever reads its log decodes them here.
 
-A line is one JSON object: what every line has (`Head`), and the fields of its event. Names and fields are read by
-others (docs/LOG_EVENTS.md is made from this file). A field that is added later gets a default, so that lines of before
-are still read; a field that has its default is not written. Those of `plain_events` are written by their names.
+A line is one JSON object: the fields of every line (`Head`), and those of its event. Other programs read names and
+fields (docs/LOG_EVENTS.md is made from this file). A field that is added later gets a default, so that older lines can
+still be read; a field with its default value is not written. Events of `plain_events` are written by their names.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class LogEvent(msgspec.Struct, frozen=True, tag_field="event", omit_defaults=Tru
 
 
 class Start(NamedTuple):
-    """Where a TopicPartition goes on, and who says so: a committed offset, or the policy of `kafka.start_at`.
+    """The offset at which a TopicPartition goes on, and its source: a committed offset, or the policy `kafka.start_at`.
 
-    `first_offset` is where its next batch had begun; null if it is new here.
+    `first_offset` is the offset at which its next batch had begun; null if it is new here.
     """
 
     offset: int
@@ -47,7 +47,7 @@ class Start(NamedTuple):
 
 
 class Covered(TypedDict):
-    """What a commit covers of a TopicPartition: [first_offset, next_offset); min and max are of records in it."""
+    """Offsets of a TopicPartition in one commit: [first_offset, next_offset); min and max are those of its records."""
 
     first_offset: int
     min_offset: int | None
@@ -67,17 +67,17 @@ FIELDS: Mapping[str, str] = {
     "message": "what the error says, at most 600 characters",
     "times": "how often in a row, this time included",
 }
-"""What fields mean that several events have."""
+"""Fields that several events share, with their meanings."""
 
 
 # The process.
 
 
 class WorkerStarted(LogEvent, frozen=True, tag="worker_started"):
-    """The process is put together and begins to work.
+    """The process is assembled and begins to work.
 
-    `group`, `protocol`: the consumer group's; `topics`: the sources; `bucket`: of the objects; `http_port`:
-    of probes and metrics; `version`: of the product; `fast_lane`: "on", or why there is none.
+    `group`, `protocol`: of the consumer group; `topics`: the source topics; `bucket`: for the objects; `http_port`: for
+    probes and metrics; `version`: of the product; `fast_lane`: "on", or the reason for its absence.
     """
 
     group: str
@@ -90,19 +90,22 @@ class WorkerStarted(LogEvent, frozen=True, tag="worker_started"):
 
 
 class WorkerStopped(LogEvent, frozen=True, tag="worker_stopped"):
-    """It was asked to stop, all is committed or discarded, and the group is left. `phase`: its last one."""
+    """All is committed or discarded and the worker has left the group, as it was asked to. `phase`: its last one."""
 
     phase: str = ""
 
 
 class WorkerLeft(LogEvent, frozen=True, tag="worker_left"):
-    """It was asked to stop while it waited for an answer that did not come; what was open is discarded."""
+    """The worker was asked to stop while it waited for an answer that did not come; it has discarded the open batch."""
 
     message: str
 
 
 class WorkerFailed(LogEvent, frozen=True, tag="worker_failed"):
-    """It cannot go on. `story`: its last state changes, oldest first; `exception`: where an unexpected error arose."""
+    """The worker cannot go on.
+
+    `story`: its last state changes, oldest first; `exception`: traceback of an unexpected error.
+    """
 
     cause: str
     message: str
@@ -121,10 +124,10 @@ class EndedWithRecordsInHand(LogEvent, frozen=True, tag="ended_with_records_in_h
 
 
 class PartitionsAssigned(LogEvent, frozen=True, tag="partitions_assigned"):
-    """TopicPartitions are owned from here on, in the generation that begins.
+    """The worker owns these TopicPartitions from here on, in the generation that begins.
 
-    `member`, `member_generation`: the group coordinator's; `owned`: how many are owned now, in all. Nothing of them is
-    read before they are positioned.
+    `member`, `member_generation`: the group coordinator's; `owned`: number of all TopicPartitions owned now. The worker
+    reads none of them before it is positioned.
     """
 
     generation: int
@@ -135,30 +138,30 @@ class PartitionsAssigned(LogEvent, frozen=True, tag="partitions_assigned"):
 
 
 class PartitionsRevoked(LogEvent, frozen=True, tag="partitions_revoked"):
-    """TopicPartitions are given back; nothing of them is pending. `generation`: the one that begins, or the last."""
+    """The worker has released TopicPartitions; none is pending. `generation`: the one that begins, or the last."""
 
     topic_partitions: list[str]
     generation: int
 
 
 class PartitionsLost(LogEvent, frozen=True, tag="partitions_lost"):
-    """TopicPartitions belong to others already; the batch is discarded. `generation`: the one that ends."""
+    """Other members own these TopicPartitions already; the batch is discarded. `generation`: the one that ends."""
 
     topic_partitions: list[str]
     generation: int
 
 
 class RevokedUnknown(LogEvent, frozen=True, tag="revoked_unknown"):
-    """The client library revokes what is not owned."""
+    """The client library revokes TopicPartitions that the worker does not own."""
 
     topic_partitions: list[str]
 
 
 class Positioned(LogEvent, frozen=True, tag="positioned"):
-    """Committed offsets agree with topics and flush records, or the policy says where to start: reading goes on there.
+    """Committed offsets agree with topics and flush records, or the policy sets the start: the worker reads on there.
 
-    `member_generation`: the group coordinator's in which that was asked; `starts`: by TopicPartition [offset, who says
-    so, where its next batch had begun], null for one that is new here.
+    `member_generation`: the group coordinator's at the time of the question; `starts`: by TopicPartition [offset,
+    source of the offset, first offset of the next batch before], the last null for a TopicPartition that is new here.
     """
 
     member_generation: int
@@ -171,8 +174,9 @@ class Positioned(LogEvent, frozen=True, tag="positioned"):
 class FlushStarted(LogEvent, frozen=True, tag="flush_started"):
     """A batch is closed and about to be flushed; flush_committed or batch_discarded follows, or the process was killed.
 
-    `generation`: the one in which it was opened; `offsets`: what it covers, by TopicPartition [first_offset,
-    next_offset). Where nobody says what became of it, they are what it may have committed.
+    `generation`: the one in which the batch was opened; `offsets`: those that the batch covers, by TopicPartition
+    [first_offset, next_offset). If no later line tells the outcome, the batch may have been committed with these
+    offsets.
     """
 
     batch_id: str
@@ -182,7 +186,7 @@ class FlushStarted(LogEvent, frozen=True, tag="flush_started"):
 
 
 class ObjectsUploaded(LogEvent, frozen=True, tag="objects_uploaded"):
-    """The store has acknowledged every object of a batch, and nothing of it is committed yet. `objects`: how many."""
+    """The store has acknowledged all objects of a batch, and nothing of it is committed yet. `objects`: how many."""
 
     batch_id: str
     objects: int
@@ -191,10 +195,10 @@ class ObjectsUploaded(LogEvent, frozen=True, tag="objects_uploaded"):
 class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
     """Everything of a batch is committed.
 
-    `flush_seq`: number of its flush record in the boot; `objects`, `references`, `records`, `entries`: how many
-    it has; `dead_letters`: those of its entries that are in no file; `record_timestamps`: those in files that go by
-    Kafka's time; `object_bytes`: of its objects; `step_seconds`: by step; `offsets`: what it covers, by TopicPartition;
-    `member`, `member_generation`: the group coordinator's, by which the broker fenced the commit.
+    `flush_seq`: number of its flush record in the boot; `objects`, `references`, `records`, `entries`: their numbers;
+    `dead_letters`: entries that are in no file; `record_timestamps`: entries in files that go by Kafka's time;
+    `object_bytes`: bytes of all objects; `step_seconds`: by step; `offsets`: those that the commit covers, by
+    TopicPartition; `member`, `member_generation`: the group coordinator's, by which the broker fenced the commit.
     """
 
     batch_id: str
@@ -215,10 +219,10 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
 
 
 class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded"):
-    """A batch is not committed, and its records are read again.
+    """The worker did not commit a batch and reads its records again.
 
-    `outcome`: aborted, or unknown, where the committed offsets tell; `cost`: the offsets that are read again. Without a
-    flush, `cause` is what happened to the worker.
+    `outcome`: aborted, or unknown until the committed offsets tell; `cost`: number of offsets to read again. Without a
+    flush, `cause` says what happened to the worker.
     """
 
     batch_id: str
@@ -232,7 +236,7 @@ class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded")
 
 
 class CommitRepeated(LogEvent, frozen=True, tag="commit_repeated"):
-    """A transaction is repeated with fresh group metadata. `member_generation`: the group coordinator's."""
+    """The worker repeats a transaction with fresh group metadata. `member_generation`: the group coordinator's."""
 
     batch_id: str
     member_generation: int
@@ -243,16 +247,19 @@ class CommitRepeated(LogEvent, frozen=True, tag="commit_repeated"):
 
 
 class RecordsNotRecorded(LogEvent, frozen=True, tag="records_refused"):
-    """Records were handed over and not recorded. `cause`: covered, not_owned, rewound; `records`: how many."""
+    """The client library handed over records that the worker did not record.
+
+    `cause`: covered, not_owned, rewound; `records`: how many.
+    """
 
     cause: str
     records: int
 
 
 class OffsetGaps(LogEvent, frozen=True, tag="offset_gaps"):
-    """Offsets were jumped, told before the flush that covers them; legal where a hole holds no data record.
+    """Offsets were jumped, reported before the flush that covers them; legal if a hole holds no data record.
 
-    `gaps`: holes; `first`: the first, [begin, end).
+    `gaps`: number of holes; `first`: the first of them, [begin, end).
     """
 
     topic: str
@@ -262,7 +269,7 @@ class OffsetGaps(LogEvent, frozen=True, tag="offset_gaps"):
 
 
 class Unreadable(LogEvent, frozen=True, tag="unreadable"):
-    """The client library cannot read what is at `offset`."""
+    """The client library cannot read the record at `offset`."""
 
     topic: str
     partition: int
@@ -273,7 +280,7 @@ class Unreadable(LogEvent, frozen=True, tag="unreadable"):
 
 
 class OffsetsSkipped(LogEvent, frozen=True, tag="offsets_skipped"):
-    """A person has skipped [`offset`, `end_offset`) of `group` by `log-partitioner offsets skip`."""
+    """An operator has skipped [`offset`, `end_offset`) of `group` by `log-partitioner offsets skip`."""
 
     group: str
     topic: str
@@ -291,13 +298,13 @@ class RecordPutAway(LogEvent, frozen=True, tag="record_put_away"):
 
 
 class Paused(LogEvent, frozen=True, tag="paused"):
-    """Nothing is read for `seconds`: a batch was discarded, or none could be opened."""
+    """The worker reads nothing for `seconds`, because a batch was discarded, or none could be opened."""
 
     seconds: float
 
 
 class Resumed(LogEvent, frozen=True, tag="resumed"):
-    """It is read on, after a pause."""
+    """The worker reads on after a pause."""
 
 
 # Verification mode.
@@ -333,9 +340,9 @@ EVENTS: Mapping[str, type[LogEvent]] = {str(kind.__struct_config__.tag): kind fo
 
 
 class LogLine(NamedTuple):
-    """One line: what every line has, the event, and all fields as they stand there.
+    """One line: its head, its event, and all its fields as written.
 
-    `event` is None where this version knows none of that name, or has declared it with other fields.
+    `event` is None if this version knows no event of that name, or declares it with other fields.
     """
 
     head: Head
@@ -349,7 +356,7 @@ def tell(say: Callable[..., object], event: LogEvent, **beside: object) -> None:
 
 
 def read_line(raw: bytes) -> LogLine | None:
-    """Return a line of a worker's log, None where it is none; what stands before its JSON is ignored."""
+    """Parse a line of a worker's log, ignoring anything before its JSON; None if it is not such a line."""
     try:
         fields = msgspec.json.decode(raw[raw.index(b"{") :])
         head = msgspec.convert(fields, Head)
@@ -362,7 +369,7 @@ def read_line(raw: bytes) -> LogLine | None:
 
 
 def named(names: Mapping[str, object] | list[str]) -> Iterator[TopicPartition]:
-    """Yield the TopicPartitions of an event by their names; what is no such name is left out."""
+    """Yield the TopicPartitions of an event by their names, without those that are no such names."""
     for name in names:
         topic, _, number = name.rpartition("-")
         if number.isdecimal():

@@ -63,7 +63,7 @@ def readable(headers: Headers) -> tuple[Headers, str | None]:
 
 
 class PartitionKey(NamedTuple):
-    """What data is partitioned by: user, date `YYYY-MM-DD` and hour 0-23 in the partition zone."""
+    """The key by which data is partitioned: user, date `YYYY-MM-DD` and hour 0-23 in the partition zone."""
 
     user: str
     date: str
@@ -71,7 +71,7 @@ class PartitionKey(NamedTuple):
 
 
 class RootLink(NamedTuple):
-    """Where a republished record came from first (DESIGN 3.8); `index` is the link's output index, if it has one."""
+    """The first place of a republished record (DESIGN 3.8); `index` is the link's output index, if it has one."""
 
     topic: str
     partition: int
@@ -80,9 +80,9 @@ class RootLink(NamedTuple):
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset: where to go on, under which leader epoch it was read, and what was stored with it.
+    """A committed offset, the leader epoch under which it was read, and the metadata stored with it.
 
-    `leader_epoch` is None and `metadata` empty where nothing is known of them: unknown, never different.
+    `leader_epoch` is None and `metadata` empty if they are unknown, which is never taken for a difference.
     """
 
     offset: int

@@ -1,10 +1,10 @@
-"""What is stored with a committed offset (DESIGN 4.6): `encode` and `decode` are a pair.
+"""The metadata of a committed offset (DESIGN 4.6): `encode` and `decode` are a pair.
 
 Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17],"raw-4":[9,2]}}`. `topic_id` is
-Kafka's id of the topic as its tools print it, or null where it is not known. `roots` has the highest root offset of
-each root TopicPartition (DESIGN 3.8), with its index where it has one; the one used last stands last. `set_ms` is
-written where a person has set the offset, and by all commits of this TopicPartition from then on: what was flushed
-before says no more where to go on.
+Kafka's id of the topic as its tools print it, or null if it is unknown. `roots` has the highest root offset of each
+root TopicPartition (DESIGN 3.8), with its index if it has one, the most recently used root last. `set_ms` is the time
+at which a person has set the offset; all later commits of this TopicPartition repeat it, because flush records from
+before that time no longer say where to go on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.formats.model import RootLink, TopicPartition
 
 VERSION = 1
 BYTES_MAX = 4095
-"""UTF-8 bytes: of the 4,096 that the broker takes (offset.metadata.max.bytes) one is a NUL by confluent-kafka."""
+"""UTF-8 bytes: confluent-kafka adds a NUL to the text, and the broker takes 4,096 bytes (offset.metadata.max.bytes)."""
 
 _Number = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -42,7 +42,7 @@ class Encoded(NamedTuple):
 
 
 class OffsetMetadata(NamedTuple):
-    """What the metadata of a committed offset says; None and nothing where it is unknown, which is never different.
+    """The metadata of a committed offset, parsed; None or empty means unknown, which is never taken for a difference.
 
     `is_ours`: a worker or `log-partitioner offsets` has written it; consumers and tools of others leave it empty.
     """
@@ -78,7 +78,7 @@ def encode(
 
 
 def decode(text: str) -> OffsetMetadata:
-    """Read metadata; what is empty, not JSON, of another version or of another writer is unknown. Never raises."""
+    """Parse metadata; text that is empty, no JSON, of another version or another writer is unknown. Never raises."""
     try:
         form = _decoder.decode(text.rstrip("\0"))
         roots = tuple(_root(name, place) for name, place in form.roots.items())
@@ -96,16 +96,17 @@ def _root(name: str, place: list[int]) -> RootLink:
 
 @dataclass(slots=True)
 class SourceTopics:
-    """What is known of the source topics, by name, and written with every commit, or the last one would lose it.
+    """Facts about the source topics that every commit writes again, because the last commit would lose them otherwise.
 
-    Kafka's ids, and, by TopicPartition, when a person has set an offset, in wall-clock milliseconds.
+    `ids`: Kafka's topic ids by name; `set_ms`: by TopicPartition, when a person has set its offset, in epoch
+    milliseconds.
     """
 
     ids: dict[str, str] = field(default_factory=dict)
     set_ms: dict[TopicPartition, int] = field(default_factory=dict)
 
     def keep(self, tp: TopicPartition, metadata: str) -> None:
-        """Note what a committed offset says: of several what was set last."""
+        """Note when a person has set this committed offset; the latest such time of a TopicPartition counts."""
         set_ms = decode(metadata).set_ms
         if set_ms is not None:
             self.set_ms[tp] = max(set_ms, self.set_ms.get(tp, 0))

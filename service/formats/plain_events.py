@@ -1,4 +1,4 @@
-"""Log events that no program reads: what each says, beside the fields that `log_events.FIELDS` explains."""
+"""Log events that no program reads, with their meanings and own fields; `log_events.FIELDS` has the shared fields."""
 
 from __future__ import annotations
 
@@ -39,4 +39,4 @@ PLAIN: Mapping[str, str] = {
     "upload_confirmed": "An object that seemed to be refused is there, and ours. `key`.",
     "upload_repeated": "Uploads are tried again. `problem`: why.",
 }
-"""Events that are written by their names, for a person: what each says, beside fields of `FIELDS`."""
+"""Events that are written by their names, for a person, with their meanings and fields beside those of `FIELDS`."""

@@ -96,7 +96,7 @@ def _fields(fields: list[Avro], projection: Projection) -> list[Avro]:
 
 
 def _field(field: Avro, projection: Projection) -> Avro:
-    """Project a field of a record: what its type alone does not say stands as a property of the field."""
+    """Project a field of a record; if its Avro type does not tell the projected one, a property of the field does."""
     kept = {name: value for name, value in field.items() if name != TYPE_PROPERTY}
     if isinstance(projection, str):
         return {**kept, "type": [NULL, _leaf(field["type"][1], projection)], TYPE_PROPERTY: projection}

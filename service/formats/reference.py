@@ -3,10 +3,10 @@
     message      batch · group · worker · generation · object, its schema · offset ranges · hours · exact schemas
     └── line     user · hour · entries · event times · exact schema · nulls · byte range · offsets per TopicPartition
 
-What lines share stands once in the message; a line is an array that points to it by number (docs/FORMATS.md). Each line
-is a reference of its own: `decode_references` gives them whole. Owns the messages' fields and their JSON form.
-Readers outside the service (audit, pipeline) may import this file, `projection` and `flush_record`, nothing else of
-the worker.
+The message holds once the values that its lines share; a line is an array that points to them by number
+(docs/FORMATS.md). Each line is a reference of its own: `decode_references` returns them whole. Owns the messages'
+fields and their JSON form. Readers outside the service (audit, pipeline) may import this file, `projection` and
+`flush_record`, nothing else of the worker.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Checksum(msgspec.Struct, frozen=True):
 
 
 def checksum_of(algorithm: str, data: bytes) -> str:
-    """Return the `value` of a checksum of these bytes; of an algorithm that is not known here, a text that is none."""
+    """Return the `value` of a checksum of these bytes; for an unknown algorithm, a text that equals no checksum."""
     if algorithm == "sha256":
         return hashlib.sha256(data).hexdigest()
     return f"{zlib.crc32(data):08x}" if algorithm == "crc32" else f"of an unknown algorithm {algorithm}"
 
 
 class ObjectPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """An object: where it lies, what it weighs, and how many bytes of it are the Avro header."""
+    """An object: its place, its size, and how many of its bytes are the Avro header."""
 
     bucket: str
     key: str
@@ -130,7 +130,7 @@ class ReferenceMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Location(msgspec.Struct, frozen=True):
-    """Where the data of a reference lies.
+    """The place of a reference's data.
 
     `ranges` are [start, length] in bytes; their concatenation is a valid Avro container file.
     """
@@ -145,9 +145,9 @@ class Location(msgspec.Struct, frozen=True):
 
 
 class SourceRange(msgspec.Struct, frozen=True):
-    """What one TopicPartition contributed to one reference.
+    """The contribution of one TopicPartition to one reference.
 
-    first_offset and next_offset are the batch's; min_offset and max_offset those of the entries in here.
+    first_offset and next_offset are the batch's; min_offset and max_offset are those of the reference's own entries.
     """
 
     topic: str

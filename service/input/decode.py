@@ -4,7 +4,7 @@
     ndjson   one object per line; blank lines do not count
     A record without a value, and an ndjson value without lines, has no entries.
 
-A bad element costs its neighbours nothing; what cannot be split at all is bad as a whole.
+A bad element costs its neighbours nothing; a record that cannot be split is bad as a whole.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Member(Protocol):
 
 
 class InputRules(NamedTuple):
-    """What a record may be; see `config.settings.InputSettings`."""
+    """Rules for records; `config.settings.InputSettings` explains them."""
 
     format: Literal["json", "ndjson"]
     entries_field: str | None
@@ -63,7 +63,7 @@ class Bad(NamedTuple):
 
 
 class Decoded(NamedTuple):
-    """What a record holds: entries as (index, entry, JSON text), the envelope, what is bad, bytes decompressed."""
+    """The content of a record: entries as (index, entry, JSON text), envelope, bad parts, bytes after decompression."""
 
     entries: list[tuple[int, dict[str, Any], bytes]]
     envelope: dict[str, Any] | None
@@ -208,7 +208,8 @@ def _gzip_member() -> _Member:
 def _decompress_members(data: bytes, limit: int, new: Callable[[], _Member]) -> bytes:
     """Decompress one member or frame after the other to at most limit + 1 bytes, in linear time.
 
-    What follows a member is copied with each, so members are fed in small pieces. Zeros may follow gzip members.
+    The decompressor copies all bytes behind the end of a member, so members are fed in small pieces. Zeros may follow
+    gzip members.
 
     Raises:
         EOFError: the compressed data ends early.

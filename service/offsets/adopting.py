@@ -1,7 +1,7 @@
-"""What `offsets adopt` commits: a group of another name goes on where one has stopped.
+"""Plans `offsets adopt`: a group of another name goes on where one has stopped.
 
-Owns the conditions: nobody lives in either group, the one that stopped agrees with its flush records, nobody else has
-adopted it, and the other has not begun. Changes nothing.
+Owns the conditions: neither group has a member, the stopped group agrees with its flush records, no other group has
+adopted it, and the new group has not begun. Changes nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from service.runtime.position_words import LISTED_MAX, describe_foreign, listed
 
 
 class AdoptionPlan(NamedTuple):
-    """What is committed for the group that goes on, and the message that says so."""
+    """The offsets to commit for the group that goes on, and the adoption message to publish with them."""
 
     offsets: Mapping[TopicPartition, CommittedOffset]
     adoption: Adoption

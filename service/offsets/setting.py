@@ -1,4 +1,4 @@
-"""What `offsets set --to` makes of committed offsets, and what that costs: records published twice, or skipped.
+"""Plans `offsets set --to`: the new committed offsets, and their cost in records published twice, or skipped.
 
 Owns the rules; changes nothing.
 """
@@ -17,10 +17,10 @@ Target = Literal["committed", "flushed", "beginning"] | int
 
 
 class Change(NamedTuple):
-    """What becomes of one committed offset.
+    """The change of one committed offset.
 
-    `after` is None where it is left, and `note` says why; `is_met`: what was asked for holds then. `twice` and
-    `skipped` count offsets that are published again, or by nobody.
+    `after` is None if the offset stays as it is; `note` says why, and `is_met` whether it is as requested already.
+    `twice` and `skipped` count the offsets that will be published again, or by nobody.
     """
 
     tp: TopicPartition

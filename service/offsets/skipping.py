@@ -1,7 +1,7 @@
-"""What `offsets skip` commits: one dead letter for a range of offsets, its flush record, and the offset behind it.
+"""Plans `offsets skip`: one dead letter for a range of offsets, its flush record, and the offset behind the range.
 
-Owns the conditions: the range begins where the group goes on, the flush records agree, and the log has it. Changes
-nothing.
+Owns the conditions: the range begins at the group's next offset, the flush records agree, and the log has the range.
+Changes nothing.
 """
 
 from __future__ import annotations

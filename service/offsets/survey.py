@@ -1,4 +1,4 @@
-"""What is known of a topic's TopicPartitions: what is committed, what was flushed, what the log holds.
+"""Reads the state of a topic's TopicPartitions: committed offsets, flushed offsets, and the offsets in the log.
 
 Owns the questions, and `show`; changes nothing.
 """

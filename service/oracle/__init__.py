@@ -1,4 +1,4 @@
-"""The second opinion: what must become of every record, computed again, from docs/DESIGN.md, by other code.
+"""The second opinion: other code computes from docs/DESIGN.md once more what must become of every record.
 
     decode.py            record -> entries            (decompress.py, json_text.py, split.py)
     locate.py times.py   entry -> user, event time, id

@@ -1,4 +1,4 @@
-"""An Avro object container file as bytes: where its header ends, and the rows of any of its blocks.
+"""An Avro object container file as bytes: the end of its header, and the rows of any of its blocks.
 
 Owns reading by position, so that an object is read once however many references point into it. Header and blocks are
 themselves read by fastavro, from their schemas in the Avro specification ("Object Container Files").
@@ -62,10 +62,10 @@ class Container:
         self._decompress = _CODECS[header["metadata"].get("avro.codec", b"null").decode()]
 
     def rows(self, begin: int, end: int, schema: Any, part: Any = None) -> Iterator[Any]:
-        """Yield the rows of the blocks in [begin, end), by a parsed schema; of them only a `part`, if given.
+        """Yield the rows of the blocks in [begin, end), decoded by a parsed schema, or only a `part` of each.
 
         Raises:
-            ValueError: these bytes are not whole blocks; what is damaged raises others, too.
+            ValueError: these bytes are not whole blocks; damaged blocks raise other errors, too.
         """
         while begin < end:
             self._stream.seek(begin)

@@ -1,6 +1,6 @@
-"""A Kafka record to its log entries, or to the reasons why they are dead (DESIGN 3.1, 3.7).
+"""Turns a Kafka record into its log entries, or into the reasons why they are dead (DESIGN 3.1, 3.7).
 
-Owns formats, envelopes and limits of the input. Of an entry with several faults, any reason will do.
+Owns formats, envelopes and limits of the input. If an entry has several faults, it may name any of them.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def type_of_entry(entry: dict[str, object], *, depth_max: int) -> Type:
 
 
 def join(types: Collection[Type]) -> Type:
-    """Join types; of none, the result is null."""
+    """Join types; the join of no type is null."""
     kinds = set(types)
     kinds.discard("null")
     if not kinds:
@@ -138,8 +138,8 @@ def without_subtrees(expected: Type, published: Type) -> Type:
 def is_covered_by(own: Type, merged: Type) -> bool:
     """Return whether a pack may hold entries of an own type under a merged one, so that each value reads back equal.
 
-    Nullable fields may be added; what is null, `{}` or `[]` throughout may get a type, long53 may be long64. A name may
-    have several fields of a pack.
+    The merged type may have more nullable fields, give a type to a field that is null, `{}` or `[]` throughout, and
+    widen long53 to long64. A pack may have several fields of one name.
     """
     if own in (merged, "null"):
         return True

@@ -1,6 +1,6 @@
-"""Where user, event time and id stand (DESIGN 3.1): in the entry, the envelope, the key, a header.
+"""Finds user, event time and id (DESIGN 3.1) in the entry, the envelope, the key or a header.
 
-Owns paths and the policies for what is missing or absurd.
+Owns paths and the policies for values that are missing or absurd.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _EXACT_MAX = 1 << 53  # every integer up to it is a double
 
 
 class Path(NamedTuple):
-    """Where to look: for a header `keys` is its name alone, for the whole record key it is empty."""
+    """A place to look: for a header, `keys` is its name alone; for the whole record key, it is empty."""
 
     origin: Literal["entry", "envelope", "key", "header"]
     keys: tuple[str, ...]
@@ -47,7 +47,7 @@ def parse_path(text: str) -> Path:
 
 
 class Surroundings:
-    """What an entry shares with the others of its record: envelope, key and headers."""
+    """The parts of a record that all its entries share: envelope, key and headers."""
 
     def __init__(self, record: SourceRecord, envelope: JsonObject | None, parse: Parse) -> None:
         self.envelope = envelope
@@ -78,7 +78,7 @@ class Surroundings:
 
 
 def values_at(paths: tuple[Path, ...], entry: JsonObject, around: Surroundings) -> Iterator[object]:
-    """Yield what stands at each path, in order; what is absent or null is left out."""
+    """Yield the value at each path, in order, without those that are absent or null."""
     for path in paths:
         value = _value_at(path, entry, around)
         if value is not None:

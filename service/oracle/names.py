@@ -1,7 +1,8 @@
 """The Avro names that the fields of one record must have (DESIGN 3.3), computed from their original names.
 
-A leading digit gets `_`, what Avro forbids becomes `_x<HEX>`. Of names that are alike without case the first original
-in code-point order keeps its own; others get the first of `_2`, `_3`, ... that nobody has or wants.
+A leading digit gets `_`, a character that Avro forbids becomes `_x<HEX>`. If names are alike but for case, the first
+original in code-point order keeps its own name; each other gets the first of `_2`, `_3`, ... that no field has or
+wants.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ _string = json.JSONDecoder().raw_decode
 
 
 class UnsplittableError(Exception):
-    """Where one element ends and the next begins cannot be told."""
+    """The text does not tell where one element ends and the next begins."""
 
 
 def split_array(text: str) -> list[str]:

@@ -1,7 +1,7 @@
-"""The source topic chain: where a republished record came from (DESIGN 3.8).
+"""The source topic chain: the places that a republished record has come from (DESIGN 3.8).
 
-The header holds a JSON list of [topic, partition, offset], the first link first; a link may have an output index as
-its fourth part. Where the header stands several times the last one counts.
+The header holds a JSON list of [topic, partition, offset], the first link first; a link may have an output index as its
+fourth part. If a record has several such headers, the last one counts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _Int32 = Annotated[int, msgspec.Meta(ge=0, lt=2**31)]
 
 
 class _Link(msgspec.Struct, array_like=True):
-    """What a row can hold of a link: Kafka's own bounds, which are Avro's int and long too; more parts are ignored."""
+    """A link that a row can hold: Kafka's bounds, which are those of Avro's int and long. Further parts are ignored."""
 
     topic: Annotated[str, msgspec.Meta(max_length=TOPIC_CHARS_MAX)]
     partition: _Int32

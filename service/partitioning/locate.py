@@ -1,4 +1,4 @@
-r"""Where user, event time and id of an entry are found: paths, compiled once (DESIGN 3.1).
+r"""Finds the user, event time and id of an entry by paths, compiled once (DESIGN 3.1).
 
 a.b            key `b` in the object under key `a` of the entry; `\.` is a dot inside a key
 envelope:a.b   the same in the envelope

@@ -20,7 +20,7 @@ _KINDS = {str: "in user.no_values", bool: "true or false", dict: "an object", li
 
 
 class KeyRules(NamedTuple):
-    """Where user, time and id are found and what becomes of entries without; see `config.settings`."""
+    """Paths to user, time and id, and the rules for entries without them; see `config.settings`."""
 
     user_paths: tuple[str, ...]
     no_users: frozenset[str]
@@ -33,7 +33,7 @@ class KeyRules(NamedTuple):
 
 
 class Placement(NamedTuple):
-    """Where an entry goes; `fallback_time` tells that the record's timestamp stood in for its event time."""
+    """The place of an entry; `fallback_time` is true if the record's timestamp stood in for its event time."""
 
     key: PartitionKey
     event_time_us: int

@@ -1,4 +1,4 @@
-"""Times as logs write them beside the frequent forms: what CPython does not read as ISO 8601 (DESIGN 3.1).
+"""Reads times in rarer forms of logs, which CPython does not read as ISO 8601 (DESIGN 3.1).
 
 2026-03-04T05:06:60z   20260304T050607Z   2026/03/04 05:06:07   2026-03-04 24:00:00 UTC   2026-03-04
 04/Mar/2026:05:06:07 +0000   Wed, 4 Mar 2026 05:06:07 GMT   2026-03-04T05:06:07+01:00[Europe/Paris]
