@@ -175,13 +175,7 @@ class KafkaConsumer:
         return self._failures
 
     def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
-        """Assign one that has failed anew; the others stay as they are.
-
-        A seek alone is not enough: behind a broken batch the library may have read garbage as a batch, and have gone to
-        an offset that the log does not have (KAFKA_FACTS L1).
-        """
-        self._unassign(self._consumer, frozenset({tp}))
-        self._unsought.add(tp)
+        """Read one that has failed from this offset on; the others stay as they are."""
         self.seek(tp, start, deadline=Deadline.after(_ASSIGNED_S, time.monotonic))
 
     def committed(
@@ -256,7 +250,9 @@ class KafkaConsumer:
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset; librdkafka drops what it had fetched before. Blocks for a moment.
 
-        What was assigned since is handed to the library, at this offset. A seek compares the leader epoch, if it is
+        What was assigned since is handed to the library, at this offset. So is one that has failed, once more: behind a
+        broken batch the library may have gone to an offset that the log does not have, and fetches, and seeks, no more
+        (KAFKA_FACTS L1). A seek compares the leader epoch, if it is
         known, with the log's: `consume` raises StartPositionError if the log has no such offset of that epoch, since it
         was truncated or is of another topic (KAFKA_FACTS O2). The library may still be about to begin, or to stop:
         then it is tried again.
@@ -265,6 +261,9 @@ class KafkaConsumer:
             SourceError: the TopicPartition cannot be sought by the deadline, nor within a second.
             LeavingError: asked to leave meanwhile.
         """
+        if tp in self._failures:
+            self._unassign(self._consumer, frozenset({tp}))
+            self._unsought.add(tp)
         place, is_new = position(tp, start), tp in self._unsought
         if is_new:
             self._consumer.incremental_assign([place])
@@ -283,7 +282,7 @@ class KafkaConsumer:
         # It keeps a partition paused that is lost and assigned again (KAFKA_FACTS R9).
         if self._paused:
             self._consumer.pause([place])
-        elif is_new or tp in self._failures:
+        elif is_new:
             self._consumer.resume([place])
         self._forget([tp])
         self._sought[tp] = start.offset

@@ -7,6 +7,7 @@ consumer hands over no more of the TopicPartition until it is fetched again (I1)
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import structlog
@@ -42,8 +43,12 @@ class Refetcher:
         self._troubles: dict[TopicPartition, _Trouble] = {}
         self._log = structlog.get_logger("refetch")
 
-    def turn(self) -> None:
-        """Note what has failed, and fetch again what is due."""
+    def turn(self, *, flush: Callable[[], None]) -> None:
+        """Note what has failed, and fetch again what is due; what is open is flushed before.
+
+        The consumer assigns it anew, and the library may take that for the answer to a revoke which it has not told us
+        of yet: then others are read by their next owner, from what is committed.
+        """
         owned, now_s = self._recorder.positions, self._clock.now_s()
         failures = {tp: failure for tp, failure in self._consumer.failures().items() if tp in owned}
         # What has not failed again for a while may have no record there: nobody knows that it can be read.
@@ -52,11 +57,17 @@ class Refetcher:
             for tp, one in self._troubles.items()
             if tp in owned and one.offset == owned[tp].next_offset and (tp in failures or now_s < one.due_s + HOLD_S)
         }
+        due = []
         for tp, failure in failures.items():
-            known, progress = self._troubles.get(tp), owned[tp]
+            known = self._troubles.get(tp)
             if known is None or known.failure is not failure:
-                self._note(tp, progress.next_offset, failure)
+                self._note(tp, owned[tp].next_offset, failure)
             elif now_s >= known.due_s:
+                due.append(tp)
+        if due:
+            flush()
+        for tp in due:
+            if (progress := self._recorder.positions.get(tp)) is not None:
                 self._consumer.fetch_again(tp, CommittedOffset(progress.next_offset, progress.leader_epoch))
         self._metrics.set("held_topic_partitions", sum(one.times > RETRIES for one in self._troubles.values()))
 

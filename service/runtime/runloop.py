@@ -114,7 +114,7 @@ class Runloop:
             except Exception:  # of broker, store or disk, or a bug of ours: it would be no record's doing
                 self._crash_guard.release()
                 raise
-        self._refetcher.turn()
+        self._refetcher.turn(flush=lambda: self._flush_apart(FlushReason.ASSIGNED))
         self._count(len(records))
         if self._stop.requested:
             self._controller.stop()
@@ -244,10 +244,10 @@ class Runloop:
         self._crash_guard.release()
         self._controller.flush_due(reason)
 
-    def _flush_apart(self) -> None:
+    def _flush_apart(self, reason: FlushReason = FlushReason.SHRUNK) -> None:
         """Flush what is open, so that what comes next is in a batch of its own."""
         if self._recorder.has_progress:
-            self._flush(FlushReason.SHRUNK)
+            self._flush(reason)
 
     def _flush_if_old(self) -> None:
         opening = self._recorder.opening

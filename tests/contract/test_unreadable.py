@@ -270,7 +270,7 @@ def test_offset_out_of_range_behind_what_was_read_stops_once_it_was_sought(clust
         assert read(consumer, to=1) == []
         assert consumer.failures()[TP].offset == 1
         cluster.fail_fetches(*[KafkaError.OFFSET_OUT_OF_RANGE] * 2)  # a first answer may come before it is resumed
-        consumer.fetch_again(TP, CommittedOffset(1))
+        consumer.seek(TP, CommittedOffset(1), deadline=soon())
         with pytest.raises(StartPositionError, match="source-0 is out of range"):
             read(consumer, to=1)
 

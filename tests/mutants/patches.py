@@ -88,8 +88,9 @@ def learns_from_commits_alone(cost: FlushCost, work: FlushWork, seconds: StepSec
     return cost if min(done) < 1 else _after(cost, work, seconds, done)
 
 
-def goes_on_behind_damage(own: Refetcher) -> None:
+def goes_on_behind_damage(own: Refetcher, *, flush: Callable[[], None]) -> None:
     """Go on at the next offset that can be read, and say nothing of those before it."""
+    del flush
     tried: dict[TopicPartition, int] = own.__dict__.setdefault("tried", {})
     for tp in own._consumer.failures().keys() & own._recorder.positions.keys():
         tried[tp] = 1 + max(own._recorder.positions[tp].next_offset, tried.get(tp, 0))

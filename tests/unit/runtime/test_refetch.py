@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
+from service.formats.model import CommittedOffset, TopicPartition
 from service.runtime.refetch import HOLD_S, RETRIES
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import COOPERATIVE, STYLES, Rig
@@ -73,3 +74,19 @@ def test_each_failure_is_logged_once() -> None:
         turn(rig, worker, 30)
     told = [line["times"] for line in lines if line["event"] == "unreadable"]
     assert told == list(range(1, RETRIES + 2))
+
+
+def test_nothing_is_open_while_it_is_fetched_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is open would be read by another, too, where the library takes it for the answer to a revoke."""
+    rig, worker = broken()
+    was_open: list[bool] = []
+    fetch_again = worker.consumer.fetch_again
+
+    def noted(tp: TopicPartition, start: CommittedOffset) -> None:
+        was_open.append(worker.recorder.has_progress)
+        fetch_again(tp, start)
+
+    monkeypatch.setattr(worker.consumer, "fetch_again", noted)
+    turn(rig, worker, 4)
+    assert was_open
+    assert not any(was_open)
