@@ -53,6 +53,8 @@ def committed(
         object_bytes=100,
         step_seconds={"seal": 0.1, "upload": 0.25},
         offsets=offsets or {},
+        member="m",
+        member_generation=1,
     )
 
 

@@ -50,8 +50,8 @@ class Covered(TypedDict):
     """Offsets of a TopicPartition in one commit: [first_offset, next_offset); min and max are those of its records."""
 
     first_offset: int
-    min_offset: int | None
-    max_offset: int | None
+    min_offset: int
+    max_offset: int
     next_offset: int
 
 
@@ -182,7 +182,7 @@ class FlushStarted(LogEvent, frozen=True, tag="flush_started"):
     batch_id: str
     reason: str
     generation: int
-    offsets: dict[str, tuple[int, int]] | None = None
+    offsets: dict[str, tuple[int, int]]
 
 
 class ObjectsUploaded(LogEvent, frozen=True, tag="objects_uploaded"):
@@ -213,8 +213,8 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
     object_bytes: int
     step_seconds: dict[str, float]
     offsets: dict[str, Covered]
-    member: str | None = None
-    member_generation: int | None = None
+    member: str
+    member_generation: int
     record_timestamps: int = 0
 
 

@@ -95,7 +95,7 @@ def _spans(event: LogEvent) -> dict[str, tuple[int, int] | None] | None:
             | events.PartitionsLost(topic_partitions=tps)
         ):
             return dict.fromkeys(tps)
-        case events.FlushStarted(offsets=spans) if spans is not None:
+        case events.FlushStarted(offsets=spans):
             return dict(spans)
         case events.BatchCommitted(offsets=covered):
             return {tp: (one["first_offset"], one["next_offset"]) for tp, one in covered.items()}

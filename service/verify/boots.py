@@ -26,11 +26,10 @@ class _Flush:
 
     batch_id: str
     generation: int
-    spans: Spans | None
-    begins: dict[str, int]
+    spans: Spans
     seq: int
     at_ms: int
-    uploaded: int | None = None
+    uploaded: int = 0
     flawed: set[str] = field(default_factory=set)
 
 
@@ -46,7 +45,6 @@ class Boot:
         self.unsettled: list[Unsettled] = []
         self.violations: list[Violation] = []
         self.flaws: Counter[LogRule] = Counter()
-        self.without_uploads = 0
         self._is_blind = self._is_flush_blind = is_cut
         self._ended = ""
         self._generation = 0
@@ -90,7 +88,7 @@ class Boot:
                 self._flush_started(event)
             case events.ObjectsUploaded(batch_id=batch_id, objects=objects):
                 if self._require_flush(batch_id, "objects_uploaded") and self._flush is not None:
-                    self._flush.uploaded = (self._flush.uploaded or 0) + objects
+                    self._flush.uploaded += objects
             case events.BatchCommitted():
                 self._flush_committed(event)
             case events.BatchDiscarded():
@@ -166,7 +164,7 @@ class Boot:
     def _resume(self, tp: str, offset: int) -> bool:
         """Go on at what is committed. Rule 1, as far as this boot knows; gives whether it is not before that."""
         for flush in self.unsettled:
-            if flush.spans is not None and tp in flush.spans and offset < flush.spans[tp][1]:
+            if tp in flush.spans and offset < flush.spans[tp][1]:
                 flush.refuted.add(tp)
         known = self._committed.get(tp)
         if known is not None and offset < known:
@@ -230,15 +228,13 @@ class Boot:
 
     def _flush_started(self, event: events.FlushStarted) -> None:
         self._require_no_flush("flush_started")
-        spans = None if event.offsets is None else dict(event.offsets)
-        begins = {tp: first for tp, (first, _) in (spans or {}).items()} if spans is not None else dict(self._position)
-        self._flush = _Flush(event.batch_id, event.generation, spans, begins, self._seq, self._at_ms)
+        self._flush = _Flush(event.batch_id, event.generation, event.offsets, self._seq, self._at_ms)
         self._is_flush_blind = False
         if event.generation < self._generation:
             text = f"a batch of generation {event.generation} is flushed in generation {self._generation}"
             self._flaw(LogRule.OWNED, text)
-        self._require_owned(spans or {}, self._flush.flawed, "a flush covers")
-        for tp, (first, _) in (spans or {}).items():
+        self._require_owned(event.offsets, self._flush.flawed, "a flush covers")
+        for tp, (first, _) in event.offsets.items():
             self._require_position(tp, first, "a flush")
             if tp in self._to_place:
                 text = f"a flush covers {tp}, which was not positioned since it was assigned, or a batch was discarded"
@@ -257,7 +253,7 @@ class Boot:
             self._compare(event, flush, spans)
             self._flush = None
         for tp, (first, end) in spans.items():
-            if flush is None or flush.spans is None:
+            if flush is None:
                 self._require_position(tp, first, "a commit")
             self._cover(tp, first, end)
         for wrong in self._holes.judge(event, are_all=flush is not None and not self._is_blind):
@@ -269,11 +265,8 @@ class Boot:
         if event.generation != flush.generation:
             text = f"a batch of generation {flush.generation} is committed in generation {event.generation}"
             self._flaw(LogRule.OWNED, text)
-        if flush.spans is None:  # of a version that says neither
-            self.without_uploads += 1
-            return
-        if (flush.uploaded or 0) < event.objects:
-            text = f"batch {event.batch_id} is committed with {event.objects} objects, {flush.uploaded or 0} uploaded"
+        if flush.uploaded < event.objects:
+            text = f"batch {event.batch_id} is committed with {event.objects} objects, {flush.uploaded} uploaded"
             self._flaw(LogRule.UPLOADED, text)
         for tp in sorted(spans.keys() | flush.spans.keys()):
             if (was := flush.spans.get(tp)) != (now := spans.get(tp)):
@@ -301,8 +294,7 @@ class Boot:
 
     def _require_member(self, event: events.BatchCommitted) -> None:
         """Rule 9: without generation or member id a broker takes a commit from anybody."""
-        is_bad = event.member == "" or (event.member_generation is not None and event.member_generation < 0)
-        if is_bad or event.generation < 0:
+        if not event.member or event.member_generation < 0 or event.generation < 0:
             text = f"batch {event.batch_id} is committed in generation {event.generation} as member {event.member!r}"
             self._flaw(LogRule.MEMBER, f"{text} of the group's generation {event.member_generation}")
 
@@ -317,13 +309,12 @@ class Boot:
         self._require_flush(event.batch_id, "batch_discarded")
         flush, self._flush = self._flush, None
         self._is_flush_blind = False
-        for tp, (_, end) in ((flush and flush.spans) or {}).items():  # its last record is there
-            self._read.setdefault(tp, set()).add(end - 1)
-        if event.outcome != "unknown":
-            return
         if flush is None:
-            flush = _Flush(event.batch_id, event.generation, None, dict(self._position), self._seq, self._at_ms)
-        self._doubt(flush)
+            return
+        for tp, (_, end) in flush.spans.items():  # its last record is there
+            self._read.setdefault(tp, set()).add(end - 1)
+        if event.outcome == "unknown":
+            self._doubt(flush)
 
     def _leave_open(self) -> None:
         """A flush without an outcome may be committed."""
@@ -332,14 +323,12 @@ class Boot:
             self._doubt(flush)
 
     def _doubt(self, flush: _Flush) -> None:
-        generations = {tp: self._owned[tp].generation for tp in flush.begins if tp in self._owned}
-        self.unsettled.append(
-            Unsettled(flush.batch_id, self.name, flush.seq, flush.at_ms, flush.spans, flush.begins, generations)
-        )
+        generations = {tp: self._owned[tp].generation for tp in flush.spans if tp in self._owned}
+        self.unsettled.append(Unsettled(flush.batch_id, self.name, flush.seq, flush.at_ms, flush.spans, generations))
 
     # Rules.
 
-    def _require_owned(self, tps: Spans | dict[str, int], flawed: set[str], what: str) -> None:
+    def _require_owned(self, tps: Spans, flawed: set[str], what: str) -> None:
         """Rules 2 and 5: what is flushed and committed is owned; each TopicPartition of a batch is told once."""
         for tp in tps:
             if tp in self._owned or tp in flawed:

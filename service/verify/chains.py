@@ -27,23 +27,17 @@ class Chain:
         self.landings: list[Landing] = []
         self.bases: set[int] = set()
         self.unsettled: list[Unsettled] = []
-        self.hidden: list[str] = []
         self.unknown_before: int | None = None
-        self._wild: set[int] = set()
         self._spans: list[_Span] = []
 
     def judge(self) -> Iterator[Violation]:
         """Yield what breaks rules 1, 3 and 7; note in flushes without an outcome what is needed and refuted.
 
-        `hidden` are doubts: what flushes of an unknown extent may explain. `unknown_before`: up to there somebody has
-        committed of whom there is no line.
+        `unknown_before`: up to there somebody has committed of whom there is no line.
         """
         owned = sorted(((run, one) for one in self.tenures for run in one.runs), key=lambda each: _by_offset(each[0]))
-        spans = (
-            _Span(*one.spans[self.tp], one) for one in self.unsettled if one.spans is not None and self.tp in one.spans
-        )
+        spans = (_Span(*one.spans[self.tp], one) for one in self.unsettled)
         self._spans = sorted(spans, key=lambda span: (span.first, span.end))
-        self._wild = {one.begins[self.tp] for one in self.unsettled if one.spans is None and self.tp in one.begins}
         self._refute(owned)
         legal = set(self.bases)
         cursor, top = self._begin(owned), None
@@ -53,7 +47,7 @@ class Chain:
                 reached = self._fill(cursor, run.first)
                 legal |= reached
                 if run.first not in reached and not run.is_told:
-                    yield from self._hole(cursor, run, tenure, reached)
+                    yield self._hole(cursor, run, tenure, reached)
             elif run.first < cursor and top is not None and tenure is not top:
                 yield self._overlap(run, tenure, top, min(cursor, run.end))
             legal.update(run.ends)  # who was taken for dead may look in the middle of it
@@ -85,20 +79,11 @@ class Chain:
                     span.flush.needed.add(self.tp)
         return reached
 
-    def _hole(self, cursor: int, run: Stretch, tenure: Tenure, reached: set[int]) -> Iterator[Violation]:
+    def _hole(self, cursor: int, run: Stretch, tenure: Tenure, reached: set[int]) -> Violation:
         text = f"nobody has committed {self.tp} [{max(reached)}, {run.first}), and a commit begins behind it"
-        if self._wild & reached:
-            self.hidden.append(f"{text}; a flush that does not say what it covers may have")
-            return
-        yield Violation(
-            LogRule.CONTIGUOUS,
-            text,
-            tenure.boot,
-            run.seq,
-            run.at_ms,
-            self.tp,
-            (cursor, run.first),
-            could_be_told=True,
+        offsets = (cursor, run.first)
+        return Violation(
+            LogRule.CONTIGUOUS, text, tenure.boot, run.seq, run.at_ms, self.tp, offsets, could_be_told=True
         )
 
     def _overlap(self, run: Stretch, tenure: Tenure, other: Tenure, end: int) -> Violation:
@@ -121,9 +106,6 @@ class Chain:
                 continue
             below = max((offset for offset in legal if offset < one.offset), default=cursor)
             text = f"{self.tp} is resumed at {one.offset}, which nobody has committed: {below} is"
-            if self._wild and min(self._wild) <= one.offset:
-                self.hidden.append(f"{text}; a flush that does not say what it covers may have committed it")
-                continue
             offsets = (min(below, one.offset), max(below, one.offset))
             yield Violation(LogRule.RESUME, text, one.boot, one.seq, one.at_ms, self.tp, offsets, could_be_told=True)
 
@@ -188,6 +170,5 @@ def torn(flush: Unsettled) -> Violation | None:
         if both
         else f"of batch {flush.batch_id} {tp} is committed and {min(flush.refuted)} is not"
     )
-    offsets = None if flush.spans is None else flush.spans.get(tp)
     rule = LogRule.RESUME if both else LogRule.CONTIGUOUS
-    return Violation(rule, text, flush.boot, flush.seq, flush.at_ms, tp, offsets, could_be_told=True)
+    return Violation(rule, text, flush.boot, flush.seq, flush.at_ms, tp, flush.spans.get(tp), could_be_told=True)

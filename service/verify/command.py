@@ -11,7 +11,7 @@ from service.accounting import ExitCode
 from service.privacy import describe, veiled
 from service.verify.account import as_json, as_text, exit_code, gather
 from service.verify.history import History, TimeWindow
-from service.verify.lines import STANDARD_INPUT, UNKNOWN_FORM, LogFiles
+from service.verify.lines import STANDARD_INPUT, UNREADABLE, LogFiles
 
 if TYPE_CHECKING:
     import argparse
@@ -54,7 +54,7 @@ def verify(files: LogFiles, args: argparse.Namespace) -> int:
     for line in files.read(since_ms=args.since, until_ms=args.until):
         history.add(line)
     counts = {f"lines {name}": number for name, number in sorted(files.counts.items())}
-    judgement = history.judge(unknown_forms=files.counts[UNKNOWN_FORM])
+    judgement = history.judge(unreadable=files.counts[UNREADABLE])
     again = files.read(since_ms=args.since, until_ms=args.until) if judgement.violations else ()
     evidence = gather(judgement.violations[0], again, files.names) if judgement.violations else []
     sys.stdout.write(veiled((as_json if args.json else as_text)(judgement, evidence, counts)))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator
-from itertools import chain as chained
 from typing import NamedTuple
 
 from service.formats.log_events import LogEvent
@@ -125,24 +124,21 @@ class History:
         boot.is_told = boot.is_told or head.level in _TOLD_AT_ALL
         boot.add(head.seq, line.at_ms, line.event)
 
-    def judge(self, *, rules: Collection[LogRule] = EVERY_RULE, unknown_forms: int = 0) -> Judgement:
+    def judge(self, *, rules: Collection[LogRule] = EVERY_RULE, unreadable: int = 0) -> Judgement:
         """Hold everything against the rules; nothing is added afterwards."""
         for one in self._boots.values():
             one.end()
-        doubts = list(self._doubts(unknown_forms)) if LogRule.COMPLETE in rules else []
+        doubts = list(self._doubts(unreadable)) if LogRule.COMPLETE in rules else []
         missing = sum(len(one.holes) for one in self._boots.values())
         judged = [one.boot for one in self._boots.values() if one.is_told]
         counts = Counter({rule: 0 for rule in LogRule if rule in rules})
         found: list[Violation] = []
         tenures = {}
         for group, boots in self._by_group(judged).items():
-            chains, hidden = _chains(boots), []
-            for chain in chains:
+            for chain in _chains(boots):
                 found += chain.judge()
-                hidden += chain.hidden
                 if chain.unknown_before and LogRule.COMPLETE in rules:
                     doubts += self._unknown(chain.tp, chain.unknown_before)
-            doubts += hidden if LogRule.CONTIGUOUS in rules else []
             found += filter(None, (torn(flush) for boot in boots for flush in boot.unsettled))
             tenures[group] = sorted((one for boot in boots for one in boot.tenures), key=_by_offsets)
         found = [one for one in found if one.rule in rules and self._window.is_inside(one.at_ms)]
@@ -167,12 +163,12 @@ class History:
             found.setdefault(group, []).append(boot)
         return found
 
-    def _doubts(self, unknown_forms: int) -> Iterator[str]:
+    def _doubts(self, unreadable: int) -> Iterator[str]:
         """Yield why it cannot be told. Rule 8."""
         if not self._boots:
             yield "there is no line of a worker"
-        if unknown_forms:
-            yield f"{unknown_forms} lines are of a form that this version does not know"
+        if unreadable:
+            yield f"{unreadable} lines cannot be read: fields of their events are missing, or other ones"
         for one in self._boots.values():
             for begin, end in one.holes:
                 last = "" if end == begin + 1 else f" to {end - 1}"
@@ -193,8 +189,6 @@ class History:
             yield f"of {len(cut)} boots the beginning is not there; what they had owned and committed is not known"
         if repeated := sum(one.repeated - one.late for one in self._boots.values()):
             yield f"{repeated} lines came more than once, and were taken once"
-        if old := sum(one.boot.without_uploads for one in self._boots.values()):
-            yield f"{old} commits do not say what was uploaded before: rule 6 does not judge them"
         if open_ends := sum(
             not one.needed and not one.refuted for each in self._boots.values() for one in each.boot.unsettled
         ):
@@ -226,7 +220,7 @@ def _chains(boots: list[Boot]) -> list[Chain]:
         for tp, offsets in boot.bases.items():
             chain_of(tp).bases |= offsets
         for flush in boot.unsettled:
-            for tp in dict.fromkeys(chained(flush.spans or (), flush.begins)):
+            for tp in flush.spans:
                 chain_of(tp).unsettled.append(flush)
     return [chains[tp] for tp in sorted(chains)]
 

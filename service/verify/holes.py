@@ -38,9 +38,9 @@ class Holes:
             yield from self._judge_numbers(event)
         for tp, covered in event.offsets.items():
             last, end = covered["max_offset"], covered["next_offset"]
-            if last is None or last + 1 != end:
+            if last + 1 != end:
                 text = f"a commit of {tp} ends at {end}, and the last record that it covers is {last}"
-                yield Miscounted(text, tp, (end if last is None else last, end))
+                yield Miscounted(text, tp, (last, end))
             self._jumped[tp] = {one for one in self._jumped.get(tp, ()) if one[1] > end}
             self._untold.discard(tp)
 
@@ -51,7 +51,7 @@ class Holes:
             without = self._without(tp, span)
             counted += span[1] - span[0] - sum(end - begin for begin, end in without)
             lowest = without[0][1] if without and without[0][0] == span[0] else span[0]
-            if said is not None and said != lowest and tp not in self._untold:
+            if said != lowest and tp not in self._untold:
                 text = f"the first record of a commit of {tp} is said to be {said}, by its holes it is {lowest}"
                 yield Miscounted(text, tp, (min(said, lowest), max(said, lowest)))
         if counted != event.records and self._untold.isdisjoint(event.offsets):

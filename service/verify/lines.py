@@ -21,7 +21,7 @@ from service.formats.log_events import Head, LogEvent
 from service.verify.rules import ToldLine
 
 STANDARD_INPUT = "-"
-UNKNOWN_FORM = "of a form that is not known"
+UNREADABLE = "that cannot be read"
 RULED: tuple[type[LogEvent], ...] = (
     log_events.WorkerStarted,
     log_events.WorkerStopped,
@@ -103,8 +103,8 @@ class LogFiles:
             return head, None
         try:
             return head, decoder.decode(text)
-        except msgspec.DecodeError:  # of another version
-            self.counts[UNKNOWN_FORM] += 1
+        except msgspec.DecodeError:
+            self.counts[UNREADABLE] += 1
             return head, None
 
 

@@ -85,17 +85,15 @@ class Landing(NamedTuple):
 class Unsettled:
     """A flush of which nobody says whether it is committed; all of its TopicPartitions are, or none.
 
-    `spans` are None where its line does not say them: then `begins` says where they begin. `generations` are those of
-    the group in which its TopicPartitions were assigned; `needed` and `refuted` are TopicPartitions of which later
-    lines say that it is, or is not.
+    `generations` are those of the group in which its TopicPartitions were assigned; `needed` and `refuted` are
+    TopicPartitions of which later lines say that it is, or is not.
     """
 
     batch_id: str
     boot: BootName
     seq: int
     at_ms: int
-    spans: Spans | None
-    begins: dict[str, int]
+    spans: Spans
     generations: dict[str, int]
     needed: set[str] = field(default_factory=set)
     refuted: set[str] = field(default_factory=set)

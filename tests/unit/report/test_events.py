@@ -41,7 +41,7 @@ ENDS = (log_events.WorkerStopped(), log_events.WorkerLeft("asked to leave"), log
 def test_a_log_that_just_ends_tells_of_a_killed_worker(end: LogEvent) -> None:
     """The last line of a boot that says nothing of a stop is an event of what it owned; after a stop there is none."""
     killed = WorkerLog("w1", "first").assigned(T0_MS, 0, 1)
-    killed.write(T0_MS + 700, log_events.FlushStarted("b", "interval", generation=1))
+    killed.write(T0_MS + 700, log_events.FlushStarted("b", "interval", generation=1, offsets={}))
     again = WorkerLog("w1", "second").write(T0_MS + 9000, log_events.Resumed()).assigned(T0_MS + 9001, 0)
     again.revoked(T0_MS + 9500, 0).write(T0_MS + 9501, end)
     read = read_log(killed.lines + again.lines)

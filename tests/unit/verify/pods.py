@@ -11,7 +11,7 @@ from typing import Any
 from service.formats import log_events as events
 from service.formats.log_events import LogEvent
 from service.verify.history import History, Judgement, TimeWindow
-from service.verify.lines import UNKNOWN_FORM, LogFiles
+from service.verify.lines import UNREADABLE, LogFiles
 from service.verify.rules import EVERY_RULE, LogRule
 from tests.log_lines import line_of
 
@@ -114,7 +114,7 @@ def judged(
         since_ms, until_ms = (None, None) if window is None else (window.since_ms, window.until_ms)
         for line in files.read(since_ms=since_ms, until_ms=until_ms):
             history.add(line)
-        return history.judge(rules=rules, unknown_forms=files.counts[UNKNOWN_FORM])
+        return history.judge(rules=rules, unreadable=files.counts[UNREADABLE])
 
 
 def lines_of(*pods: Pod) -> list[bytes]:
