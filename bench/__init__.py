@@ -1,4 +1,4 @@
-"""Benchmarks, each on a real Kafka and S3 of its own; `python -m bench.NAME --help` says what each can be told.
+"""Benchmarks, each on a real Kafka and S3 of its own; `python -m bench.NAME --help` lists the options of each.
 
 - page: CPU, memory and objects of one worker in both lanes and of others that do the same work, as multiples of reading
   alone; writes docs/PERFORMANCE.md. steady: whether one worker on one core keeps up with a rate.
@@ -7,5 +7,5 @@
 - liveness: whether the group goes on under a slow store and with a quarter of a core for each worker.
 - pipeline, readers: table and audit, and ways to read many small files; logs go through real workers first.
 
-Wall times of a shared machine are noise; what is reported beside them are CPU seconds, and ratios within one run.
+Wall times of a shared machine are noise; so benchmarks also report CPU seconds, and ratios within one run.
 """

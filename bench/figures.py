@@ -35,7 +35,7 @@ class Amount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """What it ran on."""
+    """The machine of a run, and the version of the code."""
 
     cpu: str
     cores: int

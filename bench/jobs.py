@@ -14,7 +14,7 @@ from tools.local.errors import StackError
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a job took."""
+    """Wall time and log of a job."""
 
     wall_s: float
     log: list[dict[str, object]]  # its log lines

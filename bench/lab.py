@@ -1,4 +1,4 @@
-"""What benchmarks of the worker run on: Kafka and S3 of their own, and per run topics, group and prefix of its own."""
+"""The surroundings of benchmarks of the worker: their own Kafka and S3; for each run, topics, group and prefix."""
 
 import argparse
 import json
@@ -83,12 +83,12 @@ class Run:
 
     @property
     def directory(self) -> Path:
-        """Where spools and logs of the workers are."""
+        """The directory with the workers' spools and logs."""
         return self.lab.directory / "runs" / self.name
 
     @property
     def objects(self) -> Path:
-        """Where the S3 server keeps the run's objects, as files."""
+        """The directory in which the S3 server keeps the run's objects, as files."""
         return self.lab.directory / "s3" / "objects" / BUCKET / self.name
 
     def _environment(self) -> dict[str, str]:

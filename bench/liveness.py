@@ -37,7 +37,7 @@ _PACE = re.compile(r"(?P<number>[0-9.]+)(?P<unit>/s|MB/s|cpu)")
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What holds during a phase."""
+    """The conditions during a phase."""
 
     text: str
     workers: int
@@ -70,7 +70,7 @@ class Phase:
 
 @dataclass(slots=True, kw_only=True)
 class Told:
-    """What a phase showed; `gap_s` begins anew at the phase's begin and at each first discard of a worker."""
+    """Measurements of a phase; `gap_s` begins anew at the phase's begin and at each first discard of a worker."""
 
     layout: str
     phase: str

@@ -80,7 +80,7 @@ def _list(entries: Iterable[str]) -> str:
 
 
 class Taken(NamedTuple):
-    """What a record took: MiB above what the process had before, MiB counted, seconds of CPU, objects."""
+    """The cost of a record: MiB above the process's memory before, MiB counted, seconds of CPU, objects."""
 
     record_mib: float
     counted_mib: float

@@ -1,4 +1,4 @@
-"""What a run has left behind: messages in Kafka, objects in S3, lines in the workers' logs; counted, not judged."""
+"""Counts the output of a run without judging it: messages in Kafka, objects in S3, lines in the workers' logs."""
 
 from collections import Counter
 from collections.abc import Iterator

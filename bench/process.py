@@ -1,6 +1,6 @@
-"""What the kernel knows about a process and all that it started: CPU, memory; and how to hold it to a share of a core.
+"""Reads CPU and memory of a process and its descendants from the kernel, and holds it to a share of a core.
 
-Linux only: /proc, and cgroups of either version where this user may make them.
+Linux only: /proc, and cgroups of either version if this user may make them.
 """
 
 import contextlib
@@ -38,9 +38,9 @@ def peak_bytes(pid: int) -> int:
 
 @contextlib.contextmanager
 def held_to(share: float, pids: list[int]) -> Iterator[str]:
-    """Hold each process to a share of one core until the block ends; gives how: cgroup v1, cgroup v2, or stop and go.
+    """Hold each process to a share of one core until the block ends; yields the means: cgroup v1, v2, or stop and go.
 
-    Where no cgroup can be made, each process is stopped for the rest of each tenth of a second.
+    If no cgroup can be made, each process is stopped for the rest of each tenth of a second.
     """
     with contextlib.ExitStack() as held:
         ways = {_hold(held, share, pid) for pid in pids}

@@ -1,8 +1,8 @@
 """`python -m bench.profile`: which functions take a worker's CPU, those of compiled code among them (py-spy).
 
 One worker works through a workload; its start is left out. Shares are of the samples in which a thread did not wait;
-functions whose names are not in their library stand together as `?`.
-py-spy is installed to a directory of its own the first time; where only parents may look on, run this as root.
+functions whose names are not in their library stand together as `?`. py-spy is installed to a directory of its own the
+first time; if the system lets only parents trace a process, run this as root.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""What one worker costs from a full topic to the last commit, and F: what reading alone costs.
+"""Measures the cost of one worker from a full topic to the last commit, and F, the cost of reading alone.
 
 F is a fresh process that reads the same topic and throws its records away, the least that any consumer in Python pays.
-CPU is what the kernel accounts to a process and all that it started. Wall times of a shared machine are noise,
+CPU is the time that the kernel accounts to a process and its descendants. Wall times of a shared machine are noise;
 multiples of F of the same topic, measured in the same minutes, are less so.
 """
 
@@ -70,7 +70,7 @@ def discard(lab: Lab, topic: str) -> float:
 def measure(lab: Lab, workload: Workload, variables: Mapping[str, str], *, name: str, counted: bool = False) -> Figures:
     """Return the figures of one worker on the workload's topic; blocks until the worker has ended.
 
-    Where `counted`, a proxy in front of the store counts the requests.
+    If `counted`, a proxy in front of the store counts the requests.
 
     Raises:
         StackError: the worker ended too early, was not done in an hour, or committed other numbers of entries.

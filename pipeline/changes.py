@@ -1,7 +1,7 @@
-"""What others than the pipeline's own jobs have done to the table since somebody looked at it.
+"""Finds changes of the table that others than the pipeline's own jobs have made since the table was last looked at.
 
-Own are the appends of materialize, which tell offsets, the rewrites of compaction, which carry them, and columns that
-are added. A dropped or renamed column makes no snapshot: only the table's schemas tell.
+The pipeline's own changes are the appends of materialize, which state offsets, the rewrites of compaction, which carry
+them, and added columns. A dropped or renamed column makes no snapshot; only the table's schemas show it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The command line of the jobs: options, exit codes, where log lines go; users and secrets stand in none (I11).
 
-What a job was asked for may name users: results of audits and their findings, rows that `--show` prints.
+The output that a job was asked for may name users: results of audits and their findings, rows that `--show` prints.
 """
 
 from __future__ import annotations

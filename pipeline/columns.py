@@ -1,8 +1,8 @@
 """Exact schemas of references -> columns of the table: names, types, and how values get there (DESIGN 3.3, 8).
 
-A value's column depends on its path and the type that its reference gives it, on nothing else: not on other
-references, not on their order, nor on who else is in a pack. What Iceberg cannot widen stands in columns beside each
-other, and no column is ever renamed or retyped.
+A value's column depends on its path and the type that its reference gives it, and on nothing else: not on other
+references, their order, or the rest of a pack. Types that Iceberg cannot widen get columns beside each other; no column
+is ever renamed or retyped.
 
     record            name                    a struct; the columns of its fields stand in it
     long53, long64    name__long              bigint
@@ -93,10 +93,10 @@ Convert = Callable[[Any], Any]
 
 
 class Column(NamedTuple):
-    """Where the values of one position go.
+    """The column for the values of one position.
 
-    `kind` is what the name ends in, `record` for records, which keep theirs. `convert` makes the table's value of
-    one that is not null; None where it stays as it is.
+    `kind` is the ending of the name, or `record` for records, which keep theirs. `convert` turns a value that is not
+    null into the table's; it is None if the value stays as it is.
     """
 
     kind: str

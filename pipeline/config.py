@@ -56,7 +56,7 @@ class SparkSettings(Section):
 
 
 class CatalogSettings(Section):
-    """Where Iceberg keeps what the table's newest state is, and its files."""
+    """The catalogue, in which Iceberg keeps the newest state of the table, and the place of the table's files."""
 
     type: Literal["sqlite", "postgres", "rest"] = Field("sqlite", description="Kind of catalogue.")
     uri: str = Field(
@@ -262,14 +262,14 @@ class PipelineSettings(SourcedSettings):
 
 
 class JobSettings(Section):
-    """What a job is given: its own settings, and the worker's."""
+    """All settings of a job: its own, and the worker's."""
 
     worker: Settings
     pipeline: PipelineSettings
 
     @property
     def warehouse(self) -> str:
-        """Where Iceberg puts tables."""
+        """The location in which Iceberg puts tables."""
         return self.pipeline.catalog.warehouse or f"s3://{self.worker.s3.bucket}/_tables"
 
     @property

@@ -1,4 +1,4 @@
-"""What can go wrong in a job, in words for a person; `cli` prints them and gives the exit code.
+"""The errors of a job, in words for a person; `cli` prints them and sets the exit code.
 
 PipelineError
     BrokerError        a transaction fails or stays open, a client has no such option
@@ -26,7 +26,7 @@ class PipelineError(Exception):
 
 
 class BrokerError(PipelineError):
-    """Kafka does not do what it is asked for; where it cannot even be asked that is a CouldNotTellError."""
+    """Kafka refuses or fails a request; if no broker can be asked at all, that is a CouldNotTellError."""
 
 
 class ObjectError(PipelineError):
@@ -58,7 +58,7 @@ class OvertakenError(PipelineError):
 
 
 class UnforeseenError(PipelineError):
-    """What nobody has foreseen; its text is a library's, and input may stand in it."""
+    """An error that nobody has foreseen; its text comes from a library and may contain input."""
 
 
 def cause_of(error: BaseException) -> str | None:

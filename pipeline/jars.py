@@ -1,4 +1,4 @@
-"""Where the jars of the Spark session are: a directory named after their lock list."""
+"""Locates the jars of the Spark session: a directory named after their lock list."""
 
 from __future__ import annotations
 

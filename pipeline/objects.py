@@ -1,7 +1,7 @@
 """S3: the bytes that references point to, and new objects. The pipeline's only user of boto3; driver and executors.
 
-What is read is named by a reference; only the audit lists, to find what is not. Nothing is overwritten; only compaction
-deletes, what it has recorded before.
+A reference names every object that is read; only the audit lists objects, to find those that no reference names.
+Nothing is overwritten; only compaction deletes, and only objects that it has recorded before.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ class Objects:
     def read(self, piece: ReadGroup) -> Content:
         """Read what the references of a piece point to, and their header: at most two requests.
 
-        Of an object with versions that is the one that they name, whatever was put over it since, or deleted. Where all
-        its bytes come in one, they are compared with its checksum; a part of them has none.
+        If the object has versions, the version that the references name is read, even if it was replaced or deleted
+        since. If one request yields the whole object, its bytes are compared with the checksum; a part has no checksum.
 
         Raises:
             ObjectError: it is not there, is not the object that was referenced, or S3 does not answer.
@@ -177,10 +177,10 @@ class Objects:
                 yield first.result()
 
     def create(self, bucket: str, key: str, body: bytes, metadata: Mapping[str, str]) -> StoredObject:
-        """Create an object, as the worker does: under a condition and with a checksum; one that is there stays.
+        """Create an object as the worker does, under a condition and with a checksum; never overwrites one.
 
-        Where the very same bytes are there already (an answer was lost, or the key follows from the content), that
-        object is given.
+        If the very same bytes are there already (an answer was lost, or the key follows from the content), that object
+        is returned.
 
         Raises:
             ObjectTakenError: other bytes are there.
@@ -235,8 +235,8 @@ class Objects:
     def delete(self, addresses: Iterable[Address]) -> None:
         """Delete objects; one that is not there is deleted already. Blocks until S3 has said so of all.
 
-        Of one with a version that version goes for good, and no other. Without, a bucket that keeps versions only
-        hides it behind a delete marker.
+        If an address has a version, that version is deleted for good, and no other. If it has none, a bucket that keeps
+        versions only hides the object behind a delete marker.
 
         Raises:
             ObjectError: S3 refuses one again and again, or does not answer; some of the others may be deleted.

@@ -65,7 +65,7 @@ class ReadGroup(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def spans(self) -> tuple[Span, ...]:
-        """What is to be fetched: the header and one span of blocks, or one span that has both."""
+        """The spans to fetch: the header and one span of blocks, or one span that has both."""
         ranges = [span for part in self.parts for span in part.ranges]
         head = max((length for start, length in ranges if start == 0), default=0)
         blocks = [(start, start + length) for start, length in ranges if start > 0]
@@ -97,7 +97,7 @@ def share_out(references: Iterable[Reference], *, tasks: int) -> list[list[ReadG
 def pieces_of(references: Iterable[Reference], *, bytes_max: int = _PIECE_BYTES_MAX) -> list[ReadGroup]:
     """Group references by object, each group in the order of its bytes, and cut those of more than `bytes_max`.
 
-    A piece has more only where a single reference has. Where nobody wants what lies between two it is cut, too.
+    A piece exceeds `bytes_max` only if a single reference does. A group is also cut at a gap that no reference needs.
     """
     by_object: dict[tuple[object, ...], list[Reference]] = {}
     for one in references:

@@ -1,6 +1,6 @@
-"""What is under way, on a terminal: how far, how many entries and files, about how long it still takes.
+"""Shows the progress of a job on a terminal: percentage, entries and files so far, estimated time left.
 
-Quiet where standard error is no terminal. How long each step took is known in any case.
+Quiet if standard error is no terminal. The duration of each step is recorded in any case.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def leave_out_archives() -> None:
-    """Take archives off the path of this process and of those it forks; what Spark adds for a job comes later."""
+    """Take archives off the path of this process and of its forks; Spark adds those of a job later."""
     sys.path[:] = [entry for entry in sys.path if not Path(entry).is_file()]
     for entry in [known for known in sys.path_importer_cache if Path(known).is_file()]:
         del sys.path_importer_cache[entry]

@@ -44,7 +44,7 @@ class Weight(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What a slice has at most, unless its only message has more."""
+    """Bounds of a slice, unless its only message is larger."""
 
     references_max: int
     bytes_max: int
@@ -114,12 +114,12 @@ class ReferenceLog:
 
 
 def begins_of(weights: Iterable[Weight], stops: Offsets) -> Offsets:
-    """Return the offset of each partition's first message; where there is none, nothing is left to read."""
+    """Return the offset of each partition's first message; the stop offset if a partition has no message to read."""
     return stops | {one.partition: one.offset for one in sorted(weights, reverse=True)}
 
 
 def weigh(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Weigh messages (partition, offset, value); runs on the executors. What is none of references weighs its bytes."""
+    """Weigh messages (partition, offset, value) on the executors; one that holds no references weighs its bytes."""
     for batch in batches:
         weights = [_weight_of(MessageAt.of(row))._asdict() for row in batch.to_pylist()]
         yield pa.RecordBatch.from_pylist(weights, _ARROW_WEIGHT)

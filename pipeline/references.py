@@ -58,7 +58,7 @@ def decode(messages: Iterable[MessageAt]) -> list[Reference]:
 class SchemaTexts:
     """Schemas by fingerprint: from the references that carry them, else from their objects, each once.
 
-    So many characters of text are kept for later calls; of more, the first ones are read again.
+    Up to `chars_max` characters of text are kept for later calls; beyond that the oldest texts go, and are read again.
     """
 
     def __init__(self, objects: Objects, *, chars_max: int = _TEXTS_CHARS_MAX) -> None:
@@ -103,8 +103,8 @@ class SchemaTexts:
 def time_spans(references: Iterable[Reference], *, spans_max: int = _SPANS_MAX) -> list[tuple[int, int]]:
     """Return spans of event times, in microseconds, both ends among them, that hold every entry of the references.
 
-    Where there are too many, those closest to each other are one. So a late entry of another year costs its hour, not
-    all the years between.
+    If there are too many spans, the closest ones are joined. So a late entry of another year costs its hour, not all
+    the years between.
     """
     spans: list[tuple[int, int]] = []
     for first, last in sorted((one.event_time_min_us, one.event_time_max_us) for one in references):

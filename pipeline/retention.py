@@ -1,6 +1,6 @@
 """May a raw object go? Pure: an object with what announces it, and what readers and audits have said -> why not.
 
-Owns the rule of retirement (ADR 10). What cannot be told for certain keeps an object: it can be deleted only once.
+Owns the rule of retirement (ADR 10). Any doubt keeps an object, because an object can be deleted only once.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ class RawObject(NamedTuple):
 
 
 class Grounds(NamedTuple):
-    """What is known when objects are judged.
+    """The facts by which objects are judged.
 
-    `before_ms` is where the retention begins. `readers` are how far those have come that read objects: the table
-    first. `passed` says, for each date and hour whose newest verdict is clean, up to which offsets an audit has found
-    source, files and table the same.
+    `before_ms` is the time at which the retention begins. `readers` are the offsets that the readers of objects have
+    reached: the table first. `passed` has, for each date and hour whose newest verdict is clean, the offsets up to
+    which an audit has found source, files and table equal.
     """
 
     before_ms: int

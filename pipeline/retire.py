@@ -54,7 +54,7 @@ _SHOWN = 3
 
 
 class Retired(NamedTuple):
-    """What one run has deleted."""
+    """Objects that one run has deleted."""
 
     objects: int = 0
     bytes: int = 0
@@ -81,12 +81,12 @@ class Retirement:
         self._log = structlog.get_logger("retire")
 
     def run(self, *, run_id: str) -> Retired:
-        """Compare what may go with the table, record what is in it, delete that; blocks until S3 has deleted it.
+        """Compare retirable objects with the table, record and delete those that it holds; blocks until S3 is done.
 
         Raises:
-            TableError: the table has not what objects hold, which stay, or others changed it meanwhile; the rest is
-                deleted all the same in the first case, nothing in the second.
-            PipelineError: brokers or S3 do not answer; what is recorded by then the next run compares again.
+            TableError: the table lacks rows of some objects, which stay, while the others are deleted all the same; or
+                others have changed the table meanwhile, and nothing is deleted.
+            PipelineError: brokers or S3 do not answer; the next run compares again the objects recorded by then.
         """
         self._retired.ensure()
         position = self._table.position()
@@ -193,9 +193,9 @@ class Retirement:
 
 
 def objects_of(references: DataFrame) -> DataFrame:
-    """Return the objects of references: who has announced which hours of theirs, and whether every byte is someone's.
+    """Return the objects of references, with the announcers of their hours, and whether all bytes are accounted for.
 
-    Of a key that references name as several objects (versions, say) nobody can tell: it is not whole.
+    If references name a key as several objects (versions, say), the object counts as not whole.
     """
     blocks = F.array_sort(F.collect_list(F.struct("start", (F.col("start") + F.col("length")).alias("end"))))
     are_dated = F.count("message_timestamp_ms") == F.count("*")

@@ -49,7 +49,7 @@ def open_session(settings: JobSettings, *, name: str) -> SparkSession:
 
 
 def _quieten(master: str) -> None:
-    """Keep what Spark's Java says of itself while it starts away from people; what an operator has set stays."""
+    """Keep the messages of Spark's Java at its start away from people; variables set by an operator stay."""
     if master.startswith("local"):
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     if "SPARK_CONF_DIR" not in os.environ:

@@ -44,10 +44,10 @@ Offsets = dict[int, int]
 
 
 class Position(NamedTuple):
-    """What the table holds: up to which offsets, as of which snapshot (None: it is empty).
+    """The state of the table: the offsets up to which it holds everything, as of which snapshot (None: it is empty).
 
-    `table_id` tells it from one that was made anew under its name, `schema_id` its columns when it was asked; None
-    where no table was.
+    `table_id` tells it from a table that was made anew under its name; `schema_id` names its columns at the time of the
+    question. Both are None if there was no table.
     """
 
     offsets: Offsets
@@ -104,10 +104,10 @@ class Table:
         return self._spark.table(self.name).schema
 
     def widen(self, wanted: T.StructType, *, weights: Mapping[str, int]) -> T.StructType:
-        """Add the columns and nested fields that are not there yet, in one commit; give what the table has of them.
+        """Add the missing columns and nested fields in one commit; return those of `wanted` that the table has then.
 
-        Adding is the same for any order and any number of drivers, since a column's name says its type; what there
-        is no room for is not added. `weights` say how many entries have a column.
+        Adding yields the same columns in any order and with any number of drivers, because a column's name states its
+        type. If there is no room for a column, it is not added. `weights` is the number of entries by column.
         """
         present = self.schema()
         admitted = admit(present, wanted, weights=weights, columns_max=self._settings.columns_max)
@@ -127,9 +127,9 @@ class Table:
     # What it holds.
 
     def position(self) -> Position:
-        """Read up to which offsets the table holds everything: the newest that its history says.
+        """Read the offsets up to which the table holds everything: the newest that its history states.
 
-        What a rewrite carried counts only where the append that said so first is expired.
+        Offsets that a rewrite carried count only if the append that stated them first has expired.
         """
         return position_of(self._java())
 
@@ -154,7 +154,7 @@ class Table:
     def append(self, rows: DataFrame, *, base: Position, offsets: Offsets, entries: int) -> Position:
         """Append rows and move the table's offsets from those of `base` to `offsets`, both in one commit.
 
-        Where something else was committed meanwhile (a compaction), the rows are written again on top of it.
+        If another commit came first (a compaction), the rows are written again on top of it.
 
         Raises:
             OvertakenError: the table's offsets are no longer those of `base`.

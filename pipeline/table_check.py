@@ -30,7 +30,7 @@ _OTHER_ROWS = "table {table} has other rows than it"
 
 
 class Outcome(StrEnum):
-    """What a comparison says of an object."""
+    """The outcome of a comparison of one object."""
 
     SAME = "same"  # the table has each of its rows once, and no other under the ids of its references
     GONE = "gone"  # it is not there

@@ -1,7 +1,7 @@
-"""Which topic a table's offsets are of: a topic that was made anew under the same name has another id.
+"""Remembers to which topic a table's offsets belong: a topic that was made anew under its name has another id.
 
-Offsets of the old topic say nothing about the new one. Where it is shorter that shows by itself; once it has grown past
-them its references below would be skipped, and nobody would know.
+Offsets of the old topic say nothing about the new one. As long as the new topic is shorter, the table's offsets are
+beyond its end, which shows. Once it has grown past them, its references below them would be skipped unnoticed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ _PROPERTY = "log-partitioner.topic-id"
 
 
 def require_same_topic(spark: SparkSession, table: str, *, topic: str, kafka: KafkaSettings) -> None:
-    """Compare a topic's id with the one that the table remembers, which it does from the first time on.
+    """Compare a topic's id with the one that the table remembers; the first call makes the table remember it.
 
-    Where the broker tells none nothing is compared. Blocks for up to 20 s.
+    Compares nothing if the broker knows no ids. Blocks for up to 20 s.
 
     Raises:
         TableError: it is another topic.

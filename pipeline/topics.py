@@ -173,9 +173,9 @@ def _timestamp_ms() -> Column:
 
 
 def flush_records(messages: DataFrame) -> DataFrame:
-    """Return whole flush records as columns, their parts put together; what is none has no batch id.
+    """Return whole flush records as columns, their parts put together; other messages have no batch id.
 
-    `wrong_parts` says which parts of how many there are, where these are not all, each once; it is null otherwise.
+    `wrong_parts` lists the parts that are there and their number, unless each is there exactly once; then it is null.
     """
     records = messages.select("partition", "offset", _parsed(_FLUSH).alias("flush")).select(
         F.col("partition").alias("message_partition"), F.col("offset").alias("message_offset"), "flush.*"
@@ -206,7 +206,7 @@ def flush_records(messages: DataFrame) -> DataFrame:
 
 
 def run_records(messages: DataFrame) -> DataFrame:
-    """Return run records of backfills as columns; what is none has no batch id."""
+    """Return run records of backfills as columns; other messages have no batch id."""
     return messages.select("partition", "offset", _parsed(_BACKFILL).alias("run")).select(
         F.col("partition").alias("message_partition"), F.col("offset").alias("message_offset"), "run.*"
     )
@@ -227,7 +227,7 @@ def reference_lines(messages: DataFrame) -> DataFrame:
 def references(messages: DataFrame, *, keep: Callable[[DataFrame], DataFrame] | None = None) -> References:
     """Return references as columns (`reference_rows.REFERENCE`), the first line of each id.
 
-    What several of them are used of is read once if `keep` keeps it.
+    `keep`, if given, keeps the frame that the three have in common, so that it is computed once.
     """
     by_id = Window.partitionBy("reference_id").orderBy(*_MESSAGE_AT, "line")
     is_reference = F.col("reference_id").isNotNull()

@@ -43,9 +43,9 @@ class Chosen(NamedTuple):
 
 
 def choose_group(settings: JobSettings, *, of_table: str | None = None) -> Chosen:
-    """Choose the group by what the flushes topic says; blocks until it is read.
+    """Choose the group by the flush records; blocks until the flushes topic is read.
 
-    Where none is named it is the one that a table is of.
+    If the settings name no group, it is the one to which the table `of_table` belongs.
 
     Raises:
         CouldNotTellError: there are several, or brokers do not answer.

@@ -1,7 +1,7 @@
 """The program that one writes first: lists of entries, an Avro file for each user and hour every half a minute.
 
-Files go to S3 by `upload_file`, 32 at a time; what was uploaded and how far it was read are committed in one
-transaction. It has one schema, knows no bad records and no rebalances, and ends at the end of the topic.
+Files go to S3 by `upload_file`, 32 at a time; one transaction commits a reference to each file, and the offsets. It has
+one schema, knows no bad records and no rebalances, and ends at the end of the topic.
 """
 
 import json

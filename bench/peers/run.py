@@ -43,7 +43,7 @@ _LIMIT_S = 1800.0
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """What a peer needs beside its module: a Python, jars, and where its files are."""
+    """The needs of a peer beside its module: a Python, jars, and the place of its files."""
 
     python: Path = Path(sys.executable)
     jars: list[Path] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """Spark Structured Streaming on two cores: everything that is in the topic, by user, date and hour, Avro, to S3.
 
-Without the repartition each of Spark's tasks writes a file for each key: eight times as many. Of S3A's settings those
-are changed that save requests and waiting. The sink commits by `_spark_metadata`, which readers have to use.
+Without the repartition each of Spark's tasks writes a file for each key: eight times as many. Some settings of S3A are
+changed, to save requests and waiting. The sink commits by `_spark_metadata`, which readers have to use.
 """
 
 import os

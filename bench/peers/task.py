@@ -1,4 +1,4 @@
-"""What a peer is told, by its environment, and what it tells: one JSON line for each mark on its standard output.
+"""The interface to a peer: its environment variables, and one JSON line for each mark on its standard output.
 
 Only the standard library: Flink's Python has nothing else of ours.
 """

@@ -17,7 +17,7 @@ Place = tuple[int, int]
 
 
 class CountedRange(NamedTuple):
-    """Of each record in [first_offset, next_offset) the entries in [first_index, next_index)."""
+    """The entries with an index in [first_index, next_index) of each record in [first_offset, next_offset)."""
 
     first_offset: int
     next_offset: int

@@ -55,7 +55,7 @@ _NUMBER_BYTES = len(f'{_NUMBER_BEGINS}"}}'.encode("utf-8", "surrogatepass"))
 
 
 class Reading(NamedTuple):
-    """What an executor needs to read references."""
+    """The settings with which an executor reads references."""
 
     s3: S3Settings
     input: InputSettings

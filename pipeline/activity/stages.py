@@ -85,7 +85,7 @@ class HourState:
             self._counted[one["topic"], one["partition"]] = CountedEntries(ranges)
 
     def count(self, row: Row) -> None:
-        """Count a row of `ENTRIES`; what was counted before changes nothing."""
+        """Count a row of `ENTRIES`; entries that were counted before change nothing."""
         sizes: dict[tuple[int, int], int] = {}
         for offset, index, size in zip(row["offsets"], row["indexes"], row["sizes"], strict=True):
             sizes.setdefault((offset, index), size)

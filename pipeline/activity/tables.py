@@ -34,7 +34,7 @@ _BRANCHES = "activity_"
 
 
 class StateTable:
-    """States by key. Where `date` is a string in a frame it is a date in the table."""
+    """States by key. A `date` that is a string in a frame is a date in the table."""
 
     def __init__(self, spark: SparkSession, name: str, *, columns: T.StructType, key: list[str], run: str) -> None:
         self.name = f"{CATALOG}.{name}"

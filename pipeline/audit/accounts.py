@@ -153,7 +153,7 @@ def _counted(lines: DataFrame, source: DataFrame, spans: DataFrame) -> DataFrame
 def wrong_ranges(sources: DataFrame, lines: DataFrame) -> DataFrame:
     """Compare the source ranges of references with the lines of their batch.
 
-    A batch without flush record is a gap between those of others; where it is none, its references are too many.
+    A batch without a flush record leaves a gap between those of others; if there is no gap, its references are surplus.
     """
     both = sources.join(lines_by_batch(lines), on=["batch_id", *_TP], how="left")
     known = lines.select("batch_id").distinct().withColumn("has_flush", F.lit(True))  # noqa: FBT003

@@ -1,6 +1,6 @@
 """Messages of the output topics as frames: those of the history that is audited.
 
-What other histories name is known too: their objects lie under the same prefix, and are nobody's orphans here.
+Objects named by other histories are known, too: they lie under the same prefix and are no orphans.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def read_announced(
     spark: SparkSession, chosen: Chosen, asked: Asked, kept: Kept, *, step: Callable[[str], None]
 ) -> Announced:
-    """Read the topics up to the ends that were asked for; what is used several times is kept."""
+    """Read the topics up to the ends that were asked for; frames that are used several times are kept."""
     settings, lineage = chosen.settings, chosen.lineage
     kafka = settings.worker.kafka
     step("flush records")

@@ -44,7 +44,7 @@ _NOT_OF_ENTRIES = ("reference", "object", "flush", "backfill", "table")
 
 
 class Options(NamedTuple):
-    """What is asked for; `examples` is how many of each kind of finding are kept."""
+    """Options of the audit; `examples` is the number of findings kept of each kind."""
 
     window: Window
     table: bool = False
@@ -213,7 +213,7 @@ class Auditor:
     # What was announced.
 
     def _unreadable(self, announced: Announced) -> list[DataFrame]:
-        """Return findings about messages that are none of ours; of full audits: nobody knows their window."""
+        """Return findings about unknown messages; in a full audit only, because nobody knows their window."""
         found = []
         for frame, kind, name in (
             (announced.no_flushes, Kind.FLUSH_WRONG, "flush record"),
@@ -247,7 +247,7 @@ class Auditor:
         )
 
     def _unread_references(self, announced: Announced, chosen: DataFrame, reach: DataFrame) -> list[DataFrame]:
-        """Return findings about references that were not read; of full audits: windows leave others out."""
+        """Return findings about references that were not read; in a full audit only: a window leaves others out."""
         if not self._options.window.is_everything:
             return []
         return [accounts.unread_references(announced.references, chosen, announced.lines, reach)]
@@ -255,7 +255,7 @@ class Auditor:
     # What cannot be told.
 
     def _doubt_uncommitted(self, ground: Ground) -> None:
-        """Count what is in the window and not committed yet; of a full audit only as a note, unless asked for more."""
+        """Count records of the window that are not committed yet; a full audit only notes them, unless asked."""
         options = self._options
         now_ms = time.time_ns() // 1_000_000
         if options.window.until_ms is not None and options.window.until_ms > now_ms:
@@ -297,7 +297,7 @@ class Auditor:
         return sides.read_table(self._spark, self._settings, position, ground.spans, reach)
 
     def _list_objects(self, announced: Announced, ground: Ground, found: list[DataFrame]) -> DataFrame:
-        """List the prefix; what nothing names is a finding, by setting a note."""
+        """List the prefix; objects that nothing names are findings, or notes if the settings say so."""
         listed = self._kept.keep(sides.list_objects(self._spark, self._settings))
         before_ms = self._started_at_ms - round(self._audit.unreferenced_age_s * 1000)
         all_of_it = stored.sort_out(listed, announced, self._settings.worker.s3, before_ms=before_ms)

@@ -1,7 +1,7 @@
 """Run records of backfills against their messages, and what backfills make good (DESIGN 8).
 
-Owns what a backfill makes good of a flush record, and that data of a backfill needs a run record. What comes to the
-driver is proportional to runs and TopicPartitions.
+Owns two rules: which missing entries of a flush record a backfill makes good, and that data of a backfill needs a run
+record. The driver receives data in proportion to runs and TopicPartitions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OF_RUN = {_REFERENCES: "references", _MESSAGES: "reference_messages", _LETTERS:
 
 
 class Seen(NamedTuple):
-    """What was read: the window's references, the rows of all that were read, and the offsets."""
+    """The data read: the window's references, the rows of all references read, and the offsets."""
 
     selected: DataFrame
     rows: DataFrame
@@ -45,9 +45,9 @@ class Seen(NamedTuple):
 
 
 class JudgedRuns(NamedTuple):
-    """What was found when references were counted, and what a reader should know besides.
+    """The outcome of judging backfills: findings, and notes for the reader.
 
-    `excused` are batches of which references are missing for a reason: backfills have made them good, or go on.
+    `excused` are batches that lack references for a reason: backfills have made them good, or are still running.
     """
 
     findings: list[DataFrame]
@@ -192,8 +192,8 @@ def _wrong_ranges(runs: DataFrame, selected: DataFrame) -> DataFrame:
 def _mended(flushes: DataFrame, announced: Announced, seen: Seen, ids: list[str]) -> list[str]:
     """Name the batches that lack references whose entries these backfills have published again.
 
-    References of a batch and rows of backfills in its ranges must together be all its entries. Where the ranges were
-    not read as a whole only the entries that were are compared, one by one, and nothing is said of the number.
+    References of a batch and rows of backfills in its ranges must together be all its entries. If the ranges were not
+    read as a whole, only the entries that were read are compared, one by one, and not their number.
     """
     said = flushes.select("batch_id", "totals").join(announced.by_batch, on="batch_id", how="left")
     short = said.where(F.coalesce("references", F.lit(0)) < F.col("totals.references"))

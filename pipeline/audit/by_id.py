@@ -25,11 +25,11 @@ FINDINGS = "array<struct<kind string, count bigint, text string>>"
 
 
 class ArchiveRules(NamedTuple):
-    """What makes a row of the archive wrong.
+    """The rules by which a row of the archive is wrong.
 
-    `values` are the names of its columns that are compared. Rows whose time is in [from_us, until_us) must have an
-    entry in the source; None: nobody knows since when, or until when, all must. `no_user` is what the source calls
-    who has no name.
+    `values` are the names of the columns to compare. Rows whose time is in [from_us, until_us) must have an entry in
+    the source; if `from_us` is None, the beginning is open. `no_user` is the name that the source gives to a missing
+    user.
     """
 
     values: tuple[str, ...]

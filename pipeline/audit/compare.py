@@ -1,7 +1,7 @@
 """Every entry in exactly one place: source, files, dead letters and table side by side, by position.
 
-Owns what is a finding about an entry. One shuffle by (topic, partition, offset, index) brings the four sides
-together; what one side has of an entry is a list, since it may have it twice.
+Owns the rules for findings about an entry. One shuffle by (topic, partition, offset, index) brings the four sides
+together; each side's share of an entry is a list, because the side may have it twice.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _side(frame: DataFrame, name: str, columns: list[str]) -> DataFrame:
 
 
 def _place(name: str) -> Column:
-    """Where the entry belongs; where nobody knows that, where it was found."""
+    """Return the place to which the entry belongs; if the source does not have it, the place of its row in files."""
     return F.coalesce(F.col(f"s.{name}"), F.when(F.col("s").isNull(), F.get("f", F.lit(0))[name])).alias(name)
 
 
@@ -127,7 +127,7 @@ _WRONG_LETTER = (
 
 
 class _Rule(NamedTuple):
-    """What is a finding, as SQL; `side`, if any, is the list of which each element `r` is judged by itself."""
+    """A rule as SQL, and the finding if it is broken; if `side` is set, each element `r` of it is judged by itself."""
 
     kind: Kind
     condition: str
@@ -148,7 +148,7 @@ class _Rule(NamedTuple):
 
 
 def _findings(*, has_table: bool) -> str:
-    """Return the findings of an entry; of almost all of them nothing is put together, since they break no rule."""
+    """Return the findings of an entry; almost all entries break no rule, and for these no list of findings is built."""
     rules = [*_RULES, *(_TABLE_RULES if has_table else [])]
     found = f"filter(concat({', '.join(rule.findings() for rule in rules)}), finding -> finding.count > 0)"
     return f"if({' or '.join(f'({rule.is_broken()})' for rule in rules)}, {found}, array())"

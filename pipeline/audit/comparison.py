@@ -57,7 +57,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """What both results come to; `compared` has only kinds that one of them has."""
+    """The outcome of comparing two results; `compared` has only kinds that at least one of them has."""
 
     version: int = COMPARISON_VERSION
     window: Window
@@ -188,7 +188,7 @@ def _group(result: Result, kind: Kind, *, other: Result, by_id: bool) -> tuple[_
 
 
 def _is_covered(example: Example, covered: dict[tuple[str, int], range]) -> bool:
-    """Return whether the other audit has looked there; what has no position is nowhere else."""
+    """Return whether the other audit has looked at the place of an example; without a position, it has."""
     if example.topic is None or example.partition is None or example.offset is None:
         return True
     return example.offset in covered.get((example.topic, example.partition), range(0))

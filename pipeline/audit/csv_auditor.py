@@ -1,7 +1,7 @@
 """The audit against an older system's archived CSV: the same window of the source, another witness.
 
-Owns the order of its steps. Of this product's work it knows nothing: no reference, no committed offset. What it finds
-is by unique id, in the form of every other audit, so that `comparison` can lay both side by side.
+Owns the order of its steps. It knows nothing of this product's work: no reference, no committed offset. It compares by
+unique id, and its result has the form of every other audit, so that `comparison` can lay both side by side.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class CsvOptions(NamedTuple):
-    """What is asked for; `examples` is how many of each kind of finding are kept."""
+    """Options of the audit; `examples` is the number of findings kept of each kind."""
 
     window: Window
     location: str

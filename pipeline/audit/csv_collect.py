@@ -1,4 +1,4 @@
-"""Frames of an audit by unique id -> counts, findings, hours, ids; what `collect` is for the other witness."""
+"""Frames of an audit by unique id -> counts, findings, hours, ids; the counterpart of `collect`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SHOWN = 3
 
 
 class Totals(NamedTuple):
-    """What of a TopicPartition is in the window; `oldest_ms` is of everything that was read."""
+    """Counts of a TopicPartition within the window; `oldest_ms` covers all records that were read."""
 
     records: int
     entries: int
@@ -54,9 +54,9 @@ def totals_of(source: DataFrame) -> dict[TopicPartition, Totals]:
 
 
 def findings_of(compared: DataFrame, archived: DataFrame) -> tuple[DataFrame, list[str]]:
-    """Return what is wrong with entries, rows and files of the window, and what cannot be told.
+    """Return findings about entries, rows and files of the window, and doubts.
 
-    Where a file could not be had, nothing is missing for certain.
+    If a file could not be read, no entry counts as missing: it may be in that file.
     """
     entries = compared.select(*ENTRY_KEY, *_ABOUT, F.inline("findings"))
     of_files = archived.where(F.col("kind").isNotNull() & F.col("is_in_window")).select(

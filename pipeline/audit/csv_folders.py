@@ -30,7 +30,7 @@ class Folders:
     """Reads times off paths by a pattern such as `date=%Y-%m-%d/hour=%H`."""
 
     def __init__(self, pattern: str, zone: str) -> None:
-        """Take the pattern; of %Y, %m, %d and %H only the last may be absent.
+        """Take the pattern, which needs %Y, %m and %d, and may have %H.
 
         Raises:
             ArchiveError: it has others, one of them twice, or no whole date.

@@ -1,6 +1,6 @@
-"""Bytes of one archived file -> its rows, each with its line; what is no row is told, never dropped. Pure.
+"""Bytes of one archived file -> its rows, each with its line; a line that is no row is reported, never dropped. Pure.
 
-Owns where a row ends: at a line's end outside quotes. What is no row (other fields than the header, a quote in the
+Owns the end of a row: the end of a line outside quotes. A broken row (other fields than the header, a quote in the
 wrong place or never closed, bytes of no text) costs its first line alone: reading goes on with the line after it, so
 that a stray quote does not take its neighbours along. Empty lines are nothing.
 """

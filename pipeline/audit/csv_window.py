@@ -1,7 +1,7 @@
-"""Of which time a row of an archive must have an entry in the source, as far as the source was read. Pure.
+"""Finds the time range in which a row of an archive must have an entry in the source, as far as it was read. Pure.
 
-A row has no record timestamp: its event time stands for it. Where that leaves open whether the source ever had it
-(retention has passed, or it came after the source was asked for its end), a row is not judged.
+A row has no record timestamp, so its event time stands for it. If that leaves open whether the source ever had the
+entry (retention has passed, or the entry came after the source was asked for its end), the row is not judged.
 """
 
 from __future__ import annotations

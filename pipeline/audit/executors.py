@@ -1,6 +1,6 @@
-"""What runs on the executors: records, objects, dead letters and rows of the table -> rows of `frames`.
+"""Work on the executors: records, objects, dead letters and rows of the table -> rows of `frames`.
 
-The judging itself is the oracle's (`service.oracle`): none of the worker's code.
+The oracle (`service.oracle`) judges; none of the worker's code does.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def _digest_of(record: SourceRecord) -> bytes:
 
 
 def batched(rows: Iterable[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Gather rows into record batches; what a row does not have is null."""
+    """Gather rows into record batches; a field that a row lacks is null."""
     gathered: list[Row] = []
     for row in rows:
         gathered.append(row)

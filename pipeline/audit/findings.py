@@ -65,8 +65,8 @@ def entry_findings(compared: DataFrame, rows: DataFrame, references: DataFrame) 
 def row_findings(rows: DataFrame, references: DataFrame) -> DataFrame:
     """Return the findings of these references and their objects.
 
-    What is wrong with an object is said once, however many references it has, and once more, with count 0, for each
-    further hour of theirs: who counts by hour counts it there.
+    A fault of an object is one finding, however many references the object has. For each further hour of these
+    references the finding appears once more, with count 0, so that each of these hours shows it.
     """
     said = rows.where(F.col("kind").isNotNull() & F.col("reference_id").isNotNull()).select(
         "kind", "reference_id", "user", "date", "hour", "text"

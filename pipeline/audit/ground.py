@@ -1,6 +1,6 @@
-"""What the worker has announced, and so which offsets it answers for.
+"""The worker's announcements, and the offsets for which it therefore answers.
 
-Owns what follows from topics that no longer have their beginning: batches of which a part is gone are left out.
+Owns the rule for topics that have lost their beginning: batches are left out if a part of them is gone.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ _ROWS_AT_ONCE = 64
 
 
 class LineOfFlush(NamedTuple):
-    """What a flush record covers of a TopicPartition, and whose it is."""
+    """The range of a TopicPartition in one flush record, with the record's batch and worker."""
 
     first_offset: int
     next_offset: int
@@ -49,9 +49,9 @@ class LineOfFlush(NamedTuple):
 def judge_flushes(
     batches: Batches, *, windows: Windows, excused: Collection[str], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Judge flush records, each with what source and messages add up to (`accounts.judge_flushes`).
+    """Judge flush records, each against the sums of source and messages (`accounts.judge_flushes`).
 
-    Of batches that are `excused` references are missing for a reason.
+    Missing references of `excused` batches are no finding, because there is a reason for them.
     """
     excused = frozenset(excused)
     rows = (found for row in _rows(batches) for found in _flush(row, windows, excused))

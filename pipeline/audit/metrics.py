@@ -27,7 +27,7 @@ GAUGES: Mapping[str, tuple[str, Mapping[str, Collection[str]]]] = {
         {},
     ),
 }
-"""What each says, and the values of its labels; docs/METRICS.md lists them. None grows old in a file: no ages."""
+"""Meaning and label values of each metric; docs/METRICS.md lists them. None is an age: a file would make it stale."""
 
 
 class AuditMetrics:
@@ -58,7 +58,7 @@ class AuditMetrics:
             gauges["last_success_timestamp_seconds"].set(now)
 
     def fail(self) -> None:
-        """Take an audit that ended without a result; what the one before has found stays."""
+        """Report an audit that ended without a result; the findings of the audit before it stay."""
         self._gauges["exit_code"].set(int(ExitCode.COULD_NOT_TELL))
         self._gauges["timestamp_seconds"].set(time.time())
 

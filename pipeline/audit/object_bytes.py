@@ -1,6 +1,6 @@
 """The bytes of objects against the references into them: behind its header each byte is of exactly one reference.
 
-What comes of it needs no object: references say how large theirs is, and which bytes of it are whose (DESIGN 6).
+The check reads no object: references state the size of their object, and which of its bytes are theirs (DESIGN 6).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Objects and the references into them, on the executors: rows of `frames.ROWS`, and what is wrong with either.
+"""Objects and the references into them, on the executors: rows of `frames.ROWS`, and faults of either.
 
-An object is fetched once for all its references. Rows are read, and their values restored, by the schema in its header;
-what a reference says of itself - its exact schema too, a projection of the header's - is compared with its rows.
+An object is fetched once for all its references. Its rows are read, and their values restored, by the schema in its
+header. All statements of a reference are compared with its rows, also its exact schema, a projection of the header's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What one audit came to: typed, versioned, and its JSON form; `encode` and `decode` are a pair.
+"""The result of one audit: typed, versioned, and its JSON form; `encode` and `decode` are a pair.
 
-Everything that shows an audit (the terminal, the history, metrics, the report) is made from this and from nothing
-else. Its size is bounded: examples, flushes, hours and TopicPartitions have limits, and say so where one was reached.
+Everything that shows an audit (the terminal, the history, metrics, the report) is made from this and from nothing else.
+Its size is bounded: examples, flushes, hours and TopicPartitions have limits, and say so where one was reached.
 
 Times: `*_ms` and `*_us` count from 1970 in UTC, a window is [from, until) by the Kafka timestamps of source records.
 Dates and hours are those of the worker's partition zone; `record_hours` are hours of UTC.
@@ -19,7 +19,7 @@ RESULT_VERSION = 1
 
 
 class Verdict(StrEnum):
-    """What an audit, or one hour of it, came to: the exit code in words."""
+    """The verdict of an audit, or of one hour of it: the exit code in words."""
 
     CLEAN = "clean"
     FINDINGS = "findings"
@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
 
 class Witness(StrEnum):
-    """What the source was compared with."""
+    """The data with which the source was compared."""
 
     OUTPUTS = "outputs"  # what committed references, dead letters and flush records of this product say
     CSV = "csv"  # the archive of an older system: the names of `Kind` mean its rows where they say files
@@ -36,8 +36,8 @@ class Witness(StrEnum):
 class Example(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One finding. Everything but the text is None where it is not known or makes no sense for its kind.
 
-    `user`, `date` and `hour` are where the entry belongs; where it stands instead is in the text. `id` is its unique
-    id, if settings say where it stands.
+    `user`, `date` and `hour` say where the entry belongs; the text says where it was found instead. `id` is its unique
+    id, if the settings have a path to it.
     """
 
     text: str
@@ -66,9 +66,9 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Window(msgspec.Struct, frozen=True, kw_only=True):
-    """What was asked for; None at both ends: everything that the worker answers for.
+    """The requested window; None at both ends means everything for which the worker answers.
 
-    `padding_s` is by how much record timestamps may be out of order: so much more of the source is read.
+    `padding_s` is the time by which record timestamps may be out of order: so much more of the source is read.
     """
 
     from_ms: int | None
@@ -104,13 +104,13 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Counts(msgspec.Struct, frozen=True, kw_only=True):
-    """What was seen of the window.
+    """Counts within the window.
 
     entries = deliverable + dead by the source. in_files and in_dead_letters count entries found there, each once; rows
-    counts all rows of references, in_table all rows of the window in the table (None: not asked for). Of references
-    whose objects are retired (objects_retired of all objects) the rows are those that the table has: rows_retired.
-    references, objects, object_bytes and flushes are of all that reach into the window. replays_discarded is what
-    flush records say.
+    counts all rows of references, in_table all rows of the window in the table (None: not asked for). If the objects of
+    references are retired (objects_retired of all objects), their rows are counted in the table: rows_retired.
+    references, objects, object_bytes and flushes count all that reach into the window. replays_discarded is the sum
+    over flush records.
     """
 
     records: int = 0
@@ -132,12 +132,12 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Archive(msgspec.Struct, frozen=True, kw_only=True):
-    """What was read of an older system's archive, and what of it and of the source cannot be compared.
+    """The part read of an older system's archive, and the counts of rows and entries that cannot be compared.
 
-    rows = rows_compared + rows_without_id + rows_not_judged. `rows_not_judged` have an id that the source, as far as
-    it was read, does not have, and are not of the window by their time, or have none; `rows_dead` are compared, too:
-    rows of entries that must be dead letters, which the older system may have or not.
-    `entries_without_id` are deliverable entries of the window.
+    rows = rows_compared + rows_without_id + rows_not_judged. `rows_not_judged` have an id that the source, as far as it
+    was read, does not have, and are not of the window by their time, or have none; `rows_dead` are compared, too: rows
+    of entries that must be dead letters, which the older system may have or not. `entries_without_id` are deliverable
+    entries of the window.
     """
 
     files: int
@@ -218,7 +218,7 @@ class RecordHour(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlushedRange(msgspec.Struct, frozen=True, kw_only=True):
-    """What one flush covers of one TopicPartition; `timestamp_max_ms` is the newest record's."""
+    """The range of one TopicPartition in one flush; `timestamp_max_ms` is the newest record's."""
 
     topic: str
     partition: int

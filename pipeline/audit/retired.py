@@ -34,7 +34,7 @@ _RANGES = ("first_offset", "next_offset", "min_offset", "max_offset")
 
 
 class Read(NamedTuple):
-    """What was read: `rows` are `frames.ROWS`.
+    """The references that were read, and their rows (`frames.ROWS`).
 
     `references` say by `in_window` whether they are of the window, by `retired` whether their objects are.
     """

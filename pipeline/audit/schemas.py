@@ -39,8 +39,8 @@ _SCHEMA_BYTES = 64 * 1024
 def wrong_schemas(settings: JobSettings, announced: Announced, selected: DataFrame) -> DataFrame:
     """Find schemas whose object has other bytes, and fields of a batch's objects that none of its references has.
 
-    Of the schemas and batches of the `selected` references; nothing is said here of a schema that is not there, nor of
-    the fields of batches that are not known to be all there.
+    Only schemas and batches of the `selected` references are judged. A schema that is not there is no finding of this
+    function; the fields of a batch are judged only if all of the batch is known to be there.
     """
     sharing = ["batch_id", *_SCHEMA[1:]]
     references = announced.references.join(selected.select(*sharing).distinct(), on=sharing, how="left_semi")

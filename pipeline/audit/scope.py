@@ -22,10 +22,9 @@ if TYPE_CHECKING:
 class Span(NamedTuple):
     """The offsets of one TopicPartition that an audit reads, and those that it judges.
 
-    [first, next) is read; [window_first, window_next) begins at the first record of the window and ends behind its
-    last one, or further on. `beyond` is up to where records of the window may stand that are not committed. What the
-    audit answers for begins at `answers_from`; `committed_again` is what was committed when all announcements had been
-    asked for.
+    [first, next) is read; [window_first, window_next) begins at the first record of the window and ends behind its last
+    one, or further on. Uncommitted records of the window may stand up to `beyond`. The audit answers for offsets from
+    `answers_from` on; `committed_again` is the committed offset after all announcements had been asked for.
     """
 
     tp: TopicPartition
@@ -47,7 +46,7 @@ class Span(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What brokers say about one TopicPartition of the source; of `committed_again`, see `Span`."""
+    """Answers of the brokers about one TopicPartition of the source; `Span` explains `committed_again`."""
 
     tp: TopicPartition
     ends: Ends
@@ -60,7 +59,7 @@ class Source(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What brokers said, once: the source, and [first, next) of the worker's own topics and that of backfills."""
+    """Answers of the brokers, asked once: the source, and [first, next) of the worker's and the backfills' topics."""
 
     sources: list[Source]
     references: OffsetRanges

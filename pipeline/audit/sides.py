@@ -129,9 +129,9 @@ def read_table(
 def read_retired(
     settings: JobSettings, references: DataFrame, rows: DataFrame | None, position: Position | None
 ) -> DataFrame:
-    """Read from rows of the table what it has of these references, whose objects are retired: `frames.ROWS`.
+    """Read the rows that the table has of these references, whose objects are retired: `frames.ROWS`.
 
-    What nobody has any more because the table is gone, or another one, is `unread`.
+    If the table is gone, or is another one, nobody has these entries any more, and they are `unread`.
     """
     name = settings.pipeline.table.name
     references = references.withColumn("taken", _taken(position))

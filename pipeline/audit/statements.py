@@ -1,6 +1,6 @@
-"""What a reference says, against its rows: each difference in words. Pure.
+"""The statements of a reference against its rows: each difference in words. Pure.
 
-Owns which statements of a reference are compared, and what two schemas that look alike in rows mean.
+Owns which statements of a reference are compared, and when its exact schema fits its rows.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def wrong_fields(
 
 
 def wrong_roots(reference: Reference, rows: list[Row]) -> Iterator[str]:
-    """Yield which ranges of roots are others; of those that were cut only what is left can be compared."""
+    """Yield differing ranges of roots; if a reference's list of roots was cut, only the listed ones are compared."""
     offsets: dict[tuple[str, int], list[int]] = {}
     for row in rows:
         if (root := row[META]["root"]) is not None:

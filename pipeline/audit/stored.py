@@ -1,7 +1,7 @@
-"""What lies under the prefix, against everything that names an object.
+"""Objects under the prefix against everything that names an object.
 
-Owns which objects nobody names. A backfill writes its objects long before it announces them: from its manifest on they
-are named by its outbox, and by nothing else until it has published them.
+Owns which objects nobody names. A backfill writes its objects long before it announces them; from its manifest on its
+outbox names them, and nothing else does until the backfill has published them.
 """
 
 from __future__ import annotations

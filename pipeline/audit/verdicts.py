@@ -73,11 +73,11 @@ def write_verdicts(
     run_id: str,
     groups: Iterable[str],
 ) -> None:
-    """Append the verdicts of one run in one commit; makes the table where it is not there.
+    """Append the verdicts of one run in one commit; makes the table if it is not there.
 
-    `position` is None where the table was not audited. Of hours whose findings were of more than the window nothing
-    clean is written. Findings of all `groups` of the history count, and those of before there were groups: an adoption
-    settles none.
+    `position` is None if the table was not audited. An hour gets no clean verdict while it has findings of a larger
+    window. Findings of all `groups` of the history count, and those from before there were groups: an adoption settles
+    none.
     """
     table = f"{CATALOG}.{name}"
     spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {table.rpartition('.')[0]}")

@@ -1,8 +1,8 @@
-"""What is held already: the entries of committed references and dead letters within the ranges, as Spark frames.
+"""The entries that are held already: those of committed references and dead letters within the ranges, as Spark frames.
 
-References are read to offsets asked for after the ranges were known to be committed, so that all that the group has
-published of them is seen. What references say is not enough: the rows of their objects say which entries, and where
-these are retired, the rows of the table.
+The end offsets of the topics are asked for only once the ranges are known to be committed; so everything that the group
+has published of the ranges is read. References alone do not tell which entries they hold: the rows of their objects do,
+and rows of the table if the objects are retired.
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def held_by_references(
 ) -> DataFrame:
     """Return the entries within the ranges that committed references hold: columns of a place.
 
-    They stand in objects; of objects that are `retired`, in the table. An object that retires later is gone when it is
-    read, which is an error, or is read: it is never held by nobody.
+    The entries are read from objects, or from the table if an object is `retired`. An object that retires later is
+    either still readable or missing, which is an error; so no entry is overlooked.
 
     Raises:
         RangeError: the table does not have what was in a retired object, or a message of references cannot be read.

@@ -27,9 +27,9 @@ BATCH_PREFIX = "backfill-"
 
 
 class Run(NamedTuple):
-    """What a run is: one range, one batch id, and what was held when it looked.
+    """The identity of a run: one range, one batch id, and the offsets up to which it has looked for held entries.
 
-    `reference_ends` and `dead_letter_ends` are the offsets, by partition, up to which it has seen what was held.
+    `reference_ends` and `dead_letter_ends` are these offsets, by partition.
     """
 
     run_id: str

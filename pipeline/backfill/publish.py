@@ -1,12 +1,12 @@
-"""From the outbox to the topics: transactions of references and dead letters, each with how far the run has come.
+"""From the outbox to the topics: transactions of references and dead letters, each with the run's progress.
 
-A transaction's run record says the number of the next message, so that messages and number are committed together or
-not at all. What a publisher may do it learns after it has fenced all others: only then does nothing change any more.
+A transaction's run record states the number of the next message, so that messages and number are committed together or
+not at all. A publisher fences all others before it asks what it may do, because only then nothing can change any more.
 
     open (fences) -> how far has this run come? -> has anybody else published over its range? -> one transaction
 
-A second publisher of the same run makes the first one fail at its next commit, and goes on where it was; one of
-another run finds what the first has published, and stops.
+A second publisher of the same run makes the first one fail at its next commit, and goes on at the same message. A
+publisher of another run finds the messages of the first one, and stops.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _complaint(run: Run, other: str) -> str:
 
 
 class Published(NamedTuple):
-    """What one call has published: messages, and in how many transactions."""
+    """Numbers of messages and transactions that one call has published."""
 
     messages: int
     transactions: int

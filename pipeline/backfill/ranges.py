@@ -31,7 +31,7 @@ _offsets_decoder = msgspec.json.Decoder(dict[str, dict[int, tuple[int, int]]])
 
 
 class Wanted(NamedTuple):
-    """What a person asks for: offsets, or record timestamps from `from_ms` up to before `until_ms`."""
+    """A person's request: offsets, or record timestamps from `from_ms` up to before `until_ms`."""
 
     offsets: Ranges | None = None
     from_ms: int | None = None

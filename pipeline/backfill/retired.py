@@ -1,4 +1,4 @@
-"""What references held whose objects are retired: the table has it, under their ids (ADR 10)."""
+"""Entries of references whose objects are retired; the table has them, under the references' ids (ADR 10)."""
 
 from __future__ import annotations
 

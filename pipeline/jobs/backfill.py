@@ -50,7 +50,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 
 class Options(NamedTuple):
-    """What the command line says."""
+    """The options of the command line."""
 
     wanted: Wanted
     run_id: str | None = None
@@ -58,7 +58,7 @@ class Options(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a dry run would publish: entries that nobody holds, by where they go."""
+    """The entries that a dry run would publish, because nobody holds them, counted by destination."""
 
     entries_in_files: int
     partition_keys: int

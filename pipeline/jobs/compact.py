@@ -40,7 +40,7 @@ _ATTEMPTS = 5
 
 
 class Compacted(NamedTuple):
-    """What one run did; hours since 1970, in UTC."""
+    """The work of one run; `hours` count from 1970 in UTC."""
 
     hours: list[int]
     files_before: int
@@ -81,10 +81,10 @@ class Compact:
         self._log = structlog.get_logger("compact")
 
     def run(self) -> Compacted:
-        """Rewrite what may be rewritten, expire snapshots, forget branches of drivers that are gone, retire objects.
+        """Rewrite small files, expire snapshots, drop branches of drivers that are gone, retire objects.
 
         Raises:
-            PipelineError: see `pipeline.errors`; what was done by then stays done.
+            PipelineError: see `pipeline.errors`; the steps done by then stay done.
         """
         with StepProgress(self._spark, "compact") as progress:
             self.table.ensure()

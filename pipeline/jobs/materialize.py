@@ -150,7 +150,7 @@ class Materialize:
     def _take(self, checkpoint: Path, messages: DataFrame, batch_id: int) -> None:
         """Commit a micro-batch, slice by slice.
 
-        Where there are only markers of transactions the offsets move alone: Kafka will delete them, too.
+        If a range has only markers of transactions, the offsets move alone, because Kafka will delete the markers, too.
         """
         bounds = Bounds(self._settings.references_max, self._settings.bytes_max)
         begin = self._position.offsets

@@ -43,7 +43,7 @@ _ATTEMPTS = 5
 def run(settings: JobSettings, *, continuous: bool) -> None:
     """Count everything that there was at the start; with `continuous` go on until stopped.
 
-    Blocks; where states were written less than an interval ago it waits for the rest of the interval.
+    Blocks; if states were written less than an interval ago, it waits for the rest of the interval.
 
     Raises:
         PipelineError: see `pipeline.errors`.
@@ -86,7 +86,7 @@ class UserActivity:
         """Count until everything that there is now is counted, or for ever.
 
         Raises:
-            PipelineError: it cannot go on; what was not finished is done by the next start.
+            PipelineError: it cannot go on; the next start does the unfinished work.
         """
         for table in (self._hours, self._days):
             table.ensure(user_buckets=self._settings.user_buckets, identity=self._settings.identity)

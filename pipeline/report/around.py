@@ -74,7 +74,7 @@ def facts_of(one: Example) -> list[tuple[str, str]]:
 
 
 def _order(moment: Moment) -> tuple[bool, int, bool]:
-    """What says that something is not there stands before what comes next; at the end where nothing does."""
+    """Order moments by time, those without a time last; a missing thing comes before anything else of its moment."""
     return moment.at_ms is None, moment.at_ms or 0, moment.look not in ("none", "note")
 
 

@@ -1,4 +1,4 @@
-"""What axes have in common: time along, counts up, legends above; numbers and instants as matplotlib takes them."""
+"""Common form of all axes: time along, counts up, legends above; numbers and instants as matplotlib takes them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from service.formats.model import TopicPartition
 
 
 class LogEnded(LogEvent, frozen=True, tag="log_ended"):
-    """What no line says: a log ends without a stop. `after`: its last event."""
+    """A log ends without a stop, which no line of it says. `after`: its last event."""
 
     after: str
 
@@ -45,12 +45,12 @@ class Event(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it says, beyond its name, worker and TopicPartitions."""
+        """The event's own content, beyond its name, worker and TopicPartitions."""
         return _text(self.told)
 
 
 class Log(NamedTuple):
-    """What was read of all logs: events by time, and how many lines were none of a worker's."""
+    """All logs read: events by time, the number of lines, and how many of them are no worker's."""
 
     events: list[Event]
     lines: int = 0
@@ -58,7 +58,7 @@ class Log(NamedTuple):
 
 
 def read_log(lines: Iterable[bytes]) -> Log:
-    """Read the lines of any number of logs, in any order; what stands before the JSON of a line is ignored."""
+    """Read the lines of any number of logs, in any order; text in front of a line's JSON is ignored."""
     known: list[LogLine] = []
     last: dict[tuple[str, str], Head] = {}
     read = unread = 0

@@ -1,4 +1,4 @@
-"""Series -> plots; what a colour tells, a line or a filling tells, too."""
+"""Series -> plots; a line or a filling repeats whatever a colour tells."""
 
 from __future__ import annotations
 

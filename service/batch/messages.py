@@ -1,4 +1,7 @@
-"""The messages of one flush: references by object, a flush record, the dead letters (DESIGN 3.5-3.7)."""
+"""The messages of one flush: references by object, a flush record, the dead letters (DESIGN 3.5-3.7).
+
+Values in, messages out; `runtime.flusher` decides when to publish them, and so does a backfill for its own.
+"""
 
 from __future__ import annotations
 

@@ -102,7 +102,11 @@ def _plain_name(original: str) -> str:
 
 
 class Merging:
-    """The growing result of `merge_entries` over many types: adding one costs its own fields, unless names collide."""
+    """The growing result of `merge_entries` over many types: adding one costs its own fields, unless names collide.
+
+    If `types_max` is above one, a name may have as many fields beside each other, and Avro names are the pack's own.
+    `compared` counts the fields that were compared.
+    """
 
     def __init__(self, first: RecordType, *, reserved: tuple[str, ...], keys_max: int, types_max: int = 1) -> None:
         self.compared = 0

@@ -1,4 +1,7 @@
-"""All settings of a worker by section, each with its meaning, unit and default."""
+"""All settings of a worker by section, each with its meaning, unit and default.
+
+`service.config.sources` reads them, `service.config.checks` holds the rules between them.
+"""
 
 from __future__ import annotations
 

@@ -76,7 +76,12 @@ def decode_flushes(value: bytes) -> FlushRecord | Adoption:
 
 
 class Lineage:
-    """Decides which flushes are the history of one group: its own, and those of adopted groups up to the adoption."""
+    """Decides which flushes are the history of one group: its own, and those of adopted groups up to the adoption.
+
+    Adoption is transitive: groups that an adopted group had adopted belong to the history, too. Everything else is
+    foreign: other groups, and flushes of an adopted group beyond the adopted offset. Two topics of one name are the
+    same if their ids are equal, or if one id is unknown.
+    """
 
     def __init__(self, group_id: str, adoptions: Iterable[Adoption]) -> None:
         by_group: dict[str, list[Adoption]] = {}

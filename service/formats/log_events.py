@@ -221,8 +221,8 @@ class BatchCommitted(LogEvent, frozen=True, tag="flush_committed"):
 class BatchDiscarded(LogEvent, frozen=True, kw_only=True, tag="batch_discarded"):
     """The worker did not commit a batch and reads its records again.
 
-    `outcome`: aborted, or unknown until the committed offsets tell; `cost`: number of offsets to read again. Without a
-    flush, `cause` says what happened to the worker.
+    `outcome`: aborted, or unknown until the committed offsets tell; `cost`: the offsets to read again, in words.
+    Without a flush, `cause` says what happened to the worker.
     """
 
     batch_id: str

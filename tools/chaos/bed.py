@@ -1,4 +1,4 @@
-"""What faults happen to: three brokers behind proxies, S3 behind its fault proxy; and what one run has of them."""
+"""The targets of faults: three brokers behind proxies, S3 behind its fault proxy; and one run's share of them."""
 
 import shutil
 from collections.abc import Iterator, Mapping
@@ -70,7 +70,7 @@ class Ground:
 
 
 def make_ground(bed: Bed, name: str, *, protocol: Protocol, settings: Mapping[str, str]) -> Ground:
-    """Create what a run of this name needs; what is there already is left as it is."""
+    """Create the topics and the bucket of a run of this name; leaves those that are there as they are."""
     direct, bucket = bed.kafka.direct_bootstrap_servers, f"{name}-bucket"
     topics = {kind: f"{name}-{kind}" for kind in ("references", "flushes", "dead-letters")}
     create_topics(

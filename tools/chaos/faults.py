@@ -1,4 +1,4 @@
-"""What can be done to workers, brokers, network and store, and plans of it: pure, seeded, printable."""
+"""Faults of workers, brokers, network and store, and plans of faults: pure, seeded, printable."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a run was, as it is recorded: one JSON object, a text for a person; and the judgement over it."""
+"""The record of a run: one JSON object, a text for a person; and the judgement over it."""
 
 import json
 import math

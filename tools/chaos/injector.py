@@ -22,7 +22,7 @@ SOME_FAULTS = (
     Rule(Action.CORRUPT_REQUEST, method="PUT", times=_ALWAYS, share=0.01),
     Rule(Action.DELAY, method="PUT", times=_ALWAYS, share=0.01, delay_s=1.0),
 )
-"""Of ten requests one: refused, lost on the way there or back, damaged, late."""
+"""One request in ten is refused, lost on the way there or back, damaged, or late."""
 
 
 class Injector:

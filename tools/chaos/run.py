@@ -35,7 +35,7 @@ Tell = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flow:
-    """What flows: until the faults are over, for at least `seconds` and so many records that can be read."""
+    """The flow of entries: until the faults are over, for at least `seconds` and `records_min` readable records."""
 
     entries_per_s: float
     seconds: float
@@ -48,7 +48,7 @@ class Flow:
 
 @dataclass(slots=True, kw_only=True)
 class Happened:
-    """What a run was before anybody judges it."""
+    """The events of a run before anybody judges it."""
 
     seconds: float = 0.0
     faults: Counter[str] = field(default_factory=Counter)

@@ -1,6 +1,6 @@
-"""What the workers have announced by the end: read from their three topics, committed messages only.
+"""The workers' announcements at the end: read from their three topics, committed messages only.
 
-The workers' logs tell the same as it happens; a worker that is killed takes its last line with it, a topic does not.
+The workers' logs tell the same as it happens; a killed worker's last line may be lost, its messages are not.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,7 @@
-"""What comes after the logs, with the workers' settings: the table, a query over it, and the audit.
+"""The steps after the logs, with the workers' settings: the table, a query over it, and the audit.
 
-On Spark (`tools.demo.spark_jobs`), or small (`python -m service audit`): no table, seconds instead of a minute.
-A job that takes long on a slow machine is waited for, as long as Kafka and S3 live.
+On Spark (`tools.demo.spark_jobs`), or small (`python -m service audit`): no table, seconds instead of a minute. The
+demo waits for a slow job as long as Kafka and S3 live.
 """
 
 import json
@@ -109,7 +109,7 @@ def audit_on_spark(environment: Environment, jobs: SparkJobs, tell: Tell) -> int
 def audit_small(environment: Environment, tell: Tell, *, is_told: bool = True) -> int:
     """Audit everything without Spark, print the table, return the exit code (0 clean, 1 findings, 2 could not tell).
 
-    On a terminal the log lines are shown as they come. What is clean is not printed unless `is_told`.
+    On a terminal the log lines are shown as they come. A clean result is printed only if `is_told`.
 
     Raises:
         ProcessDiedError: Kafka or S3 has ended meanwhile.

@@ -1,4 +1,4 @@
-"""What the demo runs on: a directory of its own, Kafka, S3, topics, a bucket; gone when the block ends."""
+"""The surroundings of the demo: a directory of its own, Kafka, S3, topics, a bucket; gone when the block ends."""
 
 import os
 import shutil
@@ -35,7 +35,7 @@ class Environment:
 
     @property
     def audit_report(self) -> Path:
-        """Where the audit's output goes."""
+        """The file for the audit's output."""
         return self.directory / "audit.txt"
 
     def require_alive(self) -> None:

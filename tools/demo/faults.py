@@ -1,4 +1,4 @@
-"""What happens to the demo's workers, planned beforehand: pure, printable. Random faults: `tools.chaos`."""
+"""Planned faults of the demo's workers: pure, printable. For random faults see `tools.chaos`."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ _SETTLE_S = 2.0  # from the last step on
 
 
 class Action(Enum):
-    """What is done to a worker."""
+    """An action on a worker."""
 
     START = "start"
     KILL = "SIGKILL"

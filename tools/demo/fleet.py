@@ -25,7 +25,7 @@ AS_IN_THE_IMAGE = {"MALLOC_ARENA_MAX": "4"}
 
 
 class WorkerState(Enum):
-    """What we did to a worker last."""
+    """The state of a worker by the last action of the demo on it."""
 
     RUNNING = "running"
     PAUSED = "paused"

@@ -1,6 +1,6 @@
-"""What the workers' JSON log lines tell: followed as they are written, and added up.
+"""Follows the workers' JSON log lines as they are written, and adds them up.
 
-Counts the events that it knows; what it does not know it passes over, but for warnings.
+Counts the events that it knows; passes over others, except warnings.
 """
 
 import re
@@ -64,7 +64,7 @@ class LogTail:
 
 @dataclass(slots=True)
 class WorkerTally:
-    """What one worker has told."""
+    """Sums over the log lines of one worker."""
 
     owned: int | None = None
     flushes: int = 0
@@ -74,7 +74,7 @@ class WorkerTally:
 
 @dataclass(slots=True)
 class Tally:
-    """What all workers have told; `news` holds the notable events as lines for a person."""
+    """Sums over the log lines of all workers; `news` holds the notable events as lines for a person."""
 
     workers: dict[str, WorkerTally] = field(default_factory=dict)
     lines: int = 0

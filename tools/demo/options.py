@@ -1,4 +1,4 @@
-"""What the demo can be told, and what follows from it for the workers."""
+"""The options of the demo, and the workers' settings that follow from them."""
 
 import argparse
 import json
@@ -100,7 +100,7 @@ class DemoOptions:
 
     @property
     def paths(self) -> dict[str, tuple[str, ...]]:
-        """Where the workers look for user, time and id, by these names; by default where the product looks."""
+        """The workers' paths to user, time and id, by these names; the product's defaults if no option sets them."""
         return {
             "user": self.user_paths or UserSettings().paths,
             "time": self.time_paths or TimeSettings().paths,

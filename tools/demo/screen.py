@@ -53,7 +53,7 @@ class Picture:
 
 
 class Screen(Protocol):
-    """Where a demo shows itself."""
+    """A display of the demo."""
 
     def tell(self, line: str) -> None:
         """Show one piece of news."""

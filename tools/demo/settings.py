@@ -1,4 +1,4 @@
-"""What the generator makes: amounts, and the rate of each trait that real logs have.
+"""Settings of the generator: amounts, and the rate of each trait that real logs have.
 
 Values only; `tools.demo.generate` reads them.
 """

@@ -28,7 +28,7 @@ class SourceThread:
 
     @property
     def produced(self) -> Produced:
-        """What has been written so far."""
+        """Counts of the records written so far."""
         return self._writer.produced
 
     def start(self) -> None:

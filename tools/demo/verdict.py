@@ -44,7 +44,7 @@ _PUT_AWAY = (Reason.FATAL, Reason.SKIPPED)
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a person reads last: the first line is the headline."""
+    """The last lines that a person reads; the first one is the headline."""
 
     code: ExitCode
     lines: tuple[str, ...]
@@ -183,5 +183,5 @@ def _wrap(names: Sequence[str]) -> Iterator[str]:
 
 
 def _printable(name: str) -> str:
-    """Return a path as a shell takes it; what would move the cursor becomes a question mark."""
+    """Return a path as a shell takes it, with a question mark for each character that would move the cursor."""
     return shlex.quote("".join(char if char.isprintable() else "?" for char in name))

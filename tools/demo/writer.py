@@ -29,7 +29,7 @@ class ProduceError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProduceSettings:
-    """Where to and how."""
+    """Target, rate and traits of the records to produce."""
 
     bootstrap: str
     topic: str
@@ -42,7 +42,7 @@ class ProduceSettings:
 
 @dataclass(slots=True)
 class Produced:
-    """What readers of committed records can see so far; other threads may look at it."""
+    """Counts of what readers of committed records can see so far; other threads may look at them."""
 
     records: int = 0
     entries: int = 0

@@ -44,7 +44,7 @@ def _config() -> dict[str, Any]:
 
 
 def _properties(group: Group) -> dict[str, Any]:
-    """Leave out secrets, which may not stand in values; what is required, a template checks (lint has no values)."""
+    """Leave out secrets, which may not stand in values; a template checks required values (lint has no values)."""
     return {
         setting.path[-1]: _property(setting, computed=setting.path[-1] in _NEEDED.get(group.name, ()))
         for setting in group.settings

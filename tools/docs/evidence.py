@@ -138,7 +138,7 @@ def _runs(runs: Sequence[Figures]) -> str:
 
 
 def _course(pieces: Sequence[Figures]) -> str:
-    """What the worker that is never killed held at the begin, each quarter and the end of each piece."""
+    """Show what the worker that is never killed held at the begin, each quarter and the end of each piece."""
     rows = [
         (
             piece["date"],

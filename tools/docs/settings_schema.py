@@ -1,4 +1,4 @@
-"""The JSON schema of settings as sections; what both the pages and the chart's schema are made of."""
+"""The JSON schema of settings as sections, from which the pages and the chart's schema are made."""
 
 from __future__ import annotations
 

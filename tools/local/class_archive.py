@@ -1,8 +1,8 @@
 """Class data archives: the classes that a Java program loads, as they stand in memory once they are loaded (JEP 350).
 
 With one a broker is ready after 2 s instead of 4, for 2 s of CPU instead of 3.5, and a Spark that reads and writes a
-small table is done in half the time. An archive fits one Java and one class path. Where there is none, or it does not
-fit, classes are loaded as ever: no program fails for want of an archive.
+small table is done in half the time. An archive fits one Java and one class path. If there is none, or it does not fit,
+Java loads classes as usual: no program fails for want of an archive.
 """
 
 import hashlib
@@ -39,10 +39,10 @@ def class_archive_of(home: Path, name: str, java: str, class_path: Path) -> Path
 
 
 def ensure_class_archive(archive: Path, first_run: Callable[[Path], None]) -> None:
-    """Have the archive made, where there is none, by a first run, which is handed the file to `options_to_dump`.
+    """Make the archive if there is none, by a first run, which gets the file for `options_to_dump`.
 
-    The archive appears by one rename, and takes the place of those of other class paths. A Java that ends well and
-    makes none leaves an empty file: nobody tries again. What goes wrong is told on standard error.
+    The archive appears by one rename and replaces those of other class paths. A Java that ends well and makes none
+    leaves an empty file, so that nobody tries again. Failures are reported on standard error.
     """
     if archive.exists():
         return

@@ -1,4 +1,4 @@
-"""What can go wrong with the local stack, each as one sentence for a person.
+"""The errors of the local stack, each with one sentence for a person.
 
 StackError
 ├── MissingPrerequisiteError   Java or Maven is missing or too old

@@ -24,7 +24,7 @@ _JARS = JarSet(_HERE / "pom.xml", _HERE / "jars.lock", "Kafka and S3Proxy (107 M
 
 @dataclass(frozen=True, slots=True)
 class Jars:
-    """Where the programs are."""
+    """The places of the programs."""
 
     java: str
     kafka_dir: Path

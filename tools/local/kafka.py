@@ -66,7 +66,7 @@ class KafkaCluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients connect to: the proxies where there are some, else the brokers."""
+        """The addresses for clients: the proxies' if there are any, else the brokers'."""
         return ",".join(f"{LOOPBACK}:{node.advertised}" for node in self._nodes)
 
     @property

@@ -149,7 +149,7 @@ class S3Server:
             self._server.wait(grace_s=_STOP_GRACE_S)
 
     def kill(self) -> None:
-        """End the server by SIGKILL; what was stored stays."""
+        """End the server by SIGKILL; stored objects stay."""
         if self._server is not None:
             self._server.kill()
 

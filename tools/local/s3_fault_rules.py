@@ -11,7 +11,7 @@ from random import Random
 
 
 class Action(enum.StrEnum):
-    """What happens to a request; `Rule.delay_s` comes first, except for TRICKLE."""
+    """The treatment of a request; `Rule.delay_s` comes first, except for TRICKLE."""
 
     STATUS = "status"
     """Answer `status` and `code` as S3 does, without forwarding: nothing is stored."""
@@ -105,7 +105,7 @@ class Rulebook:
             self._rules.append(_Counted(skip=rule.skip, left=rule.times, rule=rule))
 
     def clear(self) -> None:
-        """Forget all rules; what was seen stays."""
+        """Forget all rules; the requests seen so far stay."""
         with self._lock:
             self._rules.clear()
 

@@ -31,7 +31,7 @@ class Pace:
             self._is_refusing = is_refusing
 
     def admit_put(self) -> bool:
-        """Say whether a PUT may pass now; where none is refused, block until it may."""
+        """Say whether a PUT may pass now; if the pace refuses none, block until it may."""
         with self._lock:
             if self._is_refusing:
                 return self._puts.take(1, self._clock())

@@ -26,7 +26,7 @@ _STOP_GRACE_S = 15
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StackOptions:
-    """What `up` can be told."""
+    """The options of `up`."""
 
     kafka_port: int = 9092
     s3_port: int = 9000
