@@ -93,7 +93,7 @@ class Book(msgspec.Struct, kw_only=True):
         return [one.figures[CPU] / least[one.round] for one in found if one.round in least]
 
     def unrest(self) -> list[str]:
-        """Return why this run was not quiet, a sentence each; none where it was."""
+        """Return why this run was not quiet, a sentence each; none if it was."""
         sentences = [f"load average {load:.2f} before it" for load in self.loads if load >= QUIET_LOAD]
         for workload in self.workloads:
             least = self.values(workload, F, CPU)

@@ -2,10 +2,10 @@
 
 For each layout: 6,000 users and a backlog that is kept full; phases that change the number of workers, the store's pace
 (a proxy in front of it, for all workers together) or the workers' share of CPU. In each phase a worker may discard one
-batch; then the group's committed offsets advance in every two minutes. The exit code is 1 where a bound is broken.
+batch; then the group's committed offsets advance in every two minutes. The exit code is 1 if a bound is broken.
 
 A phase is written WORKERS:PACE, where PACE is free, 50/s (PUTs; more are answered 503 SlowDown, or wait with --wait),
-1MB/s (of bodies) or 0.25cpu (of each worker, by a cgroup where one can be made, else by stop and go).
+1MB/s (of bodies) or 0.25cpu (of each worker, by a cgroup if one can be made, else by stop and go).
 """
 
 import argparse

@@ -58,7 +58,7 @@ def flush_seconds(lines: list[LogLine]) -> list[float]:
 
 
 def quantile(ordered: list[float], share: float) -> float:
-    """Return the least value that at least this share of the values does not exceed; 0 where there are none."""
+    """Return the least value that at least this share of the values does not exceed; 0 if there are none."""
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 

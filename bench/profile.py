@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _py_spy(home: Path) -> Path:
-    """Return the program, installed where it is not yet."""
+    """Return the program, installed if it is not yet."""
     program = home / "bin" / "py-spy"
     if not program.exists():
         venv.create(home, clear=True, with_pip=True)

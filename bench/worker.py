@@ -87,7 +87,7 @@ def measure(lab: Lab, workload: Workload, variables: Mapping[str, str], *, name:
 
 
 def print_table(rounds: Mapping[str, list[Figures]]) -> None:
-    """Print the median of each figure, and its least and largest where rounds differ."""
+    """Print the median of each figure, and its least and largest if rounds differ."""
     names = list(dict.fromkeys(name for figures in rounds.values() for one in figures for name in one))
     print(f"{'':<40}" + "".join(f"{column:>34}" for column in rounds))
     for name in names:
@@ -96,7 +96,7 @@ def print_table(rounds: Mapping[str, list[Figures]]) -> None:
 
 
 def cell(values: list[float]) -> str:
-    """Return the median, and the least and the largest where they differ."""
+    """Return the median, and the least and the largest if they differ."""
     if not values:
         return "-"
     low, median, high = (number(value) for value in (min(values), statistics.median(values), max(values)))

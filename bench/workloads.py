@@ -158,7 +158,7 @@ def _users(workload: Workload, seeded: random.Random) -> Iterator[int]:
 
 
 class TopicFiller:
-    """Appends records to a topic, which is created where it is missing."""
+    """Appends records to a topic, which is created if it is missing."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         create_missing(AdminClient({"bootstrap.servers": bootstrap}), [NewTopic(topic, PARTITIONS, 1)])

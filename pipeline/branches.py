@@ -75,7 +75,7 @@ class Branch:
 
 
 def commit(change: Callable[[], _Done]) -> _Done:
-    """Change what is about a table; again where another change of it came first, which Iceberg itself does not try."""
+    """Change what is about a table; again if another change of it came first, which Iceberg itself does not retry."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return change()

@@ -1,4 +1,4 @@
-"""The command line of the jobs: options, exit codes, where log lines go; users and secrets stand in none (I11).
+"""The command line of the jobs: options, exit codes, the place of log lines; users and secrets stand in none (I11).
 
 The output that a job was asked for may name users: results of audits and their findings, rows that `--show` prints.
 """
@@ -113,7 +113,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _said_of(error: Exception) -> str:
-    """Return what may be said of an error: its text where it is ours, else its classes and frames."""
+    """Return the printable part of an error: its text if it is ours, else its classes and frames."""
     cause = None if isinstance(error, UnforeseenError) else cause_of(error)
     if cause is not None:
         return privacy.veiled(cause)

@@ -218,7 +218,7 @@ def union_of(columns: Iterable[T.StructType]) -> T.StructType:
 
 
 def union(one: T.DataType, other: T.DataType) -> T.DataType:
-    """Return the type that has the fields of both, new ones behind; `one` itself where `other` adds nothing."""
+    """Return the type that has the fields of both, new ones behind; `one` itself if `other` adds nothing."""
     if isinstance(one, T.StructType) and isinstance(other, T.StructType):
         return _union_of_structs(one, other)
     if isinstance(one, T.ArrayType) and isinstance(other, T.ArrayType):
@@ -246,7 +246,7 @@ def _unite(united: dict[str, T.StructField], field: T.StructField) -> bool:
 
 
 def _grown(known: T.StructField | None, field: T.StructField) -> T.StructField | None:
-    """Return a field that has all of both; None where the known one has."""
+    """Return a field that has all of both; None if the known one has."""
     if known is None:
         return field
     kind = union(known.dataType, field.dataType)
@@ -307,7 +307,7 @@ def _plan_record(
 
 
 def _column_of(child: Type, union: Avro) -> Column | None:
-    """Return the column of a position, `["null", T]`; None where there is nothing but null."""
+    """Return the column of a position, `["null", T]`; None if there is nothing but null."""
     if isinstance(child, Scalar):
         return None if child is Scalar.NULL else Column(*_SCALARS[child], None)
     avro = union[1]

@@ -47,10 +47,10 @@ class SparkSettings(Section):
     """The session."""
 
     master: str = Field("local[*]", description="Spark master; k8s://... or what spark-submit gives on a cluster.")
-    driver_memory: str = Field("2g", description="Heap of the driver, in local mode of everything.")
+    driver_memory: str = Field("2g", description="Heap of the driver; in local mode, of everything.")
     jars_directory: Path | None = Field(
         None,
-        description="Directory of the jars in pipeline/jars.lock; by default where `python -m tools.pipeline_jars` puts them.",
+        description="Directory of the jars in pipeline/jars.lock; by default the one of `python -m tools.pipeline_jars`.",
     )
     properties: Properties = Field({}, description="Further Spark properties (JSON object); they win over ours.")
 
@@ -61,7 +61,7 @@ class CatalogSettings(Section):
     type: Literal["sqlite", "postgres", "rest"] = Field("sqlite", description="Kind of catalogue.")
     uri: str = Field(
         ".local/catalog.db",
-        description="sqlite: a file (one machine only; an absolute path where objects are retired); postgres: host:port/database; rest: the URL.",
+        description="sqlite: a file (one machine only; an absolute path if objects are retired); postgres: host:port/database; rest: the URL.",
     )
     warehouse: str | None = Field(
         None,
@@ -93,7 +93,7 @@ class MaterializeSettings(Section):
         256 * 1024 * 1024,
         description="Bytes of objects and messages in one commit, unless one message alone has more.",
     )
-    interval_s: PositiveSeconds = Field(60, description="Seconds between micro-batches where it runs continuously.")
+    interval_s: PositiveSeconds = Field(60, description="Seconds between micro-batches of a continuous run.")
     rows_per_batch: PositiveInt = Field(8192, description="Rows in one Arrow batch.")
     bytes_per_batch: Annotated[int, Field(gt=0, le=256 * 1024 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = Field(
         16 * 1024 * 1024,
@@ -147,13 +147,13 @@ class BackfillSettings(Section):
         32 * 1024 * 1024, description="Bytes of references and dead letters in one transaction, beyond the first."
     )
     part_messages_max: PositiveInt = Field(
-        1000, description="Messages, of references and of dead letters, in one object of the list of what to publish."
+        1000, description="Messages, of references and of dead letters, in one object of the outbox."
     )
     upload_threads: PositiveInt = Field(8, description="Objects written at once, per task.")
     download_threads: PositiveInt = Field(8, description="Objects read at once, per task.")
     assume_forgotten_unheld: bool = Field(
         default=False,
-        description="Where the references or dead-letters topic has lost its beginning, take what stood there as held by none: only where that is known to be so, or entries are published twice.",
+        description="If the references or dead-letters topic has lost its beginning, assume that the lost messages held no entries of the range. Set it only if that is known; otherwise entries are published twice.",
     )
 
 
@@ -166,20 +166,18 @@ class AuditSettings(Section):
         "logs.verdicts", pattern=r"^\w+\.\w+$", description="Namespace and name of the table of verdicts per hour."
     )
     unreferenced: Literal["finding", "note"] = Field(
-        "finding", description="What an object is that nothing committed names; killed workers leave some."
+        "finding", description="Treatment of an object that nothing committed names; killed workers leave some."
     )
-    unreferenced_age_s: NotNegativeSeconds = Field(
-        3600, description="Seconds since which an object has been there to be called so."
-    )
+    unreferenced_age_s: NotNegativeSeconds = Field(3600, description="Age in seconds from which such an object counts.")
     hours_max: PositiveInt = Field(5000, description="Hours in a result, the newest.")
     flushes_max: PositiveInt = Field(5000, description="Flush records in a result, the newest.")
-    history_directory: Path | None = Field(None, description="Directory where results are kept as JSON.")
+    history_directory: Path | None = Field(None, description="Directory in which results are kept as JSON.")
     history_max: PositiveInt = Field(200, description="Results kept there, the newest.")
     metrics_file: Path | None = Field(
         None, description="File for metrics of the last result, as Prometheus' textfile collector reads them."
     )
     metrics_port: int | None = Field(
-        None, ge=1, le=65535, description="Port for the same metrics where the audit runs periodically."
+        None, ge=1, le=65535, description="Port for the same metrics, for an audit that runs periodically."
     )
 
 
@@ -193,34 +191,38 @@ class CsvSettings(Section):
     user_column: str | None = Field(None, description="Column of the user; by default users are not compared.")
     time_column: str | None = Field(
         None,
-        description="Column of the event time; without it no row is unexpected: nobody knows of what window it is.",
+        description="Column of the event time; without it no row is unexpected, because its window is unknown.",
     )
     time_unit: EpochUnit = Field("auto", description="Unit of times that are numbers; auto: by magnitude.")
     zone: Zone = Field("UTC", description="Time zone of folders, and of times that name none.")
     time_tolerance_s: NotNegativeSeconds = Field(
         1,
-        description="Seconds by which times may differ and be the same: how exactly the older system wrote them.",
+        description="Seconds by which equal times may differ: the precision of the older system.",
     )
     values: Properties = Field(
         {}, description='Further columns to compare, with the path of the value in an entry: {"message": "msg"}.'
     )
     columns: Names = Field(
-        (), description="Names of the columns where files have no header; empty: the first line names them."
+        (), description="Names of the columns if files have no header; empty: the first line names them."
     )
-    delimiter: str = Field(",", min_length=1, max_length=1, description="Between fields.")
-    quote: str = Field('"', min_length=1, max_length=1, description="Around fields; doubled inside them.")
+    delimiter: str = Field(",", min_length=1, max_length=1, description="Character between fields.")
+    quote: str = Field('"', min_length=1, max_length=1, description="Character around fields; doubled inside them.")
     escape: str | None = Field(
-        None, min_length=1, max_length=1, description="Before a quote inside a field, where that is not doubled."
+        None,
+        min_length=1,
+        max_length=1,
+        description="Character before a quote inside a field, if quotes are not doubled.",
     )
     encoding: Annotated[str, AfterValidator(_known_encoding)] = Field(
-        "utf-8-sig", description="Of the text, by Python's name."
+        "utf-8-sig", description="Encoding of the text, by Python's name."
     )
     row_lines_max: PositiveInt = Field(
-        1000, description="Lines that one row may have; behind a quote that nobody closes, no more are looked at."
+        1000,
+        description="Lines that one row may have; behind a quote that is never closed, no more lines are looked at.",
     )
     folders: str | None = Field(
         None,
-        description="How folders below the location name day and hour, such as date=%Y-%m-%d/hour=%H: a window then reads its own alone.",
+        description="How folders below the location name day and hour, such as date=%Y-%m-%d/hour=%H: an audit of a window then reads only its folders.",
     )
 
 
@@ -308,7 +310,7 @@ def load_all() -> JobSettings:
 
 
 def _catalog_problems(settings: PipelineSettings) -> Iterator[str]:
-    """Say where a catalogue in a file would be lost, or be another one elsewhere."""
+    """Say why a catalogue in a file would be lost, or be another one elsewhere."""
     catalog = settings.catalog
     if catalog.type != "sqlite":
         return

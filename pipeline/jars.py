@@ -12,7 +12,7 @@ DIRECTORY = Path(".local/pipeline-jars")
 
 
 def find_jars(directory: Path | None) -> list[Path]:
-    """Return the jars of the lock list; without a directory they are where `python -m tools.pipeline_jars` puts them.
+    """Return the jars of the lock list; without a directory they are in the one of `python -m tools.pipeline_jars`.
 
     Raises:
         PipelineError: one is not there; the message says how to get it.

@@ -1,4 +1,4 @@
-"""Kafka from the driver: where a topic's partitions begin and end, its id, and Spark's options for reading it.
+"""Kafka from the driver: begin and end of a topic's partitions, its id, and Spark's options for reading it.
 
 Brokers are asked by the quick audit's client; records themselves are read by Spark.
 """
@@ -21,7 +21,7 @@ _AS_KAFKA_WRITES = str.maketrans("+/", "-_")  # its tools write ids in the alpha
 
 
 def partition_ends(settings: KafkaSettings, topic: str) -> dict[int, Ends]:
-    """Ask where the partitions of a topic begin and end; blocks for up to 30 s a partition.
+    """Ask for the first and the next offset of a topic's partitions; blocks for up to 30 s a partition.
 
     Raises:
         CouldNotTellError: no broker answers, or there is no such topic.

@@ -62,7 +62,7 @@ class Listed(NamedTuple):
 
 
 class Content(NamedTuple):
-    """Some of an object's bytes: (where they start, the bytes)."""
+    """Some of an object's bytes: (position of the first, the bytes)."""
 
     spans: tuple[tuple[int, bytes], ...]
 
@@ -136,7 +136,7 @@ class Objects:
         )
 
     def fetch(self, address: Address) -> Stored | None:
-        """Read an object as it is now, whatever a reference says of it; None where there is none.
+        """Read an object as it is now, whatever a reference says of it; None if there is none.
 
         Raises:
             ObjectError: S3 refuses or does not answer.
@@ -267,7 +267,7 @@ class Objects:
             time.sleep(_DELETE_AGAIN_S)
 
     def _take(self, asked: dict[str, Any]) -> Stored:
-        """Get an object with its whole body; again where the connection breaks inside it, which boto3 does not do."""
+        """Get an object with its whole body; again if the connection breaks inside it, which boto3 does not retry."""
         for attempt in range(_READS_MAX):
             answer = self._client.get_object(**asked)
             try:

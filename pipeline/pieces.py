@@ -45,7 +45,7 @@ class ReferencePart(msgspec.Struct, frozen=True, array_like=True):
 class ReadGroup(msgspec.Struct, frozen=True, array_like=True):
     """A piece: references into one object that are read together; `projections` are JSON texts.
 
-    `version_id` is the version of the object that they name; None where they name none: then it is the newest.
+    `version_id` is the version of the object that they name; None if they name none: then it is the newest.
     """
 
     bucket: str
@@ -78,7 +78,7 @@ class ReadGroup(msgspec.Struct, frozen=True, array_like=True):
 
 
 def share_out(references: Iterable[Reference], *, tasks: int) -> list[list[ReadGroup]]:
-    """Share references out to `tasks` of about the same work, to more where theirs would be too much; none is empty."""
+    """Share references out to `tasks` of about the same work, to more if theirs would be too much; none is empty."""
     references = list(references)
     work = sum(map(_work, references))
     fair = work // (tasks * _PIECES_PER_TASK)

@@ -18,7 +18,7 @@ _SHOW_EVERY_S = 0.5
 
 
 class Picture(NamedTuple):
-    """A moment of a step: `done` of `total` units of work, `total` 0 where nobody knows."""
+    """A moment of a step: `done` of `total` units of work, `total` 0 if nobody knows."""
 
     job: str
     step: str

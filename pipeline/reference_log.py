@@ -35,7 +35,7 @@ Offsets = dict[int, int]
 
 
 class Weight(NamedTuple):
-    """A message: where it stands, its references, and its bytes with those of the blocks that they point to."""
+    """A message: its place, its references, and its bytes with those of the blocks that they point to."""
 
     partition: int
     offset: int
@@ -89,7 +89,8 @@ class ReferenceLog:
     def slices_of(self, messages: DataFrame, starts: Offsets, stops: Offsets, bounds: Bounds) -> Iterator[Slice]:
         """Cut these messages, from `starts` to `stops`, into slices; each is read when it is asked for.
 
-        A partition that has no start yet begins at its first message: where the topic begins there, nobody has asked.
+        A partition that has no start yet begins at its first message, because nobody has asked for the begin of its
+        log.
         """
         weights = [Weight(*row) for row in messages.mapInArrow(weigh, _WEIGHT).collect()]
         reached = begins_of(weights, stops) | starts
@@ -156,7 +157,7 @@ def cut(weights: Iterable[Weight], stops: Offsets, bounds: Bounds) -> Iterator[O
 
 
 def _next_ends(reached: Offsets, ends: dict[int, Ends]) -> Offsets:
-    """Return up to where to weigh the partitions that are behind: each its share."""
+    """Return the offsets up to which to weigh the partitions that are behind: each its share."""
     behind = [number for number, end in ends.items() if reached[number] < end.next]
     share = max(1, WEIGHED_AT_ONCE // max(1, len(behind)))
     return {number: min(ends[number].next, reached[number] + share) for number in behind}
@@ -168,7 +169,7 @@ def count_behind(offsets: Offsets, ends: dict[int, Ends]) -> int:
 
 
 def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> None:
-    """Refuse to go on where references are gone that were not read, or the topic is another one.
+    """Refuse to go on if references are gone that were not read, or the topic is another one.
 
     Who has read any has an offset for every partition there was: one without is new, and begins at 0.
 

@@ -14,7 +14,7 @@ Offsets = Mapping[int, int]
 
 
 class Place(NamedTuple):
-    """One announcement of entries of one hour in an object: where the message is, and the hour."""
+    """One announcement of entries of one hour in an object: the place of the message, and the hour."""
 
     partition: int
     offset: int
@@ -57,7 +57,7 @@ class Refusal(StrEnum):
 
 
 def refusal_of(raw: RawObject, grounds: Grounds) -> Refusal | None:
-    """Return why an object may not be retired; None where it may."""
+    """Return why an object may not be retired; None if it may."""
     if raw.announced_at_ms is None or raw.announced_at_ms >= grounds.before_ms:
         return Refusal.YOUNG
     if not raw.is_whole:

@@ -223,7 +223,7 @@ def _is_gone(row: Row) -> bool:
 
 
 def _judged(objects: DataFrame, grounds: Grounds) -> DataFrame:
-    """Add `refusal`: why an object stays, null where it may go."""
+    """Add `refusal`: why an object stays, null if it may go."""
     schema = T.StructType([*objects.schema.fields, T.StructField("refusal", T.StringType())])
     return objects.mapInArrow(partial(judge_batches, grounds=grounds), schema)
 

@@ -41,7 +41,7 @@ class RetiredObjects:
         self._topic = settings.worker.kafka.references_topic
 
     def ensure(self) -> None:
-        """Create the table where it is not there."""
+        """Create the table if it is not there."""
         self._spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {self.name.rpartition('.')[0]}")
         self._spark.sql(
             f"CREATE TABLE IF NOT EXISTS {self.name} ({_COLUMNS}) USING iceberg PARTITIONED BY (days(retired_at)) "
@@ -101,7 +101,7 @@ class RetiredObjects:
 
 
 class RetiredSnapshot:
-    """Retired objects as they were recorded at one moment. `rows` is None where none ever were."""
+    """Retired objects as they were recorded at one moment. `rows` is None if none ever were."""
 
     def __init__(self, rows: DataFrame | None, sums: tuple[int, int]) -> None:
         self.rows = rows

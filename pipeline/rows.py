@@ -138,8 +138,8 @@ def open_piece(piece: ReadGroup, content: Content) -> Container:
 class RowGatherer:
     """Gathers rows until there are enough for a record batch, by their number or by their bytes.
 
-    Bytes are those of the file, and of the text that goes to `_rest`. A batch has more than `bytes_per_batch` only
-    where a single block or row has.
+    Bytes are those of the file, and of the text that goes to `_rest`. A batch has more than `bytes_per_batch` only if a
+    single block or row has.
     """
 
     def __init__(self, schema: pa.Schema, *, rows_per_batch: int, bytes_per_batch: int) -> None:
@@ -239,7 +239,7 @@ def _rest_of(row: Row, fields: tuple[FieldPlan, ...]) -> str | None:
 
 
 def _meta(meta: Row) -> Row:
-    """Bring the record's timestamp from milliseconds to the table's microseconds; null where they hold none such."""
+    """Bring the record's timestamp from milliseconds to the table's microseconds; null if they hold none such."""
     timestamp_ms = meta["timestamp"]
     meta["timestamp"] = timestamp_ms * 1000 if timestamp_ms <= _TIMESTAMP_MS_MAX else None
     return meta
@@ -256,7 +256,7 @@ def read_rows(content: bytes, where: str) -> tuple[list[Row], str]:
 
 
 def read_header(content: bytes) -> tuple[str, Codec, int]:
-    """Read the header of a container file: schema text, codec, and where the first block begins.
+    """Read the header of a container file: schema text, codec, and the position of the first block.
 
     Raises:
         ValueError: it is none.

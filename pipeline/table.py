@@ -1,8 +1,8 @@
 """The Iceberg table of all entries: created, widened, appended to by compare-and-swap (ADR 9).
 
-Every snapshot that materialize makes says, in its summary, up to which offsets of the references topic the table
-holds everything. An append takes place on a branch of its driver's own, which begins where the table was when the
-offsets were read (branches.py). So a driver that comes back late can never add to what its successor has done.
+Every snapshot that materialize makes says, in its summary, up to which offsets of the references topic the table holds
+everything. An append takes place on a branch of its driver's own, which begins at the table's snapshot of the time when
+the offsets were read (branches.py). So a driver that comes back late can never add to what its successor has done.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Table:
     # Its form.
 
     def ensure(self) -> None:
-        """Create the table where it is not there.
+        """Create the table if it is not there.
 
         Raises:
             TableError: there is one, of another format or of another references topic.
@@ -176,7 +176,7 @@ class Table:
         raise TableError(f"{self.name} was changed by others during each of {_ATTEMPTS} attempts to append to it")
 
     def _take_head(self, base: Position) -> Position:
-        """Put the driver's branch where the table is, which must still hold what `base` says."""
+        """Put the driver's branch at the table's snapshot; the table must still be at `base`."""
         position = self.position()
         if position.offsets != base.offsets:
             raise OvertakenError(

@@ -168,7 +168,7 @@ def record_of(message: Mapping[str, Any]) -> SourceRecord:
 
 
 def _timestamp_ms() -> Column:
-    """Return the timestamp; null where there is none, which -1 says, or one that the worker takes for none."""
+    """Return the timestamp; null if there is none, which -1 says, or one that the worker takes for none."""
     return F.when(F.unix_millis("timestamp") >= 0, F.unix_millis("timestamp")).alias("timestamp_ms")
 
 
@@ -249,6 +249,6 @@ def sources_of(references: DataFrame) -> DataFrame:
 
 
 def _parsed(schema: str) -> Column:
-    """Parse the value; null where it is not of the format that this code knows."""
+    """Parse the value; null if it is not of the format that this code knows."""
     parsed = F.from_json(F.col("value").cast("string"), schema)
     return F.when(parsed["format_version"] == FORMAT_VERSION, parsed)

@@ -90,10 +90,10 @@ class Upkeep:
         return parse_offsets(told[-1]) if told else position_of(table).offsets
 
     def rewrite(self, hours: Iterable[int], *, position: Position) -> Rewritten | None:
-        """Rewrite the files of these hours, where a partition has more than one; one commit.
+        """Rewrite the files of these hours, if a partition has more than one; one commit.
 
-        Safe beside appends: Iceberg commits it on top of what was appended meanwhile. None, and nothing is done, where
-        the table has gone beyond `position` already: nobody has looked at what was appended to these hours.
+        Safe beside appends: Iceberg commits it on top of what was appended meanwhile. None, and nothing is done, if the
+        table has gone beyond `position` already: nobody has looked at what was appended to these hours.
         """
         table = self._java()
         if position_of(table).offsets != position.offsets:
@@ -146,7 +146,7 @@ class Upkeep:
     def _told_at_ms(self) -> int | None:
         """Return when the newest snapshot was made that tells up to which offsets the table holds everything.
 
-        None where there is no snapshot at all.
+        None if there is no snapshot at all.
         """
         table = self._java()
         offsets = position_of(table).offsets

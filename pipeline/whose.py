@@ -1,8 +1,8 @@
 """Whose references a job takes: those of one group and of those that it has adopted (`service.audit.whose`).
 
 Audits and backfills choose the group when they begin. Who reads references on and on learns of groups when their
-references come: only then is the flushes topic read, on from where it was read before. A table remembers the group that
-it is of, and takes no other; it remembers of which groups it has left references out, too.
+references come: only then is the flushes topic read, from the offsets of the last time on. A table remembers the group
+that it is of, and takes no other; it remembers of which groups it has left references out, too.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class OneHistory:
             self._learn({of_table})
 
     def take(self, references: list[Reference]) -> list[Reference]:
-        """Return those of the history, which grows with groups that go on where it stopped.
+        """Return those of the history, which grows with groups that go on with its work.
 
         Raises:
             CouldNotTellError: there are several groups, unrelated, or none, and none is named; or brokers are silent.
@@ -179,7 +179,7 @@ def _is_of(lineage: Lineage, group: Column, lines: Column) -> Column:
 
 
 def group_of(spark: SparkSession, table: str) -> str | None:
-    """Return the group that a table is of; None where it has taken nothing yet."""
+    """Return the group that a table is of; None if it has taken nothing yet."""
     found: str | None = load_table(spark, table).properties().get(_PROPERTY)
     return found
 
@@ -224,7 +224,7 @@ def _set(update: Any, wanted: dict[str, str]) -> None:
 
 
 def require_group(spark: SparkSession, settings: JobSettings, lineage: Lineage) -> None:
-    """Refuse the table of the settings where it is of another history.
+    """Refuse the table of the settings if it is of another history.
 
     Raises:
         TableError: it says of which.

@@ -283,7 +283,7 @@ def _judge_run_sums(record: BackfillRecord, sums: Sums) -> Iterator[Wrong]:
 
 
 def judge_range(source: SourceRange, line: tuple[int, int] | None, *, record: str) -> Iterator[str]:
-    """Yield where a source range of a reference is not `line`, [first, next) of its `record`, or unsound in itself."""
+    """Yield differences of a reference's range from `line`, [first, next) of its `record`, and faults in itself."""
     stated = f"[{source.first_offset}, {source.next_offset})"
     if line is None:
         yield f"a range of which its {record} says nothing"

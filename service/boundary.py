@@ -47,10 +47,10 @@ class Membership(NamedTuple):
 
 
 class Poll(Sequence[SourceRecord]):
-    """The records of one poll, in order: as columns, and each whole where it is asked for.
+    """The records of one poll, in order: as columns, and each whole if it is asked for.
 
-    `tp_of` are places in `tps`, which may be more than the records are of. `timestamps_ms` has -1 where a record has
-    none. `with_headers` are the header names of records that have some, by place; None where something of a record is
+    `tp_of` are places in `tps`, which may be more than the records are of. `timestamps_ms` has -1 if a record has none.
+    `with_headers` are the header names of records that have some, by place; None if something of a record is
     unreadable. `keys` gives the records' keys.
     """
 
@@ -152,18 +152,18 @@ class ObjectFile(Protocol):
         ...
 
     def write(self, data: bytes) -> None:
-        """Append; raises SpoolError where the disk refuses."""
+        """Append; raises SpoolError if the disk refuses."""
         ...
 
     def finish(self) -> SealedFile:
-        """Close it; raises SpoolError where the disk refuses."""
+        """Close it; raises SpoolError if the disk refuses."""
         ...
 
 
 class BatchSpool(Protocol):
     """The directory of one batch: one file of pieces, and its objects until they are committed or discarded.
 
-    Every method raises SpoolError where the disk refuses, or where what is read is not what was written.
+    Every method raises SpoolError if the disk refuses, or if the bytes read are not those written.
     """
 
     def append(self, data: bytes) -> Piece:

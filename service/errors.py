@@ -127,7 +127,7 @@ class StopError(LogPartitionerError):
 
 
 class StartPositionError(StopError):
-    """A committed offset is missing where no policy helps, was lost, is out of range, or is of another topic."""
+    """A committed offset is missing and no policy helps, or it was lost, is out of range, or is of another topic."""
 
 
 class SourceError(StopError):

@@ -1,4 +1,4 @@
-"""The compiled fast lane where it is installed (`make native`), else None: then Python does everything."""
+"""The compiled fast lane if it is installed (`make native`), else None: then Python does everything."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ except ImportError:
 IS_INSTALLED = module is not None
 
 crc32: Callable[..., int] = zlib.crc32 if module is None else module.crc32
-"""CRC-32 of bytes or a bytearray, as zlib has it; in a tenth of the time where it is compiled here."""
+"""CRC-32 of bytes or a bytearray, as zlib has it; in a tenth of the time if it is compiled here."""

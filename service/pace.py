@@ -25,7 +25,7 @@ class Pace:
         self._lock = Lock()
 
     def times(self, what: object) -> int:
-        """Return how often it has happened since it was last said, this time included; 0 where it is not due."""
+        """Return how often it has happened since it was last said, this time included; 0 if it is not due."""
         with self._lock:
             return self._times(what, self._now_s())
 

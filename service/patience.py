@@ -38,12 +38,12 @@ class Patience:
         return time.monotonic() - self._since_s >= self._grace_s
 
     def to_leave(self) -> Patience:
-        """Return the patience for leaving itself: less where nobody has answered, more where nobody asked to leave."""
+        """Return the patience for leaving itself: less if nobody has answered, more if nobody asked to leave."""
         grace_s = _LEAVE_S if self.is_leaving() else _CLOSE_S
         return Patience(lambda: True, grace_s=_LEAVE_UNANSWERED_S if self.has_ended() else grace_s)
 
     def require(self) -> None:
-        """Raise LeavingError where it has ended."""
+        """Raise LeavingError if it has ended."""
         if self.has_ended():
             raise LeavingError("asked to leave while it waited for an answer")
 
@@ -90,7 +90,7 @@ def close_or_leave(close: Callable[[], None]) -> None:
 
 @contextmanager
 def end_process_after(seconds: float) -> Iterator[None]:
-    """End the process, with exit code 1 and all stacks on standard error, where the block takes longer than that.
+    """End the process, with exit code 1 and all stacks on standard error, if the block takes longer than that.
 
     For calls into C that never return and hold the interpreter's lock meanwhile: no thread of ours runs then, and no
     signal is seen (KAFKA_FACTS L9). The thread that ends the process needs no such lock.

@@ -56,14 +56,14 @@ def describe(error: BaseException) -> str:
 
 
 def trace(error: BaseException) -> str:
-    """Return where an exception came from, causes first, with `describe` in place of its text; several lines."""
+    """Return the traceback of an exception, causes first, with `describe` in place of its text; several lines."""
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     frames = "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)))
     return (trace(before) if before is not None else "") + f"Traceback:\n{frames}{describe(error)}\n"
 
 
 def say_trace(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """Return an event of structlog that says where its exception came from, without a text that may hold input."""
+    """Return an event of structlog with its exception's traceback, without a text that may hold input."""
     error = event.pop("exc_info", None)
     error = sys.exc_info()[1] if error is True else error
     if isinstance(error, BaseException):

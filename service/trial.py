@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, settings: Settings) -> int:
-    """Try the settings on a sample; gives 0, 1 where most entries are dead, 2 where there is no sample.
+    """Try the settings on a sample; gives 0, 1 if most entries are dead, 2 if there is no sample.
 
     Raises:
         SettingsError: no broker is set, and a topic is asked for.
@@ -168,7 +168,7 @@ class Trial:
             self._place(record, index, placed, self._origin(entry, decoded.envelope, record, placed))
 
     def report(self) -> Iterator[str]:
-        """Say what became of the sample: some of its entries, counts, and where nothing matches the fields."""
+        """Report the outcome of the sample: some of its entries, counts, the paths, and the fields of entries."""
         yield from self._shown
         by_reason = ", ".join(f"{reason} {count}" for reason, count in self.dead.most_common())
         yield f"{self.records} records, {self.entries} entries: {self.entries - self.dead.total()} in files"

@@ -32,7 +32,7 @@ def has_pipeline_jars() -> bool:
 
 @cache
 def spark_class_archive() -> Path:
-    """Return where the classes of Spark are, once `tools.spark_classes` has put them there.
+    """Return the directory of Spark's classes, once `tools.spark_classes` has put them there.
 
     Raises:
         MissingPrerequisiteError: there is no Java.

@@ -3,5 +3,5 @@
 - obvious: the program in Python that one writes first.
 - spark: Structured Streaming to S3; flink: Flink SQL to a local disk.
 
-Each is a process that takes a `Task` from its environment and marks where its start-up ends and its work is done.
+Each is a process that takes a `Task` from its environment and marks the end of its start-up and of its work.
 """

@@ -1,7 +1,7 @@
 """Flink SQL with parallelism 2: the topic by user, date and hour, Avro, exactly once by checkpoints of half a minute.
 
-To a local disk: through Flink's S3 file system, as set up here, it had not finished by far when others had.
-Runs in a Python of its own, where only Flink is installed.
+To a local disk: through Flink's S3 file system, as set up here, it had not finished by far when others had. Runs in a
+Python of its own that has only Flink.
 """
 
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""References -> which entries they hold: whose, of which hour, where they first were, and their size in bytes.
+"""References -> the entries that they hold: user, hour, first place, and size in bytes.
 
 Owns what an entry is for counting, and what its size is. Runs on the executors.
 """

@@ -45,7 +45,7 @@ class StateTable:
         self._branch = Branch(spark, self.name, f"{_BRANCHES}{run}")
 
     def ensure(self, *, user_buckets: int, identity: str) -> None:
-        """Create the table where it is not there; branches that a killed driver has left are dropped.
+        """Create the table if it is not there; branches that a killed driver has left are dropped.
 
         Raises:
             TableError: there is one, of another format, or one whose states identify entries by another rule.
@@ -79,7 +79,7 @@ class StateTable:
         return snapshot_id
 
     def written_at_ms(self) -> int:
-        """Return when states were last written, by the clock of who wrote them; 0 where they never were."""
+        """Return when states were last written, by the clock of who wrote them; 0 if they never were."""
         snapshot = self._java().currentSnapshot()
         return 0 if snapshot.parentId() is None else int(snapshot.timestampMillis())
 

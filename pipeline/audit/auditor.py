@@ -362,7 +362,7 @@ class Auditor:
 
 
 def _starts(source: DataFrame, ground: Ground) -> dict[TopicPartition, int]:
-    """Return the first record by TopicPartition, where flush records must begin with it."""
+    """Return the first record of each TopicPartition whose flush records must begin with it."""
     firsts = source.groupBy(*_TP).agg(F.min("offset").alias("first")).collect()
     found = {TopicPartition(row["topic"], row["partition"]): row["first"] for row in firsts}
     return {tp: found[tp] for tp in ground.from_the_start if tp in found}

@@ -1,7 +1,8 @@
 """Source and an older system's archive side by side by unique id, the n-th of an id with its n-th row.
 
-Owns what is a finding where rows have no position in the source. An id that the source repeats is compared by number
-alone: which of its rows is which entry's, nobody knows. One shuffle by id; no list grows with how often an id is there.
+Owns the rules for findings about rows that have no position in the source. An id that the source repeats is compared by
+number alone: which of its rows is which entry's, nobody knows. One shuffle by id; no list grows with how often an id is
+there.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ class ArchiveRules(NamedTuple):
 def compare(source: DataFrame, archived: DataFrame, rules: ArchiveRules) -> DataFrame:
     """Return one row per entry with an id (`frames.IDENTIFIED` with `in_window`) and its row, or of one of both.
 
-    Columns are those of the entry, or where it has none of the id's first entry or the row itself; `in_source`,
-    `in_archive`, `of_window` (the id is of the window), `is_judged` (a row that the source does not know is a
-    finding), and `findings`.
+    Columns are those of the entry; if there is none, those of the id's first entry or of the row itself; `in_source`,
+    `in_archive`, `of_window` (the id is of the window), `is_judged` (a row that the source does not know is a finding),
+    and `findings`.
     """
     entries = source.where(F.col("id").isNotNull() & (F.col("index") >= 0))
     sides = entries.select("id", F.struct(*_ENTRY).alias("s")).unionByName(

@@ -96,7 +96,7 @@ def _look_up_references(rows: list[dict[str, Any]], references: DataFrame) -> No
 
 
 def _look_up_batches(rows: list[dict[str, Any]], lines: DataFrame) -> None:
-    """Name the batch that covers the record, where nothing else told."""
+    """Name the batch that covers the record, if nothing else told it."""
     wanted = [row for row in rows if row["batch_id"] is None and row["offset"] is not None]
     if not wanted:
         return
@@ -255,7 +255,7 @@ def collect_ids(compared: DataFrame) -> Ids:
 
 
 def collect_counts(compared: DataFrame, rows: DataFrame, references: DataFrame, flushes: DataFrame) -> dict[str, int]:
-    """Count what is in `result.Counts`; the table's too, 0 where it was not asked for."""
+    """Count what is in `result.Counts`; the table's too, 0 if it was not asked for."""
     entries = compared.agg(
         _count(F.col("deliverable")).alias("deliverable"),
         _count(F.col("in_source") & ~F.col("deliverable")).alias("dead"),

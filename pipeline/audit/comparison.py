@@ -1,8 +1,8 @@
 """Two results of audits of the same source and window, side by side: what both name, and what only one. Pure.
 
-Owns what two witnesses together tell that neither tells alone: what only one of them lacks is that one's own loss,
-what both lack was lost before them, or in what they share. Entries are told by unique id where one of the witnesses
-is an archive, which has no positions; otherwise by position.
+Owns what two witnesses together tell that neither tells alone: what only one of them lacks is that one's own loss, what
+both lack was lost before them, or in what they share. Entries are identified by unique id if one of the witnesses is an
+archive, which has no positions; otherwise by position.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Return 0 where both agree and are clean, 1 where one names something, 2 for a doubt or for cut lists."""
+        """Return 0 if both agree and are clean, 1 if one names something, 2 for a doubt or for cut lists."""
         if self.could_not_tell:
             return ExitCode.COULD_NOT_TELL
         sides = (self.first, self.second)

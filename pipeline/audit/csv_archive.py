@@ -50,7 +50,7 @@ class ArchivedFile(NamedTuple):
 
 
 def list_files(settings: JobSettings, location: str, window: Window) -> list[ArchivedFile]:
-    """List the files of the window with its padding; all there are where folders name no time. Blocks for seconds.
+    """List the files of the window with its padding; all there are if folders name no time. Blocks for seconds.
 
     Raises:
         ArchiveError: there is none.
@@ -126,7 +126,7 @@ class _Reader:
         self._partition_zone = ZoneInfo(settings.partition.zone)
 
     def rows(self, file: str, *, is_in_window: bool) -> Iterator[Row]:
-        """Yield the rows of a file; broken lines and an unreadable file as findings, where they are of the window."""
+        """Yield the rows of a file; broken lines and an unreadable file as findings, if they are of the window."""
         try:
             data = self._data(file)
         except (ObjectError, OSError) as error:

@@ -44,7 +44,7 @@ def require_ids(settings: JobSettings) -> None:
     """Check that entries have unique ids.
 
     Raises:
-        ArchiveError: settings do not say where.
+        ArchiveError: the settings do not name it.
     """
     if not settings.worker.id.paths:
         raise ArchiveError("an archive is compared by unique id: LOGP_ID__PATHS must say where entries have theirs")

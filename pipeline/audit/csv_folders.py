@@ -46,7 +46,7 @@ class Folders:
         self._zone = ZoneInfo(zone)
 
     def period_of(self, path: str) -> Period | None:
-        """Read the period of a file off its path below the location; None where its folders name none."""
+        """Read the period of a file off its path below the location; None if its folders name none."""
         match = self._path.match(path)
         if match is None:
             return None

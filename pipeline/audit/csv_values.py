@@ -1,8 +1,8 @@
 """Values that CSV and the source have of an entry, in a form that can be compared in SQL: digests.
 
 Owns which texts of CSV are which values. A string is its own text, an absent or null value the empty text; everything
-else (numbers, booleans, arrays, objects) is equal where the text is JSON of an equal value (DESIGN 3.2). `True` is
-true, since that is how some languages write it.
+else (numbers, booleans, arrays, objects) is equal if the text is JSON of an equal value (DESIGN 3.2). `True` is true,
+since that is how some languages write it.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Ground(NamedTuple):
     """The offsets that are audited, and what is not known about them.
 
     Flush records of TopicPartitions `from_the_start` must begin with their first record. `short` are
-    batches of which references or dead letters are gone; None where all topics have their beginning.
+    batches of which references or dead letters are gone; None if all topics have their beginning.
     """
 
     spans: list[Span]
@@ -70,7 +70,7 @@ class Ground(NamedTuple):
 def find_ground(
     settings: JobSettings, asked: Asked, announced: Announced, *, is_full: bool, others: Iterable[str] = ()
 ) -> Ground:
-    """Find the offsets that the worker answers for; reads flush records, and what they count where some are gone.
+    """Find the offsets that the worker answers for; reads flush records, and their counts if some are gone.
 
     `others` are groups that have flush records, too.
     """

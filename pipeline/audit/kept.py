@@ -23,7 +23,7 @@ class Kept(ExitStack):
     def keep_apart(self, frame: DataFrame) -> DataFrame:
         """Compute a frame now, and persist the result without its plan.
 
-        Spark writes plans out whenever they change, and those of kept frames wherever they are used: where one is made
+        Spark writes plans out whenever they change, and those of kept frames wherever they are used: if one is made
         from the other, and used several times, that is gigabytes.
         """
         kept = frame.localCheckpoint(eager=True, storageLevel=StorageLevel.DISK_ONLY)

@@ -39,7 +39,7 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 
 
 class _Exact(NamedTuple):
-    """The exact schema of references of one projection, and what is wrong with it; None where there is none."""
+    """The exact schema of references of one projection, and what is wrong with it; None if there is none."""
 
     schema: PublishedSchema | None
     problems: tuple[str, ...]
@@ -56,7 +56,7 @@ class _Object:
         self._container: Container | None = None
 
     def differences(self, reference: Reference) -> str:
-        """Return where it is not the object that was referenced."""
+        """Return the differences of an object from the one that was referenced."""
         location, stored = reference.location, self._stored
         wrong = []
         if self.size != location.size:
@@ -187,7 +187,7 @@ def _address(row: Row) -> Address:
 
 
 def _within(ranges: Iterable[Span], size: int) -> list[Span]:
-    """Cut ranges off where the object ends: that they reach further is said elsewhere."""
+    """Cut ranges off at the end of the object; another check reports that they reach further."""
     return [(start, min(length, size - start)) for start, length in ranges]
 
 
@@ -216,7 +216,7 @@ def _file_row(row: Row, schema: PublishedSchema, about: Row, non_nulls: Counter[
 
 
 def root_text(topic: str, partition: int, offset: int, index: int | None) -> str:
-    """Write where a republished entry came from, so that it compares."""
+    """Write the first place of a republished entry as text, so that it compares."""
     return f"{topic}-{partition}-{offset}" + ("" if index is None else f"-{index}")
 
 

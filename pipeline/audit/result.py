@@ -1,7 +1,7 @@
 """The result of one audit: typed, versioned, and its JSON form; `encode` and `decode` are a pair.
 
 Everything that shows an audit (the terminal, the history, metrics, the report) is made from this and from nothing else.
-Its size is bounded: examples, flushes, hours and TopicPartitions have limits, and say so where one was reached.
+Its size is bounded: examples, flushes, hours and TopicPartitions have limits, and say so if one was reached.
 
 Times: `*_ms` and `*_us` count from 1970 in UTC, a window is [from, until) by the Kafka timestamps of source records.
 Dates and hours are those of the worker's partition zone; `record_hours` are hours of UTC.
@@ -34,7 +34,7 @@ class Witness(StrEnum):
 
 
 class Example(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One finding. Everything but the text is None where it is not known or makes no sense for its kind.
+    """One finding. Everything but the text is None if it is not known or makes no sense for its kind.
 
     `user`, `date` and `hour` say where the entry belongs; the text says where it was found instead. `id` is its unique
     id, if the settings have a path to it.
@@ -152,7 +152,7 @@ class Archive(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ids(msgspec.Struct, frozen=True, kw_only=True):
-    """Unique ids, where the settings say where they stand: source and files compared by id alone.
+    """Unique ids, if the settings have paths to them: source and files compared by id alone.
 
     `in_source` and `in_files` count deliverable entries and rows with an id; `missing` and `surplus` add up by how much
     ids occur less or more often in files; `repeated_in_source` counts ids that the source itself has more than once.
@@ -252,12 +252,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One audit.
 
     `could_not_tell` are the reasons why something stays unsaid, `notes` what a reader should know besides.
-    `dead_letters` are entries by reason. `references_offsets` is up to which offset of each partition of the
-    references topic everything was taken into account, `table_offsets` up to which the table holds it (None: the
-    table was not asked for). `findings` has only kinds that were found, in the order of `Kind`.
-    `against` says which witness this is about; `archive` is what an older system's archive has (None: not asked).
-    `flushes` and `hours` are the newest where there were more than the limit: `flushes_left_out`, `hours_left_out`.
-    `durations_s` are seconds by step, in their order; they add up to about `seconds`.
+    `dead_letters` are entries by reason. `references_offsets` is up to which offset of each partition of the references
+    topic everything was taken into account, `table_offsets` up to which the table holds it (None: the table was not
+    asked for). `findings` has only kinds that were found, in the order of `Kind`. `against` says which witness this is
+    about; `archive` is what an older system's archive has (None: not asked). `flushes` and `hours` are the newest if
+    there were more than the limit: `flushes_left_out`, `hours_left_out`. `durations_s` are seconds by step, in their
+    order; they add up to about `seconds`.
     """
 
     version: int = RESULT_VERSION

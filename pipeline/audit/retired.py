@@ -1,4 +1,4 @@
-"""References and their rows, from objects or, where these are retired, from the table (ADR 10).
+"""References and their rows, from objects or, if these are retired, from the table (ADR 10).
 
 Owns what retirement changes for the audit: an object that is recorded as retired is not missing, and its entries are
 judged by the table. Compaction may go on beside an audit.
@@ -58,9 +58,9 @@ class ReferenceReader:
         return self._keep(_near(references, reach))
 
     def read(self, chosen: DataFrame, position: Position | None, spans: list[Span], reach: DataFrame) -> Read:
-        """Read the rows of what was chosen; blocks until that is done, again where objects were retired meanwhile.
+        """Read the rows of what was chosen; blocks until that is done, again if objects were retired meanwhile.
 
-        `position` is the table's where it is audited, too.
+        `position` is the table's if it is audited, too.
         """
         for _ in range(_ATTEMPTS):
             pinned = self._retired.pin()
@@ -107,7 +107,7 @@ class ReferenceReader:
 
 
 def find_position(spark: SparkSession, settings: JobSettings) -> Position | None:
-    """Read what the table holds; None where there is no table."""
+    """Read what the table holds; None if there is no table."""
     topic = settings.worker.kafka.references_topic
     table = Table(spark, settings.pipeline.table, topic=topic, branch="audit")
     return table.position() if spark.catalog.tableExists(table.name) else None

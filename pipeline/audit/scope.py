@@ -80,7 +80,7 @@ def ask_all(topics: KafkaTopics, kafka: KafkaSettings, window: Window) -> Asked:
     And once more after that: so nothing announced is not committed, unless something is wrong. Flush records come last
     of what is announced: of a batch that is committed meanwhile they say that it was, whatever else is seen of it.
 
-    Blocks for seconds, where a transaction stays open for as long as brokers let it.
+    Blocks for seconds; if a transaction stays open, for as long as brokers let it.
 
     Raises:
         CouldNotTellError: no broker answers, or a topic is not there.
@@ -165,8 +165,8 @@ def reaching_to(sources: Iterable[Source], last: Mapping[TopicPartition, int]) -
 def span_of(source: Source, *, covered_first: int | None, floor: int | None) -> Span:
     """Return what of a TopicPartition is audited.
 
-    `covered_first` is the first offset that the worker answers for, None where it is the first there is; `floor` is
-    where what was announced begins to be complete, None where all of it is still there.
+    `covered_first` is the first offset that the worker answers for, None if it is the first there is; `floor` is the
+    offset from which announcements are complete, None if all of it is still there.
     """
     begin = max(source.ends.first, covered_first or 0, floor or 0)
     committed = source.committed or 0
@@ -188,7 +188,7 @@ def span_of(source: Source, *, covered_first: int | None, floor: int | None) -> 
 
 
 def whole_span_of(source: Source) -> Span:
-    """Return what is audited where nobody's committed offset counts: all of the window that Kafka still has."""
+    """Return the offsets to audit if nobody's committed offset counts: all of the window that Kafka still has."""
     return Span(
         tp=source.tp,
         retained=source.ends.first,
@@ -224,7 +224,7 @@ def doubts_of(
 ) -> list[str]:
     """Return what about the window cannot be told, because Kafka no longer has it.
 
-    `lacks_flushes_below` is where the flush records begin that are still there, None where all are.
+    `lacks_flushes_below` is the begin of the flush records that are still there, None if all are.
     """
     reaches_back = source.window_first == source.ends.first
     doubts = []

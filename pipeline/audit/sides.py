@@ -46,7 +46,7 @@ _LISTED = T.StructType(
 
 
 def reach_of(spark: SparkSession, spans: Iterable[Span], starts: Mapping[TopicPartition, int]) -> DataFrame:
-    """Return spans as a frame; `starts` are the first records that flush records must begin at, where that is known."""
+    """Return spans as a frame; `starts` are the records at which flush records must begin, if these are known."""
     rows = [
         (
             *(*span.tp, span.first, span.next, span.window_first, span.window_next),

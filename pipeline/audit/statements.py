@@ -65,7 +65,7 @@ def wrong_statements(reference: Reference, rows: list[Row]) -> Iterator[str]:
 def wrong_fields(
     reference: Reference, schema_text: str, exact: PublishedSchema | None, rows: int, non_nulls: Counter[str]
 ) -> Iterator[str]:
-    """Yield where the exact schema is not that of the rows, and which counts of fields are others.
+    """Yield the differences of the exact schema from the rows, and the counts of fields that are wrong.
 
     A field that no entry has, and one that is null in all, look alike in rows: only one with a type needs a value.
     """

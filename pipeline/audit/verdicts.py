@@ -3,13 +3,12 @@
 Compaction reads the newest verdict of an hour here. Only hours that were audited whole are written, and those with
 findings: so the newest line of an hour speaks of all its references below `references_offsets`. Findings may be of what
 no reference tells, such as a missing entry, or one whose reference is gone: a clean line takes the place of theirs only
-where its window holds the windows that they were of.
+if its window holds the windows that they were of.
 
 A verdict is of one group (`group_id`); one from before there was this column is of none: it passes no hour, and its
-findings stay open.
-An audit with the table says which one, too: `table_id`, which differs from that of a table made anew, and the snapshot
-and schema that it read; `table_offsets` is up to which references the table had taken then. All four are null where the
-table was not audited, and in lines from before there were these columns.
+findings stay open. An audit with the table says which one, too: `table_id`, which differs from that of a table made
+anew, and the snapshot and schema that it read; `table_offsets` is up to which references the table had taken then. All
+four are null if the table was not audited, and in lines from before there were these columns.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ class Passed(NamedTuple):
     """A date and hour (of the partition zone) whose newest verdict is clean, and of the whole hour.
 
     `offsets` are those of the references topic that the verdict covers. `table_offsets` are those up to which the
-    newest audit that included the table asked for has found it the same as the source; none where it was not clean.
+    newest audit that included the table asked for has found it the same as the source; none if it was not clean.
     """
 
     date: str
@@ -181,7 +180,7 @@ def read_passed(
 
 
 def _in_table(verdict: Row | None) -> dict[int, int]:
-    """Return up to where both the verdict and the table had come."""
+    """Return the offsets that both the verdict and the table had reached."""
     if verdict is None or verdict["verdict"] != Verdict.CLEAN or not verdict["is_whole"]:
         return {}
     taken = verdict["table_offsets"]

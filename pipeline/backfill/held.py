@@ -62,7 +62,7 @@ Place = tuple[str, int, int, int]
 
 
 def settled_ends(topics: KafkaTopics, topic: str, *, may_lack_beginning: bool) -> dict[int, int]:
-    """Ask up to where to read a topic to see what was committed before now; blocks for transactions under way.
+    """Ask for the end offsets that include everything committed before now; blocks for open transactions.
 
     Raises:
         RangeError: its beginning was deleted, so that nobody can tell what was held there.
@@ -152,7 +152,7 @@ def by_record(places: DataFrame) -> DataFrame:
 def _read_to(spark: SparkSession, settings: JobSettings, topic: str, ends: dict[int, int]) -> DataFrame:
     """Read a topic up to these ends, from its beginning: offset 0, unless what is deleted is taken as held by none.
 
-    Fails where something of that is deleted before it is read.
+    Fails if something of that is deleted before it is read.
     """
     kafka = settings.worker.kafka
     tps = [TopicPartition(topic, number) for number in ends]

@@ -136,7 +136,7 @@ def part_key(prefix: str, run_id: str, name: str) -> str:
 
 
 def find_outbox(objects: Objects, bucket: str, prefix: str, run_id: str) -> Outbox | None:
-    """Read the outbox of a run; None where it has none yet.
+    """Read the outbox of a run; None if it has none yet.
 
     Raises:
         ObjectError: S3 refuses or does not answer.
@@ -147,7 +147,7 @@ def find_outbox(objects: Objects, bucket: str, prefix: str, run_id: str) -> Outb
 
 
 def write_outbox(objects: Objects, bucket: str, prefix: str, run: Run, parts: list[tuple[str, int, str]]) -> Outbox:
-    """Write the outbox of a run, whose parts are there; the run's own, where another driver was first.
+    """Write the outbox of a run, whose parts are there; the run's own, if another driver was first.
 
     Raises:
         ObjectError: S3 refuses or does not answer.

@@ -103,7 +103,7 @@ class Rivals:
         self._own = 0
 
     def require_none(self, *, published: int) -> None:
-        """Read on, and refuse to go on where somebody has, or the run itself has published other than `published`.
+        """Read on, and refuse to go on if somebody has, or the run itself has published other than `published`.
 
         Raises:
             OvertakenError: it says who.
@@ -165,7 +165,7 @@ class Publication:
 
         Raises:
             OvertakenError: somebody else publishes, or has published, this range.
-            PipelineError: it cannot go on now; a later call goes on where it was.
+            PipelineError: it cannot go on now; a later call goes on from there.
         """
         self._progress.step("messages", total=self._outbox.messages, unit="messages")
         with self._progress:

@@ -120,7 +120,7 @@ def parse_offsets(text: str) -> Ranges:
 
 
 def parse_time(text: str) -> int:
-    """Read an ISO-8601 time as milliseconds since 1970; UTC where it names no zone.
+    """Read an ISO-8601 time as milliseconds since 1970; UTC if it names no zone.
 
     Raises:
         RangeError: it is none.

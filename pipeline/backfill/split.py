@@ -1,6 +1,6 @@
 """Records -> pieces: which entries of a record have which PartitionKey, which are dead, and why. On the executors.
 
-A piece carries the record itself: its entries are decoded once more where they are written, since a decoded entry is
+A piece carries the record itself: its entries are decoded once more when they are written, because a decoded entry is
 more than JSON text can say (integers of any size, numbers kept as text).
 """
 

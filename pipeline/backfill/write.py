@@ -223,7 +223,7 @@ class Writer:
                 yield from letters
 
     def _reject(self, piece: Row) -> list[OutboxMessage]:
-        """Make the dead letters of a piece: several where its indexes are too many for one."""
+        """Make the dead letters of a piece: several if its indexes are too many for one."""
         indexes = None if piece["indexes"] is None else tuple(piece["indexes"])
         letter = DeadLetter(record_of(piece), Reason(piece["reason"]), piece["message"], indexes)
         letters = split_letter(letter, message_bytes_max=self._settings.kafka.message_bytes_max)

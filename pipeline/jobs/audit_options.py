@@ -62,10 +62,10 @@ def add_audit_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def archive_of(given: argparse.Namespace, location: str | None) -> str | None:
-    """Return the archive to compare with, None where the witness is this product itself; `location` is the setting.
+    """Return the archive to compare with, None if the witness is this product itself; `location` is the setting.
 
     Raises:
-        PipelineError: the options contradict each other, or say nowhere where it is.
+        PipelineError: the options contradict each other, or do not name the archive.
     """
     if given.against != Witness.CSV:
         if given.csv is not None:

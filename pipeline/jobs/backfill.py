@@ -1,7 +1,7 @@
-"""A range of the source, partitioned again where no committed reference or dead letter holds it (DESIGN 8).
+"""Partitions a range of the source again, as far as no committed reference or dead letter holds it (DESIGN 8).
 
 Everything is written before anything is published: objects, then the outbox, then transactions. A run that was killed
-goes on by its id, from its outbox where it has one, else from the beginning, with objects of its own.
+goes on by its id, from its outbox if it has one, else from the beginning, with objects of its own.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def new_run_id() -> str:
 
 
 class Backfill:
-    """One driver of one run. A Spark session is taken only where there is no outbox yet."""
+    """One driver of one run. A Spark session is taken only if there is no outbox yet."""
 
     def __init__(self, settings: JobSettings, run_id: str, *, spark: SparkSession | None = None) -> None:
         self.run_id = run_id
@@ -163,7 +163,7 @@ class Backfill:
         self._worker = self._settings.worker
 
     def _begin(self, wanted: Wanted) -> Run:
-        """Fix the range, and up to where to look what is held: in this order, so that all of it is seen."""
+        """Fix the range, then the ends of the topics to search for held entries; in this order, none escapes."""
         if wanted.is_nothing:
             raise RangeError(f"{_NO_RANGE}: run {self.run_id} has none yet")
         kafka, forgotten = self._worker.kafka, self._backfill.assume_forgotten_unheld
@@ -187,7 +187,7 @@ class Backfill:
 
     @contextmanager
     def _retired(self) -> Iterator[RetiredSnapshot]:
-        """Fix which objects are retired for the block; at its end refuse what came of it where that has changed.
+        """Fix which objects are retired for the block; at its end refuse the result if that has changed.
 
         An object that is retired meanwhile may be gone when it is read: that error is told as what it is, too.
 

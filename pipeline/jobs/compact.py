@@ -2,7 +2,7 @@
 
 Only hours are taken whose newest verdict is clean and covers every reference that the hour has rows of: what the audit
 has not passed is left as it was written, so that what is wrong can still be told file by file. Raw objects are retired
-where a retention is set.
+if a retention is set.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Compact:
         self._all_settings, self._lineage = chosen.settings, chosen.lineage
 
     def _rewrite(self, progress: StepProgress) -> tuple[list[int], Rewritten]:
-        """Choose hours and rewrite them; choose again where references were appended in between."""
+        """Choose hours and rewrite them; choose again if references were appended in between."""
         for _ in range(_ATTEMPTS):
             progress.step("hours")
             position = self.table.position()
@@ -164,7 +164,7 @@ def choose(files: list[FileHour], passed: list[PassedHour], *, files_min: int) -
 
 
 def utc_hours(date: str, hour: int, zone: ZoneInfo) -> set[int]:
-    """Return the hours since 1970 in UTC that an hour of a zone is: two where a clock is put back.
+    """Return the hours since 1970 in UTC that an hour of a zone is: two when the clock is put back.
 
     Raises:
         PipelineError: hours of that zone begin in the middle of those of UTC, by which the table is partitioned.

@@ -218,7 +218,7 @@ def read_rows(
     s3: S3Settings,
     settings: MaterializeSettings,
 ) -> DataFrame:
-    """Return the rows of these references; they are read where the frame is written."""
+    """Return the rows of these references; they are read when the frame is written."""
     shares = share_out(references, tasks=spark.sparkContext.defaultParallelism)
     encoded = [encode_share(share) for share in shares]
     read = partial(_read_shares, encoded=encoded, schema=to_arrow_schema(schema), s3=s3, settings=settings)
@@ -251,7 +251,7 @@ def _read_shares(
 
 
 def read_ends(checkpoint: Path, batch_id: int, topic: str) -> Offsets:
-    """Read up to where a micro-batch goes: behind its last messages and the markers of their transactions.
+    """Read the end of a micro-batch: behind its last messages and the markers of their transactions.
 
     Partitions without messages are among them. Spark writes this before it runs a batch, and tells it nowhere else.
     """

@@ -1,4 +1,4 @@
-"""The sentences of a job that is done, for standard output: what came of it, and where that is. Pure."""
+"""The sentences of a finished job, for standard output: its result, and the place of it. Pure."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ class UserActivity:
         )
 
     def _update(self, references: list[Reference], offsets: Offsets) -> int:
-        """Make new states and write them, again where another driver has come between; gives how many hours changed."""
+        """Make new states and write them, again if another driver has come between; gives how many hours changed."""
         dates = {reference.partition_key.date for reference in references}
         for _ in range(_ATTEMPTS):
             hours_base, days_base = self._hours.head(), self._days.head()
@@ -169,7 +169,7 @@ class UserActivity:
         return self._spark.createDataFrame(keys, T.StructType([HOURS[name] for name in HOUR_KEY]))
 
     def _read(self, references: list[Reference]) -> DataFrame:
-        """Return the entries of these references; they are read where the frame is needed."""
+        """Return the entries of these references; they are read when the frame is needed."""
         shares = share_out(references, tasks=self._spark.sparkContext.defaultParallelism)
         encoded = [encode_share(share) for share in shares]
         reading = Reading(self._worker.s3, self._worker.input, self._settings)

@@ -43,7 +43,7 @@ class Moment(NamedTuple):
 
 
 def moments_of(one: Range) -> list[Moment]:
-    """Return commits and events near a range of findings in the order of time, and where no commit covers it."""
+    """Return commits and events near a range of findings in the order of time, and the parts that no commit covers."""
     handled, events = one.handled, one.events
     moments = [_commit(commit, one, "covering") for commit in handled.covering]
     moments += [_commit(commit, one, "commit") for commit in (handled.before, handled.after) if commit is not None]

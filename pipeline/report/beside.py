@@ -2,7 +2,7 @@
 
 Findings of one kind that stand between the same commits of a TopicPartition are one range. A rebalance, discard or
 rewind is beside it by TopicPartition; a start or stop, by worker. Before and after stand what is nearest, and the
-nearest rebalance; holes in offsets, which are many and mostly legal, only between, where there is room.
+nearest rebalance; holes in offsets, which are many and mostly legal, only between, if there is room.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def _nearest(events: Iterable[Event]) -> list[Event]:
 
 
 def _chosen(events: Sequence[Event]) -> tuple[Event, ...]:
-    """Choose the last ones, holes in offsets only where there is room."""
+    """Choose the last ones, holes in offsets only if there is room."""
     holes = [nth for nth, event in enumerate(events) if isinstance(event.told, OffsetGaps)]
     telling = [nth for nth, event in enumerate(events) if not isinstance(event.told, OffsetGaps)]
     kept = telling[-_DURING_MAX:]

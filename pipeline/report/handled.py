@@ -50,7 +50,7 @@ class Handled(NamedTuple):
 
     @property
     def end_ms(self) -> int | None:
-        """When the last batch that it can be in was committed; the last known commit where nothing came after."""
+        """When the last batch that it can be in was committed; the last known commit if nothing came after."""
         if self.covering:
             return max(one.ended_at_ms for one in self.covering)
         last = self.after or self.before
@@ -97,7 +97,7 @@ class Commits:
 
 
 class _OfOne:
-    """Commits of one TopicPartition; they overlap only where something is wrong, so looking back is short."""
+    """Commits of one TopicPartition; they overlap only if something is wrong, so looking back is short."""
 
     def __init__(self, commits: list[Commit]) -> None:
         self._by_first = sorted(commits, key=lambda one: (one.first_offset, one.next_offset, one.ended_at_ms))

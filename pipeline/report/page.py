@@ -210,7 +210,7 @@ def _templates() -> Environment:
 
 
 def _finalized(value: object) -> object:
-    """Show what came with the data by its number where it cannot be seen."""
+    """Show characters of the data by their numbers if they are invisible."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -35,7 +35,7 @@ _DAY_H = 24
 
 
 def entries(steps: Steps) -> Plot:
-    """Plot source against output, and what is missing or duplicated below, where anything is."""
+    """Plot source against output, and missing or duplicated entries below, if there are any."""
     wrong = [name for name in ("missing", "duplicated") if steps.has(name)]
 
     def draw(figure: Figure, shape: Shape) -> None:
@@ -75,7 +75,7 @@ def lag(steps: Steps) -> Plot:
 
 
 def files(counts: Steps, sizes: Steps | None) -> Plot:
-    """Plot files, their bytes together, and their sizes, where these are known."""
+    """Plot files, their bytes together, and their sizes, if these are known."""
 
     def draw(figure: Figure, shape: Shape) -> None:
         rows = figure.subplots(2 if sizes is None else 3, sharex=True)
@@ -104,7 +104,7 @@ def files(counts: Steps, sizes: Steps | None) -> Plot:
 
 
 def findings(steps: Steps) -> Plot:
-    """Plot findings by kind where they belong."""
+    """Plot findings by kind in the hours to which they belong."""
 
     def draw(figure: Figure, shape: Shape) -> None:
         axes = figure.subplots()

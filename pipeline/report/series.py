@@ -157,7 +157,7 @@ def _by_name(found: Mapping[str, int], names: Sequence[str]) -> dict[str, int]:
 
 
 def steps_of(hours: Sequence[tuple[int, Values]], *, weigh: str, combine: Combine = sum) -> Steps | None:
-    """Bring hours into steps; `weigh` names the value that says where most of the data is. None: there are no hours."""
+    """Bring hours into steps; `weigh` names the value that tells where most data is. None: there are no hours."""
     if not hours:
         return None
     kept = _near(hours, weigh)
@@ -178,7 +178,7 @@ def steps_of(hours: Sequence[tuple[int, Values]], *, weigh: str, combine: Combin
 
 
 def _near(hours: Sequence[tuple[int, Values]], weigh: str) -> list[tuple[int, Values]]:
-    """Leave out what is far from the middle of the data, where the hours are spread thinly."""
+    """Leave out hours far from the middle of the data, if the hours are spread thinly."""
     ordered = sorted(hours, key=lambda one: one[0])
     wide = (ordered[-1][0] - ordered[0][0]) // HOUR_MS + 1
     if wide <= _SPARSE * len(ordered) or wide <= STEPS_MAX:

@@ -55,7 +55,7 @@ class _Lane(NamedTuple):
 
 
 def timeline(ranges: Sequence[Range], flushes: Sequence[FlushSeen], events: Sequence[Event]) -> Plot | None:
-    """Plot ranges and what was near them, or all that was done where no range has a time; None: nothing was."""
+    """Plot ranges and the events near them, or all events if no range has a time; None: nothing was."""
     lanes = _finding_lanes(ranges)
     spans = [span for lane in lanes for span in lane.spans_ms]
     if not spans:
@@ -124,7 +124,7 @@ def _instants(moments_ms: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def _draw_lane(axes: Axes, nth: int, lane: _Lane, apart_ms: float) -> None:
-    """Draw marks, those that would cover each other once, and lines where spans are longer than a mark."""
+    """Draw marks, those that would cover each other once, and lines if spans are longer than a mark."""
     shown = {round(end / apart_ms): (begin, end) for begin, end in lane.spans_ms}.values()
     lines: list[float] = []
     for begin, end in shown:

@@ -93,7 +93,7 @@ def kind_name(kind: Kind | str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Write a number with thousands apart; a dash where there is none."""
+    """Write a number with thousands apart; a dash if there is none."""
     if value is None:
         return "\N{EN DASH}"
     return f"{value:,}"
@@ -115,7 +115,7 @@ def size(value: int | None) -> str:
 
 
 def moment(at_ms: int | None) -> str:
-    """Write an instant to the second; a dash where there is none, the number where no calendar has it."""
+    """Write an instant to the second; a dash if there is none, the number if no calendar has it."""
     return _written(at_ms, "%Y-%m-%d %H:%M:%S")
 
 

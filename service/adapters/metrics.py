@@ -31,9 +31,7 @@ class Metric(NamedTuple):
 
 METRICS: Mapping[str, Metric] = {
     "records": Metric("counter", "Source records taken from the client library."),
-    "records_given_back": Metric(
-        "counter", "Records that the fast lane leaves to Python; none where there is no lane."
-    ),
+    "records_given_back": Metric("counter", "Records that the fast lane leaves to Python; none without a fast lane."),
     "records_refused": Metric(
         "counter",
         "Records not recorded: covered already, not owned, or read again after a rewind.",
@@ -41,7 +39,7 @@ METRICS: Mapping[str, Metric] = {
     ),
     "entries": Metric(
         "counter",
-        "Log entries by outcome: written, record_timestamp (written, by Kafka's time), or why dead.",
+        "Log entries by outcome: written, record_timestamp (written, by Kafka's time), or the reason of a dead letter.",
         {"outcome": ("written", "record_timestamp", *Reason)},
     ),
     "inexact_numbers": Metric("counter", "Numbers that a double does not hold, rounded."),
@@ -61,14 +59,14 @@ METRICS: Mapping[str, Metric] = {
     "rewinds": Metric("counter", "TopicPartitions sought back to their committed offset."),
     "rebalances": Metric("counter", "Changes of assignment by kind.", {"kind": ("assigned", "revoked", "lost")}),
     "fetch_failures": Metric(
-        "counter", "Fetches of which something could not be read, by the client library's error.", {"code": ANY}
+        "counter", "Fetches with records that could not be read, by the client library's error.", {"code": ANY}
     ),
     "offset_gaps": Metric("counter", "Offset gaps; normal with transactions or compaction."),
     "lag_records": Metric(
-        "gauge", "Records between the committed offset and the end.", {"topic": ANY, "partition": ANY}
+        "gauge", "Records between the committed offset, or the start, and the end.", {"topic": ANY, "partition": ANY}
     ),
     "open_transaction_seconds": Metric(
-        "gauge", "Seconds for which a transaction that a producer has not ended has held up records of a source."
+        "gauge", "Seconds for which an open transaction of a producer has held up records of a source."
     ),
     "committed_offset": Metric(
         "gauge",
@@ -82,9 +80,7 @@ METRICS: Mapping[str, Metric] = {
     "partition_keys": Metric("gauge", "PartitionKeys in the open batch."),
     "batch_entries": Metric("gauge", "Entries in the open batch."),
     "owned_topic_partitions": Metric("gauge", "TopicPartitions owned."),
-    "held_topic_partitions": Metric(
-        "gauge", "TopicPartitions that are not read on, since a record batch cannot be read."
-    ),
+    "held_topic_partitions": Metric("gauge", "TopicPartitions that stand still because a record batch cannot be read."),
     "paused": Metric("gauge", "1 while no records are taken, after a flush or the disk has failed."),
     "cautious": Metric("gauge", "1 while reading few records at once, after repeated crashes on the same offsets."),
     "state": Metric("gauge", "1 for the state the worker is in.", {"state": tuple(phase.value for phase in Phase)}),

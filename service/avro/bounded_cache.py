@@ -23,7 +23,7 @@ class BoundedCache(Generic[_K, _V]):
         self.weight = 0
 
     def get(self, key: _K) -> _V:
-        """Return the value of a key, made anew where it is not kept."""
+        """Return the value of a key, made anew if it is not kept."""
         kept = self._kept.get(key)
         if kept is not None:
             self._kept.move_to_end(key)

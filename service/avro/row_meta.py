@@ -1,4 +1,4 @@
-"""The `_meta` record of a row as bytes (docs/FORMATS.md); its parts are made where they change."""
+"""The `_meta` record of a row as bytes (docs/FORMATS.md); its parts are made when they change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TIMESTAMP_MS_MAX = 253_402_300_799_999  # the end of the year 9999, the last one
 
 
 def readable_timestamp(timestamp_ms: int | None) -> int:
-    """Return Kafka's timestamp of a record as a row holds it: -1 where there is none, or none that readers read."""
+    """Return Kafka's timestamp of a record as a row holds it: -1 if there is none, or none that readers read."""
     if timestamp_ms is None or timestamp_ms > TIMESTAMP_MS_MAX:
         return NO_TIMESTAMP_MS
     return timestamp_ms
@@ -50,7 +50,7 @@ def encode_meta(
     timestamp_ms: int,
     root: bytes,
 ) -> bytes:
-    """Put the parts in the order of `schema.META_FIELDS`; `timestamp_ms` is -1 where the record has none."""
+    """Put the parts in the order of `schema.META_FIELDS`; `timestamp_ms` is -1 if the record has none."""
     return b"".join(
         (
             user,

@@ -76,7 +76,7 @@ class TakenSpan(NamedTuple):
 class TakenRun(NamedTuple):
     """Records that either lane has taken at once, and what they cover; `gaps` are [from, to).
 
-    `rest` is what the record behind them holds, where it was decoded and is not plain: it is recorded next.
+    `rest` is the next record, decoded, if it was decoded and is not plain: it is recorded next.
     """
 
     records: int
@@ -137,11 +137,11 @@ class FastLane:
         self._lane.learn(text, self._number_of(entry_type))
 
     def type_number(self, entry_type: RecordType, following: int) -> int:
-        """Return the number of a type in the open batch: `following` where it is new."""
+        """Return the number of a type in the open batch: `following` if it is new."""
         return self._lane.type_number(self._number_of(entry_type), following)
 
     def key_number(self, key: PartitionKey, following: int) -> int:
-        """Return the number of a PartitionKey in the open batch: `following` where it is new."""
+        """Return the number of a PartitionKey in the open batch: `following` if it is new."""
         return self._lane.key_number(key.user, _hours_of(key.date) + key.hour, following)
 
     def _number_of(self, entry_type: RecordType) -> int:

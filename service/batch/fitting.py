@@ -41,7 +41,7 @@ def _headers_bytes(headers: Headers | Iterable[tuple[str, bytes | None]]) -> int
 
 
 def split_letter(letter: DeadLetter, *, message_bytes_max: int) -> list[DeadLetter]:
-    """Return a dead letter as several where its indexes alone are more than a message takes."""
+    """Return a dead letter, as several if its indexes alone are more than a message takes."""
     indexes = letter.indexes
     if indexes is None:
         return [letter]
@@ -57,7 +57,7 @@ def _index_bytes(indexes: tuple[int, ...]) -> int:
 
 
 def stored_apart(letter: DeadLetter, *, message_bytes_max: int) -> Apart | None:
-    """Return what of its record a dead letter has no room for; None where the record fits as it is."""
+    """Return what of its record a dead letter has no room for; None if the record fits as it is."""
     record, indexes = letter.record, letter.indexes
     room = message_bytes_max - BATCH_BYTES - OUR_HEADERS_BYTES
     if indexes is not None:

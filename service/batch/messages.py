@@ -62,7 +62,7 @@ class Sender(NamedTuple):
 
 
 class Uploaded(NamedTuple):
-    """An object of the batch in the store, and where its schema lies; `inline` puts the schema's text into messages."""
+    """An object of the batch in the store, and the place of its schema; `inline` puts the schema into messages."""
 
     sealed: SealedObject
     stored: StoredObject

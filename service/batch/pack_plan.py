@@ -54,7 +54,7 @@ class Part(NamedTuple):
     """Rows [begin, end) of the order: those of one PartitionKey under one exact type.
 
     `size` estimates their bytes in an object, rather too high, from their texts. `group` is the number of the schema
-    that it shares with others, None for an object of its own; `hour` is set where the pack is one hour's own.
+    that it shares with others, None for an object of its own; `hour` is set if the pack is one hour's own.
     """
 
     key: int
@@ -172,7 +172,7 @@ class _Joined:
         self._wholes: dict[tuple[int, ...], RecordType | None] = {}
 
     def of(self, numbers: Sequence[int]) -> RecordType | None:
-        """Return the join of these types; None where they pass a bound of a schema. Few come often, and are known."""
+        """Return the join of these types; None if they pass a bound of a schema. Few come often, and are known."""
         if len(numbers) == 1:
             return self._types[numbers[0]]
         known = tuple(numbers) if len(numbers) <= KNOWN_TYPES_MAX else None
@@ -192,7 +192,7 @@ class _Joined:
         self._fields, self._size = first.fields, first.size
 
     def add(self, number: int) -> bool:
-        """Join the type of this number; False, and nothing is changed, where the result passes a bound of a schema."""
+        """Join the type of this number; False, and nothing is changed, if the result passes a bound of a schema."""
         if number in self._numbers:
             return True
         keys_max, fields, size = self._bounds.limits.object_keys_max, self._fields, self._size

@@ -30,7 +30,7 @@ class IncompatibleError(ValueError):
 
 
 def merge_entries(left: RecordType, right: RecordType, *, reserved: tuple[str, ...], keys_max: int) -> RecordType:
-    """Merge the types of two PartitionKeys' entries; `left` itself where it holds `right` already.
+    """Merge the types of two PartitionKeys' entries; `left` itself if it holds `right` already.
 
     `reserved` are the Avro names that no top-level field gets; nested objects have at most `keys_max` keys.
 
@@ -97,7 +97,7 @@ def _require_names(owns: tuple[RecordType, ...], merged: RecordType, reserved: t
 
 
 def _plain_name(original: str) -> str:
-    """Return the Avro name that a field has where no other would have it; in lower case, as names are compared."""
+    """Return the Avro name that a field has if no other field would have it; in lower case, as names are compared."""
     return sanitise(original).lower()
 
 
@@ -127,7 +127,7 @@ class Merging:
         return self._entry_type
 
     def add(self, own: RecordType, *, fields_max: int, bytes_max: int) -> bool:
-        """Merge one more type; False, and nothing is changed, where it may not, or passes a bound of one schema."""
+        """Merge one more type; False, and nothing is changed, if it may not, or passes a bound of one schema."""
         self.compared += own.fields
         changed: dict[str, Type] = {}
         new: list[str] = []

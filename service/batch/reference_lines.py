@@ -99,7 +99,7 @@ class LineWriter:
         self._size += len(line) + 1
 
     def _fit(self, part: Described, line: bytes, size: int) -> bytes:
-        """Begin the next group with this line, and shorten it where that is not enough; `size` is without it."""
+        """Begin the next group with this line, and shorten it if that is not enough; `size` is without it."""
         if self._count:
             self._size = size
             for table in self._new:

@@ -91,7 +91,7 @@ class EntryWriter:
         return encoders
 
     def _beside_encoders(self, own: RecordType, written: RecordType) -> Mapping[int, EncodeEntry]:
-        """Return what writes entries within one exact type where fields of the object stand beside each other."""
+        """Return the encoder of entries within one exact type, for an object with fields beside each other."""
         if written is not self._fields_of[0]:
             self._fields_of = written, MergedFields(written)
         if own is not self._beside[0]:

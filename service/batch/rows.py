@@ -162,7 +162,7 @@ class Rows:
         return number
 
     def key_number(self, key: tuple[str, str, int]) -> int:
-        """Return the number of a PartitionKey, which is added where it is new."""
+        """Return the number of a PartitionKey, which is added if it is new."""
         following = len(self.keys)
         if self._lane is None:
             number = self.key_numbers.setdefault(key, following)
@@ -183,7 +183,7 @@ class Rows:
         self.fixed_bytes += KEY_BYTES + len(key.user) * (PLAIN_CHAR_BYTES if is_plain else CHAR_BYTES)
 
     def type_number(self, entry_type: RecordType) -> int:
-        """Return the number of a type, which is added where it is new."""
+        """Return the number of a type, which is added if it is new."""
         following = len(self.types)
         if self._lane is None:
             number = self.type_numbers.setdefault(id(entry_type), following)

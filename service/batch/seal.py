@@ -47,8 +47,8 @@ class SealRules(NamedTuple):
 class SealedObject(NamedTuple):
     """A finished object: its number in the batch, its schema, what it holds and the lines that announce it.
 
-    `key` is the PartitionKey of an object of its own; a pack has none, and an `hour` where it is one hour's.
-    `sources` are how many of its rows are of which TopicPartition, counted as they were written.
+    `key` is the PartitionKey of an object of its own; a pack has none, and an `hour` if it is one hour's. `sources` are
+    how many of its rows are of which TopicPartition, counted as they were written.
     """
 
     number: int
@@ -239,7 +239,7 @@ class Sealing:
     def _write_packed(
         self, chunk: Chunk, parts: Sequence[Part], place: tuple[int, Hour | None], first: int, last: int, begin: int
     ) -> _Sealed:
-        """Write the chunk's parts [first, last) into the pack of their place, and into a next one where it is full."""
+        """Write the chunk's parts [first, last) into the pack of their place, and into a next one when it is full."""
         while first < last:
             writing = self._packs.get(place)
             if writing is None:

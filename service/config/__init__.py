@@ -1,1 +1,1 @@
-"""Settings, where they come from, the rules between them, and what they come to."""
+"""Settings, their sources, the rules between them, and the rules for core that follow from them."""

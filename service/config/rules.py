@@ -74,7 +74,7 @@ def seal_rules(settings: Settings) -> SealRules:
 
 
 def is_fast(settings: Settings) -> bool:
-    """Tell whether compiled code writes objects: also where there is no fast lane to take records into rows."""
+    """Tell whether compiled code writes objects: also if there is no fast lane to take records into rows."""
     return native.IS_INSTALLED and settings.fast_lane == "auto"
 
 

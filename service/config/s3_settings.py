@@ -1,4 +1,4 @@
-"""The section of settings that says where objects go."""
+"""The section of settings about the object store."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class S3Settings(Section):
     endpoint_url: str | None = Field(None, description="Endpoint of an S3 that is not AWS.")
     region: str | None = Field(
         None,
-        description="Region; without one AWS_REGION, AWS_DEFAULT_REGION or the profile says it, and with "
-        "s3.endpoint_url it is us-east-1 if none does.",
+        description="Region; by default AWS_REGION, AWS_DEFAULT_REGION or the profile's, and us-east-1 if "
+        "none is set and s3.endpoint_url is.",
     )
     addressing_style: Literal["auto", "path", "virtual"] = Field(
         "auto",
         description="Whether the bucket is in the path or in the host's name; auto: in the path with s3.endpoint_url, "
         "else as AWS wants it.",
     )
-    access_key: SecretStr | None = Field(None, description="Access key; without one boto3 looks where it always does.")
+    access_key: SecretStr | None = Field(None, description="Access key; without one boto3 uses its usual sources.")
     secret_key: SecretStr | None = Field(None, description="Secret key.")
     upload_threads: int = Field(32, ge=1, le=256, description="Uploads under way at once.")
     attempts: int = Field(
@@ -59,5 +59,5 @@ class S3Settings(Section):
 
     @property
     def place(self) -> str:
-        """The bucket, and where it is, as messages name them."""
+        """The bucket and its endpoint, as messages name them."""
         return f"bucket {self.bucket} at {self.endpoint_url or 'AWS'}"

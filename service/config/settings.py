@@ -57,7 +57,7 @@ class KafkaSettings(Section):
         "log-partitioner",
         min_length=1,
         max_length=255,
-        description="Consumer group of all workers; not set, readers of the output take the only one there is.",
+        description="Consumer group of all workers; if not set, readers of the output take the only group there is.",
     )
     group_protocol: Literal["classic", "consumer"] = Field(
         "classic", description="Group protocol: classic (cooperative-sticky), or consumer (KIP-848, brokers from 4.0)."
@@ -65,13 +65,13 @@ class KafkaSettings(Section):
     source_topics: Names = Field(min_length=1, examples=["app-logs"], description="Topics to read log records from.")
     references_topic: str = Field("references", description="Topic that gets references: a message per object.")
     flushes_topic: str = Field("flushes", description="Topic that gets one flush record per flush.")
-    dead_letters_topic: str = Field("dead-letters", description="Topic that gets what cannot be partitioned.")
+    dead_letters_topic: str = Field("dead-letters", description="Topic that gets entries that cannot be partitioned.")
     backfills_topic: str = Field(
         "backfills", description="Topic that gets the run records of backfills; the worker does not use it."
     )
     start_at: StartAt = Field(
         "beginning",
-        description="Where to start on a TopicPartition without a committed offset: beginning; fail; or a time with its "
+        description="Start on a TopicPartition without a committed offset: beginning; fail; or a time with its "
         "zone such as 2026-11-27T09:00:00Z, the first record of that time or later by Kafka's timestamps.",
     )
     accept_unknown_history: bool = Field(
@@ -94,7 +94,7 @@ class KafkaSettings(Section):
     )
     client_properties: Properties = Field(
         {},
-        description="librdkafka properties, such as security.protocol (JSON object); those that may be set stand below.",
+        description="librdkafka properties, such as security.protocol (JSON object); the page lists those that may be set.",
     )
     secret_properties: SecretProperties = Field(
         {}, description="librdkafka properties that must not be shown, such as sasl.password (JSON object)."
@@ -143,7 +143,7 @@ class UserSettings(Section):
     JSON) and `header:name` look elsewhere. The first path that yields a value wins.
     """
 
-    paths: Names = Field(("user",), min_length=1, description="Where to look for the user, in this order.")
+    paths: Names = Field(("user",), min_length=1, description="Paths to the user, tried in this order.")
     no_values: Names = Field(("", "-"), description="Values treated as a missing user.")
     missing_name: str | None = Field(
         None,
@@ -158,7 +158,7 @@ class TimeSettings(Section):
 
     paths: Names = Field(
         ("time", "timestamp", "@timestamp"),
-        description="Where to look for the event time, in this order.",
+        description="Paths to the event time, tried in this order.",
     )
     epoch_unit: Literal["auto", "s", "ms", "us", "ns"] = Field(
         "auto", description="Unit of numbers; auto decides by magnitude."
@@ -169,14 +169,14 @@ class TimeSettings(Section):
         86_400, description="Seconds past the Kafka record's timestamp beyond which an event time is absurd."
     )
     missing: Literal["record-timestamp", "dead-letter"] = Field(
-        "record-timestamp", description="What becomes of an entry whose event time is missing or absurd."
+        "record-timestamp", description="Treatment of an entry whose event time is missing or absurd."
     )
 
 
 class IdSettings(Section):
     """Paths at which the unique id of an entry is looked up; paths as for `user`."""
 
-    paths: Names = Field((), description="Where to look for the unique id, in this order.")
+    paths: Names = Field((), description="Paths to the unique id, tried in this order.")
 
 
 class SchemaSettings(Section):
@@ -190,7 +190,7 @@ class SchemaSettings(Section):
         16,
         ge=1,
         le=32,
-        description="Levels of nesting that become columns; what is deeper is kept as JSON text.",
+        description="Levels of nesting that become columns; deeper values are kept as JSON text.",
     )
     object_keys_max: int = Field(
         500, ge=1, description="Distinct keys of one nested object; beyond it the object is a map."
@@ -210,8 +210,8 @@ class DeadLettersSettings(Section):
         0.99,
         gt=0,
         le=1,
-        description="Share of dead entries from which on the first batch of a group on its TopicPartitions is not "
-        "committed, and the worker stops: a wrong path would commit a topic away; 1: it is committed.",
+        description="If the share of dead entries in a group's first batch on its TopicPartitions reaches this, the worker "
+        "stops and commits nothing: a wrong path would commit a topic away. 1 commits such a batch.",
     )
 
 
@@ -227,11 +227,11 @@ class SpoolSettings(Section):
     )
     bytes_max: PositiveBytes = Field(
         2 * 1024 * 1024 * 1024,
-        description="Bytes on disk; a batch is flushed before, and where that frees nothing the consumer is paused.",
+        description="Bytes on disk; a batch is flushed before, and if that frees nothing the consumer is paused.",
     )
     memory_bytes_max: PositiveBytes = Field(
         128 * 1024 * 1024,
-        description="Bytes of the open batch in memory: entries beyond go to disk, rows and PartitionKeys make a flush.",
+        description="Bytes of the open batch in memory: entries beyond go to disk, rows and PartitionKeys cause a flush.",
     )
     object_bytes_max: Annotated[int, Field(ge=64 * 1024, json_schema_extra=BYTES), TAKES_SIZE] = Field(
         64 * 1024 * 1024, description="Bytes of rows in an object of one PartitionKey; it goes on in another."
@@ -289,7 +289,7 @@ class Settings(SourcedSettings):
         "auto packs all but the large and the few.",
     )
     fast_lane: Literal["auto", "off"] = Field(
-        "auto", description="Compiled code for plain records, where it is installed and the settings allow it; or none."
+        "auto", description="Compiled code for plain records, if it is installed and the settings allow it; or none."
     )
     kafka: KafkaSettings
     input: InputSettings = InputSettings()

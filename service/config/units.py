@@ -45,7 +45,7 @@ def _quantity(text: str, units: Mapping[str, float], expected: str) -> float:
 
 
 def start_of(given: object) -> object:
-    """Return where a group starts: `beginning`, `fail`, or a time in milliseconds since the epoch."""
+    """Return the start of a new group: `beginning`, `fail`, or a time in milliseconds since the epoch."""
     if given in ("beginning", "fail") or (type(given) is int and given >= 0):
         return given
     try:

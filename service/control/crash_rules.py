@@ -53,7 +53,7 @@ class PollPart(NamedTuple):
 
 
 def decode(line: bytes) -> CrashHistory:
-    """Read what was remembered; nothing where it is not what we write."""
+    """Read what was remembered; nothing if it is not what we write."""
     try:
         return _decoder.decode(line)
     except msgspec.DecodeError:

@@ -35,8 +35,8 @@ class WorkerState:
     """Everything that the control plane knows.
 
     `generation` grows with each change of the assignment. Records of `to_seek` are refused until the consumer has
-    sought where their TopicPartition goes on. `size_max` bounds batches after a discard. Once `end` is set, nothing is
-    flushed any more.
+    sought the next offset of their TopicPartition. `size_max` bounds batches after a discard. Once `end` is set,
+    nothing is flushed any more.
     """
 
     generation: int = 0
@@ -70,7 +70,7 @@ class WorkerState:
     # The assignment.
 
     def owning(self, tps: TopicPartitions) -> WorkerState:
-        """Own these, too; they are to be sought, since nobody has asked yet where they go on.
+        """Own these, too; they are to be sought, because nobody has asked for their next offset yet.
 
         That holds for one that was released a moment ago as well. 1. `consume` takes offset 10. 2. Inside it a revoke
         discards offsets 5 to 9. 3. Inside it the TopicPartition is assigned again. 4. `consume` returns 10.
@@ -89,7 +89,7 @@ class WorkerState:
         return replace(self, to_seek=self.owned)
 
     def sought(self, tps: TopicPartitions) -> WorkerState:
-        """These are where they go on."""
+        """The consumer has sought these TopicPartitions."""
         return replace(self, to_seek=self.to_seek - tps)
 
     # Flushes.

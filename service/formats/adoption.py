@@ -1,8 +1,8 @@
 """Adoptions in the flushes topic, and what they make one history (docs/FORMATS.md#adoptions).
 
-Owns the message that says where one group goes on with the work of another, and the lineage of a group: whose flushes
-are its own history. Decides by group, TopicPartition and offset alone, so that references and dead letters can be
-judged as flush records are.
+Owns the message by which one group goes on with the work of another, and the lineage of a group: whose flushes are its
+own history. Decides by group, TopicPartition and offset alone, so that references and dead letters can be judged as
+flush records are.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Lineage:
         )
 
     def ends(self) -> dict[tuple[str, str, int], int]:
-        """Return up to where the history goes of adopted groups, by group, topic and partition."""
+        """Return the offsets up to which adopted groups belong to the history, by group, topic and partition."""
         return {place: max(end for _, end in ends) for place, ends in self._adopted.items()}
 
     def has_flush(self, record: FlushRecord) -> bool:

@@ -62,7 +62,7 @@ def reason_of(record: SourceRecord) -> Reason:
 class DeadLetter(NamedTuple):
     """One source record and the entries of it that are dead for one reason.
 
-    `indexes` is None where the record could not be split: the record then counts as one entry. With an `end_offset`
+    `indexes` is None if the record could not be split: the record then counts as one entry. With an `end_offset`
     the letter stands for all offsets from the record's up to that one, which a person has skipped.
     """
 

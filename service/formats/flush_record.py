@@ -18,7 +18,7 @@ class FlushedTopicPartition(msgspec.Struct, frozen=True, kw_only=True):
     """One owned TopicPartition in a flush record.
 
     first_offset is the committed position from which the batch started, next_offset the one it commits;
-    min_offset and max_offset are None where nothing was read. idle_since_ms is wall-clock time, None while
+    min_offset and max_offset are None if nothing was read. idle_since_ms is wall-clock time, None while
     records come. The conservation law: entries == in files + dead_letters + discarded_replays.
     """
 
@@ -99,8 +99,8 @@ class BackfillTotals(msgspec.Struct, frozen=True, kw_only=True):
 class BackfillRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Announces how far a backfill has come; one in each of its transactions, the last one of a batch id counts.
 
-    `published` of `messages` (references and dead letters, in the order of its outbox) are committed: it is where a
-    restart goes on. The run is finished when they are equal. `outbox` is the SHA-256 of the list of these messages.
+    `published` of `messages` (references and dead letters, in the order of its outbox) are committed: a restart goes on
+    there. The run is finished when they are equal. `outbox` is the SHA-256 of the list of these messages.
     """
 
     format_version: int = FORMAT_VERSION
@@ -151,7 +151,7 @@ def decode_backfill_record(value: bytes) -> BackfillRecord:
 def split_parts(record: FlushRecord, *, bytes_max: int) -> list[FlushRecord]:
     """Return a flush record in as few parts as it takes for each to have at most so many bytes of JSON.
 
-    A part has one TopicPartition at least, also where that alone is more.
+    A part has one TopicPartition at least, even if that alone is more.
     """
     if len(encode_flush_record(record)) <= bytes_max:
         return [record]

@@ -17,10 +17,10 @@ from service.formats.model import TopicPartition
 
 
 class Head(msgspec.Struct, frozen=True):
-    """Every line has `event`, its name, `level`, `ts`, UTC by the worker's clock, and which worker writes.
+    """Every line has `event` (its name), `level`, `ts` (UTC by the worker's clock), `worker`, `boot` and `seq`.
 
-    That is `worker`, `boot`, one per process, and `seq`, which counts the lines of a boot from 1, without a hole;
-    beside them `mono`, monotonic seconds, and `pid`.
+    There is one `boot` per process; `seq` counts its lines from 1, without a hole. Lines also have `mono` (monotonic
+    seconds) and `pid`.
     """
 
     event: str

@@ -31,8 +31,8 @@ OffsetRanges = dict[TopicPartition, tuple[int, int]]
 class SourceRecord(NamedTuple):
     """One Kafka message of the source, as it left the client library.
 
-    `timestamp_ms` is Kafka's, or None where the record carries none; `leader_epoch` that of the leader which took the
-    record, or None where the client library does not know it. `unreadable` says why no entry can be taken from it:
+    `timestamp_ms` is Kafka's, or None if the record carries none; `leader_epoch` that of the leader which took the
+    record, or None if the client library does not know it. `unreadable` says why no entry can be taken from it:
     HEADERS_UNREADABLE, and they are left out; FATAL; or SKIPPED.
     """
 

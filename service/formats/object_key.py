@@ -71,5 +71,5 @@ def key_safe(name: str) -> str:
 
 
 def parse_key_safe(encoded: str) -> str | None:
-    """Return the name; None where the form only identifies it."""
+    """Return the name; None if the form only identifies it."""
     return None if "~" in encoded else unquote_to_bytes(encoded).decode()

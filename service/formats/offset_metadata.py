@@ -4,7 +4,7 @@ Versioned JSON: `{"v":1,"topic_id":"LbB5g8fUQ9-bXqQm1cN2yA","roots":{"raw-3":[17
 Kafka's id of the topic as its tools print it, or null if it is unknown. `roots` has the highest root offset of each
 root TopicPartition (DESIGN 3.8), with its index if it has one, the most recently used root last. `set_ms` is the time
 at which a person has set the offset; all later commits of this TopicPartition repeat it, because flush records from
-before that time no longer say where to go on.
+before that time no longer count.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def project(schema: Avro, projection: Projection) -> Avro:
 def null_counts(reference: Reference, schema: Avro) -> dict[str, tuple[int, int]] | None:
     """Return (entries without a value, entries with one) by original name, for each field of the exact schema.
 
-    `schema` is the object's. None where the reference's message left the counts out.
+    `schema` is the object's. None if the reference's message left the counts out.
 
     Raises:
         ValueError: the numbers are not those of fields of this schema.

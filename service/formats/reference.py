@@ -88,7 +88,7 @@ class Line(msgspec.Struct, frozen=True, array_like=True):
 
     `event_time_us` counts from the message's, `event_time_span_us` from the first to the last entry. `nulls` are pairs
     (number of a top-level field of the object's schema, entries without a value in it), ascending, of the fields that
-    have such entries; None where they were left out. `start` and `length` are the bytes of the reference's blocks.
+    have such entries; None if they were left out. `start` and `length` are the bytes of the reference's blocks.
     `sources` are SOURCE_NUMBERS numbers per TopicPartition: its number, min_offset - first_offset,
     max_offset - min_offset, entries. `roots_cut` tells that there were more roots than are listed.
     """
@@ -111,7 +111,7 @@ class ReferenceMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message of the references topic; its key is the batch id.
 
     `first_number` is the number of the first line within the batch. `schemas` are projections of the object's schema
-    (`service.formats.projection`), None where it is the object's own.
+    (`service.formats.projection`), None if it is the object's own.
     """
 
     format_version: int = FORMAT_VERSION
@@ -164,7 +164,7 @@ class Reference(msgspec.Struct, frozen=True, kw_only=True):
 
     `schema` is that of the object, by which rows are decoded; `projection` makes the PartitionKey's exact schema of it
     (`service.formats.projection.project`). `nulls` are (number of a top-level field of the object's schema, entries
-    without a value in it), None where the message left them out.
+    without a value in it), None if the message left them out.
     """
 
     reference_id: str
@@ -200,7 +200,7 @@ def reference_id(batch_id: str, number: int) -> str:
 
 
 def ranges_of(place: ObjectPlace, start: int, length: int) -> tuple[tuple[int, int], ...]:
-    """Return the byte ranges of a reference: the header and its blocks, one range where they touch."""
+    """Return the byte ranges of a reference: the header and its blocks, one range if they touch."""
     if start == place.header_bytes:
         return ((0, start + length),)
     return ((0, place.header_bytes), (start, length))

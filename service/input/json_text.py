@@ -135,7 +135,7 @@ def split_object(text: bytes) -> dict[str, bytes]:
 
 
 def _text_of(key: bytes) -> str:
-    """Decode a key; one that no UTF-8 can hold would fail later, where it is written."""
+    """Decode a key; one that no UTF-8 can hold would fail later, when it is written."""
     try:
         text: str = json.loads(key.decode())
         text.encode()

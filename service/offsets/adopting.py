@@ -1,4 +1,4 @@
-"""Plans `offsets adopt`: a group of another name goes on where one has stopped.
+"""Plans `offsets adopt`: a group of another name goes on at the offsets at which one has stopped.
 
 Owns the conditions: neither group has a member, the stopped group agrees with its flush records, no other group has
 adopted it, and the new group has not begun. Changes nothing.

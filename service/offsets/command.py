@@ -148,7 +148,7 @@ def _line(survey: Survey, change: Change) -> str:
 
 
 def _cost(changes: Sequence[Change]) -> str:
-    """Say what records are published twice or skipped; empty where none are."""
+    """Say what records are published twice or skipped; empty if none are."""
     twice, skipped = sum(one.twice for one in changes), sum(one.skipped for one in changes)
     costs = []
     if twice:

@@ -70,7 +70,7 @@ def _change(survey: Survey, standing: Standing, target: Target, *, is_named: boo
 
 
 def _not_at_flushed(survey: Survey, standing: Standing) -> str:
-    """Say why a TopicPartition cannot go on where its flush records end; empty where it can."""
+    """Say why a TopicPartition cannot go on where its flush records end; empty if it can."""
     if standing.flushed is None:
         return "no flush record of this group names it"
     if standing.committed is not None and survey.is_of_another_topic(standing.committed):

@@ -23,7 +23,7 @@ FLUSH_RECORDS_S = 1800.0
 
 
 class Standing(NamedTuple):
-    """One TopicPartition. `flushed` is where the newest flush record ends, whatever a person has set since."""
+    """One TopicPartition. `flushed` is the end of the newest flush record, whatever a person has set since."""
 
     tp: TopicPartition
     committed: CommittedOffset | None
@@ -100,7 +100,7 @@ class Survey:
     def disagreements(
         self, committed: Mapping[TopicPartition, CommittedOffset], flushed: Mapping[TopicPartition, int], group_id: str
     ) -> Iterator[str]:
-        """Yield where what a group has committed is not what it has flushed, or of another topic, or not its own."""
+        """Yield committed offsets that differ from flush records, or are of another topic, or not the group's own."""
         recover = f"with the settings of group {group_id}, `log-partitioner offsets set --to flushed` sets it right"
         for tp, end in flushed.items():
             one = committed.get(tp)

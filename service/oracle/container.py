@@ -48,7 +48,7 @@ _CODECS: dict[str, Callable[[bytes], bytes]] = {
 
 
 class Container:
-    """The bytes of an object, its header read: `schema` is the text, `header_bytes` where the blocks begin."""
+    """The bytes of an object, its header read: `schema` is the text, `header_bytes` the position of the first block."""
 
     def __init__(self, data: bytes) -> None:
         self.size = len(data)

@@ -47,7 +47,7 @@ def digest(value: object) -> bytes:
 
 
 def differences(expected: object, actual: object, path: str = "") -> Iterator[str]:
-    """Yield where two values in canonical form differ."""
+    """Yield the places at which two values in canonical form differ."""
     if isinstance(expected, dict) and isinstance(actual, dict):
         for key in sorted(expected.keys() | actual.keys()):
             yield from differences(expected.get(key), actual.get(key), f"{path}.{key}" if path else key)

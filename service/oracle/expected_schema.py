@@ -98,7 +98,7 @@ def characters_of(kind: Type) -> int:
 
 
 def schema_differences(expected: Type, published: Type, path: str = "") -> Iterator[str]:
-    """Yield where the published schema is not the expected one."""
+    """Yield the differences of the published schema from the expected one."""
     if expected == published:
         return
     if isinstance(expected, Record) and isinstance(published, Record):

@@ -38,7 +38,7 @@ class Deliverable(NamedTuple):
 
 
 class JudgedEntry(NamedTuple):
-    """`deliverable` is None where the entry must be dead; `reasons` are those a dead letter may give."""
+    """`deliverable` is None if the entry must be dead; `reasons` are those a dead letter may give."""
 
     deliverable: Deliverable | None
     reasons: Reasons

@@ -61,7 +61,7 @@ class Surroundings:
 
     @cached_property
     def key_json(self) -> object:
-        """The record key as JSON; None where it is none."""
+        """The record key as JSON; None if it is none."""
         if self.key_text is None:
             return None
         try:
@@ -137,7 +137,7 @@ class UserRule:
         self._otherwise = settings.missing_name
 
     def user_of(self, entry: JsonObject, around: Surroundings) -> str | None:
-        """Return the user, or None where the entry is dead for want of one."""
+        """Return the user, or None if the entry is dead for want of one."""
         for value in values_at(self._paths, entry, around):
             text = text_of(value)
             if text is not None and text not in self._no_values:
@@ -152,7 +152,7 @@ class IdRule:
         self._paths = tuple(map(parse_path, paths))
 
     def id_of(self, entry: JsonObject, around: Surroundings) -> str | None:
-        """Return the id as text, or None where there is none."""
+        """Return the id as text, or None if there is none."""
         texts = map(text_of, values_at(self._paths, entry, around))
         return next((text for text in texts if text is not None), None)
 
@@ -168,7 +168,7 @@ class TimeRule:
         self._ahead_us = round(settings.future_max_s * 1_000_000)
 
     def time_of(self, entry: JsonObject, around: Surroundings, timestamp_ms: int | None) -> int | None:
-        """Return the event time in microseconds, or None where the entry is dead for want of one."""
+        """Return the event time in microseconds, or None if the entry is dead for want of one."""
         time_us = self._first_readable(entry, around)
         if time_us is not None and self._is_plausible(time_us, timestamp_ms):
             return time_us

@@ -45,7 +45,7 @@ class RestoreError(ValueError):
 
 
 class PublishedSchema:
-    """A schema text, understood. `problems` says where its form is not the published one.
+    """A schema text, understood. `problems` lists deviations of its form from the published one.
 
     `beside` are the paths of names that have several fields: the schema of a pack may have such. `keeps_names`: it is a
     projection of one, whose top-level fields have the names that they have there.

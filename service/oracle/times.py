@@ -32,7 +32,7 @@ _NEVER = 1 << 100
 
 
 def read_time(value: object, *, unit: EpochUnit, zone: tzinfo) -> int | None:
-    """Read a value as a time; None where it is none. The result may be outside every calendar."""
+    """Read a value as a time; None if it is none. The result may be outside every calendar."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):

@@ -25,7 +25,7 @@ Clock = tuple[int, int]
 
 
 def read_written(text: str, zone: tzinfo) -> int | None:
-    """Return a time in microseconds since 1970; None where the text is none. The result may be outside calendars."""
+    """Return a time in microseconds since 1970; None if the text is none. The result may be outside calendars."""
     if not text.isascii():
         return None
     tokens = _TOKEN.findall(text.lower())
@@ -81,7 +81,7 @@ def _date(year: int, month: int, day: int) -> date | None:
 
 
 def _read_clock(tokens: list[str]) -> tuple[Clock, int | None] | None:
-    """Read what follows a date: nothing, or a clock and maybe a zone; its offset is None where there is none."""
+    """Read what follows a date: nothing, or a clock and maybe a zone; its offset is None if there is none."""
     match tokens:
         case []:
             return (0, 0), None

@@ -31,7 +31,7 @@ _link_decoder = msgspec.json.Decoder(_Link)
 
 
 def root_of(record: SourceRecord, header: str) -> RootLink | None:
-    """Return the first link of a record's chain; None where there is no chain, or it cannot be read."""
+    """Return the first link of a record's chain; None if there is no chain, or it cannot be read."""
     for name, value in reversed(record.headers):
         if name == header:
             return _first_link(value)

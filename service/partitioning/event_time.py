@@ -38,7 +38,7 @@ class TimeRules(NamedTuple):
 
 
 def parse_event_time(value: Any, rules: TimeRules) -> int | None:
-    """Read one value as microseconds since the epoch; None where it is no time."""
+    """Read one value as microseconds since the epoch; None if it is no time."""
     kind = type(value)
     if kind is str:
         return _parse_text(value, rules)

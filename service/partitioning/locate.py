@@ -36,7 +36,7 @@ def split_path(path: str) -> tuple[str, ...]:
 
 
 def plain_path(path: str) -> tuple[str, tuple[str, ...]] | None:
-    """Return where a path begins, and the keys from there: `entry`, `envelope` or `key`; None for the other forms."""
+    """Return the begin of a path (`entry`, `envelope` or `key`), and the keys from there; None for the other forms."""
     where, colon, rest = path.partition(":")
     if where == "key":
         return None if colon else ("key", ())
@@ -46,7 +46,7 @@ def plain_path(path: str) -> tuple[str, tuple[str, ...]] | None:
 
 
 def compile_path(path: str) -> Locate:
-    """Compile one path; the result gives None where nothing is found, and never raises.
+    """Compile one path; the result gives None if nothing is found, and never raises.
 
     Raises:
         ValueError: the path is not of the form above.

@@ -63,7 +63,7 @@ class Partitioner:
     def partition(
         self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord
     ) -> Placement | Rejection:
-        """Return where one entry of a record goes, or why it is rejected."""
+        """Return the place of one entry of a record, or why it is rejected."""
         placed = self.place(entry, envelope, record.timestamp_ms, lambda: record)
         if isinstance(placed, Rejection):
             return placed
@@ -110,7 +110,7 @@ class Partitioner:
     def _event_time(
         self, entry: dict[str, Any], envelope: dict[str, Any] | None, timestamp_ms: int | None, whole: Whole
     ) -> int | None:
-        """Return the first readable time; None where there is none, or it is absurd."""
+        """Return the first readable time; None if there is none, or it is absurd."""
         for name, locate in self._times:
             found = locate(entry, envelope, whole) if name is None else entry.get(name)
             event_time_us = parse_event_time(found, self._rules.time)

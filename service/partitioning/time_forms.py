@@ -24,7 +24,7 @@ _HOURS, _MINUTES, _LEAP_SECOND = 24, 60, 60
 
 
 def read_form(text: str, zone: tzinfo) -> int | None:
-    """Read a text in microseconds since the epoch; None where it is no time. A date alone is its first moment.
+    """Read a text in microseconds since the epoch; None if it is no time. A date alone is its first moment.
 
     A leap second is the second after it; 24:00:00 is the next day's first moment. A name behind an offset says nothing.
     """

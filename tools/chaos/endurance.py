@@ -123,7 +123,7 @@ def _course(samples: list[dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def _probe(pid: int) -> dict[str, int]:
-    """Return what a process holds now; zeros where it has ended meanwhile."""
+    """Return what a process holds now; zeros if it has ended meanwhile."""
     status: dict[str, str] = {}
     files = 0
     with contextlib.suppress(OSError):

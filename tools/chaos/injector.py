@@ -54,7 +54,7 @@ class Injector:
         self._begin[fault.kind](fault.number)
 
     def end(self, fault: Fault) -> bool:
-        """Undo it; False where that has to wait for a process that is still about to end."""
+        """Undo it; False if that has to wait for a process that is still about to end."""
         if fault.kind == "worker-stop" and self._fleet.workers[name_of(fault.number)].process.is_alive():
             return False
         if fault.kind == "broker-stop" and self._bed.kafka.processes[fault.number].is_alive():

@@ -79,7 +79,7 @@ def play_cell(
 
 
 def chosen(names: Sequence[str]) -> list[Cell]:
-    """Return the cells of these names, all where there is none; a name may be a part of one.
+    """Return the cells of these names, all if there is none; a name may be a part of one.
 
     Raises:
         ValueError: no cell has such a name.

@@ -14,7 +14,10 @@ _TURN_S = 0.25
 
 @dataclass(slots=True)
 class Recovery:
-    """One fault's: `seconds` from where it counts until everything written before its begin is committed; or None."""
+    """The recovery from one fault: `seconds` until everything written before its begin is committed, or None.
+
+    `counts_from` is the time from which these seconds count.
+    """
 
     kind: str
     before: Mapping[int, int]
@@ -39,13 +42,13 @@ class CommitWatch:
         self._thread = threading.Thread(target=self._watch, name="commit-watch", daemon=True)
 
     def begin(self, kind: str, *, is_over: bool) -> Recovery:
-        """Remember what is written at the begin of a fault; its time counts from now where it `is_over` at once."""
+        """Remember what is written at the begin of a fault; its time counts from now if it `is_over` at once."""
         recovery = Recovery(kind, dict(self._written()), time.monotonic() if is_over else None)
         self.recoveries.append(recovery)
         return recovery
 
     def end(self, recovery: Recovery) -> None:
-        """Let the time of a fault count from now, where it does not yet."""
+        """Let the time of a fault count from now, if it does not yet."""
         if recovery.counts_from is None:
             recovery.counts_from = time.monotonic()
 

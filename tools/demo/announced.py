@@ -67,7 +67,7 @@ class Announced:
 
     @property
     def main_reason(self) -> tuple[str, DeadReason]:
-        """The reason with the most entries; only where there are dead letters."""
+        """The reason with the most entries; only if there are dead letters."""
         return max(self.reasons.items(), key=lambda item: item[1].entries)
 
     def add_flushes(self, records: Iterable[FlushRecord]) -> None:

@@ -53,7 +53,7 @@ class SparkJobs:
                 os.close(descriptor)
 
     def run(self, arguments: Sequence[str], report: Path) -> int:
-        """Run one job and print its report; return its exit code, 2 where the process has ended without one.
+        """Run one job and print its report; return its exit code, 2 if the process has ended without one.
 
         Raises:
             ProcessDiedError: Kafka or S3 has ended meanwhile.
@@ -123,7 +123,7 @@ def audit_small(environment: Environment, tell: Tell, *, is_told: bool = True) -
 def verify_logs(environment: Environment, tell: Tell, *, is_told: bool = True) -> int:
     """Hold the workers' logs against the rules, print the account, return the exit code; a pass only if `is_told`.
 
-    It is 0 for pass, 1 for a violation, 2 where it could not tell.
+    It is 0 for pass, 1 for a violation, 2 if it could not tell.
 
     Raises:
         ProcessDiedError: Kafka or S3 has ended meanwhile.

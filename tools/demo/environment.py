@@ -49,7 +49,7 @@ class Environment:
                 raise ProcessDiedError(f"{server.name} ended ({server.log})", last_lines=server.last_lines())
 
     def describe(self) -> list[str]:
-        """Return where things lie, for a person."""
+        """Return the places of the demo's files, for a person."""
         places = [
             f"objects        {self.objects}",
             f"Kafka's data   {self.directory / 'kafka'}",

@@ -15,7 +15,7 @@ _GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 
 
 def find_entry(value: bytes | None, index: int = 0) -> Mapping[str, object] | None:
-    """Return the entry of this number in a record (an object, an array, lines); None where none can be read."""
+    """Return the entry of this number in a record (an object, an array, lines); None if none can be read."""
     try:
         text = _decompress(value or b"")
         try:

@@ -1,6 +1,6 @@
 """Broken records: each flaw turns the encoded entries of a record into a value that is wrong somewhere.
 
-Good neighbours stay good: a worker must still deliver them where the record can be split at all.
+Good neighbours stay good: a worker must still deliver them if the record can be split at all.
 """
 
 import gzip

@@ -90,7 +90,7 @@ class Fleet:
         self.workers[name] = Worker(name, process, time.monotonic())
 
     def log_of(self, name: str) -> Path:
-        """Return where the worker's output goes."""
+        """Return the file of the worker's output."""
         return self._root / name / "worker.log"
 
     def perform(self, step: Step) -> None:

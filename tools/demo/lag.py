@@ -29,7 +29,7 @@ class GroupLag:
         return None if committed is None else sum(behind(next_offsets, committed).values())
 
     def committed(self, partitions: Iterable[int]) -> dict[int, int] | None:
-        """Return the committed offset of each partition, 0 where there is none; None if Kafka did not answer."""
+        """Return the committed offset of each partition, 0 if there is none; None if Kafka did not answer."""
         wanted = [TopicPartition(self._topic, partition) for partition in partitions]
         if not wanted:
             return {}

@@ -95,7 +95,7 @@ class DemoOptions:
 
     @property
     def entries_generated(self) -> int:
-        """How many entries to generate where none are replayed."""
+        """How many entries to generate if none are replayed."""
         return self.entries or _GENERATED_ENTRIES
 
     @property

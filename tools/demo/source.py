@@ -61,7 +61,7 @@ class SourceThread:
 class DemoSource(SourceThread):
     """Writes the records of the demo.
 
-    Raises ProduceError where there is nothing to write.
+    Raises ProduceError if there is nothing to write.
     """
 
     def __init__(self, options: DemoOptions, *, bootstrap: str, span_s: float) -> None:

@@ -16,7 +16,7 @@ _WIDTH = 100
 
 
 class ExitCode(IntEnum):
-    """How the demo ends; 128 + number where a signal ended it."""
+    """How the demo ends; 128 + number if a signal ended it."""
 
     CLEAN = 0
     FINDINGS = 1
@@ -101,7 +101,7 @@ def judge(
 
 
 def explain_dead_letters(announced: Announced, paths: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return why most entries are dead letters: the main reason, where was looked, what the first entry has."""
+    """Return why most entries are dead letters: the main reason, the paths tried, the fields of the first entry."""
     reason, found = announced.main_reason
     others = {name: other.entries for name, other in announced.reasons.items() if name != reason}
     share = f"{announced.dead_letters:,} of {announced.entries:,} entries"
@@ -118,7 +118,7 @@ def explain_dead_letters(announced: Announced, paths: Mapping[str, Sequence[str]
 
 
 def explain_times(tally: Tally, paths: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return why most entries go by Kafka's time, as far as the workers' logs tell; nothing where they do not."""
+    """Return why most entries go by Kafka's time, as far as the workers' logs tell; nothing if they do not."""
     in_files = tally.entries - tally.dead_letters
     if 2 * tally.record_timestamps <= in_files:
         return []

@@ -43,16 +43,16 @@ these are numbers there.
 _PROPERTIES = """\
 ## Properties of librdkafka
 
-`kafka.client_properties` and `kafka.secret_properties` take these and no others; what they mean, and which values
-they have, stands in librdkafka's CONFIGURATION.md. What is for one kind of client is not told to the other.
+`kafka.client_properties` and `kafka.secret_properties` take these and no others; librdkafka's CONFIGURATION.md
+explains them and their values. A property of one kind of client is not passed to the other.
 """
 _PIPELINE_HEAD = """\
 # Configuration of the pipeline
 
 Made by `python -m tools.docs` from `pipeline/config.py`; do not edit.
 
-A job (`python -m pipeline JOB`) reads the settings of a worker ([CONFIGURATION.md](CONFIGURATION.md)), which say where
-topics and objects are and how entries are read, and beside them these. They come from the same kinds of sources: the
+A job (`python -m pipeline JOB`) reads the settings of a worker ([CONFIGURATION.md](CONFIGURATION.md)), for
+topics, objects and the reading of entries, and these in addition. They come from the same kinds of sources: the
 environment, a TOML file named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by
 `PIPELINE_SECRETS_DIR`, defaults. A variable with the prefix `PIPELINE_` that names no setting is refused.
 """

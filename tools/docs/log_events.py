@@ -18,16 +18,16 @@ Made by `python -m tools.docs` from `service/formats/log_events.py`; do not edit
 
 With `LOGP_LOG__FORMAT=json` each line of the worker's log is one JSON object.
 {head}
-Lines of other programs may stand between; a reader passes over events and fields that it does not know.
+Lines of other programs may stand between; a reader ignores events and fields that it does not know.
 
 ## Fields of several events
 
 """
 _EVENTS = """
-## Events that are read
+## Events for programs
 
-By the demo, the report and whoever proves from the log what was done. Names and fields stay; a field that is added may
-be missing in lines of before, and one with `?` is left out where there is nothing to say.
+The demo, the report and the verifier of logs read these. Names and fields stay. A field that is added later may be
+missing in older lines; a field with `?` is left out if it has its default value.
 
 """
 _PLAIN = """

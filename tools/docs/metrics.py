@@ -22,8 +22,8 @@ A counter also has a `_created` gauge (when it began, in seconds since the epoch
 _AUDIT = """
 ## The audit on Spark
 
-Of the last audit; served on `PIPELINE_AUDIT__METRICS_PORT`, written to `PIPELINE_AUDIT__METRICS_FILE`. Declared in
-`pipeline/audit/metrics.py`.
+These describe the last audit; served on `PIPELINE_AUDIT__METRICS_PORT`, written to `PIPELINE_AUDIT__METRICS_FILE`.
+Declared in `pipeline/audit/metrics.py`.
 
 """
 

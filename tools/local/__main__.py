@@ -39,7 +39,7 @@ def main(arguments: list[str] | None = None, *, home: Path = HOME) -> int:
 
 
 def describe(stack: Stack) -> str:
-    """Return, in a few lines, where things are and how to point a worker at them."""
+    """Return, in a few lines, the addresses of the servers and how to point a worker at them."""
     processes = "\n".join(
         f"  {process.name}: pid {process.pid}{'' if process.is_running() else ' (ended)'}"
         for process in stack.processes

@@ -20,7 +20,7 @@ _ON_STDERR = (_SILENT, "-Xlog:all=warning:stderr")  # Java says on standard outp
 
 
 def options_to_load(archive: Path) -> list[str]:
-    """Return the options with which Java loads classes from an archive; none where there is none."""
+    """Return the options with which Java loads classes from an archive; none if there is none."""
     has_classes = archive.exists() and archive.stat().st_size
     return [f"-XX:SharedArchiveFile={archive}", *_ON_STDERR] if has_classes else []
 

@@ -36,9 +36,9 @@ _PORT_REMEDY = "stop what listens there or choose another port"
 class KafkaCluster:
     """One or three brokers on 127.0.0.1; a context manager that leaves no process behind.
 
-    Brokers are counted from 0. With `through_proxy` each has a TcpProxy (`proxies`) that clients connect to,
-    while brokers talk to each other directly. With `leashed=False` the brokers outlive us. With `class_archive`
-    they write their classes there when they are stopped; without, they load them from where that was done once.
+    Brokers are counted from 0. With `through_proxy` each has a TcpProxy (`proxies`) that clients connect to, while
+    brokers talk to each other directly. With `leashed=False` the brokers outlive us. With `class_archive` they write
+    their classes there when they are stopped; without it, they load an archive that was made before.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class KafkaCluster:
         self._stop_proxies()
 
     def kill_all(self) -> None:
-        """End all brokers by SIGKILL: the quick way where nobody needs the data any more."""
+        """End all brokers by SIGKILL: the quick way if nobody needs the data any more."""
         for server in self._servers.values():
             server.kill()
         self._stop_proxies()

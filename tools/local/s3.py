@@ -49,7 +49,7 @@ class S3Endpoint:
     region: str = "us-east-1"
 
     def variables(self, bucket: str | None = None) -> dict[str, str]:
-        """Return the settings by which a worker finds it; those of a bucket with them where there is one."""
+        """Return the settings by which a worker finds the store, and `bucket`, if given."""
         return {
             "LOGP_S3__ENDPOINT_URL": self.url,
             "LOGP_S3__REGION": self.region,

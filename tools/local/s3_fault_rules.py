@@ -36,7 +36,7 @@ class Action(enum.StrEnum):
     TRUNCATE_REQUEST = "truncate_request"
     """Forward only the first half of the request's body, with its old checksums."""
     CORRUPT_ANSWER = "corrupt_answer"
-    """Forward, then change one byte of the answer's body, or its ETag where there is no body."""
+    """Forward, then change one byte of the answer's body, or its ETag if there is no body."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,7 +194,7 @@ def _end_to_end(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _corrupt(answer: _Answer) -> None:
-    """Change the body, or where there is none the ETag."""
+    """Change the body, or the ETag if there is no body."""
     if answer.body:
         answer.body = _change_one_byte(answer.body)
         return
