@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Kind(StrEnum):
-    """Kinds of findings; the comment says what one of it is, and so what its count counts."""
+    """Kinds of findings; the comment of a kind names the thing that its count counts."""
 
     MISSING = "missing"  # an entry that must be in a file is in no file and no dead letter
     DUPLICATED = "duplicated"  # a surplus place of an entry: once too often in files and dead letters
@@ -66,7 +66,7 @@ class ExitCode(IntEnum):
 
 
 class Wrong(NamedTuple):
-    """One finding; `number` is its count, [`offset`, `end`) are the offsets of the TopicPartition that it is of."""
+    """One finding; `number` is its count, [`offset`, `end`) are its offsets of the TopicPartition."""
 
     kind: Kind
     text: str
@@ -124,7 +124,7 @@ def judge_joins(
 ) -> Iterator[tuple[Wrong, C | None]]:
     """Check that lines of one TopicPartition, in offset order, join from `start` to the committed offset.
 
-    With None for `start` they may begin anywhere. Gives the line that a finding is of; a gap behind all is of none.
+    If `start` is None, they may begin anywhere. Yields findings, each with its line; a gap behind all lines has none.
     """
     reached = start
     for number, line in enumerate(lines):
@@ -147,7 +147,7 @@ def judge_joins(
 
 
 def judge_uncommitted(tp: TopicPartition, lines: Iterable[C], *, committed: int | None) -> Iterator[tuple[Wrong, C]]:
-    """Check that nothing is covered that the group has not committed: its offsets are gone, set back, or another's.
+    """Check that no line covers offsets that the group has not committed: its offsets are gone, set back, or another's.
 
     A flush record and the offsets are committed as one, so an offset asked for later is never behind a line.
     """
@@ -160,7 +160,7 @@ def judge_uncommitted(tp: TopicPartition, lines: Iterable[C], *, committed: int 
 
 
 def judge_line(line: FlushedTopicPartition, counted: Counted) -> Iterator[Wrong]:
-    """Compare what a flush record says of a range with what the source holds."""
+    """Compare the statements of a flush record about a range with the source."""
     facts = {
         "records": (line.records, counted.records),
         "entries": (line.entries, counted.entries),

@@ -11,11 +11,11 @@ from typing import NamedTuple, Protocol, overload
 from service.formats.model import SourceRecord, TopicPartition
 
 FIRST_OFFSET, END_OFFSET = -2, -1
-"""In the place of a time, as in Kafka's protocol: the first offset of a log, and its end."""
+"""Stand for a time, as in Kafka's protocol: the first offset of a log, and its end."""
 
 
 class Clock(Protocol):
-    """Two clocks: monotonic for durations, wall time for what is written down."""
+    """Two clocks: monotonic for durations, wall time for recorded instants."""
 
     def now_s(self) -> float:
         """Monotonic seconds."""
@@ -39,9 +39,9 @@ class Membership(NamedTuple):
 
     @property
     def is_proof(self) -> bool:
-        """Whether a broker would check it: without generation and member id it would not (KAFKA_FACTS F3).
+        """Whether a broker would check it, which it does only with a generation and a member id (KAFKA_FACTS F3).
 
-        Members count from 1; a KIP-848 member that was put out has epoch 0 until it is in again.
+        Members count from 1; a fenced KIP-848 member has epoch 0 until it has joined again.
         """
         return self.generation > 0 and self.member_id != ""
 
@@ -49,9 +49,9 @@ class Membership(NamedTuple):
 class Poll(Sequence[SourceRecord]):
     """The records of one poll, in order: as columns, and each whole if it is asked for.
 
-    `tp_of` are places in `tps`, which may be more than the records are of. `timestamps_ms` has -1 if a record has none.
-    `with_headers` are the header names of records that have some, by place; None if something of a record is
-    unreadable. `keys` gives the records' keys.
+    `tp_of` are places in `tps`, which may have more TopicPartitions than the records. `timestamps_ms` has -1 if a
+    record has none. `with_headers` are the header names of records that have some, by place; None if part of a record
+    is unreadable. `keys` gives the records' keys.
     """
 
     def __init__(
@@ -199,13 +199,13 @@ class RebalanceListener(Protocol):
     """Called from inside `Consumer.consume` and `Consumer.close`; must not raise."""
 
     def on_assigned(self, tps: frozenset[TopicPartition]) -> None:
-        """Take over TopicPartitions; nothing of them comes before each is sought."""
+        """Take over TopicPartitions; no record of them comes before each is sought."""
         ...
 
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
-        """Give TopicPartitions back; blocks the rebalance until everything of theirs is committed or discarded."""
+        """Release TopicPartitions; blocks the rebalance until everything of theirs is committed or discarded."""
         ...
 
     def on_lost(self, tps: frozenset[TopicPartition]) -> None:
-        """Forget TopicPartitions that somebody else owns already."""
+        """Forget TopicPartitions that another member owns already."""
         ...

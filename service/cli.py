@@ -1,6 +1,6 @@
 """The console command: run | check-config | try | config-schema | audit | verify-logs | offsets.
 
-Says what to do in one line on errors.
+An error is one line that says what to do.
 
 Exit codes: 0 done; 1 the worker failed, the audit found something, logs break a rule, offsets were not set, or most of
 a sample is dead; 2 settings or arguments are wrong, or the audit or the logs could not tell.

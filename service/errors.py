@@ -83,7 +83,7 @@ class MembershipError(DiscardError):
 
 
 class CommitUnknownError(DiscardError):
-    """Nobody knows yet whether the transaction was committed; `code` says what was seen last."""
+    """Nobody knows yet whether the transaction was committed; `code` is the last error seen."""
 
     def __init__(self, message: str, *, code: str) -> None:
         super().__init__(message)
@@ -91,7 +91,7 @@ class CommitUnknownError(DiscardError):
 
 
 class CommittedOffsetError(DiscardError):
-    """A committed offset is of before what is known to be committed, or nobody can tell: ask again."""
+    """A committed offset is older than one known to be committed, or nobody can tell: ask again."""
 
 
 class HistoryUnknownError(LogPartitionerError):
@@ -99,7 +99,7 @@ class HistoryUnknownError(LogPartitionerError):
 
 
 class TopicMissingError(HistoryUnknownError):
-    """The topic of flush records is not there: no setting of ours helps, somebody has to create it."""
+    """The topic of flush records is not there: no setting helps, an operator has to create it."""
 
 
 class KeyTakenError(LogPartitionerError):
@@ -111,7 +111,7 @@ class UnmetError(LogPartitionerError):
 
 
 class StoreBusyError(UnmetError):
-    """The store throttles us, or fails by itself: nothing is known to be lacking, and flushes wait for it."""
+    """The store throttles us, or fails by itself: nothing is known to be missing, and flushes wait for it."""
 
 
 class ReadBackError(LogPartitionerError):
@@ -119,7 +119,7 @@ class ReadBackError(LogPartitionerError):
 
 
 class UnreadableObjectError(LogPartitionerError):
-    """An object is no Avro file, or not one of such rows."""
+    """An object is no Avro file, or has no rows in our form."""
 
 
 class StopError(LogPartitionerError):
@@ -135,7 +135,7 @@ class SourceError(StopError):
 
 
 class LeavingError(StopError):
-    """The process was asked to leave, and what it waits for does not come: it ends in order, with nothing half done."""
+    """The process was asked to leave while it waited for an answer that did not come: it ends in order."""
 
 
 class StoreRefusedError(StopError):

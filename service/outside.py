@@ -35,7 +35,7 @@ class _Clock:
 
 
 def asks_of_store(settings: Settings, store: S3Store) -> list[Ask]:
-    """Return what is asked of the store."""
+    """Return the questions to the store."""
     s3 = settings.s3
     asks = [asked(f"{s3.place}: objects can be created under {s3.prefix}/", store.check)]
     if settings.verify.share:
@@ -44,7 +44,7 @@ def asks_of_store(settings: Settings, store: S3Store) -> list[Ask]:
 
 
 def asks_of_kafka(settings: Settings) -> list[Ask]:
-    """Return what is asked of brokers that answer."""
+    """Return the questions to brokers that answer."""
     return [KafkaNeeds(settings.kafka, consumer_options(settings, worker=settings.worker)).ask]
 
 
@@ -83,7 +83,7 @@ def misfit_of(settings: Settings) -> str:
 
 
 def connect(settings: Settings) -> bool:
-    """Ask for everything once, a line each on standard output; gives whether a worker could join."""
+    """Ask for everything once, a line each on standard output; returns whether a worker could join."""
     try:
         asks = asks_of_store(settings, S3Store(settings.s3))
     except StopError as error:
@@ -102,7 +102,7 @@ def connect(settings: Settings) -> bool:
 
 
 def _ask_brokers(settings: Settings) -> Need:
-    """Ask for a producer of transactions, by an id that no worker has: it would be fenced."""
+    """Ask for a transactional producer by an id that no worker has, because it would fence a worker of that id."""
     own_id = f"{settings.transactional_id}/check"
     options = producer_options(settings, worker=settings.worker, transactional_id=own_id)
     committer = KafkaCommitter(options, init_budget_s=_BROKERS_S, clock=_Clock(), brokers=Brokers())

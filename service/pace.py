@@ -1,4 +1,4 @@
-"""How often something is said that happens again and again: at once, then at distances that double."""
+"""Paces a message that recurs: at once, then at intervals that double."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _KINDS_MAX = 200
 
 
 class _Kind:
-    """One thing that is said again and again."""
+    """One message that recurs."""
 
     def __init__(self, now_s: float) -> None:
         self.due_s, self.distance_s, self.unsaid = now_s, AGAIN_FIRST_S, 0
 
 
 class Pace:
-    """Decides whether to say something again: at once, then at distances that double; for any thread."""
+    """Decides whether to repeat a message: at once, then at intervals that double; for any thread."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s

@@ -1,4 +1,4 @@
-"""How long to wait for an answer once the process is asked to leave; for calls that nothing can interrupt."""
+"""Bounds the wait for an answer once the process is asked to leave; for calls that nothing can interrupt."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Patience:
         self._since_s: float | None = None
 
     def has_ended(self) -> bool:
-        """Return whether to wait no longer; to be asked again and again while something is waited for."""
+        """Return whether to wait no longer; the waiting loop asks again and again."""
         if not self.is_leaving():
             return False
         if self._since_s is None:
@@ -48,7 +48,7 @@ class Patience:
             raise LeavingError("asked to leave while it waited for an answer")
 
     def ask(self, call: Callable[[], T]) -> T:
-        """Return what a call returns, or raise what it raises; blocks until then.
+        """Return the result of a call, or raise its exception; blocks until then.
 
         The call runs in a thread of its own while this one stands still: no signal reaches C code, and its time-outs
         are too short for a slow broker or too long for a stop.
@@ -80,7 +80,7 @@ class Patience:
 
 
 def close_or_leave(close: Callable[[], None]) -> None:
-    """Close a client that may never return from it, as one that has read a broken batch (KAFKA_FACTS L8).
+    """Close a client whose close may never return, as after a broken batch (KAFKA_FACTS L8).
 
     Blocks for about a second at most; then it is left to itself.
     """

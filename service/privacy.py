@@ -27,7 +27,7 @@ _HIDDEN: set[str] = set()
 
 
 def hide(values: Iterable[str]) -> None:
-    """Never say these secrets from now on, whatever text they come in."""
+    """Never write these secrets from now on, in whatever text they appear."""
     for value in values:
         if len(value) >= SECRET_CHARS_MIN:
             _HIDDEN.update((value, json.dumps(value)[1:-1], repr(value)[1:-1]))
@@ -41,12 +41,12 @@ def veiled(text: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Keep what came with data or logs from steering the terminal."""
+    """Keep control characters of data or logs from steering the terminal."""
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
 
 
 def describe(error: BaseException) -> str:
-    """Return the class of an exception and what may be said of its text: input may stand in a foreign one."""
+    """Return the class of an exception, and its text unless it may hold input, as a foreign one may."""
     name = type(error).__name__
     if isinstance(error, LogPartitionerError | AssertionError):
         return f"{name}: {veiled(str(error))}"

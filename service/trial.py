@@ -1,7 +1,7 @@
 """`log-partitioner try FILE | --topic T`: a sample through the settings; nothing is written, no group is joined.
 
-Takes records apart as the worker does, by its own decoder, partitioner and inference, and shows what comes of them. It
-prints values: a person asked for them, on a terminal of their own.
+Takes records apart as the worker does, by its own decoder, partitioner and inference, and shows the result. It prints
+values, because a person asked for them, on a terminal of their own.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, settings: Settings) -> int:
-    """Try the settings on a sample; gives 0, 1 if most entries are dead, 2 if there is no sample.
+    """Try the settings on a sample; returns 0, 1 if most entries are dead, 2 if there is no sample.
 
     Raises:
         SettingsError: no broker is set, and a topic is asked for.
@@ -105,7 +105,7 @@ def _sample(options: argparse.Namespace, settings: Settings) -> Iterator[SourceR
 
 
 def newest(topics: KafkaTopics, topic: str, count: int) -> Iterator[SourceRecord]:
-    """Yield the newest records of a topic, as many of each partition."""
+    """Yield the newest records of a topic, the same number of each partition."""
     tps = topics.topic_partitions(topic)
     each = -(-count // len(tps))
     ends = {tp: topics.ends(tp) for tp in tps}
@@ -113,7 +113,7 @@ def newest(topics: KafkaTopics, topic: str, count: int) -> Iterator[SourceRecord
 
 
 def lines(file: BinaryIO, count: int) -> Iterator[SourceRecord]:
-    """Yield the lines of a file as records of now: Kafka would give each a timestamp."""
+    """Yield the lines of a file as records with the present time as Kafka's timestamp."""
     now_ms = time.time_ns() // 1_000_000
     for number, line in enumerate(file):
         if number >= count:
@@ -205,7 +205,7 @@ class Trial:
     def _origin(
         self, entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord, at: Placement
     ) -> str:
-        """Say which path the time is from, or why it is Kafka's."""
+        """Name the path of the time, or say why the time is Kafka's."""
         unread = []
         for path, locate in self._times:
             found = locate(entry, envelope, lambda: record)

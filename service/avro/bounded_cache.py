@@ -1,4 +1,4 @@
-"""A cache bounded by what its values weigh, not by their number: hostile schemas weigh a thousand ordinary ones."""
+"""A cache bounded by the weight of its values, not by their number: hostile schemas weigh a thousand ordinary ones."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ def block(rows: int, data: bytes | bytearray, *, compress: Compress, sync: bytes
 
 
 def compressor(codec: Codec) -> Compress:
-    """Make what compresses blocks, one after the other; for one thread.
+    """Make a compressor of blocks, which it takes one after the other; for one thread.
 
-    A zstandard compressor is used again: making one costs several times what a small block does.
+    A zstandard compressor is reused, because making one costs several times as much as a small block.
     """
     if codec == "zstandard":
         frames = zstd.ZstdCompressor(level=_ZSTD_LEVEL)
@@ -56,7 +56,7 @@ def compressor(codec: Codec) -> Compress:
 
 
 def decompress(data: bytes, codec: Codec) -> bytes:
-    """Undo what a compressor of this codec did."""
+    """Decompress data that a compressor of this codec made."""
     if codec == "zstandard":
         return zstd.decompress(data)
     if codec == "deflate":

@@ -1,4 +1,4 @@
-"""Entry -> its type, inferred once per shape: keys and Python types of an entry say almost always what its type is.
+"""Entry -> its type, inferred once per shape: keys and Python types of an entry almost always determine its type.
 
 A shape is the keys of an object in their order and the Python types of its values. Values that a shape leaves open are
 inspected in every entry: integers beyond 53 bits, nested objects (by their own shapes) and lists. The result equals

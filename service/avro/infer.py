@@ -1,7 +1,7 @@
 """One entry -> its type in the lattice, by rules that look at that entry alone (DESIGN 3.3).
 
-Values are what `service.input.decode` yields: None, bool, int, float, str, list, dict, and `msgspec.Raw` for a
-number that is kept as its JSON text.
+Values are those of `service.input.decode`: None, bool, int, float, str, list, dict, and `msgspec.Raw` for a number that
+is kept as its JSON text.
 """
 
 from __future__ import annotations

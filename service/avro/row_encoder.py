@@ -1,11 +1,11 @@
 """Entry -> Avro bytes, byte-identical to fastavro: by walking the type at first, by a generated straight line later.
 
 An encoder accepts exactly the entries that its type already holds (`join(type, infer(entry)) is type`) and raises
-`SchemaMismatch` for all others: no wrong row is ever written. `exact_encoder` leaves out what is known of an entry.
+`SchemaMismatch` for all others: no wrong row is ever written. `exact_encoder` skips checks that an entry's type
+settles.
 
-Every nullable value is written as union branch 0 (null) or 1, which is the byte 00 or 02.
-Most types see a handful of entries, and compiling costs as much as walking hundreds: a type is compiled when it has
-shown that it stays.
+Every nullable value is written as union branch 0 (null) or 1, which is the byte 00 or 02. Most types see a handful of
+entries, and compiling costs as much as walking hundreds: a type is compiled once it has encoded WALKED_ENTRIES entries.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ class _Writer:
         self.lines.append("    " * indent + text)
 
     def present(self, indent: int, child: Type, value: str, depth: int) -> None:
-        """Write the branches that follow `if value is None`; the last refuses what does not fit."""
+        """Write the branches that follow `if value is None`; the last one refuses a value that does not fit."""
         if isinstance(child, Scalar):
             for condition, action in _SCALAR_BRANCHES[child]:
                 self.line(indent, f"elif {condition}: {action}".replace("VALUE", value).replace("DEPTH", str(depth)))

@@ -41,7 +41,7 @@ class Scalar(Enum):
     size: int
 
     def __init__(self, _text: str) -> None:
-        """Have no fields, and some bytes of schema text, as the types with parts do."""
+        """Set no fields, and some bytes of schema text, as types with parts have them."""
         self.fields = 0
         self.size = 40
 

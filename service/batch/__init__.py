@@ -1,1 +1,1 @@
-"""Everything accepted since the last commit: rows, what is covered, objects, messages. Pure but for its spool."""
+"""Everything accepted since the last commit: rows, progress, objects, messages. Pure but for its spool."""

@@ -1,6 +1,6 @@
 """The batch: everything accepted since the last commit, over all TopicPartitions, with one id (DESIGN 2, 3.6).
 
-`Batch` is open, `ClosedBatch` is what a flush gets; it keeps the conservation law (W3).
+`Batch` is open; a flush gets a `ClosedBatch`, which checks the conservation law (W3).
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Batch:
 
 
 class ClosedBatch(NamedTuple):
-    """A batch that nothing is added to any more, with everything that a flush needs; `progress` is a copy.
+    """A batch to which nothing is added any more, with everything that a flush needs; `progress` is a copy.
 
-    `record_timestamps` are the entries whose event time is their record's timestamp.
+    `record_timestamps` counts the entries whose event time is their record's timestamp.
     """
 
     opening: Opening
@@ -95,11 +95,11 @@ class ClosedBatch(NamedTuple):
         }
 
     def named_spans(self) -> dict[str, tuple[int, int]]:
-        """Return what it covers of each TopicPartition by name, [first_offset, next_offset); for the log."""
+        """Return the covered offsets [first_offset, next_offset) of each TopicPartition by name; for the log."""
         return {str(tp): (first, end) for tp, (first, end) in self.spans.items() if end > first}
 
     def covered(self) -> dict[str, Covered]:
-        """Return what a log line of its commit says of each TopicPartition that it commits."""
+        """Return the offsets of each TopicPartition that the commit moves, as its log line has them."""
         return {
             str(tp): {
                 "first_offset": progress.first_offset,
@@ -123,6 +123,6 @@ class ClosedBatch(NamedTuple):
 
 
 def cost_of(spans: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    """Return in words what giving up [first, next) of each costs."""
+    """Return in words the offsets that are read again if [first, next) of each is given up."""
     covered = [f"{first} to {end - 1} of {tp}" for tp, (first, end) in sorted(spans.items()) if end > first]
     return f"records {', '.join(covered)} will be read again"

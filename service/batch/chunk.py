@@ -1,4 +1,4 @@
-"""Blocks of object files that were written at once, part behind part, and what is in them. Pure."""
+"""Blocks of object files that were written at once, part behind part, and counts of their rows. Pure."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Unwritten(NamedTuple):
 
 
 Source = tuple[int, int, int, int]
-"""The number of a TopicPartition, the lowest and the highest offset of rows, and how many they are."""
+"""The number of a TopicPartition, the lowest and the highest offset of its rows, and the number of rows."""
 
 
 class Blocks(NamedTuple):
-    """Blocks of one part, `length` bytes of them, and what is in them; `types` are (number of a type, rows)."""
+    """Blocks of one part, `length` bytes of them, and counts of their rows; `types` are (number of a type, rows)."""
 
     length: int
     rows: int
@@ -65,7 +65,7 @@ class Chunk(Protocol):
         ...
 
     def fitting(self, first: int, last: int, room: int) -> tuple[int, int]:
-        """Take those of parts [first, last) that fit into so many bytes: the number behind them, and their bytes."""
+        """Take the first of parts [first, last) that fit into `room` bytes: the number behind them, and their bytes."""
         ...
 
     def rows_of(self, first: int, last: int) -> Iterable[tuple[int, int]]:
@@ -85,11 +85,11 @@ class PythonChunk:
         return len(self._parts)
 
     def blocks(self, number: int) -> Blocks:
-        """Return what there is of a part."""
+        """Return the blocks of a part that are in this chunk."""
         return self._parts[number]
 
     def fitting(self, first: int, last: int, room: int) -> tuple[int, int]:
-        """Take those of parts [first, last) that fit into so many bytes: the number behind them, and their bytes."""
+        """Take the first of parts [first, last) that fit into `room` bytes: the number behind them, and their bytes."""
         size = 0
         for number in range(first, last):
             if size + self._parts[number].length > room:
@@ -107,7 +107,7 @@ class PythonChunk:
 
 
 def joined(written: Sequence[Blocks]) -> Blocks:
-    """Return what several pieces of one part say together."""
+    """Add up several pieces of one part."""
     if len(written) == 1:
         return written[0]
     sources: dict[int, list[int]] = {}

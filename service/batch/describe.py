@@ -1,4 +1,4 @@
-"""A part and what was written of it -> what its line says."""
+"""A part and its written blocks -> the content of its line."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Describing:
         return nulls if len(types) == 1 else dict(sorted(nulls.items()))
 
     def _nulls_of_many(self, types: Sequence[tuple[int, int]], entry_type: RecordType) -> Mapping[str, int]:
-        """Count the same by what entries have: each of a thousand types may lack all fields of the others."""
+        """Count the same by the entries' fields: each of a thousand types may lack all fields of the others."""
         entries, present = sum(count for _, count in types), Counter[str]()
         for number, count in types:
             for name, child in self._rows.types[number].by_name.items():

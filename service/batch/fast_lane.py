@@ -74,7 +74,7 @@ class TakenSpan(NamedTuple):
 
 
 class TakenRun(NamedTuple):
-    """Records that either lane has taken at once, and what they cover; `gaps` are [from, to).
+    """Records that either lane has taken at once, and the offsets that they cover; `gaps` are [from, to).
 
     `rest` is the next record, decoded, if it was decoded and is not plain: it is recorded next.
     """
@@ -125,7 +125,7 @@ class FastLane:
         self._columns: log_partitioner_native.Poll | None = None
 
     def begin(self) -> None:
-        """Begin a batch; types that are too many are forgotten, and learnt again."""
+        """Begin a batch; too many types are forgotten, and learnt again."""
         is_full = self._type_bytes > self._bytes_max
         if self._lane.begin(is_full):
             self._types.clear()
@@ -165,7 +165,7 @@ class FastLane:
     ) -> Taken:
         """Make rows of records [first, stop) of a poll, up to the first that is not plain, or a bound.
 
-        `next_offsets` are of what is owned. A record weighs one, and its KiB.
+        `next_offsets` are those of owned TopicPartitions. A record weighs one, and its KiB.
         """
         if poll is not self._poll:
             self._poll, self._columns = poll, self._columns_of(poll)

@@ -1,12 +1,12 @@
-"""Every message of a flush fits into its topic: how large one is on its way, and what becomes of a larger dead letter.
+"""Makes every message of a flush fit into its topic: the size of a message, and the ways to shrink a dead letter.
 
     too many indexes     the letter is split: several of one record and reason, each with some of the indexes
     too large a value    it is an object, which the letter names
     too large otherwise  so is the whole record; the letter has nothing of it but its place
 
-A broker compares a record batch, compressed, with `max.message.bytes`. The most that a message can be is alone in one
-and not compressed (KAFKA_FACTS T12): the client library batches less than that together, and sends what compression
-makes larger as it is.
+A broker compares a record batch, compressed, with `max.message.bytes`. A message takes most room alone in a batch and
+not compressed (KAFKA_FACTS T12): the client library batches less than that together, and sends a batch uncompressed if
+compression would make it larger.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _index_bytes(indexes: tuple[int, ...]) -> int:
 
 
 def stored_apart(letter: DeadLetter, *, message_bytes_max: int) -> Apart | None:
-    """Return what of its record a dead letter has no room for; None if the record fits as it is."""
+    """Return the part of its record for which a dead letter has no room; None if the record fits as it is."""
     record, indexes = letter.record, letter.indexes
     room = message_bytes_max - BATCH_BYTES - OUR_HEADERS_BYTES
     if indexes is not None:

@@ -50,7 +50,7 @@ BACKFILL_TYPE = "log-partitioner.backfill.v1"
 
 
 class Sender(NamedTuple):
-    """Who sends messages, and to which topics."""
+    """The sender of messages, and their topics."""
 
     worker: str
     boot: str
@@ -115,7 +115,7 @@ def rows_in(objects: Iterable[SealedObject]) -> Counter[TopicPartition]:
 
 
 def check_references(objects: Iterable[SealedObject], messages: Iterable[Message]) -> None:
-    """Assert W3: the messages have all lines of the objects, and these name as many entries as there are rows."""
+    """Assert W3: the messages have all lines of the objects, and these lines name as many entries as there are rows."""
     objects = list(objects)
     lines = sum(one.references for one in objects)
     found = sum(count_lines(message.value or b"") for message in messages)
@@ -169,7 +169,7 @@ def flush_record_of(
     step_seconds: Mapping[str, float],
     topic_ids: Mapping[str, str],
 ) -> FlushRecord:
-    """Write the flush record of a batch."""
+    """Make the flush record of a batch."""
     objects, owned = list(objects), batch.progress
     return FlushRecord(
         batch_id=batch.batch_id,
@@ -239,7 +239,7 @@ def adoption_messages(adoption: Adoption, sender: Sender, *, partitions: Iterabl
 
 
 def dead_letters_of(record: SourceRecord, bad: Iterable[Bad]) -> list[DeadLetter]:
-    """Make one dead letter per reason of what is bad in a record."""
+    """Make one dead letter per reason for the bad entries of a record."""
     by_reason: dict[Reason, list[Bad]] = {}
     for one in bad:
         by_reason.setdefault(one.reason, []).append(one)
@@ -257,7 +257,7 @@ def backfill_message(record: BackfillRecord, topic: str, sender: Sender, *, at_m
 
 
 def dead_letter_message(letter: DeadLetter, sender: Sender, *, batch_id: str, object_key: str | None) -> Message:
-    """Wrap a dead letter: key, value and headers of the record untouched, but for what is stored apart."""
+    """Wrap a dead letter: key, value and headers of the record untouched, except the part that is stored apart."""
     if object_key is not None and holds_record(object_key):
         letter = letter._replace(record=letter.record._replace(key=None, headers=()))
     headers = headers_of(letter, batch_id=batch_id, group_id=sender.group_id, object_key=object_key)
@@ -266,7 +266,7 @@ def dead_letter_message(letter: DeadLetter, sender: Sender, *, batch_id: str, ob
 
 
 def _cloud_event(event_type: str, event_id: str, sender: Sender, at_ms: int) -> list[tuple[str, bytes | None]]:
-    """CloudEvents 1.0, Kafka protocol binding, binary content mode."""
+    """Make the headers of CloudEvents 1.0, Kafka protocol binding, binary content mode."""
     moment = datetime.fromtimestamp(at_ms / 1000, tz=UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     attributes = {
         "ce_specversion": "1.0",

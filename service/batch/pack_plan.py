@@ -1,4 +1,4 @@
-"""Which rows of a closed batch go into which object, decided from their types alone, before one is written.
+"""Decides which rows of a closed batch go into which object, by their types alone, before one is written.
 
     rows in order -> parts       the rows of one PartitionKey under one exact type
     parts -> objects             an object of its own, or a pack of one schema, maybe of one hour
@@ -69,7 +69,7 @@ class Part(NamedTuple):
 class Plan(NamedTuple):
     """The parts in order, and the merged type of each group.
 
-    Groups from `passing` on are each over when the next of them begins.
+    Each group from `passing` on ends when the next one begins.
     """
 
     order: array[int]
@@ -107,7 +107,7 @@ def _hour(rows: Rows, part: Part) -> Hour:
 
 
 def _sources_max(rows: Rows, line_bytes_max: int) -> int:
-    """Return of how many TopicPartitions the rows of one line may be, beside the user and the exact schema."""
+    """Return the most TopicPartitions that the rows of one line may have, beside the user and the exact schema."""
     longest = max((len(tp.topic) for tp in rows.tps), default=0)
     room = line_bytes_max * 3 // 4 - LINE_HEAD_BYTES
     return max(1, room // (SOURCE_BYTES + longest + LINE_SOURCE_BYTES))
@@ -127,7 +127,7 @@ def _cut(rows: Rows, order: array[int], bounds: SchemaBounds, rules: LayoutRules
 
 
 def _runs(rows: Rows, order: Sequence[int]) -> Iterator[Run]:
-    """Take the order apart by PartitionKey."""
+    """Split the order by PartitionKey."""
     key_of, type_of, sizes = rows.key_of, rows.type_of, rows.text_sizes
     begin, end = 0, len(order)
     while begin < end:
@@ -163,7 +163,7 @@ def _cut_run(
 
 
 class _Joined:
-    """The join of the types of one part as it grows: a row costs what its own type has, not what the join has."""
+    """The join of the types of one part as it grows: a row costs the size of its own type, not that of the join."""
 
     def __init__(self, types: Sequence[RecordType], bounds: SchemaBounds) -> None:
         self._types = types
@@ -172,7 +172,7 @@ class _Joined:
         self._wholes: dict[tuple[int, ...], RecordType | None] = {}
 
     def of(self, numbers: Sequence[int]) -> RecordType | None:
-        """Return the join of these types; None if they pass a bound of a schema. Few come often, and are known."""
+        """Return the join of these types, remembered if they are few; None if they pass a bound of a schema."""
         if len(numbers) == 1:
             return self._types[numbers[0]]
         known = tuple(numbers) if len(numbers) <= KNOWN_TYPES_MAX else None

@@ -1,4 +1,4 @@
-"""Which PartitionKeys may share a pack: the join of exact types that changes no value, and its projections back.
+"""Decides which PartitionKeys may share a pack: by a join of exact types that changes no value, with projections back.
 
 The merged schema may have more nullable fields, give a type to a field that is null, `{}` or `[]` throughout, and widen
 long53 to long64; it changes no other type and no Avro name (DESIGN 6). Then every value reads back equal, and the exact
@@ -127,7 +127,7 @@ class Merging:
         return self._entry_type
 
     def add(self, own: RecordType, *, fields_max: int, bytes_max: int) -> bool:
-        """Merge one more type; False, and nothing is changed, if it may not, or passes a bound of one schema."""
+        """Merge one more type; False, and nothing is changed, if it does not merge, or passes a bound of one schema."""
         self.compared += own.fields
         changed: dict[str, Type] = {}
         new: list[str] = []
@@ -157,7 +157,7 @@ class Merging:
         return True
 
     def _place(self, name: str, child: Type) -> tuple[str, Type]:
-        """Return the key of the first field of a name that a type goes into, and what that becomes.
+        """Return the key of the first field of a name into which a type goes, and the field's merged type.
 
         Raises:
             IncompatibleError: none takes it, and the name has as many as it may have.
@@ -174,7 +174,7 @@ class Merging:
         raise IncompatibleError(name)
 
     def _are_free(self, originals: list[str]) -> bool:
-        """Return whether every name, these included, is its original's alone: then none changes in any company."""
+        """Return whether every name, these included, belongs to one original: then no other fields can change it."""
         names = set(map(_plain_name, originals))
         return self._names is not None and len(names) == len(originals) and self._names.isdisjoint(names)
 
@@ -201,11 +201,11 @@ class MergedFields:
 
     @property
     def are_beside(self) -> bool:
-        """Whether a name has several."""
+        """Whether a name has several fields."""
         return bool(self._many)
 
     def of(self, own: RecordType) -> list[tuple[str, int, Type]]:
-        """Return name, number and type of the field that each field of an exact type is in; ascending."""
+        """Return name, number and type of the merged field for each field of an exact type; ascending."""
         numbers = self.numbers(own)
         found = [(name, numbers[name], self._children[numbers[name]]) for name in own.by_name]
         return sorted(found, key=itemgetter(1)) if self._many else found
@@ -220,7 +220,7 @@ class MergedFields:
         }
 
     def _first_holding(self, name: str, child: Type) -> int:
-        """Return the number of the first field of a name that holds a type: it still is the one that took it."""
+        """Return the number of the first field of a name that holds a type: the one that took it."""
         for number in map(self._numbers.__getitem__, map(partial(beside, name), count())):
             try:
                 if _merge(self._children[number], child, maxsize) is self._children[number]:

@@ -1,6 +1,6 @@
-"""The progress of each owned TopicPartition: which offsets the batch covers, and what became of their entries.
+"""The progress of each owned TopicPartition: the offsets that the batch covers, and counts of their entries.
 
-It, never the client's position, says what is committed (KAFKA_FACTS F5).
+The commit takes its offsets from here, never from the client's position (KAFKA_FACTS F5).
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from service.formats.model import CommittedOffset, TopicPartition
 class Progress:
     """One owned TopicPartition in the open batch.
 
-    `first_offset` is the position that the batch started from, which is committed, or the policy's and `is_new`: then
-    the next batch commits it, whatever it covers. `next_offset` is the first not yet covered. `min_offset` and
-    `max_offset` are of the first and the last record that it covers.
+    `first_offset` is the position at which the batch started: a committed one, or, if `is_new`, the policy's, which the
+    next commit makes a committed one in any case. `next_offset` is the first not yet covered. `min_offset` and
+    `max_offset` are those of the first and the last record that it covers.
     """
 
     first_offset: int
@@ -59,7 +59,7 @@ class Progress:
             self.timestamp_max_ms = timestamp_ms
 
     def cover_many(self, covered: TakenSpan, *, leader_epoch: int | None) -> None:
-        """Count records as covered whose offsets ascend (W2), and their entries; the epoch is the last one's."""
+        """Count records with ascending offsets as covered (W2), with their entries; the epoch is the last record's."""
         records, first, last = covered.records, covered.first_offset, covered.last_offset
         assert self.next_offset <= first <= last - records + 1, f"W2: {covered} from next_offset {self.next_offset}"
         self.cover(last, timestamp_ms=covered.timestamp_max_ms, leader_epoch=leader_epoch)
@@ -69,7 +69,7 @@ class Progress:
         self.entries += covered.entries
 
     def begin_again(self, *, now_ms: int) -> None:
-        """Start the next batch where this one ended; call only after its commit."""
+        """Start the next batch at the end of this one; call only after its commit."""
         if not self.records and self.idle_since_ms is None:
             self.idle_since_ms = now_ms
         self.first_offset, self.is_new = self.next_offset, False
@@ -78,7 +78,7 @@ class Progress:
         self.records = self.entries = self.dead_letters = self.discarded_replays = 0
 
     def check(self, tp: TopicPartition, *, in_files: int, dead: int) -> None:
-        """Assert the order of offsets (W1) and the conservation law (W3), by what was counted elsewhere.
+        """Assert the order of offsets (W1) and the conservation law (W3), by counts taken elsewhere.
 
         `in_files` are the rows in finished objects, `dead` the entries that its dead letters name.
         """
@@ -95,7 +95,7 @@ class Tracker:
         self.by_tp: dict[TopicPartition, Progress] = {}
 
     def place(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
-        """Go on at an offset that is committed, or with which it begins."""
+        """Start at an offset that is committed, or that the policy gave."""
         old = self.by_tp.get(tp)
         assert old is None or old.next_offset == old.first_offset, f"{tp} is rewound with a batch open"
         idle_since_ms = None if old is None else old.idle_since_ms
@@ -113,12 +113,12 @@ class Tracker:
         return not any(progress.next_offset > progress.first_offset for progress in self.by_tp.values())
 
     def committed(self, tps: Iterable[TopicPartition], *, now_ms: int) -> None:
-        """Begin the next batch of these, the closed one's: everything that it covered is committed."""
+        """Begin the next batch after these of the closed one: all that it covered is committed."""
         for tp in tps:
             self.by_tp[tp].begin_again(now_ms=now_ms)
 
     def forget(self) -> dict[TopicPartition, tuple[int, int]]:
-        """Drop what the open batch covered; gives [first, next) of the offsets that will be read again."""
+        """Drop the progress of the open batch; returns the offsets [first, next) that will be read again."""
         covered = {
             tp: (progress.first_offset, progress.next_offset)
             for tp, progress in self.by_tp.items()

@@ -1,6 +1,6 @@
 """The lane of Python: plain records become rows many at once, by the steps that the recorder takes for one.
 
-Plain is a record of one entry that goes into a row. Any other is left to the recorder, which says what it is.
+A record is plain if it is one entry that goes into a row. The lane leaves all others to the recorder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ KIB = 1024
 
 
 class TakeBounds(NamedTuple):
-    """Which records of a poll, [first, stop), how much they may weigh, one and its KiB each, and their bytes."""
+    """Bounds of a run: records [first, stop) of a poll, their weight (one and its KiB each), and their bytes."""
 
     first: int
     stop: int
@@ -69,7 +69,7 @@ class PythonLane:
         return self._record_bytes_max > 0
 
     def take(self, poll: Poll, bounds: TakeBounds, rows: Rows, next_offsets: Mapping[TopicPartition, int]) -> TakenRun:
-        """Make rows of records of a poll, up to the first that is not plain; `next_offsets` are of what is owned."""
+        """Make rows of records of a poll, up to the first that is not plain; `next_offsets` are those owned."""
         columns = _Columns([next_offsets.get(tp, maxsize) for tp in poll.tps])
         self._read(poll, bounds, rows, columns)
         first, end = bounds.first, bounds.first + len(columns.key_of)

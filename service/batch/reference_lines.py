@@ -1,6 +1,6 @@
 """Parts of one object -> lines of its messages, encoded as they are written, in groups that fit into a message.
 
-Owns what lines share and how it is numbered; `service.batch.messages` puts the object around it once it is stored.
+Owns the values that lines share, and their numbers; `service.batch.messages` adds the object once it is stored.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Described(NamedTuple):
 
 
 class LineGroup(NamedTuple):
-    """So many lines that go into one message, as its list of them, and the lists that they point into.
+    """The lines of one message, encoded as its list, and the lists that they point into.
 
-    `entries` are those that the lines name, of each of the sources.
+    `entries` counts the entries of the lines by source.
     """
 
     sources: tuple[CoveredRange, ...]

@@ -41,7 +41,7 @@ _NO_ID, _NO_ROOT = encode_id(None), encode_root(None)
 class WriteRules(NamedTuple):
     """How entries are read, cut and written; `decode` reads a text as the recorder's decoder did, `read` reads a piece.
 
-    `compress` makes of a block's rows what stands in front of its `sync` marker.
+    `compress` compresses the rows of a block; `sync` is the marker behind each block.
     """
 
     limits: Limits
@@ -210,7 +210,7 @@ class _Encoders(dict[int, EncodeEntry]):
 
 
 class CompiledWriter:
-    """Writes texts as they are read, without values in between."""
+    """Writes texts as they are read, without parsing them into values."""
 
     def __init__(self, rows: Rows, order: array[int], rules: WriteRules) -> None:
         assert native.module is not None, "the fast lane is not installed"

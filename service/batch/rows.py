@@ -122,7 +122,7 @@ class Rows:
         self.fixed_bytes += ROW_BYTES * len(texts)
 
     def extend(self, taken: Taken) -> None:
-        """Add the rows that the fast lane has made of records, whose texts it has kept, and what is new with them."""
+        """Add the rows that the fast lane has made of records, whose texts it has kept, and its new keys and types."""
         first, columns = len(self.offsets), taken.columns
         for tp in taken.tps:
             self._tp_number(tp)
@@ -198,7 +198,7 @@ class Rows:
         self.fixed_bytes += TYPE_BYTES + 2 * entry_type.size
 
     def note(self, number: int, *, unique_id: str | None, root: RootLink | None) -> None:
-        """Keep what few rows have."""
+        """Keep the id and the root of a row, which few rows have."""
         if unique_id is not None:
             self.ids[number] = unique_id
             self.fixed_bytes += ROW_BYTES + len(unique_id)

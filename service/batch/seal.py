@@ -45,10 +45,10 @@ class SealRules(NamedTuple):
 
 
 class SealedObject(NamedTuple):
-    """A finished object: its number in the batch, its schema, what it holds and the lines that announce it.
+    """A finished object: its number in the batch, its schema, its contents and the lines that announce it.
 
-    `key` is the PartitionKey of an object of its own; a pack has none, and an `hour` if it is one hour's. `sources` are
-    how many of its rows are of which TopicPartition, counted as they were written.
+    `key` is the PartitionKey of an object of its own; a pack has none, and an `hour` if it is one hour's. `sources`
+    counts its rows by TopicPartition, as they were written.
     """
 
     number: int
@@ -64,12 +64,12 @@ class SealedObject(NamedTuple):
 
     @property
     def entries(self) -> int:
-        """How many rows it holds."""
+        """The number of its rows."""
         return sum(rows for _, rows in self.sources)
 
 
 class Step(NamedTuple):
-    """How many rows are written so far, and an object that is finished; several may be with the same rows."""
+    """The rows written so far, and an object that is finished, if any; several steps may have the same rows."""
 
     rows: int
     finished: SealedObject | None
@@ -103,7 +103,7 @@ class _Writing:
         self.pieces: list[Blocks] = []
 
     def write(self, data: bytes, rows_of: Iterable[tuple[int, int]]) -> None:
-        """Write blocks, in which so many rows are of which TopicPartition."""
+        """Write blocks, and count their rows by TopicPartition."""
         self.file.write(data)
         for number, rows in rows_of:
             self.rows_of[number] += rows
@@ -127,7 +127,7 @@ class _Writing:
 def seal(
     rows: Rows, spool: BatchSpool, spans: Spans, rules: SealRules, *, batch_id: str, is_one_record: bool
 ) -> Iterator[Step]:
-    """Write all objects of a batch, some rows at a time; a caller may stop between two steps.
+    """Write all objects of a batch, some rows at a time; the caller may stop between two steps.
 
     Raises:
         SpoolError: the disk refused.
@@ -196,7 +196,7 @@ class Sealing:
         return Unwritten(part.begin, part.end, key.user, hour, exact_type, merged, is_divisible=False, own=own)
 
     def _distribute(self, chunk: Chunk, parts: Sequence[Part], *, is_whole: bool) -> Iterator[SealedObject]:
-        """Write a chunk into the objects of its parts, the last of which may go on; gives what is finished."""
+        """Write a chunk into the objects of its parts, the last of which may go on; yields finished objects."""
         first = begin = 0
         for (hour, group), stretch in groupby(parts, self._destination):
             if hour != self._hour:  # parts stand by hour: it is over
@@ -220,12 +220,12 @@ class Sealing:
         return [self._packs.pop(place).finish(None, hour, self._rows.tps) for place in places]
 
     def _finish_passed(self, group: int) -> list[SealedObject]:
-        """Finish the packs of groups that are over when this one begins."""
+        """Finish the packs of groups that end when this one begins."""
         places = [place for place in self._packs if self._plan.passing <= place[0] < group]
         return [self._packs.pop(place).finish(None, place[1], self._rows.tps) for place in places]
 
     def _write_own(self, chunk: Chunk, part: Part, number: int, begin: int, *, ends: bool) -> _Sealed:
-        """Write what the chunk has of a part into an object of its own."""
+        """Write the chunk's blocks of a part into an object of its own."""
         writing = self._own = self._own or self._begin(part.entry_type, is_pack=False)
         blocks = Blocks._make(chunk.blocks(number))
         writing.write(chunk.data[begin : begin + blocks.length], chunk.rows_of(number, number + 1))

@@ -50,7 +50,7 @@ class PythonTexts:
         self.memory_bytes += sum(map(len, texts)) + TEXT_BYTES * len(texts)
 
     def spill(self, order: array[int], append: Callable[[bytes], Piece], piece_bytes: int) -> None:
-        """Bring what is in memory to disk; `append` writes one piece. `order` are those rows as they are sealed.
+        """Bring the texts in memory to disk; `append` writes one piece. `order` has their rows in the order of sealing.
 
         Raises:
             SpoolError: the disk refused; all texts are in memory as before.
@@ -80,7 +80,7 @@ class PythonTexts:
         """Yield all in the order in which rows are sealed; `sizes` are by row. Each run is read once, piece by piece.
 
         Raises:
-            SpoolError: the disk refused, or a piece is not what was written.
+            SpoolError: the disk refused, or a piece has other bytes than were written.
         """
         texts, first = self._texts, self._first
         if not self._runs:

@@ -37,7 +37,7 @@ def load(*more: Callable[[Settings], Iterable[str]], kind: type[Settings] = Sett
     `kind` may have defaults of its own.
 
     Raises:
-        SettingsError: with everything that is wrong about variables, values and what they come to.
+        SettingsError: has all problems of names, values and their combinations.
     """
     reading = read_settings(kind, **arguments)
     checks = (find_problems, *more)
@@ -56,7 +56,7 @@ def find_problems(settings: Settings) -> list[str]:
 
 
 def find_notes(settings: Settings) -> Iterator[str]:
-    """Find what is allowed, and has a consequence that nobody would look for."""
+    """Find allowed settings with a consequence that nobody would expect."""
     interval_s = settings.flush.interval_s
     if interval_s > ALERT_WINDOW_S:
         yield (

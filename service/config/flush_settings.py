@@ -1,4 +1,4 @@
-"""The section of settings that says when a batch is flushed, and the one budget that all time-outs follow from.
+"""The section of settings about flushes, with the one budget from which all time-outs follow.
 
 The relations between them (W10, DESIGN 4.7) hold by construction for every budget that is accepted.
 """
@@ -22,7 +22,7 @@ BudgetSeconds = Annotated[
 
 
 class FlushSettings(Section):
-    """When a batch is flushed and how long that may take."""
+    """The triggers of a flush, and its time budget."""
 
     interval_s: PositiveSeconds = Field(30, description="Seconds a batch stays open at most.")
     bytes_max: PositiveBytes = Field(256 * 1024 * 1024, description="Bytes of source records in a batch.")
@@ -50,7 +50,7 @@ class FlushSettings(Section):
 
     @property
     def revoke_budget_s(self) -> float:
-        """Seconds a rebalance or a stop may be held up by its flush."""
+        """Seconds for which a flush may hold up a rebalance or a stop."""
         return self.budget_s * 5 / 6
 
     @property
@@ -65,12 +65,12 @@ class FlushSettings(Section):
 
     @property
     def settle_s(self) -> float:
-        """Seconds that are kept for what follows a flush: an abort, another's open transaction, committed offsets."""
+        """Seconds reserved for the steps after a flush: an abort, another's open transaction, committed offsets."""
         return ABORT_S + self.transaction_timeout_s + ANSWER_MARGIN_S
 
     @property
     def max_poll_interval_s(self) -> float:
-        """Seconds between two polls, after which a worker loses its place: a flush, and what follows it."""
+        """Seconds between two polls, after which a worker loses its place: a flush, and the steps after it."""
         return 2 * self.budget_s + 60
 
     @property
@@ -82,7 +82,7 @@ class FlushSettings(Section):
     def no_membership_max_s(self) -> float:
         """Seconds out of the group, or without any broker that answers, after which the process ends.
 
-        A slow flush and a rebalance behind it are shorter. A full group is waited for.
+        A slow flush and a rebalance behind it are shorter. The worker waits for a full group without limit.
         """
         return 2 * self.max_poll_interval_s
 

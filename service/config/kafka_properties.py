@@ -1,7 +1,7 @@
-"""librdkafka properties that settings may pass through, by the client that they are of, and those that are secrets.
+"""librdkafka properties that settings may pass through, by client, and those that are secrets.
 
-Whatever is not on these lists is refused: offsets, transactions and time-outs are the worker's. A test asks the library
-whether any of these changes what the promise needs.
+All other properties are refused: offsets, transactions and time-outs are the worker's. A test asks the library whether
+any listed property changes one that the promise needs.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def is_allowed(name: str, value: str) -> bool:
 
 
 def why_not(name: str) -> str:
-    """Say what to do about a property that may not be passed through."""
+    """Say how to do without a property that may not be passed through."""
     if name in _ONLY:
         return f"only as {_ONLY[name]}: a certificate is verified, and is for a host"
     if name in _SETTINGS:

@@ -1,4 +1,4 @@
-"""Settings that were, and what took their place: one that is still set is refused by its name (DESIGN 4.7)."""
+"""Removed settings, with their replacements: one that is still set is refused by its name (DESIGN 4.7)."""
 
 from __future__ import annotations
 

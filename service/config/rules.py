@@ -1,4 +1,4 @@
-"""Settings -> the rules that core works by: one translation for the worker and for whatever repeats its work.
+"""Settings -> the rules of core: one translation for the worker and for all programs that repeat its work.
 
 Owns nothing but the mapping; `service.config.settings` says what each setting means.
 """
@@ -27,7 +27,7 @@ MESSAGE_HEAD_BYTES = 16_000  # of a message of references, with the longest name
 
 
 def sender(settings: Settings, *, worker: str, boot: str) -> Sender:
-    """Return who sends messages, and to which topics."""
+    """Return the sender of messages, and their topics."""
     kafka = settings.kafka
     return Sender(
         worker, boot, kafka.group_id, settings.s3.bucket, kafka.references_topic, kafka.flushes_topic,
@@ -48,7 +48,7 @@ def record_decoder(settings: Settings, decoder: JsonDecoder) -> RecordDecoder:
 
 
 def schema_bounds(settings: Settings) -> SchemaBounds:
-    """Turn settings into what one schema may hold."""
+    """Turn settings into the bounds of one schema."""
     schema = settings.record_schema
     return SchemaBounds(
         limits=Limits(schema.depth_max, schema.object_keys_max, settings.input.json_depth_max),
@@ -58,7 +58,7 @@ def schema_bounds(settings: Settings) -> SchemaBounds:
 
 
 def seal_rules(settings: Settings) -> SealRules:
-    """Turn settings into the rules of writing objects; entries are decoded again as they were recorded."""
+    """Turn settings into the rules of sealing; entries are decoded again exactly as they were recorded."""
     spool = settings.spool
     lines_max = settings.kafka.message_bytes_max - settings.kafka.inline_text_max - MESSAGE_HEAD_BYTES
     return SealRules(

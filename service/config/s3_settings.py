@@ -45,7 +45,7 @@ class S3Settings(Section):
     )
 
     def region_or(self, found: str | None) -> str | None:
-        """Return the region to sign for: the setting's, the environment's, else what boto3 has `found` in a profile.
+        """Return the region to sign for: the setting's, the environment's, else the one `found` by boto3 in a profile.
 
         Other stores do not care.
         """
@@ -53,7 +53,7 @@ class S3Settings(Section):
 
     @property
     def addressing(self) -> Literal["auto", "path", "virtual"]:
-        """The style that a client of S3 is told."""
+        """The addressing style to pass to an S3 client."""
         is_path = self.addressing_style == "auto" and self.endpoint_url is not None
         return "path" if is_path else self.addressing_style
 

@@ -113,7 +113,7 @@ class KafkaSettings(Section):
 
 
 class InputSettings(Section):
-    """How a record is taken apart, and how much of it is accepted."""
+    """Rules for splitting a record, and its bounds."""
 
     entries_per_record_max: ClassVar[int] = 100_000  # more is a dead letter,
     json_depth_max: ClassVar[int] = 100  # and so are more levels of nesting in an entry
@@ -204,7 +204,7 @@ class PartitionSettings(Section):
 
 
 class DeadLettersSettings(Section):
-    """How much may be dead."""
+    """The bound on dead letters."""
 
     share_max: float = Field(
         0.99,
@@ -316,7 +316,7 @@ class Settings(SourcedSettings):
     def transactional_id(self) -> str:
         """The id that fences an earlier process of the same worker; unique per live process.
 
-        Injective, since neither of the two behind the prefix keeps a dot; a long one is cut, with a hash.
+        Injective, because neither of the two parts behind the prefix keeps a dot; a long id is cut, with a hash.
         """
         return f"{self.transactional_id_prefix}.{key_safe(self.kafka.group_id)}.{key_safe(self.worker)}"
 

@@ -58,7 +58,7 @@ class SourcedSettings(Section):
 
     prefix: ClassVar[str]
     removed: ClassVar[Mapping[str, str]] = {}
-    """Settings that were, and what took their place."""
+    """Removed settings, with their replacements."""
 
 
 S = TypeVar("S", bound=SourcedSettings)
@@ -82,7 +82,7 @@ def variable_of(path: SettingPath, *, prefix: str) -> str:
 
 
 def read_settings(kind: type[S], **arguments: object) -> SettingsRead[S]:
-    """Read settings from their sources; whatever is wrong, the rest of them can be judged by the rules between them."""
+    """Read settings from their sources; whatever is wrong, the rules between the good ones can still be judged."""
     sources = _Sources(kind)
     sources.take_all(arguments)
     fields = dict(_fields(kind))
@@ -112,7 +112,7 @@ class _Sources:
         self.values: dict[str, Any] = {name: {} for name in self._sections}
 
     def take_all(self, arguments: Mapping[str, object]) -> None:
-        """Take the last that wins first, so that what is taken later stays."""
+        """Take the weakest source first, so that later ones win."""
         if directory := os.environ.get(f"{self._prefix}SECRETS_DIR"):
             self._take_variables(self._secrets(Path(directory)), f"file in {self._prefix}SECRETS_DIR: ")
         if file := os.environ.get(f"{self._prefix}CONFIG_FILE"):
@@ -121,7 +121,7 @@ class _Sources:
         self._take_tree(arguments, "")
 
     def leave_out(self, path: SettingPath, inside: tuple[int | str, ...]) -> bool:
-        """Take one name out of an object, so that the others are still judged; returns whether that is all."""
+        """Leave one name out of an object, so that the others are still judged; returns whether that is all."""
         values = object_of(self.values[path[0]].get(path[-1])) if path[1:] and inside else None
         if not isinstance(values, dict):
             return False
@@ -159,7 +159,7 @@ class _Sources:
         self.are_complete = False
 
     def _take_variables(self, variables: Iterable[tuple[str, str]], place: str) -> None:
-        """Take what begins with the prefix, in any case."""
+        """Take the variables that begin with the prefix, in any case."""
         for variable, value in variables:
             name = variable.upper().removeprefix(self._prefix)
             if name == variable.upper() or name in _NOT_SETTINGS or name.startswith(_OF_TESTS):
@@ -244,5 +244,5 @@ def _sentence(path: SettingPath, problem: Any, field: FieldInfo, prefix: str) ->
 
 
 def aws_region() -> str | None:
-    """Return what pods on AWS are given; boto3 reads the second only, the JVM's SDK the first only."""
+    """Return the region that AWS gives to pods; boto3 reads only the second variable, the JVM's SDK only the first."""
     return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or None

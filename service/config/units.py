@@ -75,7 +75,7 @@ def object_of(given: object) -> object:
 
 
 def property_of(given: object) -> object:
-    """Return the value of a property as the text that its library reads: numbers and booleans have one, too."""
+    """Return the value of a property as the text that its library reads; numbers and booleans become texts."""
     if isinstance(given, bool):
         return str(given).lower()
     return str(given) if isinstance(given, int | float) else given

@@ -1,1 +1,1 @@
-"""When and in which order: the worker's state, triggers, deadlines. Pure."""
+"""The order of things: the worker's state, triggers, deadlines. Pure."""

@@ -53,7 +53,7 @@ class PollPart(NamedTuple):
 
 
 def decode(line: bytes) -> CrashHistory:
-    """Read what was remembered; nothing if it is not what we write."""
+    """Parse the memory of an earlier process; an empty one if the line is not in our form."""
     try:
         return _decoder.decode(line)
     except msgspec.DecodeError:
@@ -61,7 +61,7 @@ def decode(line: bytes) -> CrashHistory:
 
 
 def after_end(last: CrashHistory) -> CrashHistory:
-    """Return what to remember at the start of a process, from what the one before has left."""
+    """Return the memory with which a process starts, from the one that the process before has left."""
     if not last.in_hand:
         return last if last.ends >= _FATAL else CrashHistory()
     is_same = any(_overlap(span, last.suspect.get(name)) for name, span in last.in_hand.items())
@@ -69,7 +69,7 @@ def after_end(last: CrashHistory) -> CrashHistory:
 
 
 def cut(suspects: Sequence[bool], ends: int) -> Iterator[PollPart]:
-    """Cut a poll into what is taken at once; `suspects` says of each record whether it is one."""
+    """Cut a poll into parts to take at once; `suspects` says of each record whether it is suspect."""
     end = 0
     for is_suspect, run in groupby(suspects):
         begin, end = end, end + len(list(run))

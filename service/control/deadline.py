@@ -10,7 +10,7 @@ _STOPPED_S = 1.0
 
 
 class Deadline(NamedTuple):
-    """An instant of the monotonic clock, in seconds, and the clock to hold it against."""
+    """An instant of the monotonic clock, in seconds, and the clock to compare it with."""
 
     at_s: float
     now_s: Callable[[], float]
@@ -25,7 +25,7 @@ class Deadline(NamedTuple):
         return max(0.0, self.at_s - self.now_s())
 
     def timeout_s(self) -> float:
-        """Seconds left for an answer, ANSWER_MIN_S at least: that near the end the answer may be there already."""
+        """Seconds left for an answer, ANSWER_MIN_S at least, because the answer may be there already."""
         return max(ANSWER_MIN_S, self.remaining_s())
 
     def has_passed(self) -> bool:
@@ -33,9 +33,9 @@ class Deadline(NamedTuple):
         return self.now_s() >= self.at_s
 
     def is_long_past(self) -> bool:
-        """Return whether the process was stopped: nothing that has a deadline takes so much longer by itself."""
+        """Return whether the process must have been stopped: nothing with a deadline overruns it so far by itself."""
         return self.now_s() >= self.at_s + _STOPPED_S
 
     def at_most(self, seconds: float) -> Deadline:
-        """Return the nearer one of this deadline and one that is `seconds` away."""
+        """Return this deadline or one that is `seconds` away, whichever is nearer."""
         return Deadline(min(self.at_s, self.now_s() + seconds), self.now_s)

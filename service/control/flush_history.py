@@ -73,7 +73,7 @@ class FlushHistory:
         self._others: dict[tuple[str, TopicPartition, str | None], list[tuple[int, int]]] = {}
 
     def add(self, record: FlushRecord | Adoption) -> None:
-        """Take one in; the order is no matter."""
+        """Add a record; the order does not matter."""
         if isinstance(record, Adoption):
             self._adoptions.append(record)
         is_ours = record.group_id == self._group.group_id
@@ -97,7 +97,7 @@ class FlushHistory:
         self._newest[tp] = [one for one in known if one[0] >= newest_ms - SKEW_MS]
 
     def _take_other(self, place: tuple[str, TopicPartition, str | None], one: tuple[int, int]) -> None:
-        """Keep what is later, or further, than each of the others."""
+        """Keep a flush that is later, or further, than each of the others."""
         some = self._others.setdefault(place, [])
         if not any(ms >= one[0] and end >= one[1] for ms, end in some):
             some[:] = [one, *(other for other in some if other[0] > one[0] or other[1] > one[1])]
@@ -139,7 +139,7 @@ class FlushHistory:
         return list(found.values())
 
     def _adopted_ms(self, heirs: Collection[str]) -> dict[tuple[str, TopicPartition], int]:
-        """Return when these groups have adopted a TopicPartition of another last, by that group."""
+        """Return when each of these groups last adopted a TopicPartition, by adopted group and TopicPartition."""
         found: dict[tuple[str, TopicPartition], int] = {}
         for one in self._adoptions:
             for line in one.topic_partitions if one.group_id in heirs else ():
@@ -151,10 +151,10 @@ class FlushHistory:
 
     @property
     def next_offsets(self) -> dict[TopicPartition, int]:
-        """The next offset of each that a flush record names."""
+        """The next offset of each TopicPartition that a flush record names."""
         return {tp: max(next_offset for _, next_offset in some) for tp, some in sorted(self._newest.items())}
 
 
 def at_ms(record: FlushRecord | Adoption) -> int:
-    """Return when the transaction of a record began, by the clock of who wrote it."""
+    """Return when the transaction of a record began, by its writer's clock."""
     return record.adopted_at_ms if isinstance(record, Adoption) else record.ended_at_ms

@@ -16,7 +16,7 @@ _RATIO_MIN, _RATIO_MAX = 0.25, 8.0
 
 
 class FlushReason(StrEnum):
-    """Why a flush happened; a closed set, used in flush records, logs and metrics."""
+    """The reason of a flush; a closed set, used in flush records, logs and metrics."""
 
     INTERVAL = "interval"
     BYTES = "bytes"
@@ -31,14 +31,14 @@ class FlushReason(StrEnum):
 
 
 class Size(NamedTuple):
-    """How much a batch holds, or may hold: bytes of source records, decompressed, and entries."""
+    """The size of a batch, or its limit: bytes of source records, decompressed, and entries."""
 
     source_bytes: int
     entries: int
 
 
 def shrunk(size_max: Size | None, discarded: Size) -> Size:
-    """Return half of what was discarded or of the limit, whichever is less; at least one byte and one entry."""
+    """Return half of the discarded size or of the limit, whichever is less; at least one byte and one entry."""
     source_bytes, entries = discarded if size_max is None else map(min, size_max, discarded)
     return Size(max(1, source_bytes // 2), max(1, entries // 2))
 
@@ -54,7 +54,7 @@ def grown(size_max: Size | None, full: Size) -> Size | None:
 class FlushBounds(NamedTuple):
     """The triggers; `estimate_max_s` bounds the expected time of sealing, uploading and announcing.
 
-    `fixed_bytes_max` bounds what no spilling frees: rows, PartitionKeys and dead letters in memory.
+    `fixed_bytes_max` bounds the memory that no spill frees: rows, PartitionKeys and dead letters.
     """
 
     interval_s: float
@@ -100,7 +100,7 @@ class StepSeconds(NamedTuple):
 
 
 class FlushCost(NamedTuple):
-    """How many times as long as on the machine of the first measurement each step takes that grows with a batch."""
+    """The time of each step that grows with a batch, as a multiple of its time on the first machine measured."""
 
     seal: float = 1.0
     upload: float = 1.0
@@ -113,8 +113,8 @@ class FlushCost(NamedTuple):
     def after(self, work: FlushWork, seconds: StepSeconds, done: StepSeconds) -> FlushCost:
         """Learn from a flush; `done` is the share of each step's work that was finished, from 0 to 1.
 
-        A step that was cut short takes at least so long for its share; 0 s teach nothing. A small batch says little of
-        what a large one takes.
+        A step that was cut short takes at least so long for its share; 0 s teach nothing. A small batch says little
+        about a large one.
         """
         return FlushCost(*map(_learn, self, _FIXED, _growing(work), seconds, done))
 

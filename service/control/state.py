@@ -22,7 +22,7 @@ _DISCARDS_MAX = 16  # that are counted: the pause has long reached its longest
 
 
 class Phase(Enum):
-    """The worker's state in a word: for metrics, and for how it ended."""
+    """The worker's state in a word, for metrics and for the way it ended."""
 
     IDLE = "idle"
     CONSUMING = "consuming"
@@ -49,7 +49,7 @@ class WorkerState:
     end: Phase | None = None
 
     def __post_init__(self) -> None:
-        """Assert what holds in every state."""
+        """Assert the invariants of every state."""
         assert self.to_seek <= self.owned, f"to be sought, but not owned: {sorted(self.to_seek - self.owned)}"
 
     @property
@@ -59,11 +59,11 @@ class WorkerState:
 
     @property
     def has_failed_too_often(self) -> bool:
-        """Whether flushes have ended fatally, or unknown, more often than is tolerated."""
+        """Whether flushes have ended fatally, or unknown, more often than allowed."""
         return len(self.failures_at_s) >= FAILURES_MAX
 
     def change_of(self, before: WorkerState) -> str:
-        """Say what is not as it was before."""
+        """Name the differences from the state before."""
         names = (name for name in self.__slots__ if getattr(self, name) != getattr(before, name))
         return ", ".join(f"{name}={getattr(self, name)}" for name in names)
 
@@ -85,7 +85,7 @@ class WorkerState:
     # Positions.
 
     def seeking(self) -> WorkerState:
-        """Seek everything that is owned: records that were handed over are not recorded."""
+        """Seek everything that is owned; records handed over before are not recorded."""
         return replace(self, to_seek=self.owned)
 
     def sought(self, tps: TopicPartitions) -> WorkerState:
@@ -95,7 +95,7 @@ class WorkerState:
     # Flushes.
 
     def committed(self, size_max: Size) -> WorkerState:
-        """A flush is committed: batches may grow again, up to the size that they may always have."""
+        """A flush is committed: batches may grow again, up to their usual limit."""
         return replace(self, discards_in_row=0, size_max=grown(self.size_max, size_max))
 
     def discarded(self, size: Size, at_s: float, *, counts_as_failure: bool) -> WorkerState:
@@ -105,7 +105,7 @@ class WorkerState:
         return replace(self, failures_at_s=failures, size_max=shrunk(self.size_max, size))
 
     def backed_off(self, at_s: float, backoff_max_s: float) -> WorkerState:
-        """Take no records for a while, longer each time in a row, and then read everything again."""
+        """Take no records for a while, longer each time in a row, and then seek everything again."""
         seconds = min(backoff_max_s, BACKOFF_FIRST_S * 2**self.discards_in_row)
         discards = min(self.discards_in_row + 1, _DISCARDS_MAX)
         return replace(self.seeking(), discards_in_row=discards, paused_until_s=at_s + seconds)

@@ -1,4 +1,4 @@
-"""Adoptions in the flushes topic, and what they make one history (docs/FORMATS.md#adoptions).
+"""Adoptions in the flushes topic, and the histories that they join (docs/FORMATS.md#adoptions).
 
 Owns the message by which one group goes on with the work of another, and the lineage of a group: whose flushes are its
 own history. Decides by group, TopicPartition and offset alone, so that references and dead letters can be judged as
@@ -63,7 +63,7 @@ def decode_adoption(value: bytes) -> Adoption:
 
 
 def decode_flushes(value: bytes) -> FlushRecord | Adoption:
-    """Read what stands in the flushes topic: a flush record, one part of it, or an adoption.
+    """Decode a message of the flushes topic: a flush record, one part of it, or an adoption.
 
     Raises:
         msgspec.DecodeError: neither, or of a format version that this code does not know.
@@ -99,10 +99,10 @@ class Lineage:
                     self._adopted.setdefault(place, []).append(end)
         self.group_id = group_id
         self.groups = tuple(groups)
-        """The group itself, then those whose work it has gone on with."""
+        """The group itself, then the groups that it has adopted, directly or not."""
 
     def has(self, group_id: str, topic: str, partition: int, next_offset: int, topic_id: str | None = None) -> bool:
-        """Return whether what this group has flushed of a TopicPartition, up to there, is part of the history."""
+        """Return whether this group's flushes of a TopicPartition, up to `next_offset`, are part of the history."""
         return group_id == self.group_id or any(
             next_offset <= end and (adopted_id is None or topic_id is None or adopted_id == topic_id)
             for adopted_id, end in self._adopted.get((group_id, topic, partition), ())
@@ -121,13 +121,13 @@ class Lineage:
 
 
 def heads(groups: Iterable[str], adoptions: Iterable[Adoption]) -> list[str]:
-    """Return those of the groups that no other has adopted: each is a history of its own, or of more than itself."""
+    """Return the groups that no other group has adopted; each is the head of a history."""
     adopted = {adoption.from_group for adoption in adoptions}
     return sorted(set(groups) - adopted)
 
 
 def adoptions_of(adoption: Adoption) -> list[Adoption]:
-    """Return an adoption in as many as it takes for each to fit into a message: each holds for its TopicPartitions."""
+    """Split an adoption into as many as are needed for each to fit into a message, each for its TopicPartitions."""
     lines = adoption.topic_partitions
     some = (lines[start : start + ADOPTED_AT_ONCE] for start in range(0, len(lines), ADOPTED_AT_ONCE))
     return [msgspec.structs.replace(adoption, topic_partitions=few) for few in some]

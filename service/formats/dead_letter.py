@@ -1,7 +1,7 @@
-"""The dead letter: a source record, untouched, and why some of its entries are in no file (DESIGN 3.7).
+"""The dead letter: a source record, untouched, and the reason why some of its entries are in no file (DESIGN 3.7).
 
-Owns the reason codes and the headers; `headers_of` and `parse_headers` are a pair. One dead letter per record
-and reason, or several with some of its indexes each (`service.batch.fitting`).
+Owns the reason codes and the headers; `headers_of` and `parse_headers` are a pair. One dead letter per record and
+reason, or several with some of its indexes each (`service.batch.fitting`).
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def parse_headers(headers: Headers | Iterable[tuple[str, bytes | None]]) -> Dead
 
     Raises:
         KeyError: a header of ours is missing.
-        ValueError: a header of ours does not hold what it should.
+        ValueError: a header of ours has no valid value.
     """
     found: dict[str, bytes] = {}
     for name, value in headers:

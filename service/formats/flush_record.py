@@ -50,7 +50,7 @@ class FlushTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FlushRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Announces one flush: which offsets it covers and what became of their entries.
+    """Announces one flush: the offsets that it covers, and the outcome of their entries.
 
     One too large for its topic comes in `parts`, each with some of the TopicPartitions and everything else alike but
     for `topic_ids`; all parts of a batch together are the flush record (`merge_parts`). `topic_ids` are Kafka's ids of
@@ -76,7 +76,7 @@ class FlushRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackfilledTopicPartition(msgspec.Struct, frozen=True, kw_only=True):
-    """One TopicPartition in a backfill's record: the range it looked at, and what it has published of it so far."""
+    """One TopicPartition in a backfill's record: the range it looked at, and the entries it has published so far."""
 
     topic: str
     partition: int
@@ -87,7 +87,7 @@ class BackfilledTopicPartition(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackfillTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over what a backfill has published so far; `dead_letters` counts entries."""
+    """Sums over everything that a backfill has published so far; `dead_letters` counts entries."""
 
     references: int
     entries_in_files: int
@@ -97,7 +97,7 @@ class BackfillTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BackfillRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Announces how far a backfill has come; one in each of its transactions, the last one of a batch id counts.
+    """Announces the progress of a backfill; one in each of its transactions, the last one of a batch id counts.
 
     `published` of `messages` (references and dead letters, in the order of its outbox) are committed: a restart goes on
     there. The run is finished when they are equal. `outbox` is the SHA-256 of the list of these messages.

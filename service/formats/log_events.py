@@ -1,4 +1,4 @@
-"""The worker's log events, declared once: the worker writes them through here, whoever reads its log decodes them here.
+"""The worker's log events, declared once: the worker encodes them here, and readers of its log decode them here.
 
 A line is one JSON object: the fields of every line (`Head`), and those of its event. Other programs read names and
 fields (docs/LOG_EVENTS.md is made from this file). A field that is added later gets a default, so that older lines can
@@ -32,7 +32,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class LogEvent(msgspec.Struct, frozen=True, tag_field="event", omit_defaults=True):
-    """One event, without what every line has."""
+    """One event, without the fields of every line."""
 
 
 class Start(NamedTuple):
@@ -351,7 +351,7 @@ class LogLine(NamedTuple):
 
 
 def tell(say: Callable[..., object], event: LogEvent, **beside: object) -> None:
-    """Write an event by `say`, the method of a logger for its level; `beside` is what the logger itself reads."""
+    """Write an event by `say`, the method of a logger for its level; `beside` are fields for the logger itself."""
     say(**msgspec.to_builtins(event, enc_hook=repr), **beside)
 
 

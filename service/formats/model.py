@@ -1,6 +1,6 @@
 """The nouns that every room of the service shares (DESIGN 2).
 
-Owns plain immutable values; holds no behaviour beyond what follows from their fields.
+Owns plain immutable values; holds no behaviour beyond properties of their fields.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SourceRecord(NamedTuple):
 
     `timestamp_ms` is Kafka's, or None if the record carries none; `leader_epoch` that of the leader which took the
     record, or None if the client library does not know it. `unreadable` says why no entry can be taken from it:
-    HEADERS_UNREADABLE, and they are left out; FATAL; or SKIPPED.
+    HEADERS_UNREADABLE (the headers are left out), FATAL, or SKIPPED.
     """
 
     tp: TopicPartition
@@ -53,9 +53,9 @@ class SourceRecord(NamedTuple):
 
 
 def readable(headers: Headers) -> tuple[Headers, str | None]:
-    """Return headers and None; none and why not, where a name stands there that others make of one that is not UTF-8.
+    """Return headers and None; no headers and the reason if a name may stand for one that is not UTF-8.
 
-    For all readers the two are the same.
+    Readers cannot tell the two apart.
     """
     if headers and any(_REPLACEMENT in name for name, _ in headers):
         return (), HEADERS_UNREADABLE

@@ -42,7 +42,7 @@ def schema_key(prefix: str, fingerprint: str) -> str:
 
 
 def check_key(prefix: str) -> str:
-    """Name the one object by which workers find out at their start whether they may create any."""
+    """Name the one object by which workers check at their start whether they may create objects."""
     return f"{prefix}/_check"
 
 

@@ -104,7 +104,7 @@ def _field(field: Avro, projection: Projection) -> Avro:
 
 
 def _union(union: Avro, projection: Projection) -> Avro:
-    """Project the union of array items or map values: there the property stands on the type itself."""
+    """Project the union of array items or map values; the property stands on the type itself there."""
     if isinstance(projection, str):
         leaf = _leaf(union[1], projection)
         return [NULL, {**(leaf if isinstance(leaf, dict) else {"type": leaf}), TYPE_PROPERTY: projection}]

@@ -72,7 +72,7 @@ class Decoded(NamedTuple):
 
 
 def refused(record: SourceRecord) -> Decoded:
-    """Return a record of which something could not be read: it is bad as a whole."""
+    """Return a record as bad as a whole, because something of it could not be read."""
     return Decoded([], None, [Bad(None, reason_of(record), record.unreadable or "")], len(record.value or b""))
 
 

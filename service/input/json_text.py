@@ -1,7 +1,7 @@
-"""JSON text -> values: a fast decoder, and a tolerant one for what the fast one refuses (DESIGN 3.1).
+"""JSON text -> values: a fast decoder, and a tolerant one for text that the fast one refuses (DESIGN 3.1).
 
-Integers are exact. A number that a double does not hold is rounded and counted, or kept as `msgspec.Raw`; one
-beyond the doubles is always kept. Duplicate keys: the last wins. NaN and Infinity are not JSON.
+Integers are exact. A number that a double does not hold is rounded and counted, or kept as `msgspec.Raw`; one beyond
+the doubles is always kept. Duplicate keys: the last wins. NaN and Infinity are not JSON.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class JsonDecoder:
         self._again = self.decode_fast if keep_inexact_text else msgspec.json.Decoder().decode
 
     def decode_again(self, text: bytes) -> Any:
-        """Decode text that was decoded before, as it was then."""
+        """Decode text again with the same result as the first time."""
         try:
             return self._again(text)
         except FAST_REFUSALS:

@@ -1,7 +1,7 @@
 """`log-partitioner offsets`: arguments, the question before records are published twice or skipped, and exit codes.
 
-Exit codes: 0 what was asked for holds, in each TopicPartition that was asked for; 1 it does not: refused, not
-confirmed, not known, or a TopicPartition was left (a dry run: would be); 2 settings or arguments are wrong.
+Exit codes: 0 every TopicPartition is as requested; 1 it does not: refused, not confirmed, not known, or a
+TopicPartition was left (a dry run: would be); 2 settings or arguments are wrong.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ def _line(survey: Survey, change: Change) -> str:
 
 
 def _cost(changes: Sequence[Change]) -> str:
-    """Say what records are published twice or skipped; empty if none are."""
+    """Say how many records are published twice or skipped; empty if none are."""
     twice, skipped = sum(one.twice for one in changes), sum(one.skipped for one in changes)
     costs = []
     if twice:
@@ -224,7 +224,7 @@ class _Asking:
     """The clients of one group."""
 
     def __init__(self, settings: Settings, topic: str, *, accepted: Sequence[str] | None = None) -> None:
-        """Make them; groups beside this one are looked for where `accepted` says which are not to be told."""
+        """Make the clients; they look for groups beside this one if `accepted` names those to ignore."""
         from service.adapters.clock import SystemClock  # noqa: PLC0415
         from service.adapters.kafka_consumer import KafkaConsumer  # noqa: PLC0415
         from service.adapters.kafka_flush_records import KafkaFlushRecords  # noqa: PLC0415
@@ -258,7 +258,7 @@ class _Asking:
         """Look for the first offset behind `first` that can be read, or the end of the log.
 
         Raises:
-            SourceError: `first` can be read, or it cannot be told.
+            SourceError: `first` can be read, or nobody can tell.
         """
         from service.adapters.kafka_search import Search  # noqa: PLC0415
 

@@ -57,7 +57,7 @@ class Survey:
         return Deadline.after(ANSWER_S, self._clock.now_s)
 
     def committed(self, partitions: Collection[int] = ()) -> dict[TopicPartition, CommittedOffset | None]:
-        """Return what is committed of the partitions that are named, or of all.
+        """Return the committed offsets of the named partitions, or of all.
 
         Raises:
             SettingsError: the topic has no such partition.
@@ -69,7 +69,7 @@ class Survey:
         return {tp: found[tp] for tp in asked}
 
     def standings(self, partitions: Collection[int] = (), *, is_quick: bool = False) -> list[Standing]:
-        """Return what is known of each. A quick look reads the newest flush records only, and warns at most.
+        """Return the state of each partition. A quick look reads the newest flush records only, and warns at most.
 
         Raises:
             HistoryUnknownError: the flush records cannot be read, and that is not accepted.
@@ -89,7 +89,7 @@ class Survey:
         return [Standing(tp, one, flushed.get(tp), firsts[tp], ends[tp]) for tp, one in committed.items()]
 
     def flushes(self) -> Flushed:
-        """Return what the flush records say of all TopicPartitions, and who else flushes this topic.
+        """Return the ends of the flush records of all TopicPartitions, and the other groups that flush this topic.
 
         Raises:
             HistoryUnknownError: they cannot be read.
@@ -114,12 +114,12 @@ class Survey:
                 yield f"{tp}: somebody else has committed {one.offset} as group {group_id}: {recover}"
 
     def is_of_this_topic(self, committed: CommittedOffset) -> bool:
-        """Whether that is known."""
+        """Return whether a committed offset is known to be of this topic."""
         known = offset_metadata.decode(committed.metadata).topic_id
         return known is not None and known == self.topic_id
 
     def is_of_another_topic(self, committed: CommittedOffset) -> bool:
-        """Whether it is of another one of this name, as far as that is known."""
+        """Return whether a committed offset is known to be of another topic of this name."""
         known = offset_metadata.decode(committed.metadata).topic_id
         return known is not None and known != self.topic_id
 
@@ -128,7 +128,7 @@ class Survey:
         return self._clock.wall_ms()
 
     def describe(self, committed: CommittedOffset | None) -> str:
-        """Say in words what is committed, and by whom."""
+        """Describe a committed offset in words, with who committed it."""
         if committed is None:
             return "nothing"
         told = offset_metadata.decode(committed.metadata)

@@ -1,7 +1,7 @@
 """An Avro object container file as bytes: the end of its header, and the rows of any of its blocks.
 
-Owns reading by position, so that an object is read once however many references point into it. Header and blocks are
-themselves read by fastavro, from their schemas in the Avro specification ("Object Container Files").
+Owns reading by position, so that an object is read once however many references point into it. fastavro reads header
+and blocks, from their schemas in the Avro specification ("Object Container Files").
 """
 
 from __future__ import annotations

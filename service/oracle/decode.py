@@ -108,7 +108,7 @@ class Decoder:
         return DecodedEntry(None, reasons | {Reason.NOT_AN_OBJECT})
 
     def _decode_piecewise(self, text: str) -> DecodedRecord:
-        """Decode element by element what the plain way refuses: a bad one costs its neighbours nothing."""
+        """Decode element by element if the plain way refuses: a bad element costs its neighbours nothing."""
         field = self._settings.entries_field
         try:
             if text.lstrip(WHITESPACE).startswith("["):
@@ -154,5 +154,5 @@ def _dead(*reasons: Reason) -> DecodedRecord:
 
 
 def _text(data: bytes) -> str:
-    """Decode UTF-8; other bytes become lone surrogates, for which the entry that holds them is refused."""
+    """Decode UTF-8; other bytes become lone surrogates, for which their entry is refused."""
     return data.decode("utf-8", "surrogateescape")

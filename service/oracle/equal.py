@@ -42,7 +42,7 @@ def canonical(value: object) -> object:
 
 
 def digest(value: object) -> bytes:
-    """Stand for a value in canonical form; equal values have equal digests."""
+    """Return the digest of a value in canonical form; equal values have equal digests."""
     return blake2b(_encode(value).encode(), digest_size=DIGEST_BYTES).digest()
 
 

@@ -179,7 +179,7 @@ def label(kind: Type) -> str:
 
 
 def _type_of(value: object, depth: int, depth_max: int) -> Type:
-    """Infer a type; `depth` is what a container here would have."""
+    """Infer a type; `depth` is that of a container in this place."""
     if isinstance(value, str):
         return "string"
     if value is None:

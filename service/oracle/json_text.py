@@ -1,6 +1,6 @@
 """JSON text to Python values, strictly, with exact numbers.
 
-Owns what the audit accepts as JSON and how a number is held; knows nothing of records.
+Owns the JSON that the audit accepts, and its form of numbers; knows nothing of records.
 """
 
 from __future__ import annotations

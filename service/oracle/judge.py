@@ -1,4 +1,4 @@
-"""A source record to what must become of each of its entries: the file it belongs into, or a dead letter.
+"""Decides from a source record where each of its entries must be: in the file of a PartitionKey, or in a dead letter.
 
 Owns nothing but the order of the steps; the rules stand in `decode`, `locate` and `expected_schema`.
 """
@@ -38,7 +38,7 @@ class Deliverable(NamedTuple):
 
 
 class JudgedEntry(NamedTuple):
-    """`deliverable` is None if the entry must be dead; `reasons` are those a dead letter may give."""
+    """`deliverable` is None if the entry must be dead; `reasons` are those that a dead letter may give."""
 
     deliverable: Deliverable | None
     reasons: Reasons
@@ -65,11 +65,11 @@ class Judge:
 
     @property
     def parse(self) -> Parse:
-        """How JSON text is read, also that in JSON-marked columns."""
+        """Parse JSON text, also that of JSON-marked columns."""
         return self._decoder.parse
 
     def judge(self, record: SourceRecord) -> JudgedRecord:
-        """Return what must become of each entry of a record; one that could not be read is dead as a whole."""
+        """Return where each entry of a record must be; a record that could not be read is dead as a whole."""
         if record.unreadable is not None:
             return JudgedRecord([JudgedEntry(None, frozenset({reason_of(record)}))], is_whole=True)
         decoded = self._decoder.decode(record.value)

@@ -86,7 +86,7 @@ def values_at(paths: tuple[Path, ...], entry: JsonObject, around: Surroundings) 
 
 
 def text_of(value: object) -> str | None:
-    """Return a string, or an integer in any form that JSON has for it, as text; anything else names nobody."""
+    """Return a string, or an integer in any form of JSON, as text; None for anything else."""
     if isinstance(value, str):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

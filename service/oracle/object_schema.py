@@ -1,4 +1,4 @@
-"""The schema in an object's header, and what references make of it: each its own exact schema, a projection of it.
+"""The schema in an object's header, and the exact schema of each reference, a projection of it.
 
 Schemas and projections, which thousands of references share, are remembered within a bound.
 """

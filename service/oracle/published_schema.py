@@ -1,4 +1,4 @@
-"""A published row schema (DESIGN 3.2, 3.3): its types, what is wrong with its form, and how to read its rows.
+"""A published row schema (DESIGN 3.2, 3.3): its types, faults of its form, and the way to read its rows.
 
 Owns marks and original names: a row read by it is an entry under its original names, in the form of `equal`.
 """
@@ -41,7 +41,7 @@ Restore = Callable[[Any], object]
 
 
 class RestoreError(ValueError):
-    """A value is not what its mark says."""
+    """A value contradicts its mark."""
 
 
 class PublishedSchema:
@@ -64,7 +64,7 @@ class PublishedSchema:
 
     @cached_property
     def avro(self) -> Avro:
-        """The schema by which fastavro reads rows; without logical types, since not every number is a date."""
+        """The schema by which fastavro reads rows; without logical types, because not every number is a date."""
         return fastavro.parse_schema(without_logical_types(json.loads(self._text)))
 
     def _record(
@@ -174,7 +174,7 @@ def without_logical_types(avro: Avro) -> Avro:
 
 
 def _plain(avro: Avro) -> Avro:
-    """Reduce a type to what counts: records to lists of fields, without their names."""
+    """Reduce a type to the parts that count: records to lists of fields, without their names."""
     if isinstance(avro, list):
         return [_plain(item) for item in avro]
     if isinstance(avro, dict) and avro.get("type") == "record":

@@ -1,6 +1,6 @@
 """Splits text at the commas of an array or object without requiring valid elements (DESIGN 3.1).
 
-Owns the tolerant way in: strings and brackets are respected, everything else is left to who reads the pieces.
+Owns the tolerant way in: strings and brackets are respected, the reader of the pieces judges everything else.
 """
 
 from __future__ import annotations

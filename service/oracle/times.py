@@ -1,6 +1,6 @@
-"""A value to an event time in microseconds since 1970 (DESIGN 3.1), and that to date and hour.
+"""Converts a value to an event time in microseconds since 1970 (DESIGN 3.1), and that to date and hour.
 
-Owns which texts and numbers are times; whether a time is absurd is decided in `locate`.
+Owns which texts and numbers are times; `locate` decides whether a time is absurd.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def read_time(value: object, *, unit: EpochUnit, zone: tzinfo) -> int | None:
 
 
 def read_bound(text: str, zone: tzinfo) -> int:
-    """Read a time of the settings, which were checked; without an offset it is local time of `zone`."""
+    """Read a time of the settings, which is valid; without an offset it is local time of `zone`."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=zone)

@@ -81,7 +81,7 @@ def _date(year: int, month: int, day: int) -> date | None:
 
 
 def _read_clock(tokens: list[str]) -> tuple[Clock, int | None] | None:
-    """Read what follows a date: nothing, or a clock and maybe a zone; its offset is None if there is none."""
+    """Read the rest behind a date: nothing, or a clock and maybe a zone; its offset is None if there is none."""
     match tokens:
         case []:
             return (0, 0), None

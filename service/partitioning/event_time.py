@@ -52,7 +52,8 @@ def parse_event_time(value: Any, rules: TimeRules) -> int | None:
 def is_absurd(event_time_us: int, *, record_timestamp_ms: int | None, rules: TimeRules) -> bool:
     """Return whether a time lies outside the window.
 
-    Its upper end needs Kafka's timestamp of the record; one before the window says nothing: it is no clock's.
+    Its upper end needs Kafka's timestamp of the record; a timestamp before the window is ignored, because no clock made
+    it.
     """
     if event_time_us < rules.earliest_us or event_time_us < EARLIEST_US or event_time_us >= LATEST_US:
         return True

@@ -17,7 +17,7 @@ import msgspec
 from service.formats.model import SourceRecord
 
 Whole = Callable[[], SourceRecord]
-"""Gives the record that an entry is of: it is made for those who ask."""
+"""Makes the record of an entry, for paths that need it."""
 Locate = Callable[[dict[str, Any], dict[str, Any] | None, Whole], Any]
 
 _DOT = re.compile(r"(?<!\\)\.")

@@ -1,4 +1,4 @@
-"""Entry -> PartitionKey: who and when it is of (DESIGN 3.1)."""
+"""Entry -> PartitionKey: its user, and date and hour of its event time (DESIGN 3.1)."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Partitioner:
     def place(
         self, entry: dict[str, Any], envelope: dict[str, Any] | None, timestamp_ms: int | None, whole: Whole
     ) -> Placed | Rejection:
-        """Return what `partition` returns, for a record of this timestamp."""
+        """Return the same as `partition`, for a record of this timestamp."""
         user = self._user(entry, envelope, whole)
         if user is None:
             return Rejection(Reason.NO_USER, self._nobody(entry, envelope, whole))
@@ -98,7 +98,7 @@ class Partitioner:
         return self._rules.missing_user
 
     def _nobody(self, entry: dict[str, Any], envelope: dict[str, Any] | None, whole: Whole) -> str:
-        """Say why there is no user, without any value."""
+        """Say why the entry has no user, without quoting any value."""
         found = [locate(entry, envelope, whole) for _, locate in self._users]
         told = [
             f"{path} is {_KINDS.get(type(value), 'no integer')}"
@@ -153,7 +153,7 @@ def as_name(value: Any) -> str | None:
 
 
 def _date_and_hour_in(zone: tzinfo) -> tuple[int, Callable[[int], tuple[str, int]]]:
-    """Return how many microseconds certainly have one date and hour in a zone, and what gives these by their number."""
+    """Return a span in microseconds that never crosses an hour of a zone, and a function: its number -> date, hour."""
     unit_s = 3600 if zone is UTC or str(zone) == "UTC" else 1
 
     @lru_cache(maxsize=10_000)
