@@ -108,7 +108,7 @@ class ClosedBatch(NamedTuple):
                 "next_offset": progress.next_offset,
             }
             for tp, progress in self.progress.items()
-            if progress.min_offset is not None and progress.max_offset is not None
+            if progress.next_offset > progress.first_offset
         }
 
     def check(self, in_files: Mapping[TopicPartition, int]) -> None:

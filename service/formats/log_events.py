@@ -50,8 +50,8 @@ class Covered(TypedDict):
     """Offsets of a TopicPartition in one commit: [first_offset, next_offset); min and max are those of its records."""
 
     first_offset: int
-    min_offset: int
-    max_offset: int
+    min_offset: int | None
+    max_offset: int | None
     next_offset: int
 
 

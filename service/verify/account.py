@@ -16,23 +16,23 @@ from service.formats import log_events as events
 from service.formats.log_events import LogEvent
 from service.privacy import printable
 from service.verify.history import Judgement
-from service.verify.rules import MEANINGS, BootName, ToldLine, Violation
-from service.verify.tenures import Tenure
+from service.verify.rules import MEANINGS, BootName, LinePlace, ToldLine, Violation
+from service.verify.tenures import Tenure, text_of
 
 OWN_MAX = 20  # lines of the worker that are shown, the last ones before the violation
 OTHERS_MAX = 20  # lines of others about the same offsets
 TENURES_SHOWN = 200
 VIOLATIONS_SHOWN = 20
+_WORDS = {ExitCode.CLEAN: "pass", ExitCode.FINDINGS: "violation", ExitCode.COULD_NOT_TELL: "could not tell"}
+_FIELDS = ("batch_id", "generation", "member_generation", "reason", "objects", "outcome", "code")  # that are shown
 
 
 class Evidence(NamedTuple):
-    """One line that led to a violation."""
+    """One line that led to a violation, and where it stands in which file."""
 
-    place: str
-    at_ms: int
-    boot: BootName
-    seq: int
+    place: LinePlace
     text: str
+    found_at: str
     is_it: bool
 
 
@@ -46,46 +46,30 @@ def exit_code(judgement: Judgement) -> ExitCode:
 # What led to a violation.
 
 
-def gather(violation: Violation, lines: Iterable[ToldLine], names: Sequence[str]) -> list[Evidence]:
+def gather(violation: Violation, lines: Iterable[ToldLine]) -> list[Evidence]:
     """Return the lines that led to a violation: those of others about its offsets, then those of its worker."""
     own: deque[Evidence] = deque(maxlen=OWN_MAX)
     others: deque[Evidence] = deque(maxlen=OTHERS_MAX)
     for line in lines:
         if line.event is None:
             continue
-        boot = BootName(line.head.worker, line.head.boot)
-        if boot == violation.boot:
-            if line.head.seq <= violation.seq and _is_about(line.event, violation.tp):
-                own.append(_evidence(line, boot, violation, names))
-        elif violation.tp is not None and _touches(line.event, violation.tp, violation.offsets):
-            others.append(_evidence(line, boot, violation, names))
-    return [*others, *sorted(own, key=lambda one: one.seq)]
+        place = LinePlace(BootName(line.head.worker, line.head.boot), line.head.seq, line.at_ms)
+        spans, tp = _spans(line.event), violation.tp
+        text, found_at = f"{line.head.event}{_details(line.event, spans, tp)}", f"{line.file}:{line.number}"
+        if place.boot == violation.place.boot:
+            if place.seq <= violation.place.seq and (tp is None or spans is None or tp in spans):
+                own.append(Evidence(place, text, found_at, place.seq == violation.place.seq))
+        elif spans is not None and tp in spans and _meet(spans[tp], violation.offsets):
+            others.append(Evidence(place, text, found_at, is_it=False))
+    return [*others, *sorted(own, key=lambda one: one.place.seq)]
 
 
-def _evidence(line: ToldLine, boot: BootName, violation: Violation, names: Sequence[str]) -> Evidence:
-    event = line.event
-    assert event is not None, "only events that the rules are about are gathered"
-    is_it = boot == violation.boot and line.head.seq == violation.seq
-    return Evidence(
-        f"{names[line.file]}:{line.number}", line.at_ms, boot, line.head.seq, describe(event, violation.tp), is_it
-    )
-
-
-def _is_about(event: LogEvent, tp: str | None) -> bool:
-    spans = _spans(event)
-    return tp is None or spans is None or tp in spans
-
-
-def _touches(event: LogEvent, tp: str, offsets: tuple[int, int] | None) -> bool:
-    spans = _spans(event)
-    if spans is None or tp not in spans:
-        return False
-    span = spans[tp]
+def _meet(span: tuple[int, int] | None, offsets: tuple[int, int] | None) -> bool:
     return offsets is None or span is None or (span[0] <= offsets[1] and offsets[0] <= span[1])
 
 
 def _spans(event: LogEvent) -> dict[str, tuple[int, int] | None] | None:
-    """Return the offsets that an event speaks of by TopicPartition; None where it speaks of the process."""
+    """Return the offsets that an event speaks of by TopicPartition; None if it speaks of the process."""
     match event:
         case events.Positioned(starts=starts):
             return {tp: (start.offset, start.offset) for tp, start in starts.items()}
@@ -106,41 +90,16 @@ def _spans(event: LogEvent) -> dict[str, tuple[int, int] | None] | None:
     return None
 
 
-def describe(event: LogEvent, tp: str | None) -> str:
-    """Return an event in one line, and of its TopicPartitions the one in question, or how many there are."""
-    name = str(event.__struct_config__.tag)
-    spans = _spans(event)
+def _details(event: LogEvent, spans: dict[str, tuple[int, int] | None] | None, tp: str | None) -> str:
+    """Return the offsets of the TopicPartition in question, or how many there are, and fields without texts."""
+    where = f" {len(spans)} TopicPartitions" if spans else ""
     if spans and tp in spans:
         span = spans[tp]
-        where = f" {tp}" + ("" if span is None else f" at {span[0]}" if span[0] == span[1] else f" {_half_open(span)}")
-    else:
-        where = f" {len(spans)} TopicPartitions" if spans else ""
-    return f"{name}{where}{_details(event, tp)}"
-
-
-def _details(event: LogEvent, tp: str | None) -> str:
-    match event:
-        case events.PartitionsAssigned(generation=own, member_generation=group):
-            return f", generation {own}, the group's {group}"
-        case events.Positioned(starts=starts):
-            return f", {starts[tp].source}" if tp in starts else ""
-        case events.PartitionsRevoked(generation=own) | events.PartitionsLost(generation=own):
-            return f", generation {own}"
-        case events.FlushStarted(batch_id=batch, generation=own):
-            return f", batch {batch}, generation {own}"
-        case events.BatchCommitted(batch_id=batch, generation=own, member_generation=group, objects=objects):
-            return f", batch {batch}, generation {own}, the group's {group}, {objects} objects"
-        case events.ObjectsUploaded(batch_id=batch, objects=objects):
-            return f" {objects} of batch {batch}"
-        case events.BatchDiscarded(batch_id=batch, outcome=outcome, cause=cause):
-            return f" batch {batch}, {outcome}, {cause}"
-        case events.CommitRepeated(batch_id=batch):
-            return f" of batch {batch}"
-    return ""
-
-
-def _half_open(span: tuple[int, int]) -> str:
-    return f"[{span[0]}, {span[1]})"
+        where = f" {tp}" + ("" if span is None else f" at {span[0]}" if span[0] == span[1] else f" {text_of(span)}")
+    fields = [f"{name} {value}" for name in _FIELDS if (value := getattr(event, name, None)) is not None]
+    if isinstance(event, events.Positioned) and tp in event.starts:
+        fields.append(event.starts[tp].source)
+    return ", ".join([where, *fields])
 
 
 # The whole.
@@ -148,42 +107,50 @@ def _half_open(span: tuple[int, int]) -> str:
 
 def as_text(judgement: Judgement, evidence: Sequence[Evidence], counts: dict[str, int]) -> str:
     """Write everything for a terminal."""
-    lines = ["verify-logs", *_table(counts | judgement.numbers)]
+    numbers = counts | judgement.numbers
+    lines = ["verify-logs", *(f"  {name.replace('_', ' '):<34}  {number:>12,}" for name, number in numbers.items())]
     lines += ["", "violations by rule"]
     lines += [f"  {int(rule)}  {number:>9,}  {MEANINGS[rule]}" for rule, number in sorted(judgement.counts.items())]
     if judgement.violations:
-        lines += ["", "the first violation", f"  {_violation(judgement.violations[0])}", "  what led to it:"]
+        first, *rest = map(_violation, judgement.violations[: 1 + VIOLATIONS_SHOWN])
+        lines += ["", "the first violation", first, "  what led to it:"]
         lines += [f"  {number:>3}  {_shown(one)}" for number, one in enumerate(evidence, 1)]
-        rest = judgement.violations[1 : 1 + VIOLATIONS_SHOWN]
-        lines += ["", "more violations", *(f"  {_violation(one)}" for one in rest)] if rest else []
+        lines += ["", "more violations", *rest] if rest else []
     for title, texts in (("could not tell", judgement.doubts), ("notes", judgement.notes)):
         lines += ["", title, *(f"  {text}" for text in texts)] if texts else []
-    lines += list(_timeline(judgement))
     code = exit_code(judgement)
-    lines += ["", f"{_WORDS[code]} ({int(code)})"]
+    lines += [*_timeline(judgement), "", f"{_WORDS[code]} ({int(code)})"]
     return "\n".join(map(printable, lines)) + "\n"
 
 
-_WORDS = {ExitCode.CLEAN: "pass", ExitCode.FINDINGS: "violation", ExitCode.COULD_NOT_TELL: "could not tell"}
+def _violation(one: Violation) -> str:
+    return f"  rule {int(one.rule)}: {one.text}. {one.place.boot}, line {one.place.seq}, {_time(one.place.at_ms)}"
+
+
+def _shown(one: Evidence) -> str:
+    mark, place = ">>" if one.is_it else "  ", one.place
+    return f"{mark} {_time(place.at_ms)}  {place.boot} line {place.seq}  {one.text}  ({one.found_at})"
 
 
 def _timeline(judgement: Judgement) -> Iterator[str]:
     for group, tenures in judgement.tenures.items():
         yield ""
         yield f"who owned what, in group {group}: by the group's generations, times by each pod's own clock"
-        for one in tenures[:TENURES_SHOWN]:
-            yield f"  {one.tp:<24}  {tell_tenure(one)}"
+        yield from map(_tenure, tenures[:TENURES_SHOWN])
         if len(tenures) > TENURES_SHOWN:
             yield f"  and {len(tenures) - TENURES_SHOWN} more (--json has all)"
 
 
-def tell_tenure(one: Tenure) -> str:
-    """Return a tenure as one line."""
-    generation = f"{one.generation:>5}" if one.generation >= 0 else "    ?"
-    start = "?" if one.start is None else str(one.start)
-    end = "?" if one.next_offset is None else str(one.next_offset)
-    times = f"{time_of(one.began_ms)} to {time_of(one.ended_ms)}"
-    return f"{generation}  {times}  {start} to {end} in {one.commits} commits  {one.boot}, {one.ended or 'open'}"
+def _tenure(one: Tenure) -> str:
+    generation = one.generation if one.generation >= 0 else "?"
+    start, end = ("?" if at is None else at for at in (one.start, one.next_offset))
+    times = f"{_time(one.place.at_ms)} to {_time(one.ended_ms)}"
+    what = f"{start} to {end} in {one.commits} commits  {one.place.boot}, {one.ended or 'open'}"
+    return f"  {one.tp:<24}  {generation:>5}  {times}  {what}"
+
+
+def _time(at_ms: float) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
 
 
 def as_json(judgement: Judgement, evidence: Sequence[Evidence], counts: dict[str, int]) -> str:
@@ -195,10 +162,12 @@ def as_json(judgement: Judgement, evidence: Sequence[Evidence], counts: dict[str
         "lines": counts,
         "counts": judgement.numbers,
         "violations_by_rule": {str(int(rule)): number for rule, number in sorted(judgement.counts.items())},
-        "violations": [_as_fields(one) for one in judgement.violations],
+        "violations": [
+            {"rule": int(one.rule), "text": one.text, **_of(one.place), "topic_partition": one.tp,
+             "offsets": one.offsets} for one in judgement.violations
+        ],
         "led_to_the_first": [
-            {"place": one.place, "at": time_of(one.at_ms), "worker": one.boot.worker, "boot": one.boot.boot,
-             "seq": one.seq, "text": one.text, "is_it": one.is_it} for one in evidence
+            {"place": one.found_at, **_of(one.place), "text": one.text, "is_it": one.is_it} for one in evidence
         ],
         "doubts": judgement.doubts,
         "notes": judgement.notes,
@@ -207,34 +176,13 @@ def as_json(judgement: Judgement, evidence: Sequence[Evidence], counts: dict[str
     return json.dumps(document, indent=2) + "\n"
 
 
-def _as_fields(one: Violation) -> dict[str, Any]:
-    return {
-        "rule": int(one.rule), "text": one.text, "worker": one.boot.worker, "boot": one.boot.boot, "seq": one.seq,
-        "at": time_of(one.at_ms), "topic_partition": one.tp, "offsets": one.offsets,
-    }  # fmt: skip
+def _of(place: LinePlace) -> dict[str, Any]:
+    return {**place.boot._asdict(), "seq": place.seq, "at": _time(place.at_ms)}
 
 
 def _tenure_fields(one: Tenure) -> dict[str, Any]:
     return {
-        "topic_partition": one.tp, "worker": one.boot.worker, "boot": one.boot.boot, "generation": one.generation,
-        "from": time_of(one.began_ms), "to": time_of(one.ended_ms), "ended": one.ended, "start_offset": one.start,
+        "topic_partition": one.tp, **one.place.boot._asdict(), "generation": one.generation,
+        "from": _time(one.place.at_ms), "to": _time(one.ended_ms), "ended": one.ended, "start_offset": one.start,
         "source": one.source, "next_offset": one.next_offset, "commits": one.commits,
     }  # fmt: skip
-
-
-def _violation(one: Violation) -> str:
-    return f"rule {int(one.rule)}: {one.text}. {one.boot}, line {one.seq}, {time_of(one.at_ms)}"
-
-
-def _shown(one: Evidence) -> str:
-    mark = ">>" if one.is_it else "  "
-    return f"{mark} {time_of(one.at_ms)}  {one.boot} line {one.seq}  {one.text}  ({one.place})"
-
-
-def time_of(at_ms: float) -> str:
-    """Return a time, UTC."""
-    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%S.%f}"[:-3] + "Z"
-
-
-def _table(numbers: dict[str, int]) -> list[str]:
-    return [f"  {name.replace('_', ' '):<34}  {number:>12,}" for name, number in numbers.items()]

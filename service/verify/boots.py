@@ -6,135 +6,109 @@ Keeps what is owned now, and of what was: tenures and runs of commits, not the c
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from service.formats import log_events as events
 from service.formats.log_events import LogEvent, Start
 from service.verify.holes import Holes
-from service.verify.rules import BootName, LogRule, Violation
-from service.verify.tenures import Landing, Spans, Tenure, Unsettled, text_of
+from service.verify.rules import BootName, LinePlace, LogRule, ToldLine, Violation
+from service.verify.tenures import COMMITTED, Flush, Landing, Spans, Tenure, text_of
 
-COMMITTED = "committed"
-FLAWS_MAX = 1000  # violations of one boot that are kept; all are counted
-
-
-@dataclass(slots=True)
-class _Flush:
-    """A flush without an outcome yet."""
-
-    batch_id: str
-    generation: int
-    spans: Spans
-    seq: int
-    at_ms: int
-    uploaded: int = 0
-    flawed: set[str] = field(default_factory=set)
+_TOLD_AT_ALL = frozenset({"debug", "info"})
 
 
 class Boot:
     """What one process says of itself; `violations` are of rules that need no other boot."""
 
-    def __init__(self, name: BootName, *, is_cut: bool) -> None:
+    def __init__(self, name: BootName) -> None:
         self.name = name
         self.group: str | None = None
+        self.is_told = False
         self.tenures: list[Tenure] = []
         self.landings: list[Landing] = []
-        self.bases: dict[str, set[int]] = {}
-        self.unsettled: list[Unsettled] = []
+        self.unsettled: list[Flush] = []
         self.violations: list[Violation] = []
-        self.flaws: Counter[LogRule] = Counter()
-        self._is_blind = self._is_flush_blind = is_cut
+        self._here = LinePlace(name, 0, 0)
+        self._is_blind = self._is_flush_blind = False
         self._ended = ""
         self._generation = 0
         self._owned: dict[str, Tenure] = {}
         self._gone: dict[str, str] = {}
         self._position: dict[str, int] = {}
         self._committed: dict[str, int] = {}
-        self._flush: _Flush | None = None
+        self._flush: Flush | None = None
         self._discarded: set[str] = set()
         self._read: dict[str, set[int]] = {}
-        self._to_place: set[str] = set()
         self._holes = Holes()
-        self._seq = self._at_ms = 0
 
-    # Lines.
-
-    def hear(self, seq: int, at_ms: int, event: LogEvent) -> None:
-        """Take the next line that the rules are about."""
-        self._seq, self._at_ms = seq, at_ms
-        self._require_life(event)
-        match event:
-            case events.PartitionsAssigned():
+    def hear(self, line: ToldLine) -> None:
+        """Take the next line."""
+        self._here = LinePlace(self.name, line.head.seq, line.at_ms)
+        self.is_told = self.is_told or line.head.level in _TOLD_AT_ALL
+        if line.event is None:
+            return
+        self._require_life(line.event)
+        match line.event:
+            case events.PartitionsAssigned() as event:
                 self._assigned(event)
             case events.PartitionsRevoked(topic_partitions=tps, generation=generation):
-                self._given_back(tps, generation)
+                self._released(tps, generation, "revoked")
             case events.PartitionsLost(topic_partitions=tps, generation=generation):
-                self._lost(tps, generation)
+                self._released(tps, generation, "lost")
             case events.Positioned(starts=starts):
                 self._positioned(starts)
-            case events.OffsetGaps(topic=topic, partition=partition):
-                self._jumped(f"{topic}-{partition}", event)
-            case events.OffsetsSkipped(group=group, topic=topic, partition=partition, offset=first, end_offset=end):
-                self.group = group
-                self._cover(f"{topic}-{partition}", first, end)
-            case _:
-                self._hear_of_batch(event)
-
-    def _hear_of_batch(self, event: LogEvent) -> None:
-        match event:
-            case events.FlushStarted():
+            case events.OffsetGaps() as event:
+                self._jumped(event)
+            case events.FlushStarted() as event:
                 self._flush_started(event)
-            case events.ObjectsUploaded(batch_id=batch_id, objects=objects):
-                if self._require_flush(batch_id, "objects_uploaded") and self._flush is not None:
-                    self._flush.uploaded += objects
-            case events.BatchCommitted():
+            case events.BatchCommitted() as event:
                 self._flush_committed(event)
-            case events.BatchDiscarded():
+            case events.BatchDiscarded() as event:
                 self._batch_discarded(event)
-            case events.CommitRepeated(batch_id=batch_id):
-                self._require_flush(batch_id, "commit_repeated")
-            case _:
-                self._live(event)
+            case event:
+                self._hear_of_process(event)
 
-    def miss(self, at_ms: int) -> None:
+    def miss(self) -> None:
         """Go on behind lines that are missing."""
-        self._leave_open()
-        for tp in list(self._owned):
-            self._end_tenure(tp, "lines are missing", at_ms)
+        self.end("lines are missing")
         self._gone.clear()
-        self._to_place.clear()
         self._position.clear()
         self._is_blind = self._is_flush_blind = True
 
-    def end(self, at_ms: int) -> None:
+    def end(self, how: str = "log ends") -> None:
         """No line follows: the process was killed, or has ended in order."""
         self._leave_open()
         for tp in list(self._owned):
-            self._end_tenure(tp, "log ends", at_ms)
+            self._end_tenure(tp, how)
 
     # The process.
 
     def _require_life(self, event: LogEvent) -> None:
         """Rule 4: after its end a process only gives back what it has."""
-        if not self._ended:
-            return
         is_leaving = isinstance(event, events.PartitionsRevoked | events.PartitionsLost | events.WorkerLeft) or (
             isinstance(event, events.BatchDiscarded) and event.reason is None
         )
-        if self._ended != "worker_failed" or not is_leaving:
+        if self._ended and not (self._ended == "worker_failed" and is_leaving):
             self._flaw(LogRule.TRANSITION, f"{_tag(event)} after {self._ended}")
 
-    def _live(self, event: LogEvent) -> None:
-        if isinstance(event, events.WorkerStarted):
-            if self.group is not None:
-                self._flaw(LogRule.TRANSITION, "a process starts twice")
-            self.group = event.group
-            return
-        if not isinstance(event, events.WorkerFailed):  # in whose flush it may have failed
-            self._require_no_flush(_tag(event))
-        self._ended = _tag(event)
+    def _hear_of_process(self, event: LogEvent) -> None:
+        match event:
+            case events.WorkerStarted(group=group):
+                if self.group is not None:
+                    self._flaw(LogRule.TRANSITION, "a process starts twice")
+                self.group = group
+            case events.OffsetsSkipped(group=group, topic=topic, partition=partition, offset=first, end_offset=end):
+                self.group = group
+                self._cover(f"{topic}-{partition}", first, end)
+            case events.ObjectsUploaded(batch_id=batch_id, objects=objects):
+                if flush := self._require_flush(batch_id, "objects_uploaded"):
+                    flush.uploaded += objects
+            case events.CommitRepeated(batch_id=batch_id):
+                self._require_flush(batch_id, "commit_repeated")
+            case _:
+                if not isinstance(event, events.WorkerFailed):  # in whose flush it may have failed
+                    self._require_no_flush(_tag(event))
+                self._ended = _tag(event)
 
     # What is owned.
 
@@ -144,51 +118,34 @@ class Boot:
         for tp in event.topic_partitions:
             if tp in self._owned:
                 self._flaw(LogRule.TRANSITION, f"{tp} is assigned, and is owned already", tp)
-                self._end_tenure(tp, "assigned again", self._at_ms)
+                self._end_tenure(tp, "assigned again")
             self._begin_tenure(tp, event.member_generation)
-            self._to_place.add(tp)
 
     def _begin_tenure(self, tp: str, generation: int) -> Tenure:
-        tenure = Tenure(tp, self.name, self._seq, self._at_ms, None, "unknown", generation)
+        tenure = self._owned[tp] = Tenure(tp, self._here, generation)
         self.tenures.append(tenure)
-        self._owned[tp] = tenure
         self._gone.pop(tp, None)
+        self._position.pop(tp, None)
         return tenure
 
-    def _end_tenure(self, tp: str, how: str, at_ms: int) -> None:
+    def _end_tenure(self, tp: str, how: str) -> None:
         tenure = self._owned.pop(tp)
-        tenure.ended, tenure.ended_ms = how, at_ms
+        tenure.ended, tenure.ended_ms = how, self._here.at_ms
         self._position.pop(tp, None)
-        self._to_place.discard(tp)
 
-    def _resume(self, tp: str, offset: int) -> bool:
-        """Go on at what is committed. Rule 1, as far as this boot knows; gives whether it is not before that."""
-        for flush in self.unsettled:
-            if tp in flush.spans and offset < flush.spans[tp][1]:
-                flush.refuted.add(tp)
-        known = self._committed.get(tp)
-        if known is not None and offset < known:
-            text = f"{tp} is resumed at {offset}, and this process knows of a commit up to {known}"
-            self._flaw(LogRule.RESUME, text, tp, (offset, known))
-        return known is None or offset >= known
+    def _is_known(self, tp: str) -> bool:
+        """Whether lines that are there say that it is not owned, since it is not in `_owned`."""
+        return not self._is_blind or tp in self._gone
 
-    def _given_back(self, tps: list[str], generation: int) -> None:
-        self._require_no_flush("partitions_revoked")
+    def _released(self, tps: list[str], generation: int, how: str) -> None:
+        self._require_no_flush(f"partitions_{how}")
         self._turn(generation, is_new=False)
         for tp in tps:
             if tp in self._owned:
-                self._end_tenure(tp, "revoked", self._at_ms)
-            elif not self._is_blind or tp in self._gone:
+                self._end_tenure(tp, how)
+            elif how == "revoked" and self._is_known(tp):  # the client library loses what is not owned, too
                 self._flaw(LogRule.TRANSITION, f"{tp} is revoked, and is not owned", tp)
-            self._gone[tp] = "revoked"
-
-    def _lost(self, tps: list[str], generation: int) -> None:
-        self._require_no_flush("partitions_lost")
-        self._turn(generation, is_new=False)
-        for tp in tps:  # also what is not owned: the client library says so
-            if tp in self._owned:
-                self._end_tenure(tp, "lost", self._at_ms)
-            self._gone[tp] = "lost"
+            self._gone[tp] = how
 
     def _turn(self, generation: int, *, is_new: bool) -> None:
         """Rule 4: generations ascend; those in between changed nothing that is told."""
@@ -200,23 +157,31 @@ class Boot:
         """Go on where the worker says: rule 1 if that is committed; a policy's offset is one where a log may begin."""
         self._require_no_flush("positioned")
         for tp, (offset, source, _) in starts.items():
-            if tp not in self._owned and (not self._is_blind or tp in self._gone):
+            tenure = self._owned.get(tp)
+            if tenure is None and self._is_known(tp):
                 self._flaw(LogRule.TRANSITION, f"{tp} is positioned, and is not owned", tp)
-            tenure, known = self._owned.get(tp), self._committed.get(tp)
+            if source != COMMITTED or offset > self._committed.get(tp, -1):
+                self.landings.append(Landing(tp, offset, source, self._here))
             if source == COMMITTED:
-                goes_on = self._resume(tp, offset)
-                if goes_on and offset != known and (tenure is None or offset != tenure.start):
-                    self.landings.append(Landing(tp, offset, self.name, self._seq, self._at_ms, tenure))
-                self._committed[tp] = max(offset, known or 0)
-            else:
-                self.bases.setdefault(tp, set()).add(offset)
-            if tenure is not None and tenure.start is None and tp not in self._position:
+                self._resume(tp, offset)
+            if tenure is not None and tenure.start is None and not tenure.runs:
                 tenure.start, tenure.source = offset, source
             self._position[tp] = offset
-            self._to_place.discard(tp)
 
-    def _jumped(self, tp: str, event: events.OffsetGaps) -> None:
+    def _resume(self, tp: str, offset: int) -> None:
+        """Go on at what is committed. Rule 1, as far as this boot knows."""
+        for flush in self.unsettled:
+            if tp in flush.spans and offset < flush.spans[tp][1]:
+                flush.refuted.add(tp)
+        known = self._committed.get(tp, -1)
+        if offset < known:
+            text = f"{tp} is resumed at {offset}, and this process knows of a commit up to {known}"
+            self._flaw(LogRule.RESUME, text, tp, (offset, known))
+        self._committed[tp] = max(offset, known)
+
+    def _jumped(self, event: events.OffsetGaps) -> None:
         """Rule 1: no record is jumped that is known to be there, since a batch that was discarded had it."""
+        tp = f"{event.topic}-{event.partition}"
         self._holes.jump(tp, event.first, are_all=event.gaps == len(event.first))
         for begin, end in event.first:
             known = [offset for offset in self._read.get(tp, ()) if begin <= offset < end]
@@ -228,26 +193,28 @@ class Boot:
 
     def _flush_started(self, event: events.FlushStarted) -> None:
         self._require_no_flush("flush_started")
-        self._flush = _Flush(event.batch_id, event.generation, event.offsets, self._seq, self._at_ms)
         self._is_flush_blind = False
         if event.generation < self._generation:
             text = f"a batch of generation {event.generation} is flushed in generation {self._generation}"
             self._flaw(LogRule.OWNED, text)
-        self._require_owned(event.offsets, self._flush.flawed, "a flush covers")
+        self._require_owned(event.offsets, "a flush covers")
         for tp, (first, _) in event.offsets.items():
             self._require_position(tp, first, "a flush")
-            if tp in self._to_place:
+            if tp in self._owned and tp not in self._position:
                 text = f"a flush covers {tp}, which was not positioned since it was assigned, or a batch was discarded"
                 self._flaw(LogRule.TRANSITION, text, tp)
+        generations = {tp: self._owned[tp].generation for tp in event.offsets if tp in self._owned}
+        self._flush = Flush(event.batch_id, event.generation, event.offsets, self._here, generations)
 
     def _flush_committed(self, event: events.BatchCommitted) -> None:
-        flush = self._flush if self._flush is not None and self._flush.batch_id == event.batch_id else None
+        flush = None
         if event.batch_id in self._discarded:
             self._flaw(LogRule.AFTER_END, f"batch {event.batch_id} is committed, and was discarded before")
         else:
-            self._require_flush(event.batch_id, "flush_committed")
+            flush = self._require_flush(event.batch_id, "flush_committed")
         spans = {tp: (covered["first_offset"], covered["next_offset"]) for tp, covered in event.offsets.items()}
-        self._require_owned(spans, set() if flush is None else flush.flawed, "a commit covers")
+        flushed = {} if flush is None else flush.spans
+        self._require_owned({tp: span for tp, span in spans.items() if tp not in flushed}, "a commit covers")
         self._require_member(event)
         if flush is not None:
             self._compare(event, flush, spans)
@@ -260,7 +227,7 @@ class Boot:
             self._flaw(LogRule.CONTIGUOUS, *wrong)
         self._is_flush_blind = False
 
-    def _compare(self, event: events.BatchCommitted, flush: _Flush, spans: Spans) -> None:
+    def _compare(self, event: events.BatchCommitted, flush: Flush, spans: Spans) -> None:
         """Rules 2, 3 and 6: a commit is of what was flushed, and of objects that are uploaded."""
         if event.generation != flush.generation:
             text = f"a batch of generation {flush.generation} is committed in generation {event.generation}"
@@ -275,15 +242,49 @@ class Boot:
 
     def _cover(self, tp: str, first: int, end: int) -> None:
         """Note a commit."""
-        tenure = self._owned.get(tp)
         is_told = self._position.get(tp, first) != first
-        if tenure is None:
-            tenure = self._begin_tenure(tp, -1)
-        tenure.cover(first, end, seq=self._seq, at_ms=self._at_ms, is_told=is_told)
+        tenure = self._owned.get(tp) or self._begin_tenure(tp, -1)
+        tenure.cover(first, end, self._here, is_told=is_told)
         self._position[tp] = end
         self._committed[tp] = max(end, self._committed.get(tp, end))
         if tp in self._read:
             self._read[tp] = {offset for offset in self._read[tp] if offset >= end}
+
+    def _batch_discarded(self, event: events.BatchDiscarded) -> None:
+        if event.batch_id in self._discarded:
+            self._flaw(LogRule.TRANSITION, f"batch {event.batch_id} is discarded twice")
+        self._discarded.add(event.batch_id)
+        for tp in self._owned:
+            self._position.pop(tp, None)
+        if event.reason is None:
+            self._require_no_flush("batch_discarded, of a batch that is not flushed")
+            return
+        flush = self._require_flush(event.batch_id, "batch_discarded")
+        self._flush, self._is_flush_blind = None, False
+        if flush is None:
+            return
+        for tp, (_, end) in flush.spans.items():  # its last record is there
+            self._read.setdefault(tp, set()).add(end - 1)
+        if event.outcome == "unknown":
+            self.unsettled.append(flush)
+
+    def _leave_open(self) -> None:
+        """A flush without an outcome may be committed."""
+        if self._flush is not None:
+            self.unsettled.append(self._flush)
+            self._flush = None
+
+    # Rules.
+
+    def _require_owned(self, spans: Spans, what: str) -> None:
+        """Rules 2 and 5: what is flushed and committed is owned."""
+        for tp in spans:
+            if tp in self._owned:
+                continue
+            if tp in self._gone:
+                self._flaw(LogRule.AFTER_END, f"{what} {tp}, which was {self._gone[tp]} before", tp)
+            elif not self._is_blind:
+                self._flaw(LogRule.OWNED, f"{what} {tp}, which was never assigned to this process", tp)
 
     def _require_position(self, tp: str, first: int, what: str) -> None:
         """Rule 3, as far as this boot knows: it goes on where it was."""
@@ -298,54 +299,13 @@ class Boot:
             text = f"batch {event.batch_id} is committed in generation {event.generation} as member {event.member!r}"
             self._flaw(LogRule.MEMBER, f"{text} of the group's generation {event.member_generation}")
 
-    def _batch_discarded(self, event: events.BatchDiscarded) -> None:
-        if event.batch_id in self._discarded:
-            self._flaw(LogRule.TRANSITION, f"batch {event.batch_id} is discarded twice")
-        self._discarded.add(event.batch_id)
-        self._to_place = set(self._owned)
-        if event.reason is None:
-            self._require_no_flush("batch_discarded, of a batch that is not flushed")
-            return
-        self._require_flush(event.batch_id, "batch_discarded")
-        flush, self._flush = self._flush, None
-        self._is_flush_blind = False
-        if flush is None:
-            return
-        for tp, (_, end) in flush.spans.items():  # its last record is there
-            self._read.setdefault(tp, set()).add(end - 1)
-        if event.outcome == "unknown":
-            self._doubt(flush)
-
-    def _leave_open(self) -> None:
-        """A flush without an outcome may be committed."""
-        flush, self._flush = self._flush, None
-        if flush is not None:
-            self._doubt(flush)
-
-    def _doubt(self, flush: _Flush) -> None:
-        generations = {tp: self._owned[tp].generation for tp in flush.spans if tp in self._owned}
-        self.unsettled.append(Unsettled(flush.batch_id, self.name, flush.seq, flush.at_ms, flush.spans, generations))
-
-    # Rules.
-
-    def _require_owned(self, tps: Spans, flawed: set[str], what: str) -> None:
-        """Rules 2 and 5: what is flushed and committed is owned; each TopicPartition of a batch is told once."""
-        for tp in tps:
-            if tp in self._owned or tp in flawed:
-                continue
-            if tp in self._gone:
-                self._flaw(LogRule.AFTER_END, f"{what} {tp}, which was {self._gone[tp]} before", tp)
-            elif not self._is_blind:
-                self._flaw(LogRule.OWNED, f"{what} {tp}, which was never assigned to this process", tp)
-            flawed.add(tp)
-
-    def _require_flush(self, batch_id: str, what: str) -> bool:
-        """Rule 4: such a line is of the flush under way."""
+    def _require_flush(self, batch_id: str, what: str) -> Flush | None:
+        """Rule 4: such a line is of the flush under way, which is returned."""
         if self._flush is not None and self._flush.batch_id == batch_id:
-            return True
+            return self._flush
         if self._flush is not None or not self._is_flush_blind:
             self._flaw(LogRule.TRANSITION, f"{what} of batch {batch_id}, which is not being flushed")
-        return False
+        return None
 
     def _require_no_flush(self, what: str) -> None:
         """Rule 4: one thread flushes and does everything else."""
@@ -354,9 +314,7 @@ class Boot:
             self._leave_open()
 
     def _flaw(self, rule: LogRule, text: str, tp: str | None = None, offsets: tuple[int, int] | None = None) -> None:
-        self.flaws[rule] += 1
-        if len(self.violations) < FLAWS_MAX:
-            self.violations.append(Violation(rule, text, self.name, self._seq, self._at_ms, tp, offsets))
+        self.violations.append(Violation(rule, text, self._here, tp, offsets))
 
 
 def _tag(event: LogEvent) -> str:

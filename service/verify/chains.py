@@ -9,45 +9,51 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import accumulate
-from operator import attrgetter
 from typing import NamedTuple
 
-from service.verify.boots import COMMITTED
+from service.verify.boots import Boot
 from service.verify.rules import LogRule, Violation
-from service.verify.tenures import Landing, Stretch, Tenure, Unsettled
+from service.verify.tenures import COMMITTED, Flush, Landing, Stretch, Tenure
 
 
+class _Span(NamedTuple):
+    """What a flush without an outcome covers of a TopicPartition."""
+
+    first: int
+    end: int
+    flush: Flush
+
+
+@dataclass(slots=True)
 class Chain:
-    """What all boots say of one TopicPartition."""
+    """What all boots say of one TopicPartition; up to `unknown_before` somebody has committed who has no line."""
 
-    def __init__(self, tp: str) -> None:
-        self.tp = tp
-        self.tenures: list[Tenure] = []
-        self.landings: list[Landing] = []
-        self.bases: set[int] = set()
-        self.unsettled: list[Unsettled] = []
-        self.unknown_before: int | None = None
-        self._spans: list[_Span] = []
+    tp: str
+    tenures: list[Tenure] = field(default_factory=list)
+    landings: list[Landing] = field(default_factory=list)
+    flushes: list[Flush] = field(default_factory=list)
+    unknown_before: int | None = None
+    _spans: list[_Span] = field(default_factory=list)
 
     def judge(self) -> Iterator[Violation]:
-        """Yield what breaks rules 1, 3 and 7; note in flushes without an outcome what is needed and refuted.
-
-        `unknown_before`: up to there somebody has committed of whom there is no line.
-        """
-        owned = sorted(((run, one) for one in self.tenures for run in one.runs), key=lambda each: _by_offset(each[0]))
-        spans = (_Span(*one.spans[self.tp], one) for one in self.unsettled)
-        self._spans = sorted(spans, key=lambda span: (span.first, span.end))
-        self._refute(owned)
-        legal = set(self.bases)
-        cursor, top = self._begin(owned), None
-        legal.add(cursor)
+        """Yield what breaks rules 1, 3 and 7; note in flushes without an outcome what is needed and refuted."""
+        owned = sorted(
+            ((run, one) for one in self.tenures for run in one.runs), key=lambda each: (each[0].first, each[0].end)
+        )
+        spans = (_Span(*one.spans[self.tp], one) for one in self.flushes)
+        self._spans = sorted(spans, key=lambda span: span[:2])
+        self._refute([run for run, _ in owned])
+        bases = {one.offset for one in self.landings if one.source != COMMITTED}
+        cursor, top = self._begin(bases, [run.first for run, _ in owned[:1]]), None
+        legal = {*bases, cursor}
         for run, tenure in owned:
             if run.first > cursor:
                 reached = self._fill(cursor, run.first)
                 legal |= reached
                 if run.first not in reached and not run.is_told:
-                    yield self._hole(cursor, run, tenure, reached)
+                    yield self._hole(cursor, run, max(reached))
             elif run.first < cursor and top is not None and tenure is not top:
                 yield self._overlap(run, tenure, top, min(cursor, run.end))
             legal.update(run.ends)  # who was taken for dead may look in the middle of it
@@ -56,16 +62,25 @@ class Chain:
         yield from self._land(legal, cursor)
         yield from self._in_order()
 
-    def _begin(self, owned: list[tuple[Stretch, Tenure]]) -> int:
+    def _begin(self, bases: set[int], firsts: list[int]) -> int:
         """Return where the chain begins: where a start position was made up; else at the lowest offset that is told."""
-        firsts = [run.first for run, _ in owned[:1]]
-        if bases := [base for base in self.bases if not firsts or base <= firsts[0]]:
-            return max(bases)
+        if below := [base for base in bases if not firsts or base <= firsts[0]]:
+            return max(below)
         told = [*firsts, *(one.offset for one in self.landings), *(span.first for span in self._spans)]
         self.unknown_before = min(told, default=None)
         return self.unknown_before or 0
 
-    # Holes.
+    def _refute(self, runs: list[Stretch]) -> None:
+        """Note which flushes without an outcome are not committed here: others have committed their offsets."""
+        ends = list(accumulate((run.end for run in runs), max))
+        for span in self._spans:
+            # The first run that ends behind its beginning, of all that begin before its end.
+            at = bisect_left(ends, span.first + 1)
+            is_taken = at < len(runs) and runs[at].first < span.end
+            generation = span.flush.generations.get(self.tp, -1)
+            later = (one.resumed_at for one in self.tenures if 0 < generation < one.generation)
+            if is_taken or any(start is not None and start < span.end for start in later):
+                span.flush.refuted.add(self.tp)
 
     def _fill(self, begin: int, end: int) -> set[int]:
         """Return the offsets that flushes without an outcome reach from `begin`; note those without which it is not."""
@@ -79,76 +94,43 @@ class Chain:
                     span.flush.needed.add(self.tp)
         return reached
 
-    def _hole(self, cursor: int, run: Stretch, tenure: Tenure, reached: set[int]) -> Violation:
-        text = f"nobody has committed {self.tp} [{max(reached)}, {run.first}), and a commit begins behind it"
-        offsets = (cursor, run.first)
-        return Violation(
-            LogRule.CONTIGUOUS, text, tenure.boot, run.seq, run.at_ms, self.tp, offsets, could_be_told=True
-        )
+    def _hole(self, cursor: int, run: Stretch, reached: int) -> Violation:
+        text = f"nobody has committed {self.tp} [{reached}, {run.first}), and a commit begins behind it"
+        offsets = cursor, run.first
+        return Violation(LogRule.CONTIGUOUS, text, run.place, self.tp, offsets, could_be_told=True)
 
     def _overlap(self, run: Stretch, tenure: Tenure, other: Tenure, end: int) -> Violation:
-        is_one = tenure.boot == other.boot
-        who = "the same process" if is_one else str(other.boot)
+        is_one = tenure.place.boot == other.place.boot
+        who = "the same process" if is_one else str(other.place.boot)
         text = f"{self.tp} [{run.first}, {end}) is committed twice, also by {who}"
-        rule = LogRule.CONTIGUOUS if is_one else LogRule.ONE_OWNER
-        return Violation(rule, text, tenure.boot, run.seq, run.at_ms, self.tp, (run.first, end))
-
-    # Where is gone on.
+        return Violation(
+            LogRule.CONTIGUOUS if is_one else LogRule.ONE_OWNER, text, run.place, self.tp, (run.first, end)
+        )
 
     def _land(self, legal: set[int], cursor: int) -> Iterator[Violation]:
         """Rule 1: what somebody goes on at is what somebody has committed."""
-        behind = [span for span in self._spans if span.first >= cursor]
-        legal |= _reach(cursor, behind)
-        for one in self.landings:
-            if one.offset in legal:
-                if one.offset > cursor:
-                    self._fill(cursor, one.offset)
+        legal |= _reach(cursor, [span for span in self._spans if span.first >= cursor])
+        for _, at, source, place in self.landings:
+            if source != COMMITTED:
                 continue
-            below = max((offset for offset in legal if offset < one.offset), default=cursor)
-            text = f"{self.tp} is resumed at {one.offset}, which nobody has committed: {below} is"
-            offsets = (min(below, one.offset), max(below, one.offset))
-            yield Violation(LogRule.RESUME, text, one.boot, one.seq, one.at_ms, self.tp, offsets, could_be_told=True)
+            if at not in legal:
+                below = max((offset for offset in legal if offset < at), default=cursor)
+                text = f"{self.tp} is resumed at {at}, which nobody has committed: {below} is"
+                offsets = min(below, at), max(below, at)
+                yield Violation(LogRule.RESUME, text, place, self.tp, offsets, could_be_told=True)
+            elif at > cursor:
+                self._fill(cursor, at)
 
     def _in_order(self) -> Iterator[Violation]:
         """Rule 1: what somebody resumes at is all that was committed by owners of earlier generations."""
-        told = sorted((one for one in self.tenures if one.generation > 0), key=attrgetter("generation"))
-        generations = [one.generation for one in told]
+        told = sorted((one for one in self.tenures if one.generation > 0), key=lambda one: one.generation)
         ends = list(accumulate((max((run.end for run in one.runs), default=0) for one in told), max))
         for one in told:
-            before = bisect_left(generations, one.generation)
-            if one.source != COMMITTED or one.start is None or not before or one.start >= ends[before - 1]:
-                continue
-            text = f"{self.tp} is resumed at {one.start}, and owners before have committed up to {ends[before - 1]}"
-            yield Violation(
-                LogRule.RESUME, text, one.boot, one.seq, one.began_ms, self.tp, (one.start, ends[before - 1])
-            )
-
-    def _refute(self, owned: list[tuple[Stretch, Tenure]]) -> None:
-        """Note which flushes without an outcome are not committed here: others have committed their offsets."""
-        runs = [run for run, _ in owned]
-        ends = list(accumulate((run.end for run in runs), max))
-        for span in self._spans:
-            # The first run that ends behind its beginning, of all that begin before its end.
-            at = bisect_left(ends, span.first + 1)
-            if at < len(runs) and runs[at].first < span.end:
-                span.flush.refuted.add(self.tp)
-            generation = span.flush.generations.get(self.tp, -1)
-            for one in self.tenures:
-                is_later = 0 < generation < one.generation and one.source == COMMITTED
-                if is_later and one.start is not None and one.start < span.end:
-                    span.flush.refuted.add(self.tp)
-
-
-class _Span(NamedTuple):
-    """What a flush without an outcome covers of a TopicPartition."""
-
-    first: int
-    end: int
-    flush: Unsettled
-
-
-def _by_offset(run: Stretch) -> tuple[int, int]:
-    return run.first, run.end
+            before = bisect_left(told, one.generation, key=lambda other: other.generation)
+            at, end = one.resumed_at, ends[before - 1] if before else 0
+            if at is not None and at < end:
+                text = f"{self.tp} is resumed at {at}, and owners before have committed up to {end}"
+                yield Violation(LogRule.RESUME, text, one.place, self.tp, (at, end))
 
 
 def _reach(begin: int, spans: Iterable[_Span]) -> set[int]:
@@ -159,16 +141,32 @@ def _reach(begin: int, spans: Iterable[_Span]) -> set[int]:
     return reached
 
 
-def torn(flush: Unsettled) -> Violation | None:
+def chains_of(boots: Iterable[Boot]) -> list[Chain]:
+    """Put what boots say together by TopicPartition."""
+    chains: dict[str, Chain] = {}
+
+    def chain_of(tp: str) -> Chain:
+        return chains.setdefault(tp, Chain(tp))
+
+    for boot in boots:
+        for tenure in boot.tenures:
+            chain_of(tenure.tp).tenures.append(tenure)
+        for landing in boot.landings:
+            chain_of(landing.tp).landings.append(landing)
+        for flush in boot.unsettled:
+            for tp in flush.spans:
+                chain_of(tp).flushes.append(flush)
+    return [chains[tp] for tp in sorted(chains)]
+
+
+def torn(flush: Flush) -> Violation | None:
     """Rule 3: of one batch everything is committed or nothing. Rule 1, where one TopicPartition says both."""
     if not flush.needed or not flush.refuted:
         return None
-    both = sorted(flush.needed & flush.refuted)
-    tp = both[0] if both else min(flush.needed)
-    text = (
-        f"{tp} of batch {flush.batch_id} is resumed below what is committed"
-        if both
-        else f"of batch {flush.batch_id} {tp} is committed and {min(flush.refuted)} is not"
-    )
-    rule = LogRule.RESUME if both else LogRule.CONTIGUOUS
-    return Violation(rule, text, flush.boot, flush.seq, flush.at_ms, tp, flush.spans.get(tp), could_be_told=True)
+    if both := flush.needed & flush.refuted:
+        rule, tp = LogRule.RESUME, min(both)
+        text = f"{tp} of batch {flush.batch_id} is resumed below what is committed"
+    else:
+        rule, tp = LogRule.CONTIGUOUS, min(flush.needed)
+        text = f"of batch {flush.batch_id} {tp} is committed and {min(flush.refuted)} is not"
+    return Violation(rule, text, flush.place, tp, flush.spans.get(tp), could_be_told=True)

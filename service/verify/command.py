@@ -5,13 +5,15 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from math import inf
 from typing import TYPE_CHECKING
 
 from service.accounting import ExitCode
 from service.privacy import describe, veiled
 from service.verify.account import as_json, as_text, exit_code, gather
-from service.verify.history import History, TimeWindow
+from service.verify.history import History, Judgement
 from service.verify.lines import STANDARD_INPUT, UNREADABLE, LogFiles
+from service.verify.rules import TimeWindow
 
 if TYPE_CHECKING:
     import argparse
@@ -24,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "files", nargs="*", metavar="FILE", help="logs of all workers, in any order; - is standard input, as is none"
     )
-    parser.add_argument("--since", type=_time, metavar="TIME", help="ISO; what was before is not known")
-    parser.add_argument("--until", type=_time, metavar="TIME", help="ISO; what comes later is not known")
+    parser.add_argument("--since", type=_time, default=-inf, metavar="TIME", help="ISO; what was before is not known")
+    parser.add_argument("--until", type=_time, default=inf, metavar="TIME", help="ISO; what comes later is not known")
     parser.add_argument(
         "--clocks",
         type=float,
@@ -38,27 +40,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(args: argparse.Namespace) -> int:
     """Run the command, print the account, give the exit code: 0 pass, 1 violation, 2 could not tell."""
+    window = TimeWindow(args.since, args.until, args.clocks * 1000)
     try:
         with ExitStack() as cleanup:
             files = LogFiles(args.files or [STANDARD_INPUT], sys.stdin.buffer, cleanup)
-            return verify(files, args)
+            judgement = judge(files, window)
+            counts = {f"lines {name}": number for name, number in sorted(files.counts.items()) if number}
+            evidence = gather(judgement.violations[0], files.read(window)) if judgement.violations else []
     except OSError as error:
         sys.stderr.write(f"could not tell: {error.filename or 'standard input'}: {describe(error)}\n")
         return int(ExitCode.COULD_NOT_TELL)
-
-
-def verify(files: LogFiles, args: argparse.Namespace) -> int:
-    """Read, judge, and where a rule is broken read again what led to it."""
-    window = TimeWindow(args.since, args.until, args.clocks * 1000)
-    history = History(window)
-    for line in files.read(since_ms=args.since, until_ms=args.until):
-        history.add(line)
-    counts = {f"lines {name}": number for name, number in sorted(files.counts.items())}
-    judgement = history.judge(unreadable=files.counts[UNREADABLE])
-    again = files.read(since_ms=args.since, until_ms=args.until) if judgement.violations else ()
-    evidence = gather(judgement.violations[0], again, files.names) if judgement.violations else []
     sys.stdout.write(veiled((as_json if args.json else as_text)(judgement, evidence, counts)))
     return int(exit_code(judgement))
+
+
+def judge(files: LogFiles, window: TimeWindow) -> Judgement:
+    """Read all lines once, and hold them against the rules."""
+    history = History(window)
+    for line in files.read(window):
+        history.add(line)
+    return history.judge(unreadable=files.counts[UNREADABLE])
 
 
 def _time(text: str) -> float:

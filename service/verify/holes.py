@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
 
 from service.formats import log_events as events
 
-
-class Miscounted(NamedTuple):
-    """A commit that says other than the offsets that it covers; `tp` None: of all of them."""
-
-    text: str
-    tp: str | None = None
-    offsets: tuple[int, int] | None = None
+Miscounted = tuple[str, str | None, tuple[int, int] | None]
+"""How a commit says other than the offsets that it covers, of which TopicPartition, and which; None: of all of them."""
 
 
 class Holes:
@@ -38,9 +32,9 @@ class Holes:
             yield from self._judge_numbers(event)
         for tp, covered in event.offsets.items():
             last, end = covered["max_offset"], covered["next_offset"]
-            if last + 1 != end:
+            if last is None or last + 1 != end:
                 text = f"a commit of {tp} ends at {end}, and the last record that it covers is {last}"
-                yield Miscounted(text, tp, (last, end))
+                yield text, tp, (end if last is None else last, end)
             self._jumped[tp] = {one for one in self._jumped.get(tp, ()) if one[1] > end}
             self._untold.discard(tp)
 
@@ -51,12 +45,15 @@ class Holes:
             without = self._without(tp, span)
             counted += span[1] - span[0] - sum(end - begin for begin, end in without)
             lowest = without[0][1] if without and without[0][0] == span[0] else span[0]
-            if said != lowest and tp not in self._untold:
+            if said is not None and said != lowest and tp not in self._untold:
                 text = f"the first record of a commit of {tp} is said to be {said}, by its holes it is {lowest}"
-                yield Miscounted(text, tp, (min(said, lowest), max(said, lowest)))
+                yield text, tp, (min(said, lowest), max(said, lowest))
         if counted != event.records and self._untold.isdisjoint(event.offsets):
-            text = f"batch {event.batch_id} is committed with {event.records} records, its offsets are {counted}"
-            yield Miscounted(text)
+            yield (
+                f"batch {event.batch_id} is committed with {event.records} records, its offsets are {counted}",
+                None,
+                None,
+            )
 
     def _without(self, tp: str, span: tuple[int, int]) -> list[tuple[int, int]]:
         """Return the parts of these offsets that are no record's, in order, joined where they touch."""

@@ -1,7 +1,6 @@
 """Files and standard input -> lines of workers, in the order in which files begin; can be read twice.
 
-A line costs one pass of the JSON decoder for its head; only events that the rules need are decoded whole. Whatever
-stands before the JSON of a line is passed over, as are lines of other programs.
+Whatever stands before the JSON of a line is passed over, as are lines of other programs.
 """
 
 from __future__ import annotations
@@ -14,35 +13,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
-from service.formats import log_events
-from service.formats.log_events import Head, LogEvent
-from service.verify.rules import ToldLine
+from service.formats.log_events import EVENTS, LogLine, read_line
+from service.verify.rules import RULED, TimeWindow, ToldLine
 
 STANDARD_INPUT = "-"
 UNREADABLE = "that cannot be read"
-RULED: tuple[type[LogEvent], ...] = (
-    log_events.WorkerStarted,
-    log_events.WorkerStopped,
-    log_events.WorkerLeft,
-    log_events.WorkerFailed,
-    log_events.PartitionsAssigned,
-    log_events.PartitionsRevoked,
-    log_events.PartitionsLost,
-    log_events.Positioned,
-    log_events.FlushStarted,
-    log_events.ObjectsUploaded,
-    log_events.BatchCommitted,
-    log_events.BatchDiscarded,
-    log_events.CommitRepeated,
-    log_events.OffsetGaps,
-    log_events.OffsetsSkipped,
+_BRACES_MAX = (
+    100  # beginnings of objects in one line that are tried: the first ones are torn if their process was killed
 )
-"""Events that the rules are about."""
-_DECODERS = {str(kind.__struct_config__.tag): msgspec.json.Decoder(kind) for kind in RULED}
-_HEADS = msgspec.json.Decoder(Head)
-_GLUED_MAX = 20  # objects that may stand in one line: the first ones torn, when their processes were killed
 
 
 class LogFiles:
@@ -56,9 +34,7 @@ class LogFiles:
         """
         self.counts: Counter[str] = Counter()
         opened = [(name, self._open(name, standard_input, cleanup)) for name in names or [STANDARD_INPUT]]
-        opened.sort(key=lambda one: _first_at(one[1]))
-        self.names = [name for name, _ in opened]
-        self._files = [file for _, file in opened]
+        self._files = sorted(opened, key=lambda one: _first_at(one[1]))
 
     @staticmethod
     def _open(name: str, standard_input: BinaryIO, cleanup: ExitStack) -> BinaryIO:
@@ -68,66 +44,36 @@ class LogFiles:
         shutil.copyfileobj(standard_input, copy)
         return copy
 
-    def read(self, *, since_ms: float | None = None, until_ms: float | None = None) -> Iterator[ToldLine]:
-        """Yield all lines of workers from their beginning, or those of [since, until]."""
+    def read(self, window: TimeWindow) -> Iterator[ToldLine]:
+        """Yield the lines of workers in this time, from the beginning of the files."""
         self.counts.clear()
-        for index, file in enumerate(self._files):
+        for name, file in self._files:
             file.seek(0)
             for number, raw in enumerate(file, 1):
-                head, event = self._decode(raw)
-                if head is None:
+                if (line := _parse(raw)) is None:
+                    self.counts["of other programs, or torn"] += 1
                     continue
-                at_ms = int(head.ts.timestamp() * 1000)
-                if (since_ms is not None and at_ms < since_ms) or (until_ms is not None and at_ms > until_ms):
+                at_ms = int(line.head.ts.timestamp() * 1000)
+                if not window.has(at_ms):
                     self.counts["outside the time asked for"] += 1
                     continue
                 self.counts["of workers"] += 1
-                yield ToldLine(head, at_ms, event, index, number)
-
-    def _decode(self, raw: bytes) -> tuple[Head | None, LogEvent | None]:
-        start = raw.find(b"{")
-        if start < 0:
-            self.counts["of other programs"] += 1
-            return None, None
-        text = memoryview(raw)[start:]
-        try:
-            head = _HEADS.decode(text)
-        except msgspec.DecodeError:
-            found = _glued(raw, start)
-            self.counts["torn, or of other programs"] += 1
-            if found is None:
-                return None, None
-            head, text = found
-        decoder = _DECODERS.get(head.event)
-        if decoder is None:
-            return head, None
-        try:
-            return head, decoder.decode(text)
-        except msgspec.DecodeError:
-            self.counts[UNREADABLE] += 1
-            return head, None
+                self.counts[UNREADABLE] += line.event is None and line.head.event in EVENTS
+                yield ToldLine(line.head, at_ms, line.event if isinstance(line.event, RULED) else None, name, number)
 
 
-def _glued(raw: bytes, start: int) -> tuple[Head, memoryview] | None:
-    """Find the whole line behind one that was torn when its process was killed, without a line's end."""
-    for _ in range(_GLUED_MAX):
-        start = raw.find(b'{"', start + 1)
+def _parse(raw: bytes) -> LogLine | None:
+    """Parse a line; behind one that was torn when its process was killed the next one may stand, whole."""
+    start = raw.find(b"{")
+    for _ in range(_BRACES_MAX):
         if start < 0:
             return None
-        text = memoryview(raw)[start:]
-        try:
-            return _HEADS.decode(text), text
-        except msgspec.DecodeError:
-            continue
+        if (line := read_line(raw[start:])) is not None:
+            return line
+        start = raw.find(b'{"', start + 1)
     return None
 
 
 def _first_at(file: Iterable[bytes]) -> float:
     """Return when the first line of a worker was written, by its clock."""
-    for raw in file:
-        start = raw.find(b"{")
-        try:
-            return _HEADS.decode(memoryview(raw)[max(0, start) :]).ts.timestamp()
-        except msgspec.DecodeError:
-            continue
-    return 0.0
+    return next((line.head.ts.timestamp() for line in map(_parse, file) if line is not None), 0.0)

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from enum import IntEnum
+from math import inf
 from typing import NamedTuple
 
+from service.formats import log_events as events
 from service.formats.log_events import Head, LogEvent
+
+RULED = (
+    events.WorkerStarted, events.WorkerStopped, events.WorkerLeft, events.WorkerFailed, events.PartitionsAssigned,
+    events.PartitionsRevoked, events.PartitionsLost, events.Positioned, events.FlushStarted, events.ObjectsUploaded,
+    events.BatchCommitted, events.BatchDiscarded, events.CommitRepeated, events.OffsetGaps, events.OffsetsSkipped,
+)  # fmt: skip
+"""Events that the rules are about."""
 
 
 class LogRule(IntEnum):
@@ -33,7 +42,28 @@ MEANINGS = {
     LogRule.COMPLETE: "lines are missing",
     LogRule.MEMBER: "a commit by which the broker cannot tell the member",
 }
-EVERY_RULE = frozenset(LogRule)
+
+
+class TimeWindow(NamedTuple):
+    """The lines that were asked for; clocks differ by `slack_ms`: so near its ends lines of others may be missing."""
+
+    since_ms: float = -inf
+    until_ms: float = inf
+    slack_ms: float = 0.0
+
+    def has(self, at_ms: float, slack_ms: float = 0.0) -> bool:
+        """Whether this is inside, and so far from both ends."""
+        return self.since_ms + slack_ms <= at_ms <= self.until_ms - slack_ms
+
+
+class ToldLine(NamedTuple):
+    """One line of a worker and where it stands; `event` is None if the rules are not about it."""
+
+    head: Head
+    at_ms: int
+    event: LogEvent | None
+    file: str
+    number: int
 
 
 class BootName(NamedTuple):
@@ -46,14 +76,12 @@ class BootName(NamedTuple):
         return f"{self.worker} (boot {self.boot})"
 
 
-class ToldLine(NamedTuple):
-    """One line of a worker and where it stands; `event` is None where the rules are not about it."""
+class LinePlace(NamedTuple):
+    """A line by its number in its boot; `at_ms` is by the worker's clock."""
 
-    head: Head
+    boot: BootName
+    seq: int
     at_ms: int
-    event: LogEvent | None
-    file: int
-    number: int
 
 
 class Violation(NamedTuple):
@@ -64,9 +92,7 @@ class Violation(NamedTuple):
 
     rule: LogRule
     text: str
-    boot: BootName
-    seq: int
-    at_ms: int
+    place: LinePlace
     tp: str | None = None
     offsets: tuple[int, int] | None = None
     could_be_told: bool = False

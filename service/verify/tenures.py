@@ -6,8 +6,9 @@ from array import array
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from service.verify.rules import BootName
+from service.verify.rules import LinePlace
 
+COMMITTED = "committed"
 Spans = dict[str, tuple[int, int]]
 """[first_offset, next_offset) by TopicPartition."""
 
@@ -21,14 +22,13 @@ def text_of(span: tuple[int, int] | None) -> str:
 class Stretch:
     """Commits of one tenure that join each other, and where each ended: eight bytes a commit.
 
-    `is_told` where it does not join what its boot had before.
+    `is_told` if it does not join what its boot had before.
     """
 
     first: int
     ends: array[int]
-    seq: int
-    at_ms: int
-    is_told: bool = False
+    place: LinePlace
+    is_told: bool
 
     @property
     def end(self) -> int:
@@ -41,12 +41,10 @@ class Tenure:
     """One ownership of a TopicPartition; `start` None and `generation`, the group's, -1 are not told."""
 
     tp: str
-    boot: BootName
-    seq: int
-    began_ms: int
+    place: LinePlace
+    generation: int
     start: int | None = None
     source: str = "unknown"
-    generation: int = -1
     ended_ms: int = 0
     ended: str = ""
     runs: list[Stretch] = field(default_factory=list)
@@ -61,39 +59,41 @@ class Tenure:
         """Where it has come to, by its commits."""
         return max((run.end for run in self.runs), default=self.start)
 
-    def cover(self, first: int, end: int, *, seq: int, at_ms: int, is_told: bool) -> None:
+    @property
+    def resumed_at(self) -> int | None:
+        """Where it goes on because that is committed."""
+        return self.start if self.source == COMMITTED else None
+
+    def cover(self, first: int, end: int, place: LinePlace, *, is_told: bool) -> None:
         """Add a commit."""
-        last = self.runs[-1] if self.runs else None
-        if last is not None and last.end == first and not is_told:
-            last.ends.append(end)
+        if self.runs and self.runs[-1].end == first and not is_told:
+            self.runs[-1].ends.append(end)
         else:
-            self.runs.append(Stretch(first, array("q", [end]), seq, at_ms, is_told))
+            self.runs.append(Stretch(first, array("q", [end]), place, is_told))
 
 
 class Landing(NamedTuple):
-    """Where a worker goes on because that is committed, as it says: at an assignment, or rewound."""
+    """Where a worker goes on, at an assignment or rewound, and who says so, if its boot did not know it before."""
 
     tp: str
     offset: int
-    boot: BootName
-    seq: int
-    at_ms: int
-    tenure: Tenure | None = None
+    source: str
+    place: LinePlace
 
 
 @dataclass(slots=True)
-class Unsettled:
-    """A flush of which nobody says whether it is committed; all of its TopicPartitions are, or none.
+class Flush:
+    """A flush that is under way, or of which nobody says whether it is committed: all of its spans are, or none.
 
-    `generations` are those of the group in which its TopicPartitions were assigned; `needed` and `refuted` are
-    TopicPartitions of which later lines say that it is, or is not.
+    `generations` are the group's, in which its TopicPartitions were assigned; `needed` and `refuted` are
+    TopicPartitions of which later lines say that it is committed, or is not.
     """
 
     batch_id: str
-    boot: BootName
-    seq: int
-    at_ms: int
+    generation: int
     spans: Spans
+    place: LinePlace
     generations: dict[str, int]
+    uploaded: int = 0
     needed: set[str] = field(default_factory=set)
     refuted: set[str] = field(default_factory=set)

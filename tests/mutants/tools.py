@@ -16,8 +16,10 @@ from typing import Any
 import structlog
 
 from service.errors import StopError
-from service.verify.history import History, Judgement
+from service.verify.command import judge
+from service.verify.history import Judgement
 from service.verify.lines import LogFiles
+from service.verify.rules import TimeWindow
 from tests.fakes.audited import audit_of
 from tests.fakes.store import PutFault
 from tests.fakes.worker import verifying
@@ -94,10 +96,7 @@ class BlindWorld(TellingWorld):
 def judged(lines: Iterable[bytes]) -> Judgement:
     """Judge the lines of all workers by verify-logs."""
     with ExitStack() as cleanup:
-        history = History()
-        for line in LogFiles([], io.BytesIO(b"".join(lines)), cleanup).read():
-            history.add(line)
-        return history.judge()
+        return judge(LogFiles([], io.BytesIO(b"".join(lines)), cleanup), TimeWindow())
 
 
 def said_by_others(mutant: Mutant | None, seed: int) -> dict[str, list[str]]:

@@ -39,7 +39,9 @@ SAMPLES: dict[Any, Any] = {
     dict[str, float]: {"seal": 0.5},
     dict[str, list[int]]: {"logs-0": [3, 5]},
     dict[str, Start]: {"logs-0": Start(3, "committed")},
-    dict[str, log_events.Covered]: {"logs-0": {"first_offset": 1, "min_offset": 2, "max_offset": 3, "next_offset": 4}},
+    dict[str, log_events.Covered]: {
+        "logs-0": {"first_offset": 1, "min_offset": 2, "max_offset": None, "next_offset": 4}
+    },
     dict[str, tuple[int, CommittedOffset]]: {"logs-0": (3, CommittedOffset(5, None, "text"))},
     dict[str, tuple[int, int]]: {"logs-0": (3, 5)},
     list[tuple[int, int]]: [(1, 3), (5, 6)],

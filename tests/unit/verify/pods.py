@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from typing import Any
 
 from service.formats import log_events as events
 from service.formats.log_events import LogEvent
-from service.verify.history import History, Judgement, TimeWindow
-from service.verify.lines import UNREADABLE, LogFiles
-from service.verify.rules import EVERY_RULE, LogRule
+from service.verify.command import judge
+from service.verify.history import Judgement
+from service.verify.lines import LogFiles
+from service.verify.rules import TimeWindow
 from tests.log_lines import line_of
 
 MINUTE_MS = 60_000
@@ -104,17 +105,10 @@ class Pod:
         return self.say(events.WorkerStopped("stopped"))
 
 
-def judged(
-    lines: Iterable[bytes], *, rules: Collection[LogRule] = EVERY_RULE, window: TimeWindow | None = None
-) -> Judgement:
+def judged(lines: Iterable[bytes], *, window: TimeWindow | None = None) -> Judgement:
     """Judge lines, in the order in which they come."""
     with ExitStack() as cleanup:
-        files = LogFiles([], io.BytesIO(b"".join(lines)), cleanup)
-        history = History(window)
-        since_ms, until_ms = (None, None) if window is None else (window.since_ms, window.until_ms)
-        for line in files.read(since_ms=since_ms, until_ms=until_ms):
-            history.add(line)
-        return history.judge(rules=rules, unreadable=files.counts[UNREADABLE])
+        return judge(LogFiles([], io.BytesIO(b"".join(lines)), cleanup), window or TimeWindow())
 
 
 def lines_of(*pods: Pod) -> list[bytes]:

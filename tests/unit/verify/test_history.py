@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from io import BytesIO
+from math import inf
 from random import Random
 
 import pytest
 
 from service.formats import log_events as events
 from service.verify import history
-from service.verify.history import TimeWindow
 from service.verify.lines import LogFiles
-from service.verify.rules import LogRule
+from service.verify.rules import LogRule, TimeWindow
 from tests.unit.verify.pods import MINUTE_MS, P0, P1, Pod, judged, lines_of, renumbered
 
 
@@ -117,7 +117,7 @@ def test_history_needs_no_clock() -> None:
     found = judged(lines_of(*relay()))
 
     assert (found.violations, found.doubts, found.notes) == ([], [], [])
-    assert [(one.boot.worker, one.next_offset) for one in found.tenures["g"] if one.tp == P0] == [
+    assert [(one.place.boot.worker, one.next_offset) for one in found.tenures["g"] if one.tp == P0] == [
         ("w1", 12), ("w1", 20), ("w3", 21),
     ]  # fmt: skip
 
@@ -259,9 +259,9 @@ def test_window_takes_lines_at_both_its_ends() -> None:
     """Clocks of logs have milliseconds: who asks from a line's time on wants this line."""
     lines = Pod("w1").owns(1, p0=None).stops().lines  # at 1, 2 and 3 s
 
-    for since_ms, until_ms, expected in ((2000, None, [2, 3]), (2001, 3000, [3]), (None, 2000, [1, 2])):
+    for since_ms, until_ms, expected in ((2000, inf, [2, 3]), (2001, 3000, [3]), (-inf, 2000, [1, 2])):
         with ExitStack() as cleanup:
-            read = LogFiles([], BytesIO(b"".join(lines)), cleanup).read(since_ms=since_ms, until_ms=until_ms)
+            read = LogFiles([], BytesIO(b"".join(lines)), cleanup).read(TimeWindow(since_ms, until_ms))
             assert [line.head.seq for line in read] == expected
 
 
