@@ -1,7 +1,7 @@
-"""Which entries a state has counted: a set of (offset, index) for each TopicPartition, exact, as ranges.
+"""The entries that a state has counted: an exact set of (offset, index) for each TopicPartition, as ranges.
 
-The ranges of a set are the same in whichever order it grew. There are never more of them than entries: records one
-after the other that contribute the same indexes are one range.
+The order in which a set grew does not change its ranges. There are never more of them than entries: consecutive records
+that contribute the same indexes are one range.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CountedEntries:
     __slots__ = ("_records",)
 
     def __init__(self, ranges: Iterable[CountedRange] = ()) -> None:
-        """Take what `ranges` gave."""
+        """Take ranges that `ranges` has returned."""
         self._records: list[_Records] = [
             (*offsets, tuple((one.first_index, one.next_index) for one in same))
             for offsets, same in groupby(ranges, key=lambda one: (one.first_offset, one.next_offset))
@@ -48,7 +48,7 @@ class CountedEntries:
         return [CountedRange(first, after, *indexes) for first, after, some in self._records for indexes in some]
 
     def add(self, places: Iterable[Place]) -> set[Place]:
-        """Count entries; gives those that were not counted before."""
+        """Count entries; returns those that were not counted before."""
         by_offset: dict[int, set[int]] = {}
         for offset, index in places:
             by_offset.setdefault(offset, set()).add(index)
@@ -88,7 +88,7 @@ def _join_indexes(known: _Indexes, new: Iterable[int]) -> _Indexes:
 
 
 def _without(records: list[_Records], offsets: list[int]) -> Iterator[_Records]:
-    """Yield what is left of these records without the offsets, which are sorted."""
+    """Yield the rest of these records, without the offsets, which are sorted."""
     at = 0
     for first, after, indexes in records:
         begin = first

@@ -1,6 +1,6 @@
 """References -> the entries that they hold: user, hour, first place, and size in bytes.
 
-Owns what an entry is for counting, and what its size is. Runs on the executors.
+Owns the entry as the unit of counting, and its size. Runs on the executors.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def _entries_of(part: ReferencePart, rows: Iterable[Row], restore: Restore, *, b
 
 
 def _index_of(index: int, root: Row | None) -> int:
-    """Number an entry among all that came of its root record, of which a republisher may make several records."""
+    """Number an entry among all entries of its root record, from which a republisher may make several records."""
     if root is None or root["index"] is None:
         return index
     output: int = root["index"]
@@ -129,8 +129,8 @@ def _index_of(index: int, root: Row | None) -> int:
 def size_of(entry: object) -> int:
     """Return the size of an entry in bytes: its JSON text in the form of `service.oracle.equal`, in UTF-8.
 
-    So entries that are equal (DESIGN 3.2) have one size, whichever file they are read from: no spaces, no nulls,
-    whole numbers by their digits, what no double holds by its own text.
+    So equal entries (DESIGN 3.2) have one size, whichever file they are read from: no spaces, no nulls, whole numbers
+    by their digits, and numbers that no double holds by their own text.
     """
     text = json.dumps(entry, ensure_ascii=False, separators=(",", ":"), check_circular=False)
     size = len(text.encode("utf-8", "surrogatepass"))

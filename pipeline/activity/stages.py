@@ -77,7 +77,7 @@ class HourState:
         self._counted: dict[tuple[str, int], CountedEntries] = {}
 
     def restore(self, row: Row) -> None:
-        """Take over what the table holds, a row of `HOURS`."""
+        """Restore a state from the table, a row of `HOURS`."""
         assert self.entries == 0, f"{self.key} stands in the table twice"
         self.entries, self.bytes = row["entries"], row["bytes"]
         for one in row["counted"]:

@@ -1,7 +1,7 @@
 """The tables of the states: created, read as of a snapshot, merged into by compare-and-swap; offsets beside them.
 
 A merge takes place on a branch of its driver's own, which begins at the snapshot that the states were read from
-(branches.py). So no state is ever replaced by one that was made from an older one.
+(branches.py). So no state is ever replaced by a state made from an older one.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class StateTable:
         self._branch = Branch(spark, self.name, f"{_BRANCHES}{run}")
 
     def ensure(self, *, user_buckets: int, identity: str) -> None:
-        """Create the table if it is not there; branches that a killed driver has left are dropped.
+        """Create the table if it is not there; drops the branches of killed drivers.
 
         Raises:
             TableError: there is one, of another format, or one whose states identify entries by another rule.
@@ -79,7 +79,7 @@ class StateTable:
         return snapshot_id
 
     def written_at_ms(self) -> int:
-        """Return when states were last written, by the clock of who wrote them; 0 if they never were."""
+        """Return when states were last written, by the writer's clock; 0 if they never were."""
         snapshot = self._java().currentSnapshot()
         return 0 if snapshot.parentId() is None else int(snapshot.timestampMillis())
 
@@ -120,12 +120,12 @@ class StateTable:
     # Offsets.
 
     def offsets(self, topic: str) -> Offsets:
-        """Return up to which offsets of a references topic the states have counted everything."""
+        """Return the offsets of a references topic up to which the states have counted everything."""
         found = json.loads(self._properties().get(PROPERTY_OFFSETS, "{}")).get(topic, {})
         return {int(partition): offset for partition, offset in found.items()}
 
     def write_offsets(self, topic: str, offsets: Offsets) -> None:
-        """Write how far the states have come; to be called after they were written.
+        """Write the offsets that the states have reached; call it after the states are written.
 
         A driver that comes back late may set them back, which costs reading again and nothing else.
         """

@@ -1,7 +1,7 @@
 """Flush records and references against each other and against the source (DESIGN 3.5, 3.6).
 
-Brings together what `judged` compares by the rules of `service.accounting`. Findings are those that reach into the
-window; columns are those of `frames.FINDING`, what is absent is null.
+Joins the rows that `judged` compares by the rules of `service.accounting`. Findings are those that reach into the
+window; columns are those of `frames.FINDING`, null if absent.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def flushes_in_window(flushes: DataFrame, reach: DataFrame) -> DataFrame:
 
 
 def coverage(lines: DataFrame, spans: DataFrame) -> DataFrame:
-    """Check that lines join up to the committed offset, and that all they cover is committed."""
+    """Check that lines join up to the committed offset, and that the group has committed everything they cover."""
     of_line = ("first_offset", "next_offset", "batch_id", "worker")
     return (
         spans.join(lines.select(*_TP, *of_line), on=_TP, how="left")
@@ -89,8 +89,8 @@ def judge_flushes(
 ) -> DataFrame:
     """Check flush records against themselves, the source, and what their batches have published.
 
-    Messages that come again count once. `excused` and `short` are batches of which references are gone for a reason,
-    or with the beginning of their topic: these are not counted, nor are those of the others.
+    Messages that come again count once. Missing references of `excused` batches are no finding. `short` batches have
+    lost messages with the beginning of a topic; their messages are not compared.
     """
     judge = partial(judged.judge_flushes, windows=windows, excused=excused, schema=_FOUND)
     first = F.row_number().over(Window.partitionBy("batch_id").orderBy(*_MESSAGE_AT)) == 1
@@ -123,7 +123,7 @@ def _gathered(frame: DataFrame, name: str, *key: str) -> DataFrame:
 
 
 def _counted(lines: DataFrame, source: DataFrame, spans: DataFrame) -> DataFrame:
-    """Count what the source holds for each line that was read as a whole."""
+    """Count the source's records for each line that was read as a whole."""
     whole = (
         lines.join(F.broadcast(spans), on=_TP, how="inner")
         .where((F.col("first_offset") >= F.col("first")) & (F.col("next_offset") <= F.col("next")))
@@ -210,7 +210,7 @@ def unread_references(references: DataFrame, chosen: DataFrame, lines: DataFrame
 
 
 def wrong_messages(references: DataFrame, *, bucket: str) -> DataFrame:
-    """Find messages of references whose key is not their batch id, texts of schemas that are others', other buckets."""
+    """Find messages of references with a key other than their batch id, with foreign schema texts, or other buckets."""
     at = F.format_string("message %d/%d", *_MESSAGE_AT)
     is_elsewhere = F.col("location.bucket") != F.lit(bucket)
     wrong = [
@@ -228,7 +228,7 @@ def wrong_messages(references: DataFrame, *, bucket: str) -> DataFrame:
 
 
 def lines_by_batch(lines: DataFrame) -> DataFrame:
-    """Return lines in the form that `differing_ranges` wants them in beside the source ranges of references."""
+    """Return lines in the form in which `differing_ranges` takes them beside the source ranges of references."""
     return lines.groupBy("batch_id", *_TP).agg(
         F.first("first_offset").alias("l_first"),
         F.first("next_offset").alias("l_next"),
@@ -238,7 +238,7 @@ def lines_by_batch(lines: DataFrame) -> DataFrame:
 
 
 def differing_ranges(both: DataFrame, *, record: str) -> DataFrame:
-    """Find source ranges that are not those of the line beside them; `record` is what a person calls its place."""
+    """Find source ranges that differ from the line beside them; `record` is the name of that line for a person."""
     is_within = (
         (F.col("first_offset") <= F.col("min_offset"))
         & (F.col("min_offset") <= F.col("max_offset"))

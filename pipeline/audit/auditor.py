@@ -1,7 +1,7 @@
-"""One audit from top to bottom: what is asked for, the sides, their comparison, the accounts, the result.
+"""One audit from top to bottom: the request, the sides, their comparison, the accounts, the result.
 
-Owns the order of the steps and what is kept between them; every rule stands in the module that the step calls.
-Nothing proportional to entries comes to the driver: counts, a bounded number of examples, hours and flushes do.
+Owns the order of the steps and the frames kept between them; every rule stands in the module that the step calls. The
+driver receives nothing proportional to entries, only counts, a bounded number of examples, hours and flushes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Auditor:
             return self._run()
 
     def _run(self) -> Result:  # noqa: PLR0915 - the list of all steps
-        """Outline: what is announced -> what is audited -> the sides -> compare -> accounts -> result."""
+        """Outline: announced messages -> audited offsets -> the sides -> compare -> accounts -> result."""
         step, window = self._progress.step, self._options.window
         step("topics")
         group = choose_group(self._settings)

@@ -1,4 +1,4 @@
-"""Run records of backfills against their messages, and what backfills make good (DESIGN 8).
+"""Run records of backfills against their messages, and the losses that backfills make good (DESIGN 8).
 
 Owns two rules: which missing entries of a flush record a backfill makes good, and that data of a backfill needs a run
 record. The driver receives data in proportion to runs and TopicPartitions.
@@ -61,7 +61,7 @@ def is_backfilled() -> Column:
 
 
 def newest(records: DataFrame) -> DataFrame:
-    """Return the newest record of each run; `before` is how far the one before had come, if it is still there."""
+    """Return the newest record of each run; `before` is the progress in the record before it, if still there."""
     of_run = Window.partitionBy("batch_id").orderBy("message_partition", "message_offset")
     backwards = Window.partitionBy("batch_id").orderBy(F.desc("message_partition"), F.desc("message_offset"))
     return (
@@ -73,7 +73,7 @@ def newest(records: DataFrame) -> DataFrame:
 
 
 def judge_runs(spark: SparkSession, flushes: DataFrame, announced: Announced, ground: Ground, seen: Seen) -> JudgedRuns:
-    """Return findings and notes about the run records in the window, and which batches their backfills excuse."""
+    """Return findings and notes about the run records in the window, and the batches that their backfills excuse."""
     findings, notes = _without_run(seen, announced), []
     runs = _reaching(announced.runs, seen.reach)
     found = sorted(runs.collect())
@@ -105,7 +105,7 @@ def _reaching(runs: DataFrame, reach: DataFrame) -> DataFrame:
 
 
 def _without_run(seen: Seen, announced: Announced) -> list[DataFrame]:
-    """Find references and dead letters of the window that say they are a backfill's, and no run record does."""
+    """Find references and dead letters of the window that name a backfill without a run record."""
     text = F.lit(f"of a backfill without {_RECORD}").alias("text")
     ids = announced.runs.select("batch_id")
     references = seen.selected.where(is_backfilled()).join(ids, on="batch_id", how="left_anti")
@@ -128,7 +128,7 @@ def _without_run(seen: Seen, announced: Announced) -> list[DataFrame]:
 
 
 def _judged(spark: SparkSession, runs: list[Row], announced: Announced, ground: Ground) -> DataFrame:
-    """Count what each run has published, and compare."""
+    """Count the messages of each run, and compare."""
     ids = [run["batch_id"] for run in runs]
     sums = _sums(announced, ids)
     committed = {span.tp: span.committed or 0 for span in ground.spans}
@@ -148,7 +148,7 @@ def _judged(spark: SparkSession, runs: list[Row], announced: Announced, ground: 
 
 
 def _sums(announced: Announced, ids: list[str]) -> dict[str, Sums]:
-    """Add up references, dead letters and their entries by run: one row for each run, TopicPartition and what it is."""
+    """Add up references, dead letters and their entries by run: one row for each run, TopicPartition and kind."""
     theirs = F.col("batch_id").isin(ids)
     own = announced.references.where(theirs)
     letters = announced.dead.where(theirs & F.col("index").isNotNull())

@@ -1,8 +1,8 @@
 """Source and an older system's archive side by side by unique id, the n-th of an id with its n-th row.
 
 Owns the rules for findings about rows that have no position in the source. An id that the source repeats is compared by
-number alone: which of its rows is which entry's, nobody knows. One shuffle by id; no list grows with how often an id is
-there.
+number alone, because nobody knows which of its rows is which entry's. One shuffle by id; no list grows with the number
+of times that an id is there.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def compare(source: DataFrame, archived: DataFrame, rules: ArchiveRules) -> Data
 
 
 def _is_judged(rules: ArchiveRules) -> Column:
-    """Return whether a row of an id that the source does not have must have been there."""
+    """Return whether the source must have had the id of a row that it does not have."""
     time_us = F.col("c.event_time_us")
     is_in = time_us < rules.until_us
     if rules.from_us is not None:
@@ -151,7 +151,7 @@ def _has_other_user(rules: ArchiveRules) -> Column:
 
 
 def _is_off(rules: ArchiveRules) -> Column:
-    """Return whether a row has a time, and another than its entry."""
+    """Return whether a row has a time that differs from its entry's."""
     tolerance = round(rules.time_tolerance_s * _MICROSECONDS)
     is_off = F.abs(F.col("c.event_time_us") - F.col("s.event_time_us")) > tolerance
     has_time = F.col("c.time_text").isNotNull()
@@ -159,7 +159,7 @@ def _is_off(rules: ArchiveRules) -> Column:
 
 
 def _other_values(rules: ArchiveRules) -> list[Column]:
-    """Name the columns whose values differ; none of a file that does not have the column."""
+    """Name the columns whose values differ, without columns that the file does not have."""
     return [
         F.when(
             F.when(entry["is_text"], entry["digest"] != row["text"]).otherwise(

@@ -43,7 +43,7 @@ def count_by_kind(findings: DataFrame) -> dict[str, int]:
 
 
 def findings_of(by_kind: dict[str, int], examples: dict[str, list[Example]]) -> list[Finding]:
-    """Return what was found, in the order of the kinds."""
+    """Return the findings in the order of their kinds."""
     return [
         Finding(kind=kind, count=by_kind[kind], examples=examples.get(kind, [])) for kind in Kind if by_kind.get(kind)
     ]
@@ -119,7 +119,7 @@ def _look_up_batches(rows: list[dict[str, Any]], lines: DataFrame) -> None:
 def hours_of(
     compared: DataFrame, findings: DataFrame, in_window: DataFrame, references: DataFrame, *, has_doubts: bool
 ) -> DataFrame:
-    """Return one row per date and hour that the window has anything of; `in_window` are its references."""
+    """Return one row per date and hour with anything of the window; `in_window` are its references."""
     entries = (
         compared.where(F.col("date").isNotNull())
         .groupBy(*_HOUR)
@@ -155,7 +155,7 @@ def hours_of(
 
 
 def collect_hours(hours: DataFrame, *, most: int) -> tuple[list[Hour], int]:
-    """Take the newest hours, in their order; gives how many were left out, too."""
+    """Take the newest hours, in their order; also returns how many were left out."""
     rows = hours.orderBy(F.col("date").desc(), F.col("hour").desc()).limit(most).collect()
     left_out = max(0, hours.count() - most)
     return [_hour(row) for row in reversed(rows)], left_out
@@ -201,7 +201,7 @@ def collect_record_hours(source: DataFrame, compared: DataFrame, flushes: DataFr
 
 
 def collect_flushes(flushes: DataFrame, *, most: int) -> tuple[list[FlushSeen], int]:
-    """Take the newest flush records, in their order; gives how many were left out, too."""
+    """Take the newest flush records, in their order; also returns how many were left out."""
     rows = flushes.orderBy(F.col("ended_at_ms").desc()).limit(most).collect()
     return [_flush(row) for row in reversed(rows)], max(0, flushes.count() - most)
 
@@ -233,7 +233,7 @@ def _flush(row: Row) -> FlushSeen:
 
 
 def collect_ids(compared: DataFrame) -> Ids:
-    """Compare unique ids by how often they occur, whatever their positions; who is only in a dead letter has no row."""
+    """Compare unique ids by their occurrences, whatever their positions; an id only in dead letters has no row."""
     zero, one = F.lit(0).alias("f"), F.lit(1)
     is_dead = (F.col("in_files") == 0) & (F.col("in_dead_letters") > 0)
     deliverable = compared.where(F.col("deliverable") & F.col("id").isNotNull() & ~is_dead)
@@ -255,7 +255,7 @@ def collect_ids(compared: DataFrame) -> Ids:
 
 
 def collect_counts(compared: DataFrame, rows: DataFrame, references: DataFrame, flushes: DataFrame) -> dict[str, int]:
-    """Count what is in `result.Counts`; the table's too, 0 if it was not asked for."""
+    """Count the fields of `result.Counts`; the table's too, 0 if it was not asked for."""
     entries = compared.agg(
         _count(F.col("deliverable")).alias("deliverable"),
         _count(F.col("in_source") & ~F.col("deliverable")).alias("dead"),

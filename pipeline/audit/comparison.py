@@ -1,8 +1,8 @@
-"""Two results of audits of the same source and window, side by side: what both name, and what only one. Pure.
+"""Two results of audits of the same source and window, side by side: entries that both name, or only one. Pure.
 
-Owns what two witnesses together tell that neither tells alone: what only one of them lacks is that one's own loss, what
-both lack was lost before them, or in what they share. Entries are identified by unique id if one of the witnesses is an
-archive, which has no positions; otherwise by position.
+Owns the conclusions that neither witness allows alone: an entry that only one lacks is that one's own loss; an entry
+that both lack was lost before them, or in a part that they share. Entries are identified by unique id if one of the
+witnesses is an archive, which has no positions; otherwise by position.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Named(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Compared(msgspec.Struct, frozen=True, kw_only=True):
-    """One kind of finding: what both witnesses name, and what only the one or only the other."""
+    """One kind of finding: the entries that both witnesses name, and those of only the one or only the other."""
 
     kind: Kind
     both: list[Named]
@@ -43,7 +43,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 class Side(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two results.
 
-    `not_comparable` are findings of which the other witness cannot speak: of entries without an id, and of offsets
+    `not_comparable` are findings about which the other witness cannot say anything: entries without an id, and offsets
     that it was not asked about. `beside` counts findings of kinds that are not about entries.
     """
 
@@ -174,7 +174,7 @@ def _truncated(name: str, result: Result, kind: Kind) -> Iterator[str]:
 
 
 def _group(result: Result, kind: Kind, *, other: Result, by_id: bool) -> tuple[_Grouped, list[Named]]:
-    """Group what a result names by entry; gives what the other witness cannot speak of besides."""
+    """Group the entries that a result names; also returns the findings that the other witness cannot judge."""
     covered = {(one.topic, one.partition): range(one.first_offset, one.next_offset) for one in other.coverage}
     grouped: _Grouped = {}
     apart = []
@@ -201,7 +201,7 @@ def _position(example: Example) -> tuple[str, int, int, int] | None:
 
 
 def _beyond(one: _Grouped, other: _Grouped) -> list[Named]:
-    """Return what is in one more often than in the other."""
+    """Return the names that one side has more often than the other."""
     surplus = {key: _count(examples) - _count(other.get(key, [])) for key, examples in one.items()}
     return [_named(one[key], count) for key, count in surplus.items() if count > 0]
 
@@ -256,7 +256,7 @@ def _judge(first: Side, second: Side, compared: list[Compared]) -> list[str]:
 
 
 def _judge_rest(side: Side, name: str, other: str) -> Iterator[str]:
-    """Yield what only this witness can speak of."""
+    """Yield the findings that only this witness can judge."""
     if side.not_comparable:
         count = sum(one.count for one in side.not_comparable)
         yield f"{count} findings of {name} are of entries that {other} cannot speak of"

@@ -8,7 +8,7 @@ from service.privacy import printable
 
 
 def to_text(comparison: Comparison) -> str:
-    """Write who says what, and what follows from it."""
+    """Write who names which entries, and the conclusion."""
     sides = comparison.first, comparison.second
     names = names_of(*sides)
     lines = [f"two audits of {window_text(comparison.window)}"]

@@ -1,9 +1,9 @@
 """The archive of an older system as a frame of rows: which files there are, and how executors read them.
 
 A file is read whole, by boto3 or from a directory, and taken apart by `csv_lines`. Spark's own CSV reader is not used:
-it takes names from settings and not from each file's header, loses the rest of a file to one open quote, and tells of
-a broken line neither file nor number; and objects come to executors through `pipeline.objects` here as everywhere.
-All fields are text, nothing is inferred.
+it takes names from settings and not from each file's header, loses the rest of a file to one open quote, and reports
+neither file nor number of a broken line. Objects come to executors through `pipeline.objects`, here as everywhere. All
+fields are text, nothing is inferred.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FILE = T.StructType([T.StructField("file", T.StringType()), T.StructField("is_i
 
 
 class ArchivedFile(NamedTuple):
-    """A file by its whole name; `is_in_window`: all of it may be, so what is broken in it counts."""
+    """A file by its whole name; `is_in_window`: all of it may be in the window, so its broken lines count."""
 
     name: str
     size: int

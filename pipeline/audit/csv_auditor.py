@@ -66,7 +66,7 @@ class CsvAuditor:
         self._progress = StepProgress(spark, "audit")
 
     def run(self) -> Result:
-        """Do everything; blocks for as long as reading the window takes, and of the archive what may be of it.
+        """Do everything; blocks for as long as it takes to read the window, and the files that may belong to it.
 
         Raises:
             PipelineError, CouldNotTellError: there is no such archive, or brokers or S3 do not answer.
@@ -182,7 +182,7 @@ class CsvAuditor:
         compared: DataFrame,
         totals: dict[TopicPartition, Totals],
     ) -> Archive:
-        """Count what was read, and say what of it cannot be compared."""
+        """Count the rows read, and name the parts of the archive that cannot be compared."""
         counted = csv_collect.count_rows(archived, compared)
         deliverable = sum(one.deliverable for one in totals.values())
         without_id = sum(one.without_id for one in totals.values())

@@ -75,7 +75,7 @@ def findings_of(compared: DataFrame, archived: DataFrame) -> tuple[DataFrame, li
 
 
 def count_rows(archived: DataFrame, compared: DataFrame) -> dict[str, int]:
-    """Count what is in `result.Archive`, and what its notes say."""
+    """Count the fields of `result.Archive`, and write its notes."""
     is_row, is_other = F.col("line").isNotNull() & F.col("kind").isNull(), F.col("in_archive") & ~F.col("of_window")
     is_alien = is_other & ~F.col("is_judged")
     parts = [
@@ -110,7 +110,7 @@ def collect_ids(compared: DataFrame, by_kind: dict[str, int]) -> Ids:
 
 
 def hours_of(compared: DataFrame, findings: DataFrame, *, is_whole: bool, has_doubts: bool) -> DataFrame:
-    """Return one row per date and hour that the window has anything of."""
+    """Return one row per date and hour with anything of the window."""
     is_expected = F.col("deliverable") & F.col("in_window")
     entries = (
         compared.where(is_expected)

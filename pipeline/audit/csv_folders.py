@@ -1,4 +1,4 @@
-"""Folders of an archive that name a day or an hour -> the time that their files are of. Pure."""
+"""Folders of an archive that name a day or an hour -> the time span of their files. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Period(NamedTuple):
     end_ms: int
 
     def overlaps(self, from_ms: int | None, until_ms: int | None, *, margin_ms: int = 0) -> bool:
-        """Return whether something of it is within a window; None: that side is open."""
+        """Return whether the period overlaps a window; None means that side of the window is open."""
         is_before = until_ms is not None and self.begin_ms >= until_ms + margin_ms
         is_after = from_ms is not None and self.end_ms <= from_ms - margin_ms
         return not (is_before or is_after)

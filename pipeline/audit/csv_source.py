@@ -1,7 +1,7 @@
-"""The source for who compares by unique id: its entries with ids and the values that CSV has, too.
+"""The source for a comparison by unique id: its entries with ids and the values that CSV has, too.
 
-The judging is the small audit's, as for the other witness. Dead entries are given, too: an older system may have
-taken what the worker must not.
+The oracle judges, as for the other witness. Dead entries are included, because an older system may have taken entries
+that the worker must not.
 """
 
 from __future__ import annotations

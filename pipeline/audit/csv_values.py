@@ -1,8 +1,8 @@
-"""Values that CSV and the source have of an entry, in a form that can be compared in SQL: digests.
+"""Values of an entry in CSV and in the source, in a form that SQL can compare: digests.
 
-Owns which texts of CSV are which values. A string is its own text, an absent or null value the empty text; everything
+Owns the meaning of CSV texts as values. A string is its own text, an absent or null value the empty text; everything
 else (numbers, booleans, arrays, objects) is equal if the text is JSON of an equal value (DESIGN 3.2). `True` is true,
-since that is how some languages write it.
+because some languages write it so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _WORDS = ("true", "false")
 
 
 def value_of_text(text: str, parse: Parse) -> dict[str, Any]:
-    """Stand for a field of CSV: its text, and the value that it is JSON of (None: of none)."""
+    """Return the digests of a field of CSV: of its text, and of the value if the text is JSON (else None)."""
     word = text.lower()
     try:
         value = digest(canonical(parse(word if word in _WORDS else text)))
@@ -29,7 +29,7 @@ def value_of_text(text: str, parse: Parse) -> dict[str, Any]:
 
 
 def value_of_entry(value: object) -> dict[str, Any]:
-    """Stand for what an entry has."""
+    """Return the digest of a value of an entry."""
     if value is None or isinstance(value, str):
         return {"is_text": True, "digest": digest(value or "")}
     return {"is_text": False, "digest": digest(canonical(value))}

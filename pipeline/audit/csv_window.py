@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Judged(NamedTuple):
-    """Rows with a time in [from_ms, until_ms) are judged, from_ms None: since ever; and what cannot be told."""
+    """Rows with a time in [from_ms, until_ms) are judged (from_ms None: no lower bound); with doubts and notes."""
 
     from_ms: int | None
     until_ms: int

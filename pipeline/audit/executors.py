@@ -38,7 +38,7 @@ _ROWS_PER_BATCH = 8192
 def judge_records(
     batches: Batches, *, settings: Settings, put_away: PutAway, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Source records -> what must become of their entries."""
+    """Turn source records into the places where their entries must be."""
     judge = Judge(settings)
     yield from batched((row for batch in batches for row in _judged(batch, judge, put_away)), schema)
 

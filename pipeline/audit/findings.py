@@ -1,6 +1,6 @@
 """Findings of the sides in one form (`frames.FINDING`): of entries, of references and objects, of dead letters.
 
-Owns which findings one fault makes: what is missing because its object is, is said to be so.
+Owns which findings one fault makes: an entry that is missing because its object is missing says so.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _LOCATED = ["topic", "partition", "user", "date", "hour"]
 
 
 class EntryFindings(NamedTuple):
-    """Findings of entries, and the entries of which nothing can be said, since S3 refused their objects."""
+    """Findings of entries, and the entries that cannot be judged, because S3 refused their objects."""
 
     findings: DataFrame
     unread: DataFrame
 
 
 def entry_findings(compared: DataFrame, rows: DataFrame, references: DataFrame) -> EntryFindings:
-    """Return the findings of entries; a missing one names the lost reference that it is of, if there is one."""
+    """Return the findings of entries; a missing one names its lost reference, if there is one."""
     found = compared.select(*ENTRY_KEY, "timestamp_ms", "user", "date", "hour", "id", F.inline("findings"))
     lost = rows.where("lost").select(
         F.col("reference_id").alias("lost_id"),

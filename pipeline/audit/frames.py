@@ -1,6 +1,6 @@
-"""The frames that the steps of the audit hand on: their columns.
+"""The columns of the frames that the steps of the audit hand on.
 
-An entry is told by (topic, partition, offset, index) in all of them.
+All of them identify an entry by (topic, partition, offset, index).
 """
 
 from __future__ import annotations

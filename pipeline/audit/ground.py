@@ -46,10 +46,10 @@ class Announced(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """The offsets that are audited, and what is not known about them.
+    """The offsets that are audited, and doubts about them.
 
-    Flush records of TopicPartitions `from_the_start` must begin with their first record. `short` are
-    batches of which references or dead letters are gone; None if all topics have their beginning.
+    Flush records of TopicPartitions `from_the_start` must begin with their first record. `short` are batches that have
+    lost references or dead letters; None if all topics have their beginning.
     """
 
     spans: list[Span]
@@ -63,7 +63,7 @@ class Ground(NamedTuple):
         return self.short is None
 
     def complete(self, flushes: DataFrame) -> DataFrame:
-        """Leave out flush records of which a part is gone."""
+        """Leave out flush records that have lost a part."""
         return flushes if self.short is None else flushes.join(self.short, on="batch_id", how="left_anti")
 
 
@@ -108,7 +108,7 @@ def _has_beginning(ranges: OffsetRanges) -> bool:
 
 
 def _unbroken(announced: Announced, ranges: OffsetRanges) -> DataFrame:
-    """Return the lines from when on no flush record is gone: each partition of their topic loses its own beginning."""
+    """Return the lines from the time on since which no flush record is gone: each partition loses its own beginning."""
     cut = [tp.partition for tp, (first, end) in ranges.items() if 0 < first < end]
     if not cut:
         return announced.lines

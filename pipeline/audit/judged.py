@@ -1,4 +1,4 @@
-"""On the executors: flush records, and what was counted of them -> findings, by the rules of `service.accounting`."""
+"""On the executors: flush records and counts of their batches -> findings, by the rules of `service.accounting`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pipeline.audit.executors import Batches, Row
 
 Windows = dict[TopicPartition, tuple[int, int]]
-"""[first, next) of what is audited."""
+"""The audited offsets [first, next) by TopicPartition."""
 
 
 _ROWS_AT_ONCE = 64
@@ -93,7 +93,7 @@ def _wrongs(row: Row, totals: FlushTotals, lines: list[FlushedTopicPartition]) -
 
 
 def judge_coverage(batches: Batches, *, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Judge how lines join, those of each TopicPartition together and in offset order, each with its span."""
+    """Judge how lines join: the lines of each TopicPartition together, in offset order, with its span."""
     by_tp = groupby(_rows(batches), key=_tp)
     yield from batched((found for tp, some in by_tp for found in _covered(tp, some)), schema)
 
@@ -139,7 +139,7 @@ def _tp(row: Row) -> TopicPartition:
 
 
 def finding(wrong: Wrong, of: Mapping[str, Any]) -> Row:
-    """Return what is wrong as a row of `frames.FINDING`; `of` may have the batch id and worker that it is of."""
+    """Return a fault as a row of `frames.FINDING`; `of` may have its batch id and worker."""
     topic, partition = wrong.tp or (None, None)
     return {
         "kind": wrong.kind.value,

@@ -15,7 +15,7 @@ class Kept(ExitStack):
     """Keeps frames; at the end of the block they are forgotten."""
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Persist a frame on disk until the run ends: it is used more than once, and made from what is far away."""
+        """Persist a frame on disk until the run ends, because it is used more than once and costly to make."""
         kept = frame.persist(StorageLevel.DISK_ONLY)
         self.callback(kept.unpersist)
         return kept

@@ -1,6 +1,6 @@
-"""How long records waited for the flush that covers them, per hour of their timestamps.
+"""The time that records waited for the flush that covers them, per hour of their timestamps.
 
-Kafka's timestamp of a record to the end that its flush record states: that is just before the transaction's commit.
+It is the time from Kafka's timestamp of a record to the end in its flush record, just before the transaction's commit.
 """
 
 from __future__ import annotations

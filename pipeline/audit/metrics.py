@@ -33,7 +33,7 @@ GAUGES: Mapping[str, tuple[str, Mapping[str, Collection[str]]]] = {
 class AuditMetrics:
     """The last result as gauges; an audit that could not tell is no success.
 
-    `success_at` is when one was clean before, in seconds since the epoch; None if nobody knows of any.
+    `success_at` is the time of the last clean audit, in seconds since the epoch; None if none is known.
     """
 
     def __init__(self, success_at: float | None = None) -> None:
@@ -81,7 +81,7 @@ class AuditMetrics:
 
 
 def last_success_in(file: Path) -> float | None:
-    """Return when an audit was last clean by the textfile that is there; None if that does not tell."""
+    """Return the time of the last clean audit by the existing textfile; None if it does not say."""
     try:
         families = list(text_string_to_metric_families(file.read_text(encoding="utf-8")))
     except (OSError, ValueError):

@@ -26,8 +26,8 @@ def wrong_bytes(
 ) -> list[DataFrame]:
     """Find bytes that two references have, and bytes that none has, of the objects of the `selected` ones.
 
-    `short` are batches of which references are gone with the beginning of their topic: nothing is said of theirs. Nor,
-    of what none has, of batches that are `excused`.
+    `short` are batches that have lost references with the beginning of their topic; their objects are not judged. Bytes
+    without a reference are no finding in `excused` batches.
     """
     spans = references if short is None else references.join(short, on="batch_id", how="left_anti")
     spans = spans.select(

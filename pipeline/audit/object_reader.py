@@ -39,7 +39,7 @@ _UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 
 
 class _Exact(NamedTuple):
-    """The exact schema of references of one projection, and what is wrong with it; None if there is none."""
+    """The exact schema of references of one projection, and its faults; None if there is none."""
 
     schema: PublishedSchema | None
     problems: tuple[str, ...]
@@ -82,7 +82,7 @@ class _Object:
 
 
 class ObjectReader:
-    """Reads objects, each once for all its references, and judges what these say of it."""
+    """Reads objects, each once for all its references, and judges the statements of these."""
 
     def __init__(self, settings: Settings, threads: int) -> None:
         self._objects = Objects(settings.s3, threads=threads)
@@ -91,7 +91,7 @@ class ObjectReader:
         self._exact: dict[tuple[str, str], _Exact] = {}
 
     def read(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield the rows of references, and what is wrong with them; those of one object stand together."""
+        """Yield the rows of references, and their faults; rows of one object stand together."""
         groups = (list(group) for _, group in groupby(rows, key=_address))
         fetched = self._objects.ahead(
             lambda group: (group, self._objects.try_fetch(_address(group[0]))),
@@ -158,7 +158,7 @@ class ObjectReader:
         return schema
 
     def exact_schema(self, text: str, projection: str) -> _Exact:
-        """Return what a projection makes of the schema of an object; each is remembered."""
+        """Return the schema that a projection makes of an object's; results are remembered."""
         exact = self._exact.get((text, projection))
         if exact is None:
             exact = self._exact[text, projection] = self._project(text, projection)
@@ -192,7 +192,7 @@ def _within(ranges: Iterable[Span], size: int) -> list[Span]:
 
 
 def _file_row(row: Row, schema: PublishedSchema, about: Row, non_nulls: Counter[str]) -> Row:
-    """Return the row of a row; `non_nulls` counts which fields it has."""
+    """Return a row of the frame for a row of an object; `non_nulls` counts the fields that it has."""
     meta = row[META]
     try:
         values = schema.restore(row)

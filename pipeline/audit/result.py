@@ -167,14 +167,13 @@ class Ids(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hour(msgspec.Struct, frozen=True, kw_only=True):
-    """One date and hour of event time: what the source has for it, what was found, what is wrong with it.
+    """One date and hour of event time: its entries by the source, those found, and its findings.
 
     `expected` deliverable entries belong here; `in_files` and `in_dead_letters` of them were found (anywhere). The five
-    counts after them are findings of these entries; `findings` has all kinds, by name. `files`, `bytes` and `users`
-    are those of the references of this hour, bytes without the headers of objects; `file_bytes_*` is how much of them
-    one reference has (None: there is none, or the result is older than this field).
-    `is_whole`: every committed reference of the hour lies wholly in what was audited, so the verdict is of the hour
-    and not of a part of it.
+    counts after them are findings of these entries; `findings` has all kinds, by name. `files`, `bytes` and `users` are
+    those of the references of this hour, bytes without the headers of objects; `file_bytes_*` is how much of them one
+    reference has (None: there is none, or the result is older than this field). `is_whole`: every committed reference
+    of the hour lies wholly in what was audited, so the verdict is of the hour and not of a part of it.
     """
 
     date: str
@@ -251,13 +250,13 @@ class FlushSeen(msgspec.Struct, frozen=True, kw_only=True):
 class Result(msgspec.Struct, frozen=True, kw_only=True):
     """One audit.
 
-    `could_not_tell` are the reasons why something stays unsaid, `notes` what a reader should know besides.
-    `dead_letters` are entries by reason. `references_offsets` is up to which offset of each partition of the references
-    topic everything was taken into account, `table_offsets` up to which the table holds it (None: the table was not
-    asked for). `findings` has only kinds that were found, in the order of `Kind`. `against` says which witness this is
-    about; `archive` is what an older system's archive has (None: not asked). `flushes` and `hours` are the newest if
-    there were more than the limit: `flushes_left_out`, `hours_left_out`. `durations_s` are seconds by step, in their
-    order; they add up to about `seconds`.
+    `could_not_tell` are the doubts, `notes` further remarks for the reader. `dead_letters` are entries by reason.
+    `references_offsets` are the offsets of the references topic up to which everything was taken into account,
+    `table_offsets` those up to which the table holds it (None: the table was not asked for). `findings` has only kinds
+    that were found, in the order of `Kind`. `against` names the witness; `archive` has the counts of an older system's
+    archive (None: not asked). `flushes` and `hours` are the newest if there were more than the limit:
+    `flushes_left_out`, `hours_left_out`. `durations_s` are seconds by step, in their order; they add up to about
+    `seconds`.
     """
 
     version: int = RESULT_VERSION

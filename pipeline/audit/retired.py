@@ -1,7 +1,7 @@
 """References and their rows, from objects or, if these are retired, from the table (ADR 10).
 
-Owns what retirement changes for the audit: an object that is recorded as retired is not missing, and its entries are
-judged by the table. Compaction may go on beside an audit.
+Owns the audit's rules for retirement: an object that is recorded as retired is not missing, and its entries are judged
+by the table. Compaction may go on beside an audit.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Read(NamedTuple):
 
 
 class ReferenceReader:
-    """Reads what references point to. `keep` makes a frame, and keeps it until the run ends."""
+    """Reads the rows of references. `keep` makes a frame, and keeps it until the run ends."""
 
     def __init__(self, spark: SparkSession, settings: JobSettings, keep: Callable[[DataFrame], DataFrame]) -> None:
         self._spark = spark
@@ -58,7 +58,7 @@ class ReferenceReader:
         return self._keep(_near(references, reach))
 
     def read(self, chosen: DataFrame, position: Position | None, spans: list[Span], reach: DataFrame) -> Read:
-        """Read the rows of what was chosen; blocks until that is done, again if objects were retired meanwhile.
+        """Read the rows of the chosen references; blocks until that is done, again if objects were retired meanwhile.
 
         `position` is the table's if it is audited, too.
         """
@@ -88,7 +88,7 @@ class ReferenceReader:
         return rows.unionByName(sides.read_retired(self._settings, retired, of_table, position)), doubts
 
     def notes(self, counts: dict[str, int], listed: DataFrame | None) -> list[str]:
-        """Return what of the window is retired, and which retired objects exist: by the record if none is listed."""
+        """Return notes on retired objects of the window, and on retired objects that still exist."""
         recorded = self._retired.pin().rows
         if recorded is None:
             return []
@@ -107,7 +107,7 @@ class ReferenceReader:
 
 
 def find_position(spark: SparkSession, settings: JobSettings) -> Position | None:
-    """Read what the table holds; None if there is no table."""
+    """Read the position of the table; None if there is no table."""
     topic = settings.worker.kafka.references_topic
     table = Table(spark, settings.pipeline.table, topic=topic, branch="audit")
     return table.position() if spark.catalog.tableExists(table.name) else None
@@ -116,7 +116,7 @@ def find_position(spark: SparkSession, settings: JobSettings) -> Position | None
 def doubt_columns(spark: SparkSession, settings: JobSettings, position: Position | None) -> list[str]:
     """Return which columns of the table went after the snapshot that is read, which still shows their values.
 
-    Whoever reads the table has them no more. With its next commit the audit reads without them, too.
+    Readers of the table no longer have these columns; from the table's next commit on, the audit does not, either.
     """
     if position is None:
         return []

@@ -102,7 +102,7 @@ def _problems(row: dict[str, Any], stored: object) -> Iterator[dict[str, Any]]:
 
 
 def absent_fields(schema: Avro, projections: list[Any]) -> Iterator[str]:
-    """Yield the path of each field of an object's schema that is in none of these projections of it."""
+    """Yield the path of each field of an object's schema that none of these projections has."""
     record = {**schema, "fields": schema["fields"][1:]}  # without _meta
     yield from _absent(record, projections, "")
 

@@ -1,6 +1,6 @@
-"""Which offsets are audited: a window of record timestamps -> OffsetRanges of the source, and what cannot be told.
+"""Chooses the audited offsets: a window of record timestamps -> OffsetRanges of the source, and doubts.
 
-Owns the rules of coverage: a worker answers for what its flush records cover, up to the committed offset.
+Owns the rules of coverage: a worker answers for the offsets that its flush records cover, up to the committed offset.
 """
 
 from __future__ import annotations
@@ -70,15 +70,16 @@ class Asked(NamedTuple):
 
     @property
     def references_offsets(self) -> dict[int, int]:
-        """Up to which offset of each partition of the references topic everything is taken into account."""
+        """The offset of each partition of the references topic up to which everything is taken into account."""
         return {tp.partition: end for tp, (_, end) in self.references.items()}
 
 
 def ask_all(topics: KafkaTopics, kafka: KafkaSettings, window: Window) -> Asked:
-    """Ask for the committed offsets first, then for what was announced: so nothing committed is not announced yet.
+    """Ask for the committed offsets, then for the ends of announcements, then for the committed offsets again.
 
-    And once more after that: so nothing announced is not committed, unless something is wrong. Flush records come last
-    of what is announced: of a batch that is committed meanwhile they say that it was, whatever else is seen of it.
+    By the first order, everything committed is announced. By the second, everything announced is committed, unless
+    something is wrong. Flush records come last among the announcements: they tell of a batch that is committed
+    meanwhile, even if only a part of its messages is seen.
 
     Blocks for seconds; if a transaction stays open, for as long as brokers let it.
 
@@ -163,9 +164,9 @@ def reaching_to(sources: Iterable[Source], last: Mapping[TopicPartition, int]) -
 
 
 def span_of(source: Source, *, covered_first: int | None, floor: int | None) -> Span:
-    """Return what of a TopicPartition is audited.
+    """Return the audited offsets of a TopicPartition.
 
-    `covered_first` is the first offset that the worker answers for, None if it is the first there is; `floor` is the
+    `covered_first` is the first offset for which the worker answers, None if it is the first there is; `floor` is the
     offset from which announcements are complete, None if all of it is still there.
     """
     begin = max(source.ends.first, covered_first or 0, floor or 0)
@@ -203,7 +204,7 @@ def whole_span_of(source: Source) -> Span:
 
 
 def coverage_of(span: Span, *, records: int, entries: int) -> Coverage:
-    """Return what the result says of a span; records and entries are those in the window."""
+    """Return a span in the form of the result; records and entries are those in the window."""
     return Coverage(
         topic=span.tp.topic,
         partition=span.tp.partition,
@@ -222,7 +223,7 @@ def coverage_of(span: Span, *, records: int, entries: int) -> Coverage:
 def doubts_of(
     span: Span, source: Source, *, covered_first: int | None, floor: int | None, lacks_flushes_below: int | None = None
 ) -> list[str]:
-    """Return what about the window cannot be told, because Kafka no longer has it.
+    """Return doubts about the window, because Kafka no longer has all of it.
 
     `lacks_flushes_below` is the begin of the flush records that are still there, None if all are.
     """
@@ -246,7 +247,7 @@ def doubts_of(
 
 
 def beyond_notes(spans: Iterable[Span]) -> list[str]:
-    """Say of all that there is what nobody has committed."""
+    """Note the offsets of the source that nobody has committed."""
     return notes_of(Reached(span.tp, span.retained, span.end, span.committed) for span in spans)
 
 

@@ -1,6 +1,6 @@
-"""The sides of the comparison as frames: source, files, dead letters, table, and what lies in the bucket.
+"""The sides of the comparison as frames: source, files, dead letters, table, and the objects in the bucket.
 
-Owns how each is read and shared out; nothing happens before an action.
+Owns the reading of each side, and its distribution to tasks; nothing happens before an action.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def read_source(spark: SparkSession, settings: JobSettings, spans: Iterable[Span
 def read_files(
     spark: SparkSession, settings: JobSettings, references: DataFrame, position: Position | None
 ) -> DataFrame:
-    """Read the rows that these references point to: `frames.ROWS`. `position` says what the table has taken."""
+    """Read the rows of these references: `frames.ROWS`. `position` has the offsets up to which the table took them."""
     audit = settings.pipeline.audit
     tasks = max(spark.sparkContext.defaultParallelism, references.count() // audit.references_per_task)
     read = partial(
@@ -90,7 +90,7 @@ def read_files(
 
 
 def find_what_is_put_away(dead: DataFrame) -> PutAway:
-    """Find what dead letters stand for."""
+    """Find the offsets that dead letters of unread records stand for."""
     said = dead.where(F.col("reason").isin(Reason.SKIPPED, Reason.FATAL))
     rows = said.select("topic", "partition", "offset", "end_offset", "reason").distinct().collect()
     return find_put_away(
@@ -108,7 +108,7 @@ def _taken(position: Position | None) -> Column:
 def read_dead_letters(
     spark: SparkSession, settings: JobSettings, ranges: Mapping[TopicPartition, tuple[int, int]]
 ) -> DataFrame:
-    """Read what dead letters name: `frames.DEAD`."""
+    """Read the entries that dead letters name: `frames.DEAD`."""
     read = partial(
         executors.read_dead_letters,
         settings=settings.worker,
@@ -205,7 +205,7 @@ def entries_of(rows: DataFrame, settings: JobSettings) -> DataFrame:
 
 
 def list_objects(spark: SparkSession, settings: JobSettings) -> DataFrame:
-    """List what lies under the prefix: `object`, `size`, `modified_ms`."""
+    """List the objects under the prefix: `object`, `size`, `modified_ms`."""
     read = partial(executors.list_objects, settings=settings.worker, schema=to_arrow_schema(_LISTED))
     return spark.range(0, 1, 1, 1).mapInArrow(read, _LISTED)
 

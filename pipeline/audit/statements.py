@@ -30,7 +30,7 @@ _PLACE_IN_KEY = re.compile(r"/user=([^/]+)/date=([^/]+)/hour=(\d+)/[^/]+$")
 
 
 def wrong_places(reference: Reference, schema_text: str) -> Iterator[str]:
-    """Yield what a reference states wrongly of its place: byte ranges, key, schema of the object."""
+    """Yield the wrong statements of a reference about its place: byte ranges, key, schema of the object."""
     location = reference.location
     if any(start < 0 or length < 1 or start + length > location.size for start, length in location.ranges):
         yield f"byte ranges {location.ranges} are not all within the {location.size} bytes of its object"
@@ -41,7 +41,7 @@ def wrong_places(reference: Reference, schema_text: str) -> Iterator[str]:
 
 
 def wrong_statements(reference: Reference, rows: list[Row]) -> Iterator[str]:
-    """Yield which statements of a reference its rows do not bear out."""
+    """Yield the statements of a reference that its rows contradict."""
     times = [row["event_time_us"] for row in rows]
     offsets: dict[tuple[str, int], list[int]] = {}
     for row in rows:
@@ -102,7 +102,7 @@ def wrong_roots(reference: Reference, rows: list[Row]) -> Iterator[str]:
 
 
 def is_under_its_key(reference: Reference) -> bool:
-    """Return whether who looks for files by path finds this one; a user too long for a path stands there as a hash."""
+    """Return whether a search by path finds the object; a user too long for a path stands there as a hash."""
     if (pack := _HOUR_IN_KEY.search(reference.location.object)) is not None:
         return (pack[1], int(pack[2])) == (reference.partition_key.date, reference.partition_key.hour)
     found = _PLACE_IN_KEY.search(reference.location.object)

@@ -27,11 +27,11 @@ _MANIFEST = r"/_backfill/([^/]+)/manifest\.json$"
 
 
 class ListedObjects(NamedTuple):
-    """Objects that are old enough to be judged, and of these `orphans`, of whatever kind, which nothing names.
+    """Objects that are old enough to be judged; among them `orphans`, of whatever kind, which nothing names.
 
-    `awaited` are those of backfills that have not published all they will, and schemas that may be; `outboxes` what
-    backfills keep of their runs; `foreign` what no deployment with this prefix writes. `no_schemas` are schemas that
-    are named and not there.
+    `awaited` are objects of unfinished backfills, and schemas that may be; `outboxes` belong to runs of backfills;
+    `foreign` ones are of a kind that no deployment with this prefix writes. `no_schemas` are schemas that are named and
+    not there.
     """
 
     old: DataFrame
@@ -43,7 +43,7 @@ class ListedObjects(NamedTuple):
 
 
 def sort_out(listed: DataFrame, announced: Announced, s3: S3Settings, *, before_ms: int) -> ListedObjects:
-    """Sort everything `listed`, a frame that is kept, by who names it; blocks while it is looked at."""
+    """Sort the frame `listed` by who names each object; blocks while the objects are looked up."""
     references = announced.references.where(F.col("location.bucket") == s3.bucket)
     schemas = references.select(F.col("schema_object").alias("object")).distinct()
     letters = announced.dead.where(F.col("object").isNotNull()).select("object")

@@ -14,7 +14,7 @@ _SUBJECTS = {Witness.OUTPUTS: "", Witness.CSV: "against archived CSV "}
 
 
 def to_text(result: Result) -> str:
-    """Write what was found, what cannot be told, and what was seen."""
+    """Write findings, doubts and counts."""
     counts = {name: count for name, count in msgspec.to_builtins(result.counts).items() if count is not None}
     lines = [f"audit {_SUBJECTS[result.against]}of {window_text(result.window)}", *_table(counts.items())]
     if result.archive is not None:

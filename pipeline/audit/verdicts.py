@@ -50,7 +50,7 @@ class Passed(NamedTuple):
     """A date and hour (of the partition zone) whose newest verdict is clean, and of the whole hour.
 
     `offsets` are those of the references topic that the verdict covers. `table_offsets` are those up to which the
-    newest audit that included the table asked for has found it the same as the source; none if it was not clean.
+    newest audit of this table has found it equal to the source; none if that audit was not clean.
     """
 
     date: str

@@ -1,4 +1,4 @@
-"""Which records are of a window."""
+"""Decides which records belong to a window."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_of(window: Window, timestamp_ms: Column) -> Column:
 def reach_last(
     spark: SparkSession, kafka: KafkaSettings, sources: list[Source], window: Window, put_away: PutAway = NOTHING
 ) -> list[Source]:
-    """Move the ends of a window behind its last records; blocks for reading all that is behind its `until`."""
+    """Move the ends of a window behind its last records; blocks while it reads everything behind its `until`."""
     if window.until_ms is None:
         return sources
     for _, behind in put_away.around(scope.behind(sources)):

@@ -96,7 +96,7 @@ def held_by_references(
     either still readable or missing, which is an error; so no entry is overlooked.
 
     Raises:
-        RangeError: the table does not have what was in a retired object, or a message of references cannot be read.
+        RangeError: the table lacks entries of a retired object, or a message of references cannot be read.
     """
     topic = settings.worker.kafka.references_topic
     messages = _read_to(spark, settings, topic, ends)
@@ -150,7 +150,7 @@ def by_record(places: DataFrame) -> DataFrame:
 
 
 def _read_to(spark: SparkSession, settings: JobSettings, topic: str, ends: dict[int, int]) -> DataFrame:
-    """Read a topic up to these ends, from its beginning: offset 0, unless what is deleted is taken as held by none.
+    """Read a topic up to these ends from offset 0, or from its first message if deleted ones are assumed empty.
 
     Fails if something of that is deleted before it is read.
     """

@@ -3,7 +3,7 @@
     {prefix}/_backfill/{run id}/manifest.json        what the run is, and its parts; written once, under a condition
     {prefix}/_backfill/{run id}/{attempt}-{n}.json   a part: messages, as tasks made them
 
-A message's sequence number is its place in the list. Parts of attempts that no manifest names are nothing.
+A message's sequence number is its place in the list. Parts of attempts that no manifest names do not count.
 """
 
 from __future__ import annotations

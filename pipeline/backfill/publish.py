@@ -50,9 +50,9 @@ _UNKNOWN_MAX = 3
 
 
 class _Reader:
-    """Reads a topic on and on: each call gives what was committed since the one before.
+    """Reads a topic on and on: each call returns the messages committed since the call before.
 
-    It begins at `starts`; without them at the beginning that there is.
+    It begins at `starts`, or at the first message there is.
     """
 
     def __init__(self, settings: KafkaSettings, topic: str, starts: dict[int, int] | None) -> None:
@@ -78,7 +78,7 @@ class RunLog:
         self._newest: dict[str, BackfillRecord] = {}
 
     def newest(self, batch_id: str) -> BackfillRecord | None:
-        """Read on, and give the newest record of a run.
+        """Read on, and return the newest record of a run.
 
         Raises:
             CouldNotTellError: no broker answers, or there is no such topic.
@@ -94,7 +94,7 @@ class RunLog:
 
 
 class Rivals:
-    """Looks for what others have published over the range of a run since it looked what was held, and for its own."""
+    """Looks for messages that others have published over the range of a run since its search, and for its own."""
 
     def __init__(self, settings: KafkaSettings, run: Run) -> None:
         self._run = run
@@ -145,7 +145,7 @@ class Published(NamedTuple):
 
 
 class Publication:
-    """Publishes one run's outbox, as far as it is not."""
+    """Publishes the rest of one run's outbox."""
 
     def __init__(
         self, outbox: Outbox, publisher: Publisher, objects: Objects, settings: Settings, backfill: BackfillSettings
@@ -161,7 +161,7 @@ class Publication:
         self._progress = StepProgress(None, "backfill")
 
     def publish(self) -> Published:
-        """Publish what is left; on return everything is visible to readers.
+        """Publish the rest; on return everything is visible to readers.
 
         Raises:
             OvertakenError: somebody else publishes, or has published, this range.
@@ -197,7 +197,7 @@ class Publication:
         return done
 
     def _newest(self) -> BackfillRecord:
-        """Return how far the run has come, by the topic."""
+        """Return the run's progress by the topic."""
         outbox = self._outbox
         newest = self._runs.newest(outbox.run.batch_id)
         if newest is not None and newest.outbox != outbox.digest:
@@ -223,7 +223,7 @@ class Publication:
         self._publisher.commit(messages)
 
     def _await_visible(self) -> None:
-        """Wait until readers see what is committed: it becomes visible in one topic after the other."""
+        """Wait until readers see everything committed: it becomes visible in one topic after the other."""
         run, kafka = self._outbox.run, self._settings.kafka
         with KafkaTopics(kafka) as topics:
             for topic in (run.references_topic, run.dead_letters_topic, kafka.backfills_topic):
@@ -259,7 +259,7 @@ def beginning(outbox: Outbox) -> BackfillRecord:
 
 
 def advance(before: BackfillRecord, chunk: Iterable[OutboxMessage], run: Run, *, at_ms: int) -> BackfillRecord:
-    """Return the record after these messages."""
+    """Return the run record behind these messages."""
     totals: Counter[str] = Counter(msgspec.structs.asdict(before.totals))
     in_files: Counter[TopicPartition] = Counter()
     dead: Counter[TopicPartition] = Counter()

@@ -1,6 +1,6 @@
-"""Which offsets of the source a backfill takes: all below what the group has committed.
+"""Chooses the offsets of the source that a backfill takes: any below the group's committed offsets.
 
-Above it a worker may be at work; below it no worker will ever be again.
+Above them a worker may be at work; below them no worker will ever be again.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ class Wanted(NamedTuple):
 
 
 def resolve(settings: KafkaSettings, wanted: Wanted, last_of: LastOf) -> Ranges:
-    """Return the offsets that are meant.
+    """Return the requested offsets.
 
-    A range of time ends at the committed offsets at the latest; a range of offsets that goes beyond is refused. Its
-    end is behind its last record, though one before it has a later timestamp: blocks until `last_of` has looked.
+    A range of time ends at the committed offsets at the latest; a range of offsets that goes beyond is refused. Its end
+    is behind its last record, though one before it has a later timestamp: blocks until `last_of` has looked.
 
     Raises:
         RangeError: the offsets are not the group's, not there any more, or not of a source topic.
@@ -135,7 +135,7 @@ def parse_time(text: str) -> int:
 
 
 def format_offsets(ranges: Ranges) -> str:
-    """Write what `parse_offsets` reads."""
+    """Write offsets in the form that `parse_offsets` reads."""
     topics: dict[str, dict[str, list[int]]] = {}
     for tp, span in sorted(ranges.items()):
         topics.setdefault(tp.topic, {})[str(tp.partition)] = [span.start, span.stop]

@@ -27,10 +27,10 @@ _RANGE = "topic string, partition int, start bigint, stop bigint"
 def places_of_retired(spark: SparkSession, settings: JobSettings, references: DataFrame, ranges: Ranges) -> DataFrame:
     """Return the entries within the ranges of references whose objects are retired: columns of a place.
 
-    Blocks to make sure that the table has them all; they are read from the snapshot that has been asked.
+    Blocks to make sure that the table has them all; they are read from the same snapshot.
 
     Raises:
-        RangeError: it lacks some, so that nobody can tell what was held.
+        RangeError: it lacks some, so that nobody can tell which entries were held.
     """
     name = f"{CATALOG}.{settings.pipeline.table.name}"
     if not spark.catalog.tableExists(name):

@@ -1,4 +1,4 @@
-"""Records -> pieces: which entries of a record have which PartitionKey, which are dead, and why. On the executors.
+"""Records -> pieces: entries of a record by PartitionKey, and dead ones by reason. On the executors.
 
 A piece carries the record itself: its entries are decoded once more when they are written, because a decoded entry is
 more than JSON text can say (integers of any size, numbers kept as text).
@@ -61,7 +61,7 @@ def rules_of(settings: Settings) -> SplitRules:
 
 
 def pieces_of(messages: DataFrame, held: DataFrame, settings: Settings) -> DataFrame:
-    """Return the pieces of what is not held; `held` has the indexes by record."""
+    """Return the pieces of the entries that are not held; `held` has the indexes by record."""
     joined = messages.join(held, on=["topic", "partition", "offset"], how="left").select(*MESSAGE.names, "held")
     return joined.mapInArrow(partial(_split_batches, settings=settings), PIECE)
 
@@ -109,7 +109,7 @@ def split(row: dict[str, Any], rules: SplitRules) -> Iterator[dict[str, Any]]:
 def _place(
     entry: dict[str, Any], envelope: dict[str, Any] | None, record: SourceRecord, rules: SplitRules
 ) -> Placement | Rejection:
-    """Place an entry; one that no schema has room for is known by itself, before any row."""
+    """Place an entry; one for which no schema has room is recognised by itself, before any row."""
     placed = rules.partitioner.partition(entry, envelope, record)
     if isinstance(placed, Placement):
         try:

@@ -1,12 +1,12 @@
 """Pieces -> rows -> objects -> the messages that announce them, kept as parts of the outbox. On the executors.
 
 Goes through sorted pieces: those of one PartitionKey stand together, in the order of their offsets, so that the lines
-that announce them do, too. Every attempt of a task writes objects of its own, so that one that was killed leaves
-nothing but objects that nobody names.
+that announce them do, too. Every attempt of a task writes objects of its own, so that a killed attempt leaves only
+objects that nobody names.
 
-A reference is known by batch id and number. The numbers of a task begin at its own number times `LINES_MAX`, those of
-all its attempts alike: of one task the outbox has the parts of one attempt, whichever came to its end, and nothing is
-published but the outbox.
+A reference is identified by batch id and number. The numbers of a task begin at its own number times `LINES_MAX`, in
+all attempts alike. The outbox has the parts of one attempt of each task, whichever finished, and only the outbox is
+published.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ Row = dict[str, Any]
 
 
 def written(pieces: DataFrame, run: Run, settings: Settings, backfill: BackfillSettings, *, tasks: int) -> DataFrame:
-    """Write everything when it is collected; gives the parts of the outbox, in the order to publish them."""
+    """Write everything when it is collected; returns the parts of the outbox, in the order to publish them."""
     # Dead pieces have no user: they are spread by their record.
     spread = F.when(F.col("user").isNull(), F.hash("topic", "partition", "offset"))
     sorted_pieces = pieces.repartition(tasks, *_KEY, spread).sortWithinPartitions(
@@ -84,7 +84,7 @@ def written(pieces: DataFrame, run: Run, settings: Settings, backfill: BackfillS
 
 
 def sender_of(run: Run, settings: Settings) -> Sender:
-    """Return who sends the messages of a backfill."""
+    """Return the sender of a backfill's messages."""
     own = sender(settings, worker=WORKER, boot=run.run_id)
     return own._replace(references_topic=run.references_topic, dead_letters_topic=run.dead_letters_topic)
 
@@ -145,7 +145,7 @@ class Writer:
             yield from make(some)
 
     def keep(self, messages: list[OutboxMessage], number: int) -> Row:
-        """Keep messages as a part of the outbox; gives its row."""
+        """Keep messages as a part of the outbox; returns its row."""
         body = encode_part(messages)
         key = part_key(self._settings.s3.prefix, self._run.run_id, f"{self._attempt}-{number}")
         self._objects.create(self._settings.s3.bucket, key, body, {"lp-batch-id": self._run.batch_id})
@@ -207,7 +207,7 @@ class Writer:
         return Uploaded(sealed, stored, self._upload_schema(schema), inline=False)
 
     def _upload_schema(self, schema: RowSchema) -> str:
-        """Make sure that the object of a schema is there; gives its key."""
+        """Make sure that the object of a schema is there; returns its key."""
         s3 = self._settings.s3
         key = schema_key(s3.prefix, schema.fingerprint)
         if schema.fingerprint not in self._schemas:
@@ -216,7 +216,7 @@ class Writer:
         return key
 
     def _reject_all(self, pieces: Iterable[Row]) -> Iterator[OutboxMessage]:
-        """Make dead letters, some at once; pieces carry whole records, which memory has room for a few of."""
+        """Make dead letters, some at once: pieces carry whole records, of which memory holds only a few."""
         pieces = iter(pieces)
         while some := list(islice(pieces, self._threads)):
             for letters in self._pool.map(self._reject, some):

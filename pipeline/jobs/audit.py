@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 
 def run(settings: JobSettings, arguments: argparse.Namespace) -> int:
-    """Audit once, or every so often until stopped; gives the last exit code: 0 clean, 1 findings, 2 could not tell.
+    """Audit once, or periodically until stopped; returns the last exit code: 0 clean, 1 findings, 2 could not tell.
 
     Raises:
-        PipelineError: it cannot be done at all; a periodic audit keeps that as a result and goes on.
+        PipelineError: the audit cannot be done at all; a periodic one keeps that as a result and goes on.
     """
     file = settings.pipeline.audit.metrics_file
     metrics = AuditMetrics(None if file is None else last_success_in(file))
@@ -147,7 +147,7 @@ class Runs:
 
 @contextmanager
 def _no_trace() -> Iterator[None]:
-    """Let whatever goes wrong be a PipelineError: a trace would exit with 1, which says that there are findings."""
+    """Turn any error into a PipelineError: a traceback would exit with 1, which means findings."""
     try:
         yield
     except PipelineError:

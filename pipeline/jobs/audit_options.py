@@ -1,4 +1,4 @@
-"""The options of the command, and the window that they ask for; imports nothing heavy, the command line reads it."""
+"""The options of the command, and the window that they ask for; imports nothing heavy, for a quick command line."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ class Summary(NamedTuple):
 
 
 def run(settings: JobSettings, options: Options) -> None:
-    """Run a backfill, or say what one would do; blocks until everything is published and visible.
+    """Run a backfill, or summarise a dry run; blocks until everything is published and visible.
 
     Raises:
         PipelineError: see `pipeline.errors`.
@@ -79,7 +79,7 @@ def run(settings: JobSettings, options: Options) -> None:
 
 
 def read_options(given: argparse.Namespace) -> Options:
-    """Understand the command line.
+    """Parse the command line.
 
     Raises:
         RangeError: a time or the offsets cannot be read, or both are given.
@@ -100,7 +100,7 @@ def read_options(given: argparse.Namespace) -> Options:
 
 
 def new_run_id() -> str:
-    """Name a run: time and chance."""
+    """Name a run by time and chance."""
     return f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{secrets.token_hex(4)}"
 
 
@@ -136,7 +136,7 @@ class Backfill:
         return published
 
     def summarise(self, wanted: Wanted) -> Summary:
-        """Return what would be published; nothing is written.
+        """Summarise the entries that would be published; writes nothing.
 
         Raises:
             PipelineError: the range is refused, or cannot be read.
@@ -154,7 +154,7 @@ class Backfill:
         return Summary(sum(row["entries"] for row in files), sum(row["places"] for row in files), dead)
 
     def publish(self, outbox: Outbox) -> Published:
-        """Publish what is left of an outbox."""
+        """Publish the rest of an outbox."""
         publisher = Publisher(self._worker)
         return Publication(outbox, publisher, self._objects, self._worker, self._backfill).publish()
 
@@ -189,7 +189,7 @@ class Backfill:
     def _retired(self) -> Iterator[RetiredSnapshot]:
         """Fix which objects are retired for the block; at its end refuse the result if that has changed.
 
-        An object that is retired meanwhile may be gone when it is read: that error is told as what it is, too.
+        An object that is retired meanwhile may be gone when it is read; that error is reported as this one, too.
 
         Raises:
             OvertakenError: objects were retired, or a retirement was withdrawn.

@@ -1,8 +1,8 @@
 """Small files of the table -> large ones, hour by hour; the end of old snapshots and of raw objects (DESIGN 8).
 
-Only hours are taken whose newest verdict is clean and covers every reference that the hour has rows of: what the audit
-has not passed is left as it was written, so that what is wrong can still be told file by file. Raw objects are retired
-if a retention is set.
+Only hours are taken whose newest verdict is clean and covers every reference with rows in the hour. The other hours
+stay as they were written, so that a fault can still be traced file by file. Raw objects are retired if a retention is
+set.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class PassedHour(NamedTuple):
 
 
 def run(settings: JobSettings) -> None:
-    """Compact once; blocks until it is done. Safe beside a running materialize.
+    """Compact once; blocks until it is done. Safe while materialize runs.
 
     Raises:
         PipelineError: see `pipeline.errors`.
@@ -100,7 +100,7 @@ class Compact:
             return Compacted(hours, *rewritten, retired=self._retire())
 
     def _choose_group(self) -> None:
-        """Take the table's group; refuse a table of another one than is named, or has adopted that."""
+        """Choose the table's group; refuse the table if the settings name another group, or one that has adopted it."""
         chosen = choose_group(self._all_settings, of_table=group_of(self._spark, self.table.name))
         require_group(self._spark, self._all_settings, chosen.lineage)
         self._all_settings, self._lineage = chosen.settings, chosen.lineage
@@ -121,7 +121,7 @@ class Compact:
         return [], Rewritten(0, 0)
 
     def _beside(self) -> list[Upkeep]:
-        """Return the tables of other jobs: a state is replaced every minute, and its old files stay until expiry."""
+        """Return the tables of other jobs: their states are replaced every minute, and old files stay until expiry."""
         settings = self._all_settings.pipeline
         names = (
             *(settings.activity.hours_table, settings.activity.days_table),
@@ -154,7 +154,7 @@ class Compact:
 
 
 def choose(files: list[FileHour], passed: list[PassedHour], *, files_min: int) -> list[int]:
-    """Choose the hours to be rewritten, in their order: those with so many files in a partition that have passed."""
+    """Choose the hours to rewrite, in their order: those that have passed, with enough files in a partition."""
     covered = {one.hour: one.offsets for one in passed}
     return sorted(
         one.hour

@@ -19,7 +19,7 @@ def add_compare_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print what both name and what only one; gives 0 they agree and are clean, 1 they name something, 2 not all told.
+    """Print the entries that both name, and those of only one; returns 0 if clean, 1 if any is named, 2 for doubts.
 
     Raises:
         PipelineError: a file is no result of an audit, or they are not of the same source and window.

@@ -1,7 +1,7 @@
 """References topic -> table, exactly once (DESIGN 8).
 
-The table itself says how far it has come, so the query's own checkpoint is scratch: every start begins at the table's
-offsets with a new one. A micro-batch is cut into slices of so many references and bytes, between messages
+The table itself states the offsets it has reached, so the query's own checkpoint is scratch: every start begins at the
+table's offsets with a new one. A micro-batch is cut into slices of so many references and bytes, between messages
 (`reference_log`); each slice is one commit of rows and offsets together.
 """
 
@@ -192,7 +192,7 @@ class Materialize:
         )
 
     def _plans(self, references: list[Reference]) -> list[tuple[FilePlan, int]]:
-        """Plan each exact schema once; gives how many entries have it, too.
+        """Plan each exact schema once, and count its entries.
 
         Raises:
             PipelineError: a schema is none of this product, or a projection none of it.
@@ -253,7 +253,7 @@ def _read_shares(
 def read_ends(checkpoint: Path, batch_id: int, topic: str) -> Offsets:
     """Read the end of a micro-batch: behind its last messages and the markers of their transactions.
 
-    Partitions without messages are among them. Spark writes this before it runs a batch, and tells it nowhere else.
+    Partitions without messages are among them. Spark writes this before it runs a batch, and only there.
     """
     version, _metadata, ends = (checkpoint / "offsets" / str(batch_id)).read_text(encoding="utf-8").splitlines()
     assert version == "v1", "one line for the version, one for the batch, one for its only source"

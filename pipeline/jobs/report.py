@@ -9,7 +9,7 @@ from pipeline.report.files import write_page
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Write the page of the newest of these results; gives 0 whatever the audit's verdict is.
+    """Write the page of the newest of these results; returns 0 whatever the audit's verdict is.
 
     Raises:
         PipelineError: a file is no result of an audit, a log cannot be read, or the page cannot be written.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def counted(settings: JobSettings, *, references: int, entries: int) -> str:
-    """Say what user-activity has counted."""
+    """Say how much user-activity has counted."""
     activity, number = settings.pipeline.activity, plural(entries, "entry", "entries")
     return (
         f"{number} of {plural(references, 'reference', 'references')} counted: by user and hour in "
@@ -22,7 +22,7 @@ def counted(settings: JobSettings, *, references: int, entries: int) -> str:
 
 
 def compacted(settings: JobSettings, *, hours: list[int], files_before: int, files_after: int, retired: Retired) -> str:
-    """Say what compact has rewritten and retired."""
+    """Say how much compact has rewritten and retired."""
     table = f"{settings.pipeline.table.name}, {_catalogue(settings)}"
     done = f"{plural(len(hours), 'hour', 'hours')} of {table}: {files_before:,} files became {files_after:,}."
     if not hours:
@@ -34,7 +34,7 @@ def compacted(settings: JobSettings, *, hours: list[int], files_before: int, fil
 
 
 def would_publish(*, entries_in_files: int, partition_keys: int, dead_letters: dict[str, int]) -> str:
-    """Say what a backfill would do."""
+    """Say how much a backfill would publish."""
     dead = ", ".join(f"{entries:,} {reason}" for reason, entries in sorted(dead_letters.items()))
     return (
         f"Would publish {plural(entries_in_files, 'entry', 'entries')} of "
@@ -45,7 +45,7 @@ def would_publish(*, entries_in_files: int, partition_keys: int, dead_letters: d
 
 
 def published(settings: JobSettings, run_id: str, done: Published) -> str:
-    """Say what a backfill has done."""
+    """Say how much a backfill has published."""
     kafka, s3 = settings.worker.kafka, settings.worker.s3
     return (
         f"Run {run_id} has published {plural(done.messages, 'message', 'messages')} in "

@@ -1,9 +1,9 @@
 """References topic -> entries and bytes per user and hour, per user and day (ADR 7).
 
-States are written at most once per interval, each the newest: days first, which are made from the hours, then hours,
-then the offsets. Killed anywhere between, the next start reads the same references again; a state knows what it has
-counted, and one that was not written yet is made and handed on again. In any other order the first state written would
-know an entry of which the next never heard.
+States are written at most once per interval, always the newest: first days, which are made from hours, then hours, then
+the offsets. If the job is killed in between, the next start reads the same references again. A written state knows the
+entries it has counted, and a state that was not written is made again. In any other order, a written state would know
+an entry that a later one has missed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _ATTEMPTS = 5
 
 
 def run(settings: JobSettings, *, continuous: bool) -> None:
-    """Count everything that there was at the start; with `continuous` go on until stopped.
+    """Count everything that was there at the start; with `continuous` go on until stopped.
 
     Blocks; if states were written less than an interval ago, it waits for the rest of the interval.
 
@@ -83,7 +83,7 @@ class UserActivity:
         self.counts = {"references": 0, "entries": 0}
 
     def run(self, *, continuous: bool) -> None:
-        """Count until everything that there is now is counted, or for ever.
+        """Count until everything that is there now is counted, or for ever.
 
         Raises:
             PipelineError: it cannot go on; the next start does the unfinished work.
@@ -143,7 +143,7 @@ class UserActivity:
         )
 
     def _update(self, references: list[Reference], offsets: Offsets) -> int:
-        """Make new states and write them, again if another driver has come between; gives how many hours changed."""
+        """Make new states and write them, again if another driver has come between; returns how many hours changed."""
         dates = {reference.partition_key.date for reference in references}
         for _ in range(_ATTEMPTS):
             hours_base, days_base = self._hours.head(), self._days.head()
@@ -195,7 +195,7 @@ class UserActivity:
 
 
 def seconds_until_due(written_at_ms: int, *, now_ms: int, interval_s: float) -> float:
-    """Return how long to wait until states may be written again, given when they were; never more than an interval."""
+    """Return the seconds until states may be written again, after they were written last; at most an interval."""
     return min(interval_s, max(0.0, interval_s - (now_ms - written_at_ms) / 1000))
 
 

@@ -1,4 +1,4 @@
-"""Findings -> what a reader sees of them and around them: facts; commits and events in the order of time."""
+"""Findings -> the reader's view of them: facts; commits and events around them in the order of time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NAMES: dict[type[LogEvent], str] = {
 
 
 class Moment(NamedTuple):
-    """One line: when, how far from when the findings were handled, what.
+    """One line: a time, its distance from the time at which the findings were handled, and the event.
 
     `look` is commit, covering, event, none (that something is not there) or note.
     """
@@ -58,7 +58,7 @@ def moments_of(one: Range) -> list[Moment]:
 
 
 def facts_of(one: Example) -> list[tuple[str, str]]:
-    """Return what is known of a finding beside its place and text, each with its name."""
+    """Return the known facts of a finding beside its place and text, each with its name."""
     known = {
         "user": one.user,
         "date": one.date,

@@ -20,14 +20,14 @@ _MARKS_MAX = 7
 
 
 class Scale(NamedTuple):
-    """How amounts are written: units, the largest first, and amounts that are whole in some unit."""
+    """Units of amounts, the largest first, and amounts that are whole in some unit."""
 
     units: tuple[tuple[float, str], ...]
     marks: tuple[float, ...]
     write: Callable[[float], str]
 
     def unit_of(self, high: float) -> tuple[float, str]:
-        """Return the largest unit that there are at least two of."""
+        """Return the largest unit of which there are at least two."""
         return next((one for one in self.units if high >= one[0] * 2), self.units[-1])
 
 
@@ -67,7 +67,7 @@ def counted(axes: Axes, label: str) -> None:
 
 
 def amounts(axes: Axes, scale: Scale, low: float, high: float) -> float:
-    """Prepare an axis for values from low to high; gives the unit to divide them by.
+    """Prepare an axis for values from low to high; returns the unit by which to divide them.
 
     Amounts far apart get a logarithmic axis, with whole amounts written at it.
     """
@@ -87,7 +87,7 @@ def amounts(axes: Axes, scale: Scale, low: float, high: float) -> float:
 
 
 def legend(figure: Figure, columns: int) -> None:
-    """Explain what is drawn, above all axes."""
+    """Explain the marks, above all axes."""
     figure.legend(loc="outside upper left", ncols=columns)
 
 

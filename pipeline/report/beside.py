@@ -1,8 +1,8 @@
-"""Findings with what happened beside them, so that a loss can be seen next to its cause.
+"""Findings with the events beside them, so that a loss can be seen next to its cause.
 
-Findings of one kind that stand between the same commits of a TopicPartition are one range. A rebalance, discard or
-rewind is beside it by TopicPartition; a start or stop, by worker. Before and after stand what is nearest, and the
-nearest rebalance; holes in offsets, which are many and mostly legal, only between, if there is room.
+Findings of one kind between the same commits of a TopicPartition are one range. A rebalance, discard or rewind is
+beside it by TopicPartition; a start or stop, by worker. The nearest events stand before and after it, and the nearest
+rebalance; holes in offsets, which are many and mostly legal, only between, if there is room.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Lines of the workers' logs -> what changed who owns what, and what became of batches (DESIGN 9).
+"""Lines of the workers' logs -> events of ownership and of batches (DESIGN 9).
 
-Owns which TopicPartitions an event is of: a line that names none is of those that its worker owned then. A log that
-ends without saying that the worker stopped is an event, too: nothing else tells of a worker that was killed.
+Owns the TopicPartitions of an event: a line that names none belongs to those that its worker owned then. A log that
+ends without a stop is an event, too: nothing else tells of a killed worker.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TOLD = (
 
 
 class Event(NamedTuple):
-    """One event of one boot of a worker, and the TopicPartitions that it is of."""
+    """One event of one boot of a worker, with its TopicPartitions."""
 
     at_ms: int
     told: LogEvent
@@ -78,13 +78,13 @@ def read_log(lines: Iterable[bytes]) -> Log:
 
 
 def spans_of(told: log_events.BatchCommitted) -> Iterator[tuple[TopicPartition, int, int]]:
-    """Yield [first, next) of what a commit covers."""
+    """Yield the offsets [first, next) that a commit covers."""
     for name, span in sorted(told.offsets.items()):
         yield from ((tp, span["first_offset"], span["next_offset"]) for tp in named([name]))
 
 
 def _events(lines: list[LogLine], last: dict[tuple[str, str], Head]) -> Iterator[Event]:
-    """Follow who owns what through each boot."""
+    """Follow the ownership of TopicPartitions through each boot."""
     owned: dict[tuple[str, str], set[TopicPartition]] = {of_boot: set() for of_boot in last}
     ended: set[tuple[str, str]] = set()
     for head, told, _ in sorted(lines, key=lambda one: (one.head.worker, one.head.boot, one.head.seq)):

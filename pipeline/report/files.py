@@ -22,7 +22,7 @@ def write_page(
 ) -> None:
     """Write the page of a result beside earlier ones about the same witness; replaces a page that is there as a whole.
 
-    A file of the history that is no result is left out, and said to be.
+    A file of the history that is no result is left out, and the page says so.
 
     Raises:
         PipelineError: a log cannot be read, or the page cannot be written.

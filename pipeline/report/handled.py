@@ -31,7 +31,7 @@ class Commit(NamedTuple):
 
 
 class Handled(NamedTuple):
-    """The commits beside an offset, and between which times it was handled as far as they tell (None: not at all).
+    """The commits beside an offset, and the times between which it was handled, by these commits (None: unknown).
 
     `before` and `after` are the nearest that do not cover it.
     """
@@ -42,7 +42,7 @@ class Handled(NamedTuple):
 
     @property
     def begin_ms(self) -> int | None:
-        """When the earliest batch that it can be in was opened, about."""
+        """About when the earliest batch that it can be in was opened."""
         if self.before is not None:
             return self.before.ended_at_ms
         later = self.covering or ((self.after,) if self.after else ())
@@ -58,7 +58,7 @@ class Handled(NamedTuple):
 
 
 class Commits:
-    """All commits, to be asked about offsets."""
+    """All commits, for questions about offsets."""
 
     def __init__(self, flushes: Iterable[FlushSeen], events: Iterable[Event]) -> None:
         by_tp: dict[TopicPartition, list[Commit]] = defaultdict(list)

@@ -1,7 +1,7 @@
 """A result, those before it and the workers' logs -> one HTML page.
 
-Nothing of what stands in a page comes from a clock or from this machine: the same input gives the same bytes. Texts of
-the data are escaped by the templates, and the page forbids itself scripts and the network.
+Nothing in a page comes from a clock or from this machine: the same input yields the same bytes. Texts of the data are
+escaped by the templates, and the page forbids itself scripts and the network.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Account(NamedTuple):
 
 
 def render(result: Result, *, earlier: Sequence[Result] = (), log: Log | None = None, notes: Sequence[str] = ()) -> str:
-    """Make the page of `result`; `earlier` are results to compare it with, `notes` what is to be said of the input."""
+    """Make the page of `result`; `earlier` are results to compare it with, `notes` are remarks about the input."""
     events = [] if log is None else log.events
     ranges = ranges_of(result, events)
     audited = series.audits([*earlier, result])[-AUDITS_SHOWN:]
@@ -149,7 +149,7 @@ def _archive(archive: Archive) -> list[Account]:
 
 
 def _flow(result: Result) -> list[Plot]:
-    """Plot what came and went."""
+    """Plot the flow of entries in and out."""
     entries, lag = series.entries_per_hour(result), series.lag_per_hour(result)
     files, sizes = series.files_per_hour(result), series.sizes_per_hour(result)
     drawn = [] if entries is None else [plots.entries(entries)]

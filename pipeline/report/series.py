@@ -1,7 +1,7 @@
-"""A result and those before it -> what is plotted: values per step of time, without gaps.
+"""A result and those before it -> values to plot, per step of time, without gaps.
 
 Many hours become fewer, wider steps. Hours so far from the rest that they would push everything else into a corner
-(entries from 1970 are real) are left out of plots, and said to be; tables have them.
+(entries from 1970 are real) are left out of plots, which say so; tables have them.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _dated(hours: Iterable[Hour]) -> list[tuple[int, Hour]]:
 
 
 def _begin_ms(hour: Hour) -> int | None:
-    """Return the begin of a date and hour, as if of UTC: only differences matter. None: it is none."""
+    """Return the begin of a date and hour, as if of UTC, because only differences matter; None if it is no date."""
     try:
         return round(datetime.fromisoformat(hour.date).replace(hour=hour.hour, tzinfo=UTC).timestamp()) * 1000
     except ValueError:

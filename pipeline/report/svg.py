@@ -1,7 +1,7 @@
 """Figures -> SVG that stands inside a page; this and `plots` are the only users of matplotlib.
 
-Owns that the same figure gives the same bytes, that no two have an id in common, and that nothing in them names a
-colour or a font: both are the page's, by class of what is drawn, so that a plot is legible in the dark as well.
+Owns three promises: the same figure yields the same bytes, no two figures share an id, and none names a colour or a
+font. The page sets both by the class of each mark, so that a plot is legible in the dark as well.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ Draw = Callable[[Figure, "Shape"], None]
 
 
 class Shape(NamedTuple):
-    """How wide a figure is drawn, how many columns a legend may have, how many instants a time axis."""
+    """The width of a figure, the columns that a legend may have, and the instants that a time axis may have."""
 
     width_in: float
     columns: int
@@ -88,7 +88,7 @@ class Plot(NamedTuple):
 
 
 def plot(name: str, title: str, text: str, *, height_in: float, draw: Draw) -> Plot:
-    """Draw a plot; `name` is unique in its page, `text` says what it shows to those who do not see it."""
+    """Draw a plot; `name` is unique in its page, `text` describes it to those who do not see it."""
     wide, narrow = (
         _drawn(f"{name}-{kind}", title, shape, height_in=height_in, draw=draw)
         for kind, shape in (("wide", WIDE), ("narrow", NARROW))

@@ -1,4 +1,4 @@
-"""The plot of what the workers did, findings beside it: one lane per kind of finding, commit and event."""
+"""The plot of the workers' events, with findings beside them: one lane per kind of finding, commit and event."""
 
 from __future__ import annotations
 

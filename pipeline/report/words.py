@@ -55,7 +55,7 @@ def verdict_title(verdict: Verdict) -> str:
 
 
 def verdict_sentence(result: Result) -> str:
-    """Return what the verdict means for this result."""
+    """Return the meaning of the verdict for this result."""
     counts = result.counts
     asked = "" if counts.in_table is None else ", and in the table as in the files"
     match result.verdict:
@@ -79,7 +79,7 @@ def verdict_sentence(result: Result) -> str:
 
 
 def window_words(window: Window) -> str:
-    """Return what was asked for."""
+    """Return the window that was asked for, in words."""
     if window.is_everything:
         return "everything that the worker answers for"
     begin = "the beginning" if window.from_ms is None else moment(window.from_ms)
@@ -93,7 +93,7 @@ def kind_name(kind: Kind | str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Write a number with thousands apart; a dash if there is none."""
+    """Write a number with separated thousands; a dash if there is none."""
     if value is None:
         return "\N{EN DASH}"
     return f"{value:,}"
