@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Iterable
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from typing import Any
 
 from service.formats import log_events
 from service.formats.log_events import LogEvent, LogLine, read_line, tell
+from service.verify.command import judge
+from service.verify.history import Judgement
+from service.verify.lines import LogFiles
+from service.verify.rules import TimeWindow
 
 
 def line_of(
@@ -72,3 +79,9 @@ def discarded(
     return log_events.BatchDiscarded(
         batch_id="b", reason=reason, generation=1, cause=cause, code=None, message=message, outcome="aborted", cost=cost
     )
+
+
+def judged(lines: Iterable[bytes], *, window: TimeWindow | None = None) -> Judgement:
+    """Judge lines of workers by verify-logs, in the order in which they come."""
+    with ExitStack() as cleanup:
+        return judge(LogFiles([], io.BytesIO(b"".join(lines)), cleanup), window or TimeWindow())

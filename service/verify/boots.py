@@ -49,6 +49,15 @@ class Boot:
             return
         self._require_life(line.event)
         match line.event:
+            case events.FlushStarted() as event:
+                self._flush_started(event)
+            case events.ObjectsUploaded(batch_id=batch_id, objects=objects):
+                if flush := self._require_flush(batch_id, "objects_uploaded"):
+                    flush.uploaded += objects
+            case events.BatchCommitted() as event:
+                self._flush_committed(event)
+            case events.BatchDiscarded() as event:
+                self._batch_discarded(event)
             case events.PartitionsAssigned() as event:
                 self._assigned(event)
             case events.PartitionsRevoked(topic_partitions=tps, generation=generation):
@@ -59,12 +68,6 @@ class Boot:
                 self._positioned(starts)
             case events.OffsetGaps() as event:
                 self._jumped(event)
-            case events.FlushStarted() as event:
-                self._flush_started(event)
-            case events.BatchCommitted() as event:
-                self._flush_committed(event)
-            case events.BatchDiscarded() as event:
-                self._batch_discarded(event)
             case event:
                 self._hear_of_process(event)
 
@@ -85,10 +88,12 @@ class Boot:
 
     def _require_life(self, event: LogEvent) -> None:
         """Rule 4: after its end a process only gives back what it has."""
+        if not self._ended:
+            return
         is_leaving = isinstance(event, events.PartitionsRevoked | events.PartitionsLost | events.WorkerLeft) or (
             isinstance(event, events.BatchDiscarded) and event.reason is None
         )
-        if self._ended and not (self._ended == "worker_failed" and is_leaving):
+        if self._ended != "worker_failed" or not is_leaving:
             self._flaw(LogRule.TRANSITION, f"{_tag(event)} after {self._ended}")
 
     def _hear_of_process(self, event: LogEvent) -> None:
@@ -100,9 +105,6 @@ class Boot:
             case events.OffsetsSkipped(group=group, topic=topic, partition=partition, offset=first, end_offset=end):
                 self.group = group
                 self._cover(f"{topic}-{partition}", first, end)
-            case events.ObjectsUploaded(batch_id=batch_id, objects=objects):
-                if flush := self._require_flush(batch_id, "objects_uploaded"):
-                    flush.uploaded += objects
             case events.CommitRepeated(batch_id=batch_id):
                 self._require_flush(batch_id, "commit_repeated")
             case _:

@@ -59,7 +59,7 @@ class LogFiles:
                     continue
                 self.counts["of workers"] += 1
                 self.counts[UNREADABLE] += line.event is None and line.head.event in EVENTS
-                yield ToldLine(line.head, at_ms, line.event if isinstance(line.event, RULED) else None, name, number)
+                yield ToldLine(line.head, at_ms, line.event if type(line.event) in RULED else None, name, number)
 
 
 def _parse(raw: bytes) -> LogLine | None:

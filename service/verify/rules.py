@@ -9,11 +9,11 @@ from typing import NamedTuple
 from service.formats import log_events as events
 from service.formats.log_events import Head, LogEvent
 
-RULED = (
+RULED = frozenset({
     events.WorkerStarted, events.WorkerStopped, events.WorkerLeft, events.WorkerFailed, events.PartitionsAssigned,
     events.PartitionsRevoked, events.PartitionsLost, events.Positioned, events.FlushStarted, events.ObjectsUploaded,
     events.BatchCommitted, events.BatchDiscarded, events.CommitRepeated, events.OffsetGaps, events.OffsetsSkipped,
-)  # fmt: skip
+})  # fmt: skip
 """Events that the rules are about."""
 
 

@@ -6,23 +6,19 @@ that each of the three tools says for itself what it finds in what the workers h
 
 from __future__ import annotations
 
-import io
 import json
 import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import structlog
 
 from service.errors import StopError
-from service.verify.command import judge
-from service.verify.history import Judgement
-from service.verify.lines import LogFiles
-from service.verify.rules import TimeWindow
 from tests.fakes.audited import audit_of
 from tests.fakes.store import PutFault
 from tests.fakes.worker import verifying
+from tests.log_lines import judged
 from tests.mutants.mutant import Mutant
 from tests.simulation.seeds import STEPS
 from tests.simulation.telling import TellingWorld
@@ -91,12 +87,6 @@ class BlindWorld(TellingWorld):
 
     def _raise_broken(self) -> None:
         """Look away."""
-
-
-def judged(lines: Iterable[bytes]) -> Judgement:
-    """Judge the lines of all workers by verify-logs."""
-    with ExitStack() as cleanup:
-        return judge(LogFiles([], io.BytesIO(b"".join(lines)), cleanup), TimeWindow())
 
 
 def said_by_others(mutant: Mutant | None, seed: int) -> dict[str, list[str]]:

@@ -14,9 +14,9 @@ import pytest
 import structlog
 
 from service.verify.rules import LogRule
+from tests.log_lines import judged
 from tests.mutants.mutant import WILD
 from tests.mutants.registry import MUTANTS
-from tests.mutants.tools import judged
 from tests.simulation.swarm import Style
 from tests.simulation.telling import TellingWorld
 

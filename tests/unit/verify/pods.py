@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Mapping
 from typing import Any
 
 from service.formats import log_events as events
 from service.formats.log_events import LogEvent
-from service.verify.command import judge
-from service.verify.history import Judgement
-from service.verify.lines import LogFiles
-from service.verify.rules import TimeWindow
 from tests.log_lines import line_of
 
 MINUTE_MS = 60_000
@@ -103,12 +97,6 @@ class Pod:
     def stops(self) -> Pod:
         """End in order."""
         return self.say(events.WorkerStopped("stopped"))
-
-
-def judged(lines: Iterable[bytes], *, window: TimeWindow | None = None) -> Judgement:
-    """Judge lines, in the order in which they come."""
-    with ExitStack() as cleanup:
-        return judge(LogFiles([], io.BytesIO(b"".join(lines)), cleanup), window or TimeWindow())
 
 
 def lines_of(*pods: Pod) -> list[bytes]:

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.log_lines import judged
 from tests.unit.verify.model import Group
-from tests.unit.verify.pods import judged, lines_of, renumbered
+from tests.unit.verify.pods import lines_of, renumbered
 
 STEPS = 25
 Fields = dict[str, Any]

@@ -13,7 +13,8 @@ from service.formats import log_events as events
 from service.verify import history
 from service.verify.lines import LogFiles
 from service.verify.rules import LogRule, TimeWindow
-from tests.unit.verify.pods import MINUTE_MS, P0, P1, Pod, judged, lines_of, renumbered
+from tests.log_lines import judged
+from tests.unit.verify.pods import MINUTE_MS, P0, P1, Pod, lines_of, renumbered
 
 
 def unknown_outcome() -> Pod:

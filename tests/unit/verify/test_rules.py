@@ -6,7 +6,8 @@ import pytest
 
 from service.formats import log_events as events
 from service.verify.rules import LogRule
-from tests.unit.verify.pods import P0, P1, Pod, judged, lines_of
+from tests.log_lines import judged
+from tests.unit.verify.pods import P0, P1, Pod, lines_of
 
 
 def first_owner() -> Pod:
