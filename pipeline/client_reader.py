@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
 from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def split_off(
     Raises:
         CouldNotTellError: no broker answers.
     """
-    with KafkaTopics(settings) as topics:
+    with KafkaTopics.of(settings) as topics:
         firsts = topics.offsets_at(ranges, TIMESTAMP_MAX_MS + 1)
     readable, others = dict[TopicPartition, tuple[int, int]](), dict[TopicPartition, tuple[int, int]]()
     for tp, (first, end) in ranges.items():
@@ -70,7 +70,7 @@ def read_ranges(
 def _read(pieces: Iterable[pa.RecordBatch], *, settings: KafkaSettings, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     rows: list[dict[str, Any]] = []
     size = 0
-    with KafkaTopics(settings) as topics:
+    with KafkaTopics.of(settings) as topics:
         for piece in (row for batch in pieces for row in batch.to_pylist()):
             tp = TopicPartition(piece["topic"], piece["partition"])
             for record in topics.read({tp: (piece["first"], piece["next"])}):

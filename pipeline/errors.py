@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 
-from service.audit.findings import CouldNotTellError
+from service.errors import CouldNotTellError
 
 _ON_EXECUTOR = re.compile(r"pipeline\.errors\.\w+Error: (.+)")
 

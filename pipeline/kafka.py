@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from pipeline.errors import BrokerError
-from service.audit.kafka_topics import Ends, KafkaTopics
+from service.adapters.kafka_topics import Ends, KafkaTopics
 
 if TYPE_CHECKING:
     from service.config.settings import KafkaSettings
@@ -26,7 +26,7 @@ def partition_ends(settings: KafkaSettings, topic: str) -> dict[int, Ends]:
     Raises:
         CouldNotTellError: no broker answers, or there is no such topic.
     """
-    with KafkaTopics(settings) as topics:
+    with KafkaTopics.of(settings) as topics:
         return {tp.partition: topics.ends(tp) for tp in topics.topic_partitions(topic)}
 
 

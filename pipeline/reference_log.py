@@ -24,7 +24,7 @@ from service.formats.reference import decode_message
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from service.audit.kafka_topics import Ends
+    from service.adapters.kafka_topics import Ends
     from service.config.settings import KafkaSettings
 
 WEIGHED_AT_ONCE = 10_000

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F
 from pipeline.branches import commit, load_table
 from pipeline.errors import TableError
 from pipeline.session import CATALOG
-from service.audit.findings import CouldNotTellError
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
 from service.audit.whose import Groups, has_reference, of_group
+from service.errors import CouldNotTellError
 from service.formats.adoption import Lineage
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ class OneHistory:
 
 
 def _read_on(kafka: KafkaSettings, groups: Groups) -> None:
-    with KafkaTopics(kafka) as topics:
+    with KafkaTopics.of(kafka) as topics:
         groups.read_on(topics, kafka.flushes_topic)
 
 

@@ -12,6 +12,8 @@
         CommittedOffsetError   a committed offset is not what it has to be, or that is not known; asked again
       HistoryUnknownError      flush records cannot be read (runtime.positions asks again, or accepts it)
         TopicMissingError      their topic is not there
+      CouldNotTellError        Kafka or S3 do not answer an audit or a job, or not in time
+        UnansweredError        the client library's word for it (adapters.kafka_topics)
       UnmetError               what a worker needs outside is not there, or refuses it (adapters.preflight asks again)
         StoreBusyError         the store throttles us, or fails for a moment: a worker goes on all the same
       ReadBackError            an object cannot be read now (runtime.verification says what it has not verified)
@@ -100,6 +102,10 @@ class HistoryUnknownError(LogPartitionerError):
 
 class TopicMissingError(HistoryUnknownError):
     """The topic of flush records is not there: no setting helps, an operator has to create it."""
+
+
+class CouldNotTellError(LogPartitionerError):
+    """An audit or a job cannot reach what it needs; nothing is said about the data."""
 
 
 class KeyTakenError(LogPartitionerError):

@@ -10,9 +10,9 @@ from service.adapters.kafka_committer import KafkaCommitter
 from service.adapters.kafka_log import Brokers
 from service.adapters.kafka_needs import KafkaNeeds
 from service.adapters.kafka_options import consumer_options, producer_options
+from service.adapters.kafka_topics import KafkaTopics
 from service.adapters.object_store import S3Store
 from service.adapters.preflight import Ask, Need, ask_once, asked
-from service.audit.kafka_topics import KafkaTopics
 from service.config.rules import json_decoder, key_rules, record_decoder
 from service.config.settings import Settings
 from service.control.deadline import Deadline
@@ -61,7 +61,7 @@ def misfit_of(settings: Settings) -> str:
     for topic in settings.kafka.source_topics:
         entries, dead = 0, Counter[str]()
         try:
-            with KafkaTopics(settings.kafka) as topics:
+            with KafkaTopics.of(settings.kafka) as topics:
                 for record in newest(topics, topic, SAMPLE_RECORDS):
                     decoded = decoder.decode(record.value)
                     placed = (partitioner.partition(one, decoded.envelope, record) for _, one, _ in decoded.entries)

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from service.audit.findings import CouldNotTellError
 from service.avro.entry_types import EntryTypes
 from service.avro.infer import TooDeepError, TooManyFieldsError
 from service.avro.schema import META, schema_of
@@ -24,7 +23,7 @@ from service.config.rules import json_decoder, key_rules, record_decoder, schema
 from service.config.s3_settings import S3Settings
 from service.config.section import Names
 from service.config.settings import KafkaSettings, Settings
-from service.errors import SettingsError
+from service.errors import CouldNotTellError, SettingsError
 from service.formats.dead_letter import Reason
 from service.formats.model import SourceRecord, TopicPartition
 from service.formats.projection import NAME_PROPERTY, TYPE_PROPERTY
@@ -35,7 +34,7 @@ from service.partitioning.partitioner import Partitioner, Placement, Rejection
 from service.privacy import printable
 
 if TYPE_CHECKING:
-    from service.audit.kafka_topics import KafkaTopics
+    from service.adapters.kafka_topics import KafkaTopics
 
 EXAMPLES = 10
 FIELDS = 40
@@ -93,9 +92,9 @@ def main(options: argparse.Namespace, settings: Settings) -> int:
 
 def _sample(options: argparse.Namespace, settings: Settings) -> Iterator[SourceRecord]:
     if options.topic is not None:
-        from service.audit.kafka_topics import KafkaTopics  # noqa: PLC0415 - a file needs no Kafka client
+        from service.adapters.kafka_topics import KafkaTopics  # noqa: PLC0415 - a file needs no Kafka client
 
-        with KafkaTopics(settings.kafka) as topics:
+        with KafkaTopics.of(settings.kafka) as topics:
             yield from newest(topics, options.topic, options.records)
     elif options.file == "-":
         yield from lines(sys.stdin.buffer, options.records)

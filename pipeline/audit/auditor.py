@@ -26,7 +26,7 @@ from pipeline.errors import TableError
 from pipeline.progress import StepProgress
 from pipeline.whose import choose_group, require_group
 from service.accounting import Kind
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
 from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Auditor:
         self._settings = group.settings
         self._notes += [f"messages of group {one} are of another history: left out" for one in group.others]
         position = self._position(group.lineage) if self._options.table else None
-        with KafkaTopics(self._settings.worker.kafka) as brokers:
+        with KafkaTopics.of(self._settings.worker.kafka) as brokers:
             asked = scope.ask_all(brokers, self._settings.worker.kafka, window)
             cluster_id = brokers.cluster_id()
         self._doubts += asked.doubts

@@ -19,7 +19,7 @@ from pipeline.audit.result import Archive, Counts, Result, Witness
 from pipeline.audit.windows import reach_last
 from pipeline.errors import ArchiveError
 from pipeline.progress import StepProgress
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,7 +152,7 @@ class CsvAuditor:
 
     def _spans(self) -> tuple[str | None, list[Span]]:
         kafka, window = self._settings.worker.kafka, self._options.window
-        with KafkaTopics(kafka) as brokers:
+        with KafkaTopics.of(kafka) as brokers:
             tps = [tp for topic in kafka.source_topics for tp in brokers.topic_partitions(topic)]
             sources = scope.ask(brokers, tps, window, dict.fromkeys(tps))
             cluster_id = brokers.cluster_id()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pipeline.audit.result import Window
-    from service.audit.kafka_topics import Ends, KafkaTopics
+    from service.adapters.kafka_topics import Ends, KafkaTopics
     from service.config.settings import KafkaSettings
     from service.formats.model import OffsetRanges, TopicPartition
 

@@ -27,7 +27,7 @@ from pipeline.reference_rows import REFERENCE, reference_of
 from pipeline.rows import Container
 from pipeline.topics import read_messages, references
 from pipeline.whose import of_history
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
 from service.audit.put_away import Claim, find_put_away
 from service.avro.schema import META
 from service.formats.dead_letter import HEADER_REASON, Reason, parse_headers
@@ -158,7 +158,7 @@ def _read_to(spark: SparkSession, settings: JobSettings, topic: str, ends: dict[
     tps = [TopicPartition(topic, number) for number in ends]
     firsts = dict.fromkeys(tps, 0)
     if settings.pipeline.backfill.assume_forgotten_unheld:
-        with KafkaTopics(kafka) as topics:
+        with KafkaTopics.of(kafka) as topics:
             firsts = {tp: topics.ends(tp).first for tp in tps}
     return read_messages(spark, kafka, {tp: (firsts[tp], ends[tp.partition]) for tp in tps})
 

@@ -26,7 +26,7 @@ from pipeline.errors import OvertakenError, PipelineError
 from pipeline.progress import StepProgress
 from pipeline.publisher import UnknownOutcomeError
 from pipeline.references import MessageAt, decode
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
 from service.batch.messages import backfill_message
 from service.formats.dead_letter import parse_headers
 from service.formats.flush_record import (
@@ -61,7 +61,7 @@ class _Reader:
         self._next = None if starts is None else dict(starts)
 
     def read(self) -> Iterator[SourceRecord]:
-        with KafkaTopics(self._settings) as topics:
+        with KafkaTopics.of(self._settings) as topics:
             ends = settled_ends(topics, self._topic, may_lack_beginning=True)
             if self._next is None:
                 self._next = {n: topics.ends(TopicPartition(self._topic, n)).first for n in ends}
@@ -225,7 +225,7 @@ class Publication:
     def _await_visible(self) -> None:
         """Wait until readers see everything committed: it becomes visible in one topic after the other."""
         run, kafka = self._outbox.run, self._settings.kafka
-        with KafkaTopics(kafka) as topics:
+        with KafkaTopics.of(kafka) as topics:
             for topic in (run.references_topic, run.dead_letters_topic, kafka.backfills_topic):
                 settled_ends(topics, topic, may_lack_beginning=True)
 

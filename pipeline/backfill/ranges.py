@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from pipeline.errors import RangeError
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
 from service.formats.model import TopicPartition
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def resolve(settings: KafkaSettings, wanted: Wanted, last_of: LastOf) -> Ranges:
         RangeError: the offsets are not the group's, not there any more, or not of a source topic.
         CouldNotTellError: no broker answers.
     """
-    with KafkaTopics(settings) as topics:
+    with KafkaTopics.of(settings) as topics:
         tps = [tp for topic in settings.source_topics for tp in topics.topic_partitions(topic)]
         committed = topics.committed(tps)
         if wanted.offsets is not None:

@@ -31,7 +31,7 @@ from pipeline.retired import RetiredObjects
 from pipeline.session import open_session
 from pipeline.topics import last_offsets
 from pipeline.whose import choose_group
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
 from service.formats.adoption import Lineage
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class Backfill:
         kafka, forgotten = self._worker.kafka, self._backfill.assume_forgotten_unheld
         ranges = resolve(kafka, wanted, self._last_offsets)
         self._log.info("backfill_started", offsets=format_offsets(ranges))
-        with KafkaTopics(kafka) as topics:
+        with KafkaTopics.of(kafka) as topics:
             reference_ends, dead_letter_ends = (
                 settled_ends(topics, topic, may_lack_beginning=forgotten)
                 for topic in (kafka.references_topic, kafka.dead_letters_topic)

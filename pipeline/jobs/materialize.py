@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from pipeline.config import JobSettings, MaterializeSettings
-    from service.audit.kafka_topics import Ends
+    from service.adapters.kafka_topics import Ends
     from service.config.s3_settings import S3Settings
     from service.formats.reference import Reference
 

@@ -34,6 +34,7 @@ from service.formats.model import CommittedOffset, TopicPartition
 from service.patience import Patience, close_or_leave
 
 T = TypeVar("T")
+Answers = list[confluent_kafka.TopicPartition]
 
 _ASK_AGAIN_S = 0.1
 _SEEK_AGAIN_S = 0.01
@@ -189,11 +190,7 @@ class KafkaConsumer:
         asked = [confluent_kafka.TopicPartition(*tp) for tp in tps]
         if not asked:  # the library would wait for an answer that does not come while it is being closed
             return {}
-        ask = self._for_questions().committed
-        answers = self._ask("committed offsets", lambda: ask(asked, timeout=deadline.timeout_s()), deadline)
-        for answer in answers:
-            if answer.error is not None:
-                raise SourceError(f"no committed offset of {answer.topic}-{answer.partition}: {answer.error.str()}")
+        answers = self._answers("committed offsets", self._for_questions().committed, asked, deadline)
         return {topic_partition(answer): committed_offset(answer) for answer in answers}
 
     def partitions_of(self, topic: str, *, deadline: Deadline) -> list[TopicPartition]:
@@ -227,11 +224,7 @@ class KafkaConsumer:
 
     def _offsets_for(self, tps: list[TopicPartition], at_ms: int, deadline: Deadline) -> dict[TopicPartition, int]:
         asked = [confluent_kafka.TopicPartition(*tp, at_ms) for tp in tps]
-        ask = self._for_questions().offsets_for_times
-        answers = self._ask("offsets by time", lambda: ask(asked, timeout=deadline.timeout_s()), deadline)
-        for answer in answers:
-            if answer.error is not None:
-                raise SourceError(f"no offset of {topic_partition(answer)} by time: {answer.error.str()}")
+        answers = self._answers("offsets by time", self._for_questions().offsets_for_times, asked, deadline)
         return {topic_partition(answer): answer.offset for answer in answers}
 
     def _for_questions(self) -> confluent_kafka.Consumer:
@@ -239,6 +232,12 @@ class KafkaConsumer:
         if self._asking is None:
             self._asking = make_client(confluent_kafka.Consumer, "consumer", self._options, self._brokers)
         return self._asking
+
+    def _answers(self, what: str, ask: Callable[..., Answers], asked: Answers, deadline: Deadline) -> Answers:
+        """Ask of TopicPartitions; the answer of one may be an error that passes."""
+        return self._ask(
+            what, lambda: kafka_errors.require_answered(ask(asked, timeout=deadline.timeout_s())), deadline
+        )
 
     def _ask(self, what: str, call: Callable[[], T], deadline: Deadline) -> T:
         return kafka_errors.ask_until(deadline, what, call, self._patience)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException
 
 from service.control.deadline import Deadline
@@ -81,15 +82,30 @@ def ask_until(deadline: Deadline, what: str, call: Callable[[], T], patience: Pa
         SourceError: no answer in time, or another error.
         LeavingError: asked to leave meanwhile.
     """
+    try:
+        return answer_of(deadline, call, patience)
+    except KafkaException as error:
+        raise SourceError(f"no {what}: {error.args[0].str()}") from error
+
+
+def answer_of(deadline: Deadline, call: Callable[[], T], patience: Patience) -> T:
+    """Ask as `ask_until`, and raise the last KafkaException as it is."""
     while True:
         try:
             return patience.ask(call)
         except KafkaException as error:
-            problem = error.args[0]
-            if not is_passing(problem) or deadline.has_passed():
-                raise SourceError(f"no {what}: {problem.str()}") from error
+            if not is_passing(error.args[0]) or deadline.has_passed():
+                raise
         patience.require()
         time.sleep(_ASK_AGAIN_S)
+
+
+def require_answered(answers: list[confluent_kafka.TopicPartition]) -> list[confluent_kafka.TopicPartition]:
+    """Return the answers of brokers; where one is an error it is raised, with its TopicPartition."""
+    for one in answers:
+        if one.error is not None:
+            raise KafkaException(KafkaError(one.error.code(), f"{one.topic}-{one.partition}: {one.error.str()}"))
+    return answers
 
 
 def is_fatal(error: KafkaError) -> bool:

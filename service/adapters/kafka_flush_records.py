@@ -6,26 +6,21 @@ Read where TopicPartitions are assigned, by a client of its own, outside callbac
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import partial
-from typing import Any, Self
+from typing import Any
 
-import confluent_kafka
 import msgspec
 import structlog
-from confluent_kafka import KafkaError, KafkaException
 
 from service.adapters.kafka_errors import is_no_topic, without_topic
-from service.adapters.kafka_log import make_client
+from service.adapters.kafka_topics import KafkaTopics, UnansweredError
 from service.control.deadline import Deadline
 from service.control.flush_history import Flushed, FlushHistory, Foreign, OurGroup, at_ms
 from service.errors import HistoryUnknownError, TopicMissingError
 from service.formats.adoption import decode_flushes
-from service.formats.model import TopicPartition
+from service.formats.model import SourceRecord, TopicPartition
 from service.formats.offset_metadata import SourceTopics
 from service.patience import Patience
 
-_MESSAGES_AT_ONCE = 1000
-_POLL_S = 0.2
 _FIRST_CHUNK, _GROWTH = 500, 4  # offsets of each partition of the topic; each chunk further back is larger
 _NEWEST_CHUNKS = 3  # 10,500 offsets of each partition: of one, and 100 workers, the last 25 minutes
 _OPEN_S = 10.0  # what is open for longer hangs, or a dead worker has left it
@@ -68,25 +63,24 @@ class KafkaFlushRecords:
         wanted = sorted(tps)
         history = FlushHistory(wanted, newest_of=newest_of, group=self._group, topics=topics)
         foreign: list[Foreign] = []
-        try:
-            with _Backwards(self._options, self._topic, deadline, self._patience) as reading:
-                reading.wait_for_open(deadline if wanted else deadline.at_most(_OPEN_S))
+        with KafkaTopics(self._options, wait=lambda: deadline, patience=self._patience, log_as="flushes") as kafka:
+            reading = _Backwards(kafka)
+            try:
+                reading.begin(self._topic, within=deadline if wanted else deadline.at_most(_OPEN_S))
                 is_over = False
                 while not is_over:
                     oldest_ms = reading.read_chunk(history)
                     foreign = history.foreign  # adoptions are behind all that they concern: a whole chunk tells
                     is_over = oldest_ms is None or history.is_enough(oldest_ms, is_long=reading.is_long)
                     is_over = is_over or bool(foreign)
-        except KafkaException as error:
-            if is_no_topic(error.args[0]):
-                servers = self._options.get("bootstrap.servers")
-                raise TopicMissingError(without_topic(self._topic, servers)) from error
-            raise HistoryUnknownError(f"topic {self._topic}: {_text_of(error.args[0])}") from error
-        except _LateError as error:
-            if wanted or not reading.chunks:
-                raise HistoryUnknownError(f"topic {self._topic} is not read in time{reading.open_at}") from error
-        if reading.open_at:
-            told = f"topic {self._topic} is read in part{reading.open_at}"
+            except UnansweredError as error:
+                if is_no_topic(error.error):
+                    servers = self._options.get("bootstrap.servers")
+                    raise TopicMissingError(without_topic(self._topic, servers)) from error
+                if wanted or not (error.is_late and reading.chunks):
+                    raise HistoryUnknownError("; ".join([*reading.open_ones, str(error)])) from error
+        if reading.open_ones:
+            told = f"topic {self._topic} is read in part: {'; '.join(reading.open_ones)}"
             if wanted or foreign:
                 raise HistoryUnknownError(told)
             self._log.warning("history_open", message=told)
@@ -102,34 +96,18 @@ class KafkaFlushRecords:
         return Flushed(found, foreign, frozenset(history.flushed_topics))
 
 
-class _LateError(Exception):
-    """The deadline has passed."""
-
-
 class _Backwards:
     """Reads all partitions of a topic from their ends to their beginnings, chunk by chunk."""
 
-    def __init__(self, options: Mapping[str, Any], topic: str, deadline: Deadline, patience: Patience) -> None:
-        self._topic = topic
-        self._deadline = deadline
-        self._patience = patience
+    def __init__(self, kafka: KafkaTopics) -> None:
+        self._kafka = kafka
         self._size = _FIRST_CHUNK
         self.chunks = 0
         self.passed_over = ""
-        self.open_at = ""
-        self._firsts: dict[int, int] = {}
-        self._uppers: dict[int, int] = {}
-        self._oldest_ms: dict[int, int] = {}
-        self._ask_ends(options)
-        self._consumer = make_client(confluent_kafka.Consumer, "flushes", options)
-
-    def __enter__(self) -> Self:
-        """Begin."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Let go of the brokers."""
-        self._consumer.close()
+        self.open_ones: list[str] = []
+        self._firsts: dict[TopicPartition, int] = {}
+        self._uppers: dict[TopicPartition, int] = {}
+        self._oldest_ms: dict[TopicPartition, int] = {}
 
     @property
     def is_long(self) -> bool:
@@ -138,100 +116,40 @@ class _Backwards:
 
     def cut(self) -> str:
         """Say where partitions begin that have lost their beginning; empty where none has."""
-        cut = (f"{self._topic}-{number} begins at offset {first}" for number, first in self._firsts.items() if first)
-        return ", ".join(cut)
+        return ", ".join(f"{tp} begins at offset {first}" for tp, first in self._firsts.items() if first)
 
-    def _ask_ends(self, options: Mapping[str, Any]) -> None:
-        """Ask for the ends with what is open: a commit after them cannot be of what has lost its offset already."""
-        everything = make_client(
-            confluent_kafka.Consumer, "flushes", {**options, "isolation.level": "read_uncommitted"}
-        )
-        try:
-            for partition in self._partitions(everything):
-                self._firsts[partition], self._uppers[partition] = self._marks(everything, partition)
-        finally:
-            everything.close()
+    def begin(self, topic: str, *, within: Deadline) -> None:
+        """Wait for what is committed behind open transactions; what stays open until then ends its partition.
 
-    def wait_for_open(self, until: Deadline) -> None:
-        """Wait for what is committed behind open transactions; what stays open until then ends its partition."""
-        for partition, upper in self._uppers.items():
-            while (stable := self._marks(self._consumer, partition)[1]) < upper:
-                if until.has_passed():
-                    self.open_at += f": a transaction is open in {self._topic}-{partition} at offset {stable}"
-                    self._uppers[partition] = stable
-                    break
-                self._patience.require()
-                self._consumer.consume(1, _POLL_S)
-
-    def _marks(self, client: confluent_kafka.Consumer, partition: int) -> tuple[int, int]:
-        asked = confluent_kafka.TopicPartition(self._topic, partition)
-        ask = partial(client.get_watermark_offsets, asked, timeout=self._deadline.timeout_s())
-        return _answered(self._patience.ask(ask))
-
-    def _partitions(self, client: confluent_kafka.Consumer) -> list[int]:
-        answer = self._patience.ask(partial(client.list_topics, self._topic, timeout=self._deadline.timeout_s()))
-        found = answer.topics[self._topic]
-        if found.error is not None:
-            raise KafkaException(found.error)
-        return list(found.partitions)
+        A commit behind these ends cannot be of what has lost its offset already.
+        """
+        ends, self.open_ones = self._kafka.settled(self._kafka.topic_partitions(topic), within_s=within.remaining_s())
+        self._firsts = {tp: end.first for tp, end in ends.items()}
+        self._uppers = {tp: end.next for tp, end in ends.items()}
 
     def read_chunk(self, history: FlushHistory) -> int | None:
         """Read what lies before the last chunk; gives how far back all partitions are read, None at the beginnings."""
         ranges = {
-            partition: (max(self._firsts[partition], upper - self._size), upper)
-            for partition, upper in self._uppers.items()
-            if upper > self._firsts[partition]
+            tp: (max(self._firsts[tp], upper - self._size), upper)
+            for tp, upper in self._uppers.items()
+            if upper > self._firsts[tp]
         }
         if not ranges:
             return None
-        self._read(ranges, history)
-        for partition, (lower, _) in ranges.items():
-            self._uppers[partition] = lower
+        for message in self._kafka.read(ranges):
+            self._take(message, history)
+        self._uppers |= {tp: lower for tp, (lower, _) in ranges.items()}
         self._size *= _GROWTH
         self.chunks += 1
-        unread = [partition for partition, upper in self._uppers.items() if upper > self._firsts[partition]]
-        return max((self._oldest_ms.get(partition, _NEVER_MS) for partition in unread), default=None)
+        unread = [tp for tp, upper in self._uppers.items() if upper > self._firsts[tp]]
+        return max((self._oldest_ms.get(tp, _NEVER_MS) for tp in unread), default=None)
 
-    def _read(self, ranges: Mapping[int, tuple[int, int]], history: FlushHistory) -> None:
-        waiting = {partition: upper for partition, (_, upper) in ranges.items()}
-        self._consumer.assign(
-            [confluent_kafka.TopicPartition(self._topic, partition, lower) for partition, (lower, _) in ranges.items()]
-        )
-        while waiting:
-            self._patience.require()
-            if self._deadline.has_passed():
-                raise _LateError
-            for message in self._consumer.consume(_MESSAGES_AT_ONCE, _POLL_S):
-                self._take(message, waiting, history)
-        self._consumer.unassign()
-
-    def _take(self, message: confluent_kafka.Message, waiting: dict[int, int], history: FlushHistory) -> None:
-        error, partition, offset = message.error(), message.partition(), message.offset()
-        if error is not None and error.code() != KafkaError._PARTITION_EOF:  # noqa: SLF001
-            raise KafkaException(error)
-        assert partition is not None, "messages and ends are of a partition"
-        assert offset is not None, "and have an offset"
-        upper = waiting.get(partition)
-        if upper is None:
-            return
-        if error is None and offset < upper:
-            try:
-                record = decode_flushes(message.value() or b"")
-            except msgspec.DecodeError as problem:
-                text = f"{self._topic}-{partition} has no flush record that this version reads at offset {offset}"
-                self.passed_over = f"{text}: {problem}"
-            else:
-                history.add(record)
-                self._oldest_ms[partition] = min(at_ms(record), self._oldest_ms.get(partition, _NEVER_MS))
-        if offset + (error is None) >= upper:
-            del waiting[partition]
-
-
-def _answered(marks: tuple[int, int] | None) -> tuple[int, int]:
-    if marks is None:
-        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))  # noqa: SLF001
-    return marks
-
-
-def _text_of(error: KafkaError) -> str:
-    return f"{error.name()}: {error.str()}"
+    def _take(self, message: SourceRecord, history: FlushHistory) -> None:
+        try:
+            record = decode_flushes(message.value or b"")
+        except msgspec.DecodeError as problem:
+            text = f"{message.tp} has no flush record that this version reads at offset {message.offset}"
+            self.passed_over = f"{text}: {problem}"
+        else:
+            history.add(record)
+            self._oldest_ms[message.tp] = min(at_ms(record), self._oldest_ms.get(message.tp, _NEVER_MS))

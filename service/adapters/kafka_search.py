@@ -9,17 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import confluent_kafka
-from confluent_kafka import KafkaError
-
-from service.adapters.kafka_log import make_client
+from service.adapters.kafka_topics import KafkaTopics, UnansweredError
 from service.control.deadline import Deadline
 from service.errors import SourceError
 from service.formats.model import TopicPartition
-from service.patience import close_or_leave
 
 _LOOK_S = 5.0  # of an unknown magic byte the library says nothing but at the batch's first offset
-_TURN_S = 0.2
 _READABLE = -1
 
 
@@ -54,17 +49,12 @@ class Search:
         Each look has a client of its own: another one may still hold what it fetched from elsewhere.
         """
         until = self._deadline.at_most(_LOOK_S)
-        client = make_client(confluent_kafka.Consumer, "search", self._options)
         try:
-            client.assign([confluent_kafka.TopicPartition(*self._tp, offset)])
-            while not (messages := client.consume(1, _TURN_S)) and not until.has_passed():
-                pass
-        finally:
-            close_or_leave(client.close)
-        for message in messages:
-            problem, first = message.error(), message.offset()
-            if problem is None or problem.code() == KafkaError._PARTITION_EOF:  # noqa: SLF001
-                return _READABLE
-            if first is not None and 0 <= first <= offset:
-                return int(first)
-        raise SourceError(f"{self._tp}: nobody can tell where it can be read again behind {offset}: name it by --to")
+            with KafkaTopics(self._options, wait=lambda: until, log_as="search") as topics:
+                list(topics.read({self._tp: (offset, offset + 1)}))
+        except UnansweredError as error:
+            if error.offset is None or not 0 <= error.offset <= offset:
+                text = f"{self._tp}: nobody can tell where it can be read again behind {offset}: name it by --to"
+                raise SourceError(text) from error
+            return error.offset
+        return _READABLE

@@ -10,7 +10,7 @@
         context.py   by what it is judged
     whose.py         which group, and which others are its history
     put_away.py uncommitted.py   offsets that nobody can read, or has committed
-    kafka_topics.py store.py     Kafka and S3, read
+    store.py         S3, read (Kafka: adapters/kafka_topics.py)
     report.py run.py             what came out; the command
 
 It shares the formats with the worker and no rule: what the worker computes the oracle computes again.

@@ -8,11 +8,6 @@ from __future__ import annotations
 from collections import Counter
 
 from service.accounting import Kind, Wrong
-from service.errors import LogPartitionerError
-
-
-class CouldNotTellError(LogPartitionerError):
-    """The audit cannot reach what it needs; nothing is said about the data."""
 
 
 class Findings:

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from service.accounting import ExitCode
+from service.adapters.kafka_topics import KafkaTopics
 from service.audit.audit import EXAMPLES, THREADS, Audit, Options
-from service.audit.findings import CouldNotTellError
-from service.audit.kafka_topics import KafkaTopics
 from service.audit.report import Report
 from service.audit.store import S3Reader
 from service.audit.whose import Groups, of_group
+from service.errors import CouldNotTellError
 
 if TYPE_CHECKING:
     import argparse
@@ -67,9 +67,9 @@ def run_audit(settings: Settings, options: Options) -> Report:
         CouldNotTellError: Kafka or S3 do not answer, or it is not known which group is meant.
     """
     groups = Groups()
-    with KafkaTopics(settings.kafka) as topics:
+    with KafkaTopics.of(settings.kafka) as topics:
         groups.read_on(topics, settings.kafka.flushes_topic)
     lineage = groups.lineage(settings.kafka)
     settings = of_group(settings, lineage.group_id)
-    with KafkaTopics(settings.kafka) as topics:
+    with KafkaTopics.of(settings.kafka) as topics:
         return Audit(settings, options, topics, S3Reader(settings.s3, threads=options.threads), lineage).run()

@@ -9,8 +9,8 @@ import boto3
 import botocore.config
 import botocore.exceptions
 
-from service.audit.findings import CouldNotTellError
 from service.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Settings
+from service.errors import CouldNotTellError
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client

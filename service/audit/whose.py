@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from service.audit.findings import CouldNotTellError
+from service.errors import CouldNotTellError
 from service.formats.adoption import Adoption, Lineage, decode_adoption, heads
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaError
 
-from service.adapters import kafka_search
+from service.adapters import kafka_topics
 from service.adapters.kafka_consumer import KafkaConsumer
 from service.adapters.kafka_options import PINNED_CONSUMER
 from service.adapters.kafka_search import Search
@@ -199,7 +199,7 @@ def test_client_that_never_returns_from_close_holds_up_no_search(
             clients.append(self)  # kept: it would be closed when it is forgotten
             ended.wait(WAIT_S)
 
-    monkeypatch.setattr(kafka_search, "make_client", lambda _kind, _name, options: Stuck(options))
+    monkeypatch.setattr(kafka_topics, "make_client", lambda _kind, _name, options: Stuck(options))
     begun_s = time.monotonic()
     assert readable_from(cluster, 2) == 3
     assert time.monotonic() - begun_s < WAIT_S / 2

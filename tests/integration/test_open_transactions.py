@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer
 
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
 from service.config.settings import KafkaSettings
 from service.formats.model import TopicPartition
 from tests.integration.harness import Deployment
@@ -35,16 +34,15 @@ def test_batch_behind_a_killed_workers_transaction_is_not_missed(
     del killed
 
 
-def test_transaction_that_stays_open_is_told(kafka: KafkaHelper, names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_transaction_that_stays_open_is_told(kafka: KafkaHelper, names: Names) -> None:
     """The ends are those before it, and it says which TopicPartitions are concerned."""
     tps = [TopicPartition(kafka.create_topic(names.topic(), partitions=2), number) for number in range(2)]
     open_one = _open_transaction(kafka, names, tps[1:])
-    monkeypatch.setattr("service.audit.kafka_topics.SETTLE_S", 1.0)
     settings = KafkaSettings(bootstrap_servers=kafka.bootstrap_servers, source_topics=(tps[0].topic,))
-    with KafkaTopics(settings) as topics:
-        ends, doubts = topics.settled(tps)
+    with KafkaTopics.of(settings) as topics:
+        ends, doubts = topics.settled(tps, within_s=1.0)
         assert ends == {tps[0]: (0, 0), tps[1]: (0, 0)}
-        assert doubts == [f"{tps[1]}: a transaction has been open for more than 1 s"]
+        assert doubts == [f"{tps[1]}: a transaction has been open for more than 1 s, at offset 0"]
         open_one.abort_transaction(20)
         assert topics.settled(tps) == ({tps[0]: (0, 0), tps[1]: (0, 2)}, [])
 

@@ -21,8 +21,8 @@ from pipeline.backfill.outbox import Run
 from pipeline.backfill.ranges import Wanted, parse_offsets
 from pipeline.errors import OvertakenError, RangeError
 from pipeline.jobs.backfill import Backfill
-from service.audit.findings import CouldNotTellError
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
+from service.errors import CouldNotTellError
 from service.formats.dead_letter import parse_headers
 from service.formats.model import TopicPartition
 from service.formats.projection import project
@@ -225,7 +225,7 @@ def test_range_of_time_reaches_to_its_last_record(
     wanted = Wanted(from_ms=t0_ms + 10 * minute_ms, until_ms=t0_ms + 20 * minute_ms)
     run = Backfill(lake.settings, "minutes", spark=lake.spark)._begin(wanted)
     assert run.ranges == {TopicPartition(source, 0): range(10, 20), TopicPartition(source, 1): range(10, 15)}
-    with KafkaTopics(lake.settings.worker.kafka) as topics, pytest.raises(CouldNotTellError, match=f"{source}-7"):
+    with KafkaTopics.of(lake.settings.worker.kafka) as topics, pytest.raises(CouldNotTellError, match=f"{source}-7"):
         topics.offsets_at([TopicPartition(source, 0), TopicPartition(source, 7)], t0_ms)
 
 

@@ -17,7 +17,7 @@ from pipeline.jobs.compact import Compact
 from pipeline.jobs.materialize import Materialize
 from pipeline.jobs.user_activity import UserActivity
 from service.accounting import ExitCode
-from service.audit.findings import CouldNotTellError
+from service.errors import CouldNotTellError
 from service.oracle.equal import canonical
 from tests.pipeline.by_hand import ByHand
 from tests.pipeline.conftest import Lake, settings_of

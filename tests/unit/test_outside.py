@@ -7,8 +7,8 @@ from typing import Any, Self
 import pytest
 
 from service import outside
-from service.audit.findings import CouldNotTellError
 from service.config.settings import DeadLettersSettings, UserSettings
+from service.errors import CouldNotTellError
 from service.formats.model import SourceRecord, TopicPartition
 from service.outside import SAMPLE_ENTRIES, misfit_of
 from tests.fakes.lanes import settings
@@ -25,8 +25,8 @@ class Topics:
         self._values = values
         self.taken = 0
 
-    def __call__(self, _: object) -> Self:
-        """Fulfil the constructor of `KafkaTopics`."""
+    def of(self, _: object) -> Self:
+        """Fulfil `KafkaTopics.of`."""
         return self
 
     def __enter__(self) -> Self:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service import cli, trial
-from service.audit.kafka_topics import Ends
+from service.adapters.kafka_topics import Ends
 from service.config.settings import IdSettings, InputSettings, TimeSettings
 from service.formats.model import SourceRecord, TopicPartition
 from service.trial import Trial, newest

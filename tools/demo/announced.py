@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from service.audit.findings import CouldNotTellError
-from service.audit.kafka_topics import KafkaTopics
+from service.adapters.kafka_topics import KafkaTopics
 from service.config.settings import KafkaSettings
+from service.errors import CouldNotTellError
 from service.formats.dead_letter import DeadLetterHeaders, parse_headers
 from service.formats.flush_record import FlushRecord, decode_flush_record, merge_parts
 from service.formats.model import SourceRecord
@@ -102,7 +102,7 @@ def read_announced(bootstrap: str) -> Announced:
     settings = KafkaSettings(bootstrap_servers=bootstrap, source_topics=(SOURCE,), group_id=GROUP)
     announced = Announced()
     try:
-        with KafkaTopics(settings) as topics:
+        with KafkaTopics.of(settings) as topics:
             flushes = _read(topics, settings.flushes_topic)
             announced.add_flushes([decode_flush_record(message.value or b"") for message in flushes])
             for message in _read(topics, settings.references_topic):

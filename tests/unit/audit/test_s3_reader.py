@@ -7,9 +7,9 @@ from typing import Any, NoReturn
 import botocore.exceptions
 import pytest
 
-from service.audit.findings import CouldNotTellError
 from service.audit.store import Address, S3Reader
 from service.config.s3_settings import S3Settings
+from service.errors import CouldNotTellError
 
 
 class Refusing:

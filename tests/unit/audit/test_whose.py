@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from service.accounting import ExitCode, Kind
-from service.audit.findings import CouldNotTellError
 from service.audit.whose import Groups
 from service.config.settings import KafkaSettings
+from service.errors import CouldNotTellError
 from service.formats.adoption import AdoptedTopicPartition, Adoption
 from service.formats.dead_letter import HEADER_GROUP, DeadLetter, Reason
 from service.formats.model import SourceRecord, TopicPartition

@@ -9,9 +9,9 @@ import pytest
 
 from pipeline.errors import TableError
 from pipeline.whose import OneHistory
-from service.audit.findings import CouldNotTellError
 from service.audit.whose import Groups
 from service.config.settings import KafkaSettings
+from service.errors import CouldNotTellError
 from service.formats.adoption import AdoptedTopicPartition, Adoption, encode_adoption
 from service.formats.flush_record import encode_flush_record
 from service.formats.model import SourceRecord, TopicPartition

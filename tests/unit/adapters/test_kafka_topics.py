@@ -1,0 +1,115 @@
+"""What is asked of brokers: a leader or a coordinator that moves is asked again, anything else is told."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import confluent_kafka
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from service.adapters import kafka_topics
+from service.adapters.kafka_topics import Ends, KafkaTopics, UnansweredError
+from service.config.settings import KafkaSettings
+from service.errors import CouldNotTellError
+from tests.fakes.records import P0
+
+
+class Consumer:
+    """A client that refuses to tell watermarks some times, and gives messages poll by poll."""
+
+    refusals: list[int]
+    polls: list[list[Any]]
+
+    def __init__(self, _options: dict[str, Any]) -> None:
+        """Take no notice."""
+
+    def get_watermark_offsets(self, _tp: object, *, timeout: float) -> tuple[int, int]:
+        """Refuse, or answer."""
+        assert timeout > 0
+        if self.refusals:
+            raise KafkaException(KafkaError(self.refusals.pop()))
+        return 3, 9
+
+    def consume(self, most: int, _timeout: float) -> list[Any]:
+        """Give the next poll's messages."""
+        assert most > 0
+        return self.polls.pop(0) if self.polls else []
+
+    def assign(self, _places: object) -> None:
+        """Take no notice."""
+
+    pause = resume = assign
+
+    def unassign(self) -> None:
+        """Take no notice."""
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def message(offset: int, code: int | None = None) -> Any:
+    """Give a message, or the client's word for what is at an offset."""
+    error = None if code is None else KafkaError(code)
+    said = {"topic": P0.topic, "partition": P0.partition, "offset": offset, "error": error, "timestamp": (1, 7)}
+    said |= {"key": None, "value": b"x", "headers": None}
+    return SimpleNamespace(**{name: lambda value=value: value for name, value in said.items()})
+
+
+@pytest.fixture
+def topics(monkeypatch: pytest.MonkeyPatch) -> KafkaTopics:
+    """Give what asks, over that client."""
+    monkeypatch.setattr(confluent_kafka, "Consumer", Consumer)
+    return KafkaTopics.of(KafkaSettings(bootstrap_servers="nowhere:1", source_topics=("app",)))
+
+
+@pytest.mark.parametrize("code", [KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.NOT_COORDINATOR])
+def test_what_moves_is_asked_again(topics: KafkaTopics, code: int) -> None:
+    """An audit beside brokers that were killed could not tell, for one question in the wrong second."""
+    Consumer.refusals = [code] * 3
+    assert topics.ends(P0) == Ends(3, 9)
+    assert Consumer.refusals == []
+
+
+def test_what_moves_for_ever_is_told(topics: KafkaTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within the time for an answer."""
+    monkeypatch.setattr(kafka_topics, "ANSWER_S", 0.25)
+    Consumer.refusals = [KafkaError.NOT_COORDINATOR] * 100
+    with pytest.raises(CouldNotTellError):
+        topics.ends(P0)
+
+
+def test_what_no_waiting_mends_is_told_at_once(topics: KafkaTopics) -> None:
+    """Such as a permission."""
+    Consumer.refusals = [KafkaError.TOPIC_AUTHORIZATION_FAILED] * 2
+    with pytest.raises(CouldNotTellError):
+        topics.ends(P0)
+    assert len(Consumer.refusals) == 1
+
+
+def test_end_of_a_leader_that_lags_is_no_end(topics: KafkaTopics) -> None:
+    """One that was just elected does not know yet of all that is committed: what comes a moment later is read."""
+    end = KafkaError._PARTITION_EOF
+    Consumer.polls = [[message(3), message(4, end)], [], [message(4), message(6, end)]]
+    assert [record.offset for record in topics.read({P0: (3, 6)})] == [3, 4]
+
+
+def test_what_cannot_be_read_is_told_with_its_offset(topics: KafkaTopics) -> None:
+    """Whatever comes behind it."""
+    Consumer.polls = [[message(3), message(4, KafkaError._BAD_MSG), message(9)]]
+    read = topics.read({P0: (3, 6)})
+    assert next(read).offset == 3
+    with pytest.raises(UnansweredError, match=r"reading .*_BAD_MSG") as told:
+        next(read)
+    assert told.value.offset == 4
+
+
+def test_silence_is_told(topics: KafkaTopics, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the time for an answer, counted from the last message."""
+    monkeypatch.setattr(kafka_topics, "ANSWER_S", 0.1)
+    Consumer.polls = [[message(3)]]
+    read = topics.read({P0: (3, 6)})
+    assert next(read).offset == 3
+    with pytest.raises(UnansweredError, match="not read in time"):
+        next(read)
