@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from confluent_kafka import Consumer, Message, TopicPartition
-
 from bench.lab import Run
+from service.adapters.kafka_topics import KafkaTopics
+from service.config.settings import KafkaSettings
 from service.formats.flush_record import decode_flush_record, merge_parts
 from service.formats.log_events import (
     BatchCommitted,
@@ -16,9 +16,9 @@ from service.formats.log_events import (
     PartitionsAssigned,
     read_line,
 )
+from service.formats.model import SourceRecord
 from service.formats.reference import decode_references
 
-_TIMEOUT_S = 30
 _RETRIES = {
     "upload_repeated": "repeated",
     "upload_confirmed": "taken, ours",
@@ -62,37 +62,18 @@ def quantile(ordered: list[float], share: float) -> float:
     return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0.0
 
 
-def read_topic(bootstrap: str, topic: str) -> Iterator[Message]:
+def read_topic(bootstrap: str, topic: str) -> Iterator[SourceRecord]:
     """Give all committed messages of a topic."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "bench",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-        }
-    )
-    try:
-        partitions = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions
-        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-        open_ends = len(partitions)
-        while open_ends:
-            for message in consumer.consume(1000, 1.0):
-                if message.error():
-                    open_ends -= 1
-                else:
-                    yield message
-    finally:
-        consumer.close()
+    with KafkaTopics.of(KafkaSettings(bootstrap_servers=bootstrap, source_topics=(topic,))) as topics:
+        yield from topics.read({tp: topics.ends(tp) for tp in topics.topic_partitions(topic)})
 
 
 def _announced(run: Run) -> dict[str, float]:
     keys, references, size, names, messages = set(), 0, 0, 0, 0
     for message in read_topic(run.lab.bootstrap, run.topic("references")):
         messages += 1
-        size += len(message.key() or b"") + len(message.value() or b"")
-        for reference in decode_references(message.value() or b""):
+        size += len(message.key or b"") + len(message.value or b"")
+        for reference in decode_references(message.value or b""):
             references += 1
             names += len(reference.partition_key.user.encode())
             keys.add(reference.partition_key)
@@ -106,7 +87,7 @@ def _announced(run: Run) -> dict[str, float]:
 
 
 def _flushed(run: Run) -> dict[str, float]:
-    parts = [decode_flush_record(one.value() or b"") for one in read_topic(run.lab.bootstrap, run.topic("flushes"))]
+    parts = [decode_flush_record(one.value or b"") for one in read_topic(run.lab.bootstrap, run.topic("flushes"))]
     records, _ = merge_parts(parts)
     return {
         "entries": sum(record.totals.entries for record in records),

@@ -16,11 +16,14 @@ from datetime import UTC, datetime
 from itertools import accumulate
 from typing import Literal
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench import nested
+from service.adapters.kafka_topics import KafkaTopics
+from service.config.settings import KafkaSettings
+from service.formats.model import TopicPartition
 from tools.local.errors import StackError
 from tools.local.topics import create_missing
 
@@ -202,28 +205,10 @@ def next_offsets(bootstrap: str, topic: str) -> dict[int, int]:
     """Return the next offset of each TopicPartition of a topic with PARTITIONS of them.
 
     Raises:
-        KafkaException: Kafka does not answer, or one of them has no leader for half a minute.
+        CouldNotTellError: Kafka does not answer.
     """
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "bench", "log_level": 2})
-    deadline = time.monotonic() + _TIMEOUT_S
-    try:
-        return {
-            partition: _next_offset(consumer, TopicPartition(topic, partition), deadline)
-            for partition in range(PARTITIONS)
-        }
-    finally:
-        consumer.close()
-
-
-def _next_offset(consumer: Consumer, tp: TopicPartition, deadline: float) -> int:
-    while True:
-        try:
-            return consumer.get_watermark_offsets(tp, timeout=_TIMEOUT_S)[1]
-        except KafkaException as error:
-            # Of a new topic: the controller has named a leader that does not know it yet.
-            if error.args[0].code() != KafkaError.NOT_LEADER_FOR_PARTITION or time.monotonic() > deadline:
-                raise
-        time.sleep(0.1)
+    with KafkaTopics.of(KafkaSettings(bootstrap_servers=bootstrap, source_topics=(topic,))) as topics:
+        return {number: topics.ends(TopicPartition(topic, number)).next for number in range(PARTITIONS)}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
