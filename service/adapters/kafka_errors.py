@@ -46,6 +46,9 @@ _PASSING = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.OFFSET_NOT_AVAILABLE,  # these three of a leader that was just elected
+    KafkaError.UNKNOWN_LEADER_EPOCH,
+    KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError.NETWORK_EXCEPTION,
     KafkaError._TRANSPORT,  # noqa: SLF001

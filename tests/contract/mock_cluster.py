@@ -15,7 +15,7 @@ from typing import Any, Self
 
 import confluent_kafka
 
-_PRODUCE, _FETCH = 0, 1
+_PRODUCE, _FETCH, LIST_OFFSETS = 0, 1, 2
 JOIN_GROUP, GROUP_HEARTBEAT = 11, 68  # of the classic protocol; of KIP-848
 ADD_PARTITIONS = 24  # to a transaction
 _NOW_MS = 1_714_521_600_000
