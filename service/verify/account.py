@@ -1,4 +1,4 @@
-"""A judgement as text, and as JSON; and what led to the first violation: lines of that TopicPartition and that worker.
+"""A judgement as text, and as JSON; and the lines that led to the first violation, of its TopicPartition and worker.
 
 Of lines only known fields are shown, as far as they are of offsets, generations and batches: no user, no message.
 """
@@ -43,7 +43,7 @@ def exit_code(judgement: Judgement) -> ExitCode:
     return ExitCode.COULD_NOT_TELL if judgement.doubts else ExitCode.CLEAN
 
 
-# What led to a violation.
+# Lines that led to a violation.
 
 
 def gather(violation: Violation, lines: Iterable[ToldLine]) -> list[Evidence]:

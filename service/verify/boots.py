@@ -1,7 +1,7 @@
-"""One boot, line by line in the order of `seq`: what it owns, flushes and commits. Pure.
+"""One boot, line by line in the order of `seq`: it owns, flushes and commits. Pure.
 
-Keeps what is owned now, and of what was: tenures and runs of commits, not the commits. Where lines are missing it is
-`blind`: what was owned and open before is not known, and nothing is held against a line for it.
+A boot keeps its tenures and their runs of commits, not the commits. Behind missing lines it is `blind`: it may have
+owned and flushed anything before, and no line breaks a rule by that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TOLD_AT_ALL = frozenset({"debug", "info"})
 
 
 class Boot:
-    """What one process says of itself; `violations` are of rules that need no other boot."""
+    """One process, by its own lines; `violations` are of rules that need no other boot."""
 
     def __init__(self, name: BootName) -> None:
         self.name = name
@@ -112,7 +112,7 @@ class Boot:
                     self._require_no_flush(_tag(event))
                 self._ended = _tag(event)
 
-    # What is owned.
+    # Ownership.
 
     def _assigned(self, event: events.PartitionsAssigned) -> None:
         self._require_no_flush("partitions_assigned")
@@ -156,7 +156,7 @@ class Boot:
         self._generation = max(self._generation, generation)
 
     def _positioned(self, starts: Mapping[str, Start]) -> None:
-        """Go on where the worker says: rule 1 if that is committed; a policy's offset is one where a log may begin."""
+        """Go on at the offsets that the worker says: rule 1 if they are committed; at a policy's a log may begin."""
         self._require_no_flush("positioned")
         for tp, (offset, source, _) in starts.items():
             tenure = self._owned.get(tp)
@@ -289,7 +289,7 @@ class Boot:
                 self._flaw(LogRule.OWNED, f"{what} {tp}, which was never assigned to this process", tp)
 
     def _require_position(self, tp: str, first: int, what: str) -> None:
-        """Rule 3, as far as this boot knows: it goes on where it was."""
+        """Rule 3, as far as this boot knows: the next offset follows the last one."""
         at = self._position.get(tp, first)
         if at != first:
             text = f"{what} of {tp} begins at {first}, and this process was at {at}"

@@ -1,8 +1,8 @@
 """One TopicPartition over all boots of a group, by offsets: rules 1, 3 and 7. Pure.
 
-What is committed of it is a chain of runs. Where the chain has a hole, flushes that nobody has told the end of may fill
-it: each is committed, or is not, and both are held possible until runs, or where somebody goes on, leave one. Which
-owner came first is told by the group's generations, where they are told.
+Its commits are a chain of runs. Flushes without a told outcome may fill a hole of the chain: each is committed, or is
+not, and both are held possible until a run, or the offset at which somebody goes on, rules one out. The group's
+generations tell which owner came first.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from service.verify.tenures import COMMITTED, Flush, Landing, Stretch, Tenure
 
 
 class _Span(NamedTuple):
-    """What a flush without an outcome covers of a TopicPartition."""
+    """The offsets of a TopicPartition that a flush without an outcome covers."""
 
     first: int
     end: int
@@ -28,7 +28,7 @@ class _Span(NamedTuple):
 
 @dataclass(slots=True)
 class Chain:
-    """What all boots say of one TopicPartition; up to `unknown_before` somebody has committed who has no line."""
+    """All that boots say of one TopicPartition; up to `unknown_before` somebody has committed who has no line."""
 
     tp: str
     tenures: list[Tenure] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Chain:
         yield from self._in_order()
 
     def _begin(self, bases: set[int], firsts: list[int]) -> int:
-        """Return where the chain begins: where a start position was made up; else at the lowest offset that is told."""
+        """Return the offset at which the chain begins: a start by the policy, else the lowest offset that is told."""
         if below := [base for base in bases if not firsts or base <= firsts[0]]:
             return max(below)
         told = [*firsts, *(one.offset for one in self.landings), *(span.first for span in self._spans)]
@@ -108,7 +108,7 @@ class Chain:
         )
 
     def _land(self, legal: set[int], cursor: int) -> Iterator[Violation]:
-        """Rule 1: what somebody goes on at is what somebody has committed."""
+        """Rule 1: whoever goes on does so at an offset that somebody has committed."""
         legal |= _reach(cursor, [span for span in self._spans if span.first >= cursor])
         for _, at, source, place in self.landings:
             if source != COMMITTED:
@@ -122,7 +122,7 @@ class Chain:
                 self._fill(cursor, at)
 
     def _in_order(self) -> Iterator[Violation]:
-        """Rule 1: what somebody resumes at is all that was committed by owners of earlier generations."""
+        """Rule 1: nobody resumes below an offset that an owner of an earlier generation has committed."""
         told = sorted((one for one in self.tenures if one.generation > 0), key=lambda one: one.generation)
         ends = list(accumulate((max((run.end for run in one.runs), default=0) for one in told), max))
         for one in told:

@@ -1,4 +1,4 @@
-"""`log-partitioner verify-logs`: the command's options, its exit code, and where its account goes."""
+"""`log-partitioner verify-logs`: the command's options, its exit code, and the order of its work."""
 
 from __future__ import annotations
 

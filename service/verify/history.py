@@ -22,7 +22,7 @@ NO_GROUP = "unknown"
 
 
 class Judgement(NamedTuple):
-    """What the logs come to; `violations` in the order of their times, `tenures` by group."""
+    """The outcome; `violations` in the order of their times, `tenures` by group."""
 
     violations: list[Violation]
     counts: Counter[LogRule]
@@ -33,10 +33,7 @@ class Judgement(NamedTuple):
 
 
 class _Lines:
-    """The lines of one boot, handed on in order; `holes` are the numbers that never came, `cut` those before its first.
-
-    Those of `cut` were not asked for, in a window.
-    """
+    """The lines of one boot, handed on in order; numbers in `holes` never came, those in `cut` were not asked for."""
 
     def __init__(self, boot: Boot, *, may_be_cut: bool) -> None:
         self.boot = boot

@@ -1,4 +1,4 @@
-"""Offsets without a record, as a boot tells of them: what a commit covers is records, and these. Pure."""
+"""Offsets without a record, as a boot tells of them: a commit covers records, and these. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Miscounted = tuple[str, str | None, tuple[int, int] | None]
 class Holes:
     """Holes that were jumped, by TopicPartition.
 
-    A hole is told before the flush that covers it. Where a line names only the first of many they are not known.
+    A hole is told before the flush that covers it. If a line names only the first of many, not all are known.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Holes:
             self._untold.add(tp)
 
     def judge(self, event: events.BatchCommitted, *, are_all: bool) -> Iterator[Miscounted]:
-        """Compare a commit with what it covers, and forget that; its numbers only where all holes of it are told."""
+        """Compare a commit with what it covers, and forget that; its numbers only if all its holes are told."""
         if are_all:
             yield from self._judge_numbers(event)
         for tp, covered in event.offsets.items():
@@ -56,7 +56,7 @@ class Holes:
             )
 
     def _without(self, tp: str, span: tuple[int, int]) -> list[tuple[int, int]]:
-        """Return the parts of these offsets that are no record's, in order, joined where they touch."""
+        """Return the parts of these offsets that are no record's, in order; those that touch are joined."""
         found: list[tuple[int, int]] = []
         for begin, end in sorted(self._jumped.get(tp, ())):
             first, last = max(begin, span[0]), min(end, span[1])

@@ -18,7 +18,7 @@ RULED = frozenset({
 
 
 class LogRule(IntEnum):
-    """What must hold of the log lines of a group."""
+    """The rules that the log lines of a group must keep."""
 
     RESUME = 1
     OWNED = 2

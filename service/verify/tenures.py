@@ -1,4 +1,4 @@
-"""What one boot had of a TopicPartition: its tenures, their runs of commits, and what may be committed. Pure."""
+"""Values of boots and chains: tenures, their runs of commits, flushes, and offsets at which a worker goes on. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Stretch:
 
     @property
     def end(self) -> int:
-        """Where the last of them ended."""
+        """Return the end of the last of them."""
         return self.ends[-1]
 
 
@@ -56,12 +56,12 @@ class Tenure:
 
     @property
     def next_offset(self) -> int | None:
-        """Where it has come to, by its commits."""
+        """Return the offset that it has come to, by its commits."""
         return max((run.end for run in self.runs), default=self.start)
 
     @property
     def resumed_at(self) -> int | None:
-        """Where it goes on because that is committed."""
+        """Return the offset at which it goes on because that is committed; None if it does not."""
         return self.start if self.source == COMMITTED else None
 
     def cover(self, first: int, end: int, place: LinePlace, *, is_told: bool) -> None:
@@ -73,7 +73,7 @@ class Tenure:
 
 
 class Landing(NamedTuple):
-    """Where a worker goes on, at an assignment or rewound, and who says so, if its boot did not know it before."""
+    """An offset at which a worker goes on and that was new to its boot; `source`: committed, or the policy."""
 
     tp: str
     offset: int
