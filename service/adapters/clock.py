@@ -1,4 +1,4 @@
-"""The system's clocks: monotonic for durations, wall time for what is written down."""
+"""The system's clocks: monotonic for durations, wall time for recorded instants."""
 
 from __future__ import annotations
 

@@ -14,14 +14,14 @@ CONNECTION_S = 10.0  # without a word on a connection, which has a thread of its
 
 
 class Answer(NamedTuple):
-    """Whether a probe is content, and why."""
+    """The answer to a probe: whether all is well, and a text."""
 
     well: bool
     text: str
 
 
 class Health:
-    """What the probes look at: written by the loop thread, read by the server's; single assignments only."""
+    """The state that the probes report: written by the loop thread, read by the server's; single assignments only."""
 
     def __init__(self, clock: Clock, *, live_max_s: float, trouble: Callable[[], str | None] = lambda: None) -> None:
         """Make it; `trouble` says in a sentence what is wrong outside, and is asked by the server's threads."""
@@ -39,7 +39,7 @@ class Health:
         self._beat_at_s = self._clock.now_s()
 
     def live(self) -> Answer:
-        """Return whether the loop turned lately, and a text; a flush may take its whole budget."""
+        """Return whether the loop has turned recently, and a text; a flush may take its whole budget."""
         age_s = self._clock.now_s() - self._beat_at_s
         return Answer(age_s < self._live_max_s, f"last turn of the loop {age_s:.1f} s ago")
 

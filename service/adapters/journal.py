@@ -17,7 +17,7 @@ class DiskJournal:
         self._file: int | None = None
 
     def read(self) -> bytes:
-        """Return the line that was written last, by this process or one before it; empty where there is none.
+        """Return the line that was written last, by this process or one before it; empty if there is none.
 
         Raises:
             SpoolError: the disk refuses.

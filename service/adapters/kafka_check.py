@@ -1,6 +1,6 @@
-"""What the client library itself refuses of the properties that settings pass through: asked without any broker.
+"""Asks the client library which properties of the settings it refuses; needs no broker.
 
-It knows names, values, files and what belongs together better than a list here would.
+The library knows names, values, files and combinations better than a list here would.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROLES: tuple[Role, ...] = ("consumer", "producer")
 
 
 def find_refused(settings: Settings) -> list[str]:
-    """Find what no client could be made with; one sentence each, in which no secret stands."""
+    """Find settings with which no client can be made; one sentence each, without secrets."""
     kafka = settings.kafka
     found = [*dict.fromkeys(_of_each(kafka)), *_files(kafka)]
     if found:  # what is left without these may not fit together
@@ -68,7 +68,7 @@ def _place(kafka: KafkaSettings, name: str) -> str:
 
 
 def _refusal(role: Role, options: Mapping[str, Any]) -> str | None:
-    """Make a client that knows no broker, and let go of it; gives what the library says against it."""
+    """Make a client that knows no broker, and close it; returns the library's refusal, if any."""
     logger = logging.Logger("check")  # noqa: LOG001 - not in the tree of loggers: nobody hears it
     logger.addHandler(logging.NullHandler())
     try:

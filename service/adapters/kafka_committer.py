@@ -78,7 +78,7 @@ class KafkaCommitter:
         self._ready: confluent_kafka.Producer | None = None
         self._log = structlog.get_logger("committer")
         self.trouble: str | None = None
-        """Why no commit is possible, as far as somebody outside can mend that; None where nothing is wrong."""
+        """Why no commit is possible, as far as somebody outside can mend that; None if nothing is wrong."""
 
     @property
     def is_ready(self) -> bool:
@@ -86,7 +86,7 @@ class KafkaCommitter:
         return self._ready is not None
 
     def prepare(self, *, deadline: Deadline | None = None) -> None:
-        """Make a producer ready; blocks until the broker has ended what an earlier one left open.
+        """Make a producer ready; blocks until the broker has ended the transaction that an earlier one left open.
 
         Raises:
             CommitAbortedError: not ready by the deadline; nothing was asked for.
@@ -138,7 +138,7 @@ class KafkaCommitter:
     ) -> None:
         """Run one transaction: begin, produce all, send offsets, commit. W7: it is open only in here.
 
-        Ends up to 10 s after the deadline: that is for an abort, and for an answer that librdkafka goes on to wait for.
+        Ends up to 10 s after the deadline: time for an abort, or for an answer for which librdkafka goes on waiting.
 
         Raises:
             MembershipError: the membership proves nothing; nothing was sent.
@@ -160,9 +160,9 @@ class KafkaCommitter:
         *,
         deadline: Deadline,
     ) -> None:
-        """Run one transaction with offsets of a group in which nobody lives; ends and raises as `commit` does.
+        """Run one transaction with offsets of a group without members; ends and raises as `commit` does.
 
-        A classic group takes it whoever lives there (KAFKA_FACTS F3): that is for the caller to exclude.
+        The caller must make sure that there are none, because a classic group takes it in any case (KAFKA_FACTS F3).
         """
         self._run(messages, deadline, [(some, membership.raw) for some in _at_once(offsets)])
 
@@ -204,9 +204,9 @@ class KafkaCommitter:
             raise self._aborted(producer, error, deadline) from error
 
     def _await(self, producer: confluent_kafka.Producer, deliveries: _Deliveries, deadline: Deadline) -> None:
-        """Wait for the acknowledgements; where they do not come, ask whether the topics are there.
+        """Wait for the acknowledgements; if they do not come, ask whether the topics are there.
 
-        The library waits for half a minute for a topic that is not: it may be about to be made.
+        The library waits half a minute for a missing topic, because it may be about to be made.
         """
         ask_at_s = deadline.now_s() + _TOPICS_S
         while producer.flush(deadline.at_most(_FLUSH_TRY_S).timeout_s()) and not deadline.has_passed():
@@ -255,8 +255,8 @@ class KafkaCommitter:
     def _end(self, producer: confluent_kafka.Producer, deadline: Deadline) -> None:
         """Commit, within the deadline.
 
-        Without a time-out librdkafka asks for as long as the coordinator is out of reach. With one its state may be
-        wrong afterwards (KAFKA_FACTS T6), which is no matter here: a producer is never used again.
+        Without a time-out librdkafka asks for as long as the coordinator is out of reach. With one, its state may be
+        wrong afterwards (KAFKA_FACTS T6), which does no harm, because a producer is never reused.
         """
         while True:
             try:
@@ -278,7 +278,7 @@ class KafkaCommitter:
                 return
 
     def _aborted(self, producer: confluent_kafka.Producer, error: Exception, deadline: Deadline) -> Exception:
-        """Abort. Where that fails the next producer's init aborts: no commit was ever asked for."""
+        """Abort the transaction; if that fails, the next producer's init aborts it, because no commit was asked for."""
         problem = _problem_of(error)
         if problem is not None and is_fatal(problem):  # nothing can be asked of this producer any more
             if problem.code() in _HOPELESS:
@@ -315,7 +315,7 @@ class KafkaCommitter:
 
 
 def _at_once(offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[list[confluent_kafka.TopicPartition]]:
-    """Cut offsets into as many as are sent at once."""
+    """Cut offsets into groups that are sent at once."""
     some: list[confluent_kafka.TopicPartition] = []
     size = 0
     for tp, committed in offsets.items():
@@ -329,10 +329,10 @@ def _at_once(offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[list
 
 
 def _problem_of(error: BaseException) -> KafkaError | None:
-    """Find the broker's or librdkafka's word.
+    """Find the broker's or librdkafka's error in an exception.
 
-    Where a fatal error and a delivery report come in the same call, the binding raises SystemError, with the
-    KafkaException as its cause: it calls the report with an exception set.
+    If a fatal error and a delivery report come in the same call, the binding raises SystemError with the KafkaException
+    as its cause, because it calls the report with an exception set.
     """
     if isinstance(error, SystemError) and error.__cause__ is not None:
         error = error.__cause__
@@ -356,7 +356,7 @@ class _Deliveries:
             self.error = KafkaError(error.code(), told, fatal=error.fatal())
 
     def refusal(self) -> str | None:
-        """Say which topic takes no message, where a broker has said so."""
+        """Name the topic that takes no message, if a broker has said so."""
         return None if self.error is None or self.error.code() < 0 else self.error.str()
 
     def require(self, messages: int) -> None:

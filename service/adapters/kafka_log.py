@@ -1,4 +1,4 @@
-"""librdkafka's own lines and errors, through the logger of the service; and what they say about the brokers.
+"""librdkafka's own lines and errors, through the logger of the service; and the state of the brokers that they tell.
 
 The library repeats itself some thirty times a second while a broker does not answer, in two ways. One line is written
 for each address and reason, and again at a growing distance; the same holds for every other line that comes again.
@@ -55,7 +55,7 @@ _OF_BROKERS = {
 
 
 class Trouble(NamedTuple):
-    """What was last reported of a broker."""
+    """The last reported trouble with a broker."""
 
     address: str
     reason: str
@@ -65,7 +65,7 @@ class Trouble(NamedTuple):
 
 
 class GroupRefusal(NamedTuple):
-    """Why the group did not take us the last time; a full one is waited for."""
+    """The group's last reason not to take the worker in; the worker waits for a full group."""
 
     text: str
     is_full: bool
@@ -73,7 +73,7 @@ class GroupRefusal(NamedTuple):
 
 
 class Brokers:
-    """What the clients of this process report of the brokers; written by the loop thread, read by the probes' too."""
+    """The brokers' state, as this process's clients report it; written by the loop thread, read by the probes' too."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self.now_s = now_s
@@ -84,7 +84,7 @@ class Brokers:
         self._log = structlog.get_logger("brokers")
 
     def failed(self, address: str, reason: str, cause: str) -> None:
-        """Take note that a broker does not answer as it should; says so, where that is due."""
+        """Note that a broker does not answer as it should, and log it if that is due."""
         now_s, before = self.now_s(), self._trouble
         is_same = before is not None and (before.address, before.reason) == (address, reason)
         since_s = before.since_s if is_same and before is not None else now_s
@@ -93,15 +93,15 @@ class Brokers:
             self._log.warning("broker_unreachable", address=address, reason=reason, cause=cause, times=times)
 
     def all_down(self) -> None:
-        """Take note that none is left."""
+        """Note that no broker is left."""
         self._answered = False
 
     def answered(self) -> None:
-        """Take note that the cluster does what it is asked for."""
+        """Note that the cluster answers requests."""
         self._trouble, self._answered = None, True
 
     def trouble(self) -> str | None:
-        """Return which broker fails, and how, in one sentence; None where none does, or others answer."""
+        """Name the failing broker and its trouble in one sentence; None if none fails, or others answer."""
         trouble, now_s = self._trouble, self.now_s()
         if trouble is None or self._answered or now_s - trouble.seen_s > TROUBLE_S:
             return None
@@ -109,20 +109,20 @@ class Brokers:
         return f"broker {trouble.address}: {trouble.reason}, {since} ({trouble.cause})"
 
     def refused(self, text: str, *, is_full: bool) -> None:
-        """Take note of what keeps us out of the group."""
+        """Note the reason that keeps the worker out of the group."""
         self._refusal = GroupRefusal(text, is_full, self.now_s())
 
     def joined(self) -> None:
-        """Take note that the group has taken us."""
+        """Note that the group has taken the worker in."""
         self._refusal = None
 
     def refusal(self) -> GroupRefusal | None:
-        """Return what keeps us out of the group; the library asks again every few seconds."""
+        """Return the reason that keeps the worker out of the group; the library asks again every few seconds."""
         refusal = self._refusal
         return refusal if refusal is not None and self.now_s() - refusal.seen_s <= TROUBLE_S else None
 
     def waited(self, addresses: str, since_s: float) -> None:
-        """Log that nothing has answered, where there was neither answer nor error for SILENT_S."""
+        """Log that nothing has answered, if there was neither answer nor error for SILENT_S."""
         silent_s = self.now_s() - max(since_s, self._trouble.seen_s if self._trouble is not None else since_s)
         if silent_s >= SILENT_S:
             self._answered = False
@@ -152,7 +152,7 @@ class ClientLog(logging.Handler):
             self._log.log(_LEVELS.get(level, logging.WARNING), "client_log", line=line, times=times)
 
     def on_error(self, error: KafkaError) -> None:
-        """Write what the client library reports beside its calls; fatal errors come back from the calls, too."""
+        """Log an error that the client library reports outside of a call; calls return fatal errors, too."""
         if error.code() == KafkaError._ALL_BROKERS_DOWN:  # noqa: SLF001
             self._brokers.all_down()
             return
@@ -163,7 +163,7 @@ class ClientLog(logging.Handler):
             self._log.warning("client_error", **text, times=times)
 
     def _is_of_broker(self, text: str) -> bool:
-        """Take note of a connection that failed; one that ends after it was in use is none: brokers close idle ones."""
+        """Note a failed connection; one that ends after use has not failed, because brokers close idle ones."""
         found = _FAILURE.search(text)
         if found is None:
             return False
@@ -186,7 +186,7 @@ def make_client(kind: Callable[..., C], name: str, options: Mapping[str, Any], b
     """Make a client of the library that logs and reports here.
 
     Raises:
-        StopError: the library refuses a setting; its word may name the value.
+        StopError: the library refuses a setting; its text may name the value.
     """
     logger, handler = client_logger(name, brokers)
     try:
@@ -197,7 +197,7 @@ def make_client(kind: Callable[..., C], name: str, options: Mapping[str, Any], b
 
 
 def make_admin(options: Mapping[str, Any]) -> AdminClient:
-    """Make a client for administrators that logs here; never polled, or it would warn of what only consumers take."""
+    """Make an admin client that logs here; it is never polled, or it would warn about a consumer's duties."""
     logger, _ = client_logger("admin")
     return AdminClient(dict(options), logger=logger)
 

@@ -1,6 +1,6 @@
-"""The needs of a worker in Kafka, asked of the brokers: topics, what they keep, and each right that can be asked for.
+"""The needs of a worker in Kafka, asked of the brokers: topics, their retention, and each right that can be asked for.
 
-A broker without an authorizer permits everything; one that does not say what it permits is taken to.
+A broker without an authorizer permits everything; one that does not say what it permits is taken to do so.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _READ, _WRITE = AclOperation.READ, AclOperation.WRITE
 
 
 class _Topic(NamedTuple):
-    """A topic of the settings, and what the worker does there."""
+    """A topic of the settings, and the worker's operations on it."""
 
     name: str
     setting: str
@@ -49,7 +49,7 @@ class KafkaNeeds:
         self._sources = tuple(_Topic(name, "kafka.source_topics", (_READ,)) for name in kafka.source_topics)
 
     def ask(self) -> Iterator[Need]:
-        """Ask for everything; an answer for each thing that was asked for."""
+        """Ask for everything; returns an answer for each need."""
         admin = make_admin(self._options)
         yield from self._ask_topics(admin)
         yield self._ask_group(admin)
@@ -137,7 +137,7 @@ class KafkaNeeds:
         )
 
     def _short(self, admin: AdminClient, config: Mapping[str, Any]) -> str | None:
-        """Say where flush records go before the offsets that they would be needed for; a broker may leave that out."""
+        """Say where flush records expire before the offsets for which they are needed; a broker may not tell."""
         topic, kept_ms, kept_bytes = (
             self._kafka.flushes_topic,
             config.get("retention.ms"),
@@ -159,7 +159,7 @@ class KafkaNeeds:
 
 
 def _offsets_kept_ms(admin: AdminClient) -> int | None:
-    """Ask for how long committed offsets are kept; None where that may not be asked."""
+    """Ask for how long committed offsets are kept; None if that may not be asked."""
     try:
         node = admin.describe_cluster(request_timeout=_ANSWER_S).result().nodes[0]
         broker = ConfigResource(ConfigResource.Type.BROKER, str(node.id))

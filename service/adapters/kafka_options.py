@@ -1,4 +1,4 @@
-"""librdkafka options: what the promise needs, and what settings pass through.
+"""librdkafka options: those that the promise needs, and those that settings pass through.
 
 Everything is passed explicitly, never left to a default that might change (KAFKA_FACTS F7, O1).
 """
@@ -36,7 +36,7 @@ PINNED_CONSUMER: dict[str, Any] = {
 
 
 def consumer_options(settings: Settings, *, worker: str) -> dict[str, Any]:
-    """Write the consumer's options: defaults, then what settings pass through, then what the promise needs."""
+    """Return the consumer's options: defaults, then those of the settings, then those that the promise needs."""
     kafka = settings.kafka
     options: dict[str, Any] = {**PINNED_CONSUMER, **kafka.properties_of("consumer")}
     options |= {
@@ -56,7 +56,7 @@ def consumer_options(settings: Settings, *, worker: str) -> dict[str, Any]:
 
 
 def producer_options(settings: Settings, *, worker: str, transactional_id: str) -> dict[str, Any]:
-    """Write the producer's options in the same order."""
+    """Return the producer's options, in the same order of precedence."""
     kafka = settings.kafka
     sizes = {  # a broker refuses a batch, not a message, that is larger than max.message.bytes
         "batch.size": kafka.message_bytes_max,

@@ -45,10 +45,10 @@ def configure(*, level: str, style: str, worker: str, boot: str, stream: TextIO 
 
 
 class NumberedLines:
-    """Numbers and writes lines, one at a time: threads of uploads log as well.
+    """Numbers and writes lines, one at a time, because upload threads log as well.
 
-    `seq` has no holes, because it is drawn after the level was filtered; and no line is written before one with a
-    lower number, or a process killed in between would seem to have lost a line.
+    `seq` has no holes, because it is drawn after the level was filtered; and no line is written before one with a lower
+    number, or a process killed in between would seem to have lost a line.
     """
 
     def __init__(self, out: TextIO, renderer: Processor) -> None:
@@ -58,7 +58,7 @@ class NumberedLines:
         self._seq = 0
 
     def msg(self, /, **event: object) -> None:
-        """Write one line; whatever is in it, nothing is raised."""
+        """Write one line; never raises, whatever is in it."""
         with self._lock:
             self._seq += 1
             event["seq"] = self._seq
@@ -75,7 +75,7 @@ class NumberedLines:
 
 
 def _identify(worker: str, boot: str) -> Processor:
-    """Add which worker writes."""
+    """Add the worker that writes."""
     identity: Mapping[str, object] = {"worker": worker, "pid": os.getpid(), "boot": boot}
 
     def add(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

@@ -1,7 +1,7 @@
-"""Before a worker joins: everything outside that it needs is asked for, until nothing is missing.
+"""Before a worker joins, it asks for everything outside that it needs, until nothing is missing.
 
 `check-config --connect` asks the same once. A worker that lacks something does not join: it takes no partitions from
-others, is not ready, and says why; it ends where nobody has mended that in time, or no waiting can.
+others, is not ready, and says why; it ends if nobody mends that in time, or waiting cannot help.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LOOK_S = 0.1
 
 
 class Need(NamedTuple):
-    """What was asked for, in a few words, and what is wrong, in a sentence; `is_warning`: it works all the same."""
+    """A need in a few words, and its problem in a sentence; `is_warning`: the worker can do without it."""
 
     subject: str
     problem: str | None = None
@@ -37,7 +37,7 @@ Ask = Callable[[], Iterable[Need]]
 
 
 def asked(subject: str, ask: Callable[[], None]) -> Ask:
-    """Make a question of a call that raises UnmetError; a busy store is waited for by flushes (I9)."""
+    """Make a question of a call that raises UnmetError; a busy store is no problem: flushes wait for it (I9)."""
 
     def answer() -> Iterator[Need]:
         try:
@@ -51,7 +51,7 @@ def asked(subject: str, ask: Callable[[], None]) -> Ask:
 
 
 def ask_once(asks: Iterable[Ask]) -> Iterator[Need]:
-    """Ask, and answer whatever comes; what ends a worker is an answer, too."""
+    """Ask once; an error that would end a worker is an answer, too."""
     for ask in asks:
         try:
             yield from ask()
@@ -60,7 +60,7 @@ def ask_once(asks: Iterable[Ask]) -> Iterator[Need]:
 
 
 class Preflight:
-    """Asks, waits and tells; used by the loop thread, `unmet` is read by others."""
+    """Asks, waits and reports; used by the loop thread, others read `unmet`."""
 
     def __init__(
         self,
@@ -81,10 +81,10 @@ class Preflight:
         self._log = structlog.get_logger("preflight")
 
     def require(self, asks: Sequence[Ask]) -> None:
-        """Ask until nothing is missing; one line for each thing that is, at growing distance. Blocks.
+        """Ask until nothing is missing, and log each missing thing at growing intervals. Blocks.
 
         Raises:
-            StopError: something is still missing when the budget is spent, or no waiting mends it.
+            StopError: something is still missing when the budget is spent, or waiting cannot help.
             LeavingError: asked to leave meanwhile.
         """
         begun_s, again_s = self._now_s(), _AGAIN_FIRST_S

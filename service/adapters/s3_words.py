@@ -1,6 +1,6 @@
-"""What an answer of the store means, in one sentence: where, what it says, and what to set, create or allow.
+"""Puts an error of the store into one sentence: the place, the answer, and the setting, bucket or right to correct.
 
-A key is never named, since a user stands in it; botocore's texts are not either, in which the whole address stands.
+A key is never named, because it holds a user; nor are texts of botocore, which hold the whole address.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NO_CONDITIONS = (
 
 
 def sentence(error: Exception, s3: S3Settings, *, right: str = "s3:PutObject") -> str:
-    """Say what a failed request means; `right` is what the request needs."""
+    """Explain a failed request; `right` is the permission that the request needs."""
     if isinstance(error, ClientError):
         meaning = _meaning(error, s3, right)
         return f"{s3.place}: {what_of(error)}" + (f": {meaning}" if meaning else "")
@@ -60,12 +60,12 @@ def status_of(error: ClientError) -> int:
 
 
 def code_of(error: ClientError) -> str:
-    """Return the store's own code; where it gives none, botocore puts the status there."""
+    """Return the store's own code; if the store gives none, botocore has put the status there."""
     return str(error.response.get("Error", {}).get("Code", ""))
 
 
 def what_of(error: Exception) -> str:
-    """Return what may be said of an error: status and code, or class and the system's word; texts name the key."""
+    """Return the printable part of an error: status and code, or class and system text; other texts name the key."""
     if isinstance(error, ClientError):
         status, code = status_of(error), code_of(error)
         return f"{status}" if code in ("", str(status)) else f"{status} {code}"
@@ -79,12 +79,12 @@ def is_moved(error: ClientError) -> bool:
 
 
 def is_not_known(error: ClientError) -> bool:
-    """Return whether the store does not know what a PUT of ours asks for: no waiting mends that."""
+    """Return whether the store does not support a PUT of ours; waiting cannot help."""
     return status_of(error) == _NOT_IMPLEMENTED or code_of(error) == "NotImplemented"
 
 
 def is_key(error: ClientError) -> bool:
-    """Return whether it is the credentials that are refused, whatever they may do."""
+    """Return whether the store refuses the credentials as such, whatever they permit."""
     return _KEYS in _MEANINGS.get(code_of(error), "")
 
 
@@ -132,7 +132,7 @@ def _connection(error: Exception) -> str:
 
 
 def _cause(error: BaseException) -> OSError | None:
-    """Find the system's word behind an error."""
+    """Find the system's error behind an exception."""
     cause: BaseException | None = error
     while cause is not None and not (isinstance(cause, OSError) and cause.strerror):
         cause = cause.__cause__ or cause.__context__

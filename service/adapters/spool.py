@@ -4,8 +4,8 @@
     <batch id>/rows           pieces of rows that left memory, each with a checksum
     <batch id>/<n>.avro       finished objects, until their flush is committed or discarded
 
-Nothing is synced to disk: after a crash the records are read again (DESIGN 4.5). What is read back is compared with
-the checksum that was taken when it was written.
+Nothing is synced to disk: after a crash the records are read again (DESIGN 4.5). Data that is read back is compared
+with the checksum taken at its writing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class DiskSpool:
         self._log = structlog.get_logger("spool")
 
     def prepare(self) -> None:
-        """Make the directory ours and empty it; only a directory that we marked is ever emptied.
+        """Make the directory ours and empty it; only a directory with our mark is ever emptied.
 
         Raises:
             SpoolError: it holds something that is not ours, another process uses it, or the disk refuses.
@@ -72,7 +72,7 @@ class DiskSpool:
         self._lock = lock
 
     def close(self) -> None:
-        """Give the directory back; files are closed, and stay until the next start."""
+        """Release the directory; files are closed, and stay until the next start."""
         for batch in self._batches:
             batch.close()
         if self._lock is not None:
@@ -81,14 +81,14 @@ class DiskSpool:
 
     @property
     def bytes_on_disk(self) -> int:
-        """Bytes of all files, those that could not be deleted too."""
+        """Bytes of all files, including those that could not be deleted."""
         return self._bytes
 
     def open(self, batch_id: str) -> DiskBatch:
         """Make the directory of a batch.
 
         Raises:
-            SpoolError: the disk refuses, or the spool is full of what cannot be deleted.
+            SpoolError: the disk refuses, or the spool is full of files that cannot be deleted.
         """
         self._clear_left()
         if self._bytes >= self._bytes_max:
@@ -113,7 +113,7 @@ class DiskSpool:
         self._bytes += size
 
     def delete(self, batch: DiskBatch, directory: Path, size: int) -> None:
-        """Delete the directory of a batch; what cannot be deleted still counts and is tried again."""
+        """Delete the directory of a batch; files that cannot be deleted still count, and are tried again."""
         if batch in self._batches:
             self._batches.remove(batch)
             self._bytes -= size
@@ -121,7 +121,7 @@ class DiskSpool:
         self._clear_left()
 
     def _clear_left(self) -> None:
-        """Delete what is left of earlier batches; what stays is counted anew."""
+        """Delete the remains of earlier batches; files that stay are counted anew."""
         self._bytes -= self._left_bytes
         paths, self._left = self._left, []
         for path in paths:
@@ -148,7 +148,7 @@ class DiskBatch:
         self._bytes = 0
 
     def append(self, data: bytes) -> Piece:
-        """Append a piece; where it fails, what was written of it is written over.
+        """Append a piece; after a failure the next piece overwrites the part that was written.
 
         Raises:
             SpoolError: the disk refused, or the spool has its most bytes.
@@ -211,7 +211,7 @@ class DiskBatch:
         return data
 
     def delete(self) -> None:
-        """Delete everything of the batch; what cannot be deleted is tried again with the next batch."""
+        """Delete all files of the batch; the next batch tries again to delete those that remain."""
         self.close()
         self._spool.delete(self, self._directory, self._bytes)
 

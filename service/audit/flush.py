@@ -41,7 +41,7 @@ class Stray(NamedTuple):
 
 
 Strays = dict[TopicPartition, list[Stray]]
-"""Those of all batches, in order."""
+"""The strays of all batches, in order."""
 
 
 class Accounts(NamedTuple):

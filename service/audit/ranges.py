@@ -1,6 +1,6 @@
 """Flush records of a history laid side by side: do their ranges join, and which batch answers for which offsets?
 
-All that is ever compared across flushes; a line of numbers for each flush and TopicPartition.
+Nothing else is compared across flushes; memory holds a line of numbers for each flush and TopicPartition.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ def hull(spans: Iterable[OffsetSpan], within: OffsetRanges | None = None) -> Off
 
 
 class Ranges:
-    """The ranges of flush records up to what is committed."""
+    """The ranges of flush records up to the committed offsets."""
 
     def __init__(self, flushes: Iterable[FlushRecord], committed: Committed) -> None:
         self.begins: dict[TopicPartition, int] = {}
-        """From where on somebody answers for offsets, or nobody does and should."""
+        """The offset from which on somebody answers for the offsets, or nobody does and should."""
         self._committed = committed
         self._named: set[TopicPartition] = set()
         self._lines: dict[TopicPartition, list[tuple[FlushedTopicPartition, str]]] = {}
@@ -78,9 +78,10 @@ class Ranges:
         return self._lines[tp][0][0].first_offset if tp in self._lines else None
 
     def owned(self, starts: Mapping[TopicPartition, int]) -> list[tuple[str | None, OffsetSpan]]:
-        """Cut what is covered, or begins at a start, into spans: each has one batch that answers for it, or none.
+        """Cut the covered offsets, from the starts on, into spans: each has one batch that answers for it, or none.
 
-        Of offsets that two cover the first one does; those that none covers come in spans of a bounded length.
+        If two batches cover an offset, the first one answers for it; offsets that none covers come in spans of bounded
+        length.
         """
         found: list[tuple[str | None, OffsetSpan]] = []
         for tp, end in self._committed.items():
@@ -102,7 +103,7 @@ class Ranges:
         return found
 
     def check(self, starts: Mapping[TopicPartition, int], findings: Findings) -> None:
-        """Check that ranges join from `starts` (where known) to the committed offset, which whatever is flushed has."""
+        """Check that ranges join from `starts` (if known) to the committed offset, and that none reaches beyond it."""
         for tp in sorted(self._named | self._committed.keys()):
             lines, reached = [line for line, _ in self._lines.get(tp, [])], self._committed.get(tp)
             wrongs = [wrong for wrong, _ in judge_joins(tp, lines, start=starts.get(tp), committed=reached or 0)]

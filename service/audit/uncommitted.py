@@ -1,4 +1,4 @@
-"""What of the source nobody has committed, by the ends that brokers tell: a full audit judges none of it."""
+"""Offsets of the source that nobody has committed, by the brokers' end offsets; a full audit judges none of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN = 20
 
 
 class Reached(NamedTuple):
-    """How far a TopicPartition goes, [first, end), and how far the group has come; None where it never was there."""
+    """The range [first, end) of a TopicPartition, and the group's committed offset; None if it has none."""
 
     tp: TopicPartition
     first: int
@@ -28,9 +28,9 @@ def waits_for_records(reached: Iterable[Reached]) -> bool:
 
 
 def notes_of(reached: Iterable[Reached]) -> list[str]:
-    """Return what a reader should know: which have no committed offset, then which have most beyond theirs.
+    """Return notes: TopicPartitions without a committed offset, then those with most offsets beyond theirs.
 
-    Offsets are counted, without reading: control records and gaps are among them.
+    Offsets are counted without reading, so control records and gaps are among them.
     """
     some = list(reached)
     nobodys = sorted((one for one in some if one.committed is None and one.end > 0), key=_beyond, reverse=True)

@@ -1,4 +1,4 @@
-"""Keeps on the disk which records are in hand, and finds the one that ends the process (see `control.crash_rules`)."""
+"""Journals on disk which records are in hand, and finds the one that ends the process (see `control.crash_rules`)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from service.runtime.recorder import Recorder
 
 
 class CrashGuard:
-    """Used by the loop thread only. While it `is_alone`, a record is not taken by what takes many at once."""
+    """Used by the loop thread only. While it `is_alone`, records are taken one by one only."""
 
     def __init__(self, journal: Journal, *, recorder: Recorder, metrics: Metrics) -> None:
         self.is_alone = False
@@ -31,7 +31,7 @@ class CrashGuard:
         self._log = structlog.get_logger("crash_guard")
 
     def begin(self) -> None:
-        """Read what the process before has left; once, before the first record.
+        """Read the journal of the process before; once, before the first record.
 
         Raises:
             SpoolError: the disk refuses.
@@ -72,7 +72,7 @@ class CrashGuard:
         return crash_rules.cut(suspects, self._history.ends)
 
     def record(self, record: SourceRecord) -> int:
-        """Record a record, one that has ended the process undecoded; gives its weight."""
+        """Record a record, undecoded if it has ended the process; returns its weight."""
         if not self.is_alone:
             return self._recorder.record(record)
         tp, offset = str(record.tp), record.offset
@@ -89,7 +89,7 @@ class CrashGuard:
         self._hold({})
 
     def _look_back(self) -> None:
-        """Forget what is committed, and what has moved away: there another journal counts."""
+        """Forget records that are committed, and TopicPartitions that have moved away: another journal counts there."""
         committed = {str(tp): progress.first_offset for tp, progress in self._recorder.positions.items()}
         self._seen |= committed.keys()
         suspect = {

@@ -1,7 +1,7 @@
-"""Whether the settings fit the source: asked once, of the first entries and of the first batch (DESIGN 3.9).
+"""Judges once whether the settings fit the source, by the first entries and the first batch (DESIGN 3.9).
 
-A path that matches nothing makes every entry a dead letter, or files it under Kafka's time, and nothing fails. Names of
-fields are told here, values never.
+A path that matches nothing makes every entry a dead letter, or files it under Kafka's time, and nothing fails. Logs
+names of fields here, never values.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _PLAIN = re.compile(r"@?[A-Za-z_][\w.-]*")  # another name may be that of a user
 
 
 class LookRules(NamedTuple):
-    """The source topics; `settings` by name that say where something stands; what decodes a sample.
+    """The source topics; the `settings` with paths, by name; the decoder of a sample.
 
-    A first batch of which `share_max` or more is dead is not committed; 1: it is.
+    If the share of dead entries in a first batch is `share_max` or more, it is not committed; 1 commits it.
     """
 
     topics: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class LookRules(NamedTuple):
 
 
 class Doubt(NamedTuple):
-    """What is told of a topic that the settings do not seem to fit; `settings` are those that say where to look."""
+    """The report on a topic that the settings do not seem to fit; `settings` are those with paths."""
 
     topic: str
     entries: int
@@ -52,7 +52,7 @@ class Doubt(NamedTuple):
 
 
 class _Look:
-    """What was seen of one topic."""
+    """Counts over the first entries of one topic."""
 
     def __init__(self) -> None:
         self.entries = self.dead = self.timestamps = self.samples = self.envelopes = 0
@@ -79,12 +79,12 @@ class FirstLook:
         self._is_here = False
 
     def doubts(self) -> list[Doubt]:
-        """Return what is to be told since the last call."""
+        """Return the doubts that have arisen since the last call."""
         doubts, self._doubts = self._doubts, []
         return doubts
 
     def until(self, poll: Poll, first: int, stop: int) -> int:
-        """Return where a run of records has to end, for its entries to be of one topic while any is looked at."""
+        """Return the end of a run of records whose entries are all of one topic, as long as a topic is looked at."""
         if not self._looks:
             return stop
         if poll is not self._poll:
@@ -98,7 +98,7 @@ class FirstLook:
         return next((at for at in range(first, stop) if topic_of[poll.tp_of[at]] != topic), stop)
 
     def took(self, poll: Poll, first: int, run: TakenRun) -> None:
-        """Count what was taken from a place of a poll on, none of which is dead."""
+        """Count the entries taken from a place of a poll on, none of which is dead."""
         look = self._looks.get(run.covered[0].tp.topic) if self._looks and run.covered else None
         if look is None:
             return
@@ -116,7 +116,7 @@ class FirstLook:
             self._count(record.tp.topic, look, entries, dead, timestamps)
 
     def closed(self) -> None:
-        """Judge what there is when a batch is closed: a quiet topic does not wait for its thousandth entry."""
+        """Judge by the entries so far when a batch is closed: a quiet topic does not wait for its thousandth entry."""
         for topic, look in [*self._looks.items()]:
             if look.entries >= FEW:
                 self._judge(topic, look)
@@ -160,7 +160,7 @@ class FirstBatch:
         """A batch was not almost all dead: whatever a sample said, the settings fit the source."""
 
     def require_fit(self, batch: ClosedBatch) -> None:
-        """Require of a batch of which the group has flushed nothing before that not almost all of it is dead.
+        """Require that a batch is not almost all dead, unless the group has flushed its topics before.
 
         Raises:
             PathsError: it is; nothing of it is committed.

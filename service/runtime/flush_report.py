@@ -1,4 +1,4 @@
-"""What is told of a flush: log lines from which a reader proves resume and contiguity, and metrics (DESIGN 9)."""
+"""Reports flushes: log lines from which a reader proves resume and contiguity, and metrics (DESIGN 9)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FlushReport:
         self._pace = Pace(now_s)
 
     def committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason, *, generation: int) -> None:
-        """Tell of a commit."""
+        """Report a commit."""
         committed = BatchCommitted(
             batch_id=summary.batch_id,
             flush_seq=summary.seq,
@@ -52,7 +52,7 @@ class FlushReport:
             self._metrics.observe("flush_step_seconds", seconds, step=step)
 
     def discarded(self, batch: ClosedBatch, error: Exception, reason: FlushReason, *, generation: int) -> None:
-        """Tell of a batch that was not committed, or of which nobody knows, and what giving it up costs."""
+        """Report a batch that was not committed, or whose outcome is unknown, and the cost of giving it up."""
         is_ours = isinstance(error, DiscardError | StopError)
         unknown = not is_ours or isinstance(error, CommitUnknownError)
         discarded = BatchDiscarded(
@@ -69,7 +69,7 @@ class FlushReport:
         self._metrics.add("flushes", reason=reason.value, outcome="unknown" if unknown else "discarded")
 
     def dropped(self, opening: Opening, *, cause: str, cost: str) -> None:
-        """Tell of an open batch that is discarded without a flush."""
+        """Report an open batch that is discarded without a flush."""
         dropped = BatchDiscarded(
             batch_id=opening.batch_id,
             reason=None,
@@ -82,6 +82,6 @@ class FlushReport:
         tell(self._log.warning, dropped)
 
     def not_positioned(self, error: DiscardError) -> None:
-        """Tell that it is not known yet where to go on: at once, then at growing distance, since each turn asks."""
+        """Report that the next offset is not known yet: at once, then at growing intervals, because each turn asks."""
         if times := self._pace.times(str(error)):
             self._log.warning("not_positioned", message=str(error), times=times)

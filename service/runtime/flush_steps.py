@@ -1,4 +1,4 @@
-"""How long the steps of a flush take, and how far one came that was cut short: what the next estimate learns from."""
+"""Measures the steps of a flush, and the finished share of one that was cut short, for the next estimate."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ class FlushSteps:
         self._last_s = now_s
 
     def so_far(self) -> tuple[StepSeconds, StepSeconds]:
-        """Return the seconds of each step, and the share of each that was finished; 0 s where they tell nothing.
+        """Return the seconds of each step, and the finished share of each; 0 s if they tell nothing.
 
-        Of a step that was cut short the time up to its deadline counts, not how long the process was stopped meanwhile.
+        A step that was cut short counts up to its deadline, without the time that the process was stopped.
         """
         seconds, shares = dict(self.seconds), dict.fromkeys(STEPS, 1.0)
         cut = next((step for step in STEPS if step not in seconds), None)

@@ -1,7 +1,8 @@
-"""What is said where records of the source do not come, since a producer has not ended its transaction.
+"""Warns when a source partition stands still because a producer has left a transaction open.
 
 A read_committed consumer gets no further than the first message of a transaction that is open (KAFKA_FACTS T10):
-nothing fails, the lag grows. A producer that lives may hold one for a while; one that nobody will end hangs for ever.
+nothing fails, the lag grows. A live producer may hold one open for a while; a transaction that nobody ends hangs for
+ever.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NAMED_MAX = 20
 
 
 class OpenTransactions:
-    """Knows since when each TopicPartition has been held up at the same offset; used by the loop thread."""
+    """Knows since when each TopicPartition has stood still at the same offset; used by the loop thread."""
 
     def __init__(self, *, clock: Clock, metrics: Metrics) -> None:
         self._clock = clock
@@ -30,7 +31,7 @@ class OpenTransactions:
         self._log = structlog.get_logger("open_transactions")
 
     def look(self, held_up: Mapping[TopicPartition, int]) -> None:
-        """Take note of what is held up now and where; publish for how long the oldest one is, and say so when due."""
+        """Note the TopicPartitions that stand still, and their offsets; publish the longest time, and log it if due."""
         now_s = self._clock.now_s()
         self._since = {place: self._since.get(place, now_s) for place in held_up.items()}
         age_s = now_s - min(self._since.values(), default=now_s)

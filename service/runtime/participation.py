@@ -1,4 +1,4 @@
-"""How long a worker has taken no part in its group: one that never will again ends, so that another is started."""
+"""Measures how long a worker has been out of its group: one that never comes back ends, so that another is started."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class Participation:
         self._part_at_s = self._looked_at_s = now_s
 
     def is_over(self, now_s: float) -> bool:
-        """Return whether the last moment with a part in the group is too long ago."""
+        """Return whether the worker has been out of its group for too long."""
         return now_s - self._part_at_s >= self._without_max_s
 
     def look(self, now_s: float, hindrance: str | None) -> None:
-        """Take note of what keeps the worker from its part, or that nothing does.
+        """Note the reason that keeps the worker out of its group, None if it takes part.
 
-        Where it has not looked for so long the process was stopped, and nothing is known of that time.
+        If the last look is too long ago, the process was stopped, and that time does not count.
 
         Raises:
-            SourceError: something has, for longer than is waited.
+            SourceError: the worker has been out of its group for too long.
         """
         was_stopped = now_s - self._looked_at_s >= self._without_max_s / 2
         self._looked_at_s = now_s

@@ -1,4 +1,4 @@
-"""Sentences about start positions that are refused: what is wrong, with which offsets, and the ways on."""
+"""Sentences about refused start positions: the fault, its offsets, and the ways on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Answers = Mapping[TopicPartition, CommittedOffset | None]
 
 
 def describe_lost(group_id: str, lost: Mapping[TopicPartition, int], answers: Answers) -> str:
-    """Say which committed offsets are gone, or of long ago, and where to go on."""
+    """Name the committed offsets that are gone or stale, and the offsets at which to go on."""
     places = listed(
         f"{tp} at {offset} (committed: {'nothing' if (one := answers[tp]) is None else one.offset})"
         for tp, offset in sorted(lost.items())
@@ -27,7 +27,7 @@ def describe_lost(group_id: str, lost: Mapping[TopicPartition, int], answers: An
 def describe_theirs(
     group_id: str, theirs: Mapping[TopicPartition, CommittedOffset], known: Mapping[TopicPartition, int]
 ) -> str:
-    """Say which committed offsets somebody else has set, and which records they would skip."""
+    """Name the committed offsets that somebody else has set, and the records that they would skip."""
     ranges = listed(f"{tp} from {known[tp]} to {one.offset - 1}" for tp, one in sorted(theirs.items()))
     return (
         f"somebody else has committed offsets of group {group_id}, such as a consumer with the same group.id "
@@ -57,7 +57,7 @@ def _commands(to: str, tps: Iterable[TopicPartition]) -> str:
 
 
 def describe_foreign(foreign: Foreign, group_id: str) -> str:
-    """Say which group publishes the same, and the ways on."""
+    """Name the group that publishes the same, and the ways on."""
     (tp, offset), other = foreign.place, foreign.group_id
     if foreign.kind == "heir":
         return (
@@ -87,7 +87,7 @@ def adopting(group_id: str, topic: str) -> str:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Join names; a thousand of them is for the command to tell."""
+    """Join names; if there are very many, the command lists the rest."""
     each = list(names)
     more = f" and {len(each) - LISTED_MAX} more" if len(each) > LISTED_MAX else ""
     return ", ".join(each[:LISTED_MAX]) + more

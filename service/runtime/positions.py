@@ -1,13 +1,13 @@
-"""Where reading goes on, asked anew for everything that is to be sought, before the next poll (DESIGN 4.6).
+"""Finds the next offset of each TopicPartition to be sought, anew before each poll (DESIGN 4.6).
 
 A committed offset is a number, not a place: its topic may have been made anew under its name (KAFKA_FACTS O4). It may
-be lost (O3), and a coordinator that has just loaded answers with one of long ago (O10): going on there would publish
-everything since then twice. Flush records are committed with the offsets, as one, and are kept elsewhere: what they
-name is committed. An offset beyond them that no worker has written is somebody else's: records before it are in no
-output. And flush records of a group that is not part of our history say that everything is published twice.
+be lost (O3), and a coordinator that has just loaded may answer with a stale one (O10): going on there would publish
+everything since then twice. Flush records are committed with the offsets in one transaction, and are kept elsewhere:
+the offsets that they name are committed. An offset beyond them that no worker has written is foreign: records before it
+are in no output. And flush records of a group that is not part of our history say that everything is published twice.
 
-Without any committed offset and flush record the policy says where to start. It is a function of the log, so that
-nothing is committed before the first flush.
+If the group has neither a committed offset nor a flush record, the policy gives the start. It is a function of the log,
+so that nothing is committed before the first flush.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ LOOKS = 5  # for foreign groups, before the first flushes of a process
 LOOK_S = 5.0  # behind a transaction that a dead worker has left open it would take longer: the next one tells
 
 StartAt = Literal["beginning", "fail"] | int
-"""Where a group starts that has committed nothing; a number is a time, in milliseconds since the epoch."""
+"""The start of a group without a committed offset; a number is a time, in milliseconds since the epoch."""
 
 
 class StartRules(NamedTuple):
-    """The policy where nothing is committed; whether it holds where flush records cannot be read; all source topics."""
+    """The policy for the start, whether it holds if flush records cannot be read, and all source topics."""
 
     group_id: str
     start_at: StartAt
@@ -63,14 +63,14 @@ class StartRules(NamedTuple):
 
 
 class NextPosition(NamedTuple):
-    """Where a TopicPartition goes on, and whether a commit or the policy says so."""
+    """The next offset of a TopicPartition, and its source: a commit or the policy."""
 
     committed: CommittedOffset
     source: Literal["committed", "policy"]
 
 
 class Positions:
-    """Answers where to go on; used by the loop thread only, outside callbacks. `topics` is kept up to date."""
+    """Finds next offsets; used by the loop thread only, outside callbacks. `topics` is kept up to date."""
 
     def __init__(
         self, *, rules: StartRules, consumer: Consumer, flush_records: FlushRecords, topics: SourceTopics, clock: Clock
@@ -93,14 +93,14 @@ class Positions:
     def find(
         self, known: Mapping[TopicPartition, int | None], *, deadline: Deadline
     ) -> dict[TopicPartition, NextPosition]:
-        """Return where each goes on; blocks for the answers. No transaction of ours may be open.
+        """Return the next offset of each; blocks for the answers. No transaction of ours may be open.
 
-        `known` is up to where this process knows it to be committed; None if it is new here. No answer is a reason to
-        poll and ask again, the second in a row to end. A process that is stopped in the question may have less time
-        left than another's transaction takes: if the deadline is long past it was stopped, which does not count.
+        `known` is the offset up to which this process knows it to be committed; None if it is new here. After a missing
+        answer the worker polls and asks again; after the second in a row it ends. An answer that is missing because the
+        process was stopped meanwhile does not count: then the deadline is long past.
 
         Raises:
-            DiscardError: not yet: poll, and ask again.
+            DiscardError: the answer is not known yet: poll, and ask again.
             StartPositionError: an offset is of another topic, lost, or somebody else's; another group publishes the
                 same; or nothing is committed, and the policy is to fail.
             StopError: the broker refuses, or does not answer, for the second time.
@@ -146,7 +146,7 @@ class Positions:
                 )
 
     def _require_same_topics(self, committed: Mapping[TopicPartition, CommittedOffset]) -> None:
-        """Compare the topics' ids with those that the committed offsets were of."""
+        """Compare the topics' ids with those in the committed offsets."""
         differ: dict[str, list[str]] = {}
         unknown = set()
         for tp, one in sorted(committed.items()):
@@ -165,9 +165,9 @@ class Positions:
     def _read_flush_records(
         self, missing: Collection[TopicPartition], there: Iterable[TopicPartition], deadline: Deadline
     ) -> None:
-        """Read up to where each was flushed, as far as that is not known; blocks, a minute at most.
+        """Read the flush records of TopicPartitions that have not been looked up yet. Blocks for up to one minute.
 
-        All flush records where no offset is committed; of the others the newest tell of a wrong answer.
+        If no offset is committed, all flush records are read; for the others the newest reveal a wrong answer.
         """
         lost = sorted(tp for tp in missing if tp not in self._read_whole)
         new = sorted(tp for tp in there if tp not in self._flushed)
@@ -199,10 +199,10 @@ class Positions:
         *,
         is_first: Collection[TopicPartition],
     ) -> None:
-        """Require that no answer is of before what is known to be committed, nor somebody else's beyond it.
+        """Require that no answer is below the offset known to be committed, nor a foreign one beyond it.
 
-        If nothing is committed a TopicPartition goes on where it had `begun`, by the policy, unless flush records say
-        something else; `is_first` are those that begin now.
+        If nothing is committed, a TopicPartition starts at `begun`, which the policy gave, unless flush records
+        contradict; `is_first` are those that begin now.
         """
         ends: dict[TopicPartition, int] = {}
         theirs: dict[TopicPartition, CommittedOffset] = {}
@@ -234,7 +234,7 @@ class Positions:
         return StartPositionError(text) if is_over else CommittedOffsetError(text)
 
     def _by_policy(self, tps: list[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
-        """Ask where to start what was never committed; if the group has flushed its topic before, it is new."""
+        """Ask for the policy's start of TopicPartitions that were never committed; in a flushed topic they are new."""
         if not tps:
             return {}
         start_at = self._rules.start_at
@@ -252,7 +252,7 @@ class Positions:
     # What is known, over time.
 
     def forget(self, tps: Iterable[TopicPartition]) -> None:
-        """Drop what is known of these: others may flush them, or a flush of ours may have been committed after all."""
+        """Forget the flushed offsets of these: others may flush them, or a flush of ours was committed after all."""
         for tp in tps:
             self._flushed.pop(tp, None)
             self._read_whole.discard(tp)
@@ -265,8 +265,8 @@ class Positions:
         other at the start. 1. Both look, and find nothing. 2. Both commit a flush. 3. Both look: the one that committed
         second finds the other's flush record, whatever happens; the other finds it once that is committed.
 
-        Where a topic is made anew the library takes over the new id and reads on at its position (KAFKA_FACTS O4).
-        A flush inside a callback may still have records of both; its offsets have the old id, which the next owner
+        If a topic is made anew, the library takes over the new id and reads on at its position (KAFKA_FACTS O4). A
+        flush inside a callback may still have records of both; its offsets have the old id, which the next owner
         compares.
 
         Raises:

@@ -1,7 +1,7 @@
 """DATA PLANE 1: source record -> entries -> PartitionKey and type -> rows of the open batch -> offset covered.
 
 Reads top to bottom in `Recorder.record`. Nothing here knows of flushes or rebalances: the controller opens batches,
-closes them, and says what became of them.
+closes them, and reports their outcome.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from service.runtime.ports import Spool
 
 
 class RecorderRules(NamedTuple):
-    """What the recorder is made of; `memory_bytes_max` bounds what the rows of the open batch take in memory.
+    """The parts of the recorder; `memory_bytes_max` bounds the memory for the rows of the open batch.
 
-    It does where a batch is flushed whose fixed bytes, which no spilling frees, are half of that. Where it `is_fast`,
-    compiled code keeps texts and writes objects, with `fast_lane` it takes plain records into rows as well.
+    This holds because a batch is flushed when its fixed bytes, which no spill frees, reach half of `memory_bytes_max`.
+    If `is_fast`, compiled code keeps texts and writes objects; with `fast_lane` it turns plain records into rows as
+    well.
     """
 
     decoder: RecordDecoder
@@ -66,19 +67,19 @@ class Recorder:
         self._tracker.disown(tp)
 
     def place(self, tp: TopicPartition, start: CommittedOffset, *, is_new: bool = False) -> None:
-        """Go on at an offset that is committed, or with which it begins; no open batch covers any of it."""
+        """Start at an offset that is committed, or that the policy gave; the open batch must not cover any of it."""
         self._tracker.place(tp, start, is_new=is_new)
 
     @property
     def positions(self) -> Mapping[TopicPartition, Progress]:
-        """The progress of what is owned and was placed, to be read only."""
+        """The progress of TopicPartitions that are owned and have a position, read-only."""
         return self._tracker.by_tp
 
     # The open batch.
 
     @property
     def opening(self) -> Opening | None:
-        """What the open batch was opened as; None where none is open."""
+        """The opening of the open batch; None if no batch is open."""
         return None if self._batch is None else self._batch.opening
 
     @property
@@ -93,11 +94,11 @@ class Recorder:
 
     @property
     def takes_many(self) -> bool:
-        """Whether `take` is worth asking: there are records that are plain."""
+        """Whether to try `take`: there may be plain records."""
         return self._lane is not None or self._python.is_open
 
     def load(self) -> FlushLoad:
-        """Return what the open batch holds."""
+        """Return the contents of the open batch."""
         batch = self._batch
         if batch is None:
             return FlushLoad()
@@ -126,7 +127,7 @@ class Recorder:
     def close(self) -> ClosedBatch:
         """Close the open batch; `committed` or `discard` follows, and nothing is recorded in between.
 
-        It names everything that has a place, be it idle: where that is committed is what a later owner compares.
+        It names every TopicPartition with a position, even idle ones: a later owner compares their committed offsets.
         """
         assert self._batch is not None, "a flush needs an open batch"
         batch, self._batch = self._batch, None
@@ -134,12 +135,12 @@ class Recorder:
         return batch.close(self._tracker.by_tp)
 
     def committed(self, batch: ClosedBatch, *, now_ms: int) -> None:
-        """Go on behind a batch that was committed."""
+        """Go on behind a committed batch."""
         self._tracker.committed(batch.progress, now_ms=now_ms)
         batch.spool.delete()
 
     def discard(self, batch: ClosedBatch | None) -> dict[TopicPartition, tuple[int, int]]:
-        """Forget a batch, the open one where none is given; gives [first, next) of the offsets that it had covered."""
+        """Forget a batch, by default the open one; returns the offsets [first, next) that it had covered."""
         given = batch or (None if self._batch is None else self.close())
         if given is not None:
             given.spool.delete()
@@ -150,7 +151,7 @@ class Recorder:
     def take(self, poll: Poll, first: int, stop: int, *, weight_max: int, bytes_max: int) -> TakenRun:
         """Record plain records of [first, stop) at once and cover them.
 
-        What it has not taken is for `record`, one by one. `make_room` follows.
+        `record` takes the other records, one by one. `make_room` follows.
         """
         batch = self._batch
         assert batch is not None, "a batch is opened before its first record"
@@ -190,7 +191,7 @@ class Recorder:
             self._count_timestamps(run.fallbacks, batch)
 
     def _count_timestamps(self, entries: int, batch: Batch) -> None:
-        """Count entries, which are written, as placed by their record's timestamp."""
+        """Count entries that were written under their record's timestamp."""
         batch.record_timestamps += entries
         self.outcomes["record_timestamp"] += entries
         self.outcomes["written"] -= entries
@@ -198,14 +199,14 @@ class Recorder:
     # One record.
 
     def accepts(self, record: SourceRecord) -> bool:
-        """Return whether the record is the progress's next: owned, and not covered already."""
+        """Return whether the record is the next one of its progress: owned, and not covered already."""
         progress = self._tracker.by_tp.get(record.tp)
         return progress is not None and record.offset >= progress.next_offset
 
     def record(self, record: SourceRecord, decoded: Decoded | None = None) -> int:
         """Put every entry of a record into a row or a dead letter, then cover its offset.
 
-        Gives how much it weighs: its entries, and its KiB. `make_room` follows. `decoded` is what it holds, if known.
+        Returns its weight: its entries, and its KiB. `make_room` follows. `decoded` are its contents, if known.
         """
         batch, progress = self._batch, self._tracker.by_tp[record.tp]
         assert batch is not None, "a batch is opened before its first record"
@@ -228,7 +229,7 @@ class Recorder:
         return entries + size // 1024
 
     def make_room(self) -> None:
-        """Bring texts to disk where the open batch takes too much memory.
+        """Bring texts to disk if the open batch takes too much memory.
 
         Raises:
             SpoolError: the disk refused; all rows are in memory, and the batch can be flushed.
@@ -241,7 +242,7 @@ class Recorder:
             rows.spill(batch.spool.append)
 
     def _write_entries(self, record: SourceRecord, decoded: Decoded, batch: Batch) -> list[Bad]:
-        """Write the entries of one record; returns what could not be written."""
+        """Write the entries of one record; returns those that could not be written."""
         bad: list[Bad] = []
         rules, rows, types = self._rules, batch.rows, self._types
         root = rules.root_of(record) if record.headers else None

@@ -1,8 +1,8 @@
-"""Retries what the client library cannot read, and never goes on behind it.
+"""Retries records that the client library cannot read, and never goes on behind them.
 
-A bad fetch is not a bad log: another replica, or the same one a moment later, may hand over what this one did not. The
-consumer hands over no more of the TopicPartition until it is fetched again (I1); only a person skips offsets
-(`log-partitioner offsets skip`).
+A bad fetch is not a bad log: another replica, or the same one a moment later, may hand over the records. The consumer
+hands over no more of the TopicPartition until it is fetched again (I1); only a person skips offsets (`log-partitioner
+offsets skip`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HOLD_S = 60.0  # between two retries of what is held
 
 
 class _Trouble(NamedTuple):
-    """A place that could not be read: how often in a row, why, and when it is fetched again."""
+    """A place that cannot be read: the failures in a row, the cause, and the time of the next fetch."""
 
     offset: int
     times: int
@@ -44,10 +44,10 @@ class Refetcher:
         self._log = structlog.get_logger("refetch")
 
     def turn(self, *, flush: Callable[[], None]) -> None:
-        """Note what has failed, and fetch again what is due; what is open is flushed before.
+        """Note new failures, and fetch again those that are due, after a flush of the open batch.
 
-        The consumer assigns it anew, and the library may take that for the answer to a revoke which it has not told us
-        of yet: then others are read by their next owner, from what is committed.
+        The consumer assigns the TopicPartition anew, which the library may take for the answer to a revoke that it has
+        not reported yet. Then the next owner reads the revoked ones, from their committed offsets.
         """
         owned, now_s = self._recorder.positions, self._clock.now_s()
         failures = {tp: failure for tp, failure in self._consumer.failures().items() if tp in owned}

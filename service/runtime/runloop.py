@@ -37,11 +37,11 @@ GAPS_LOGGED_MAX = 20
 
 
 Gaps = dict[TopicPartition, list[tuple[int, int]]]
-"""[from, to) of offsets that no record had, by TopicPartition."""
+"""Offsets [from, to) without a record, by TopicPartition."""
 
 
 class Guards(NamedTuple):
-    """What watches for records that cannot be read, for those that end the process, and for those that do not come."""
+    """Watch for records that cannot be read, records that end the process, and records that do not come."""
 
     refetcher: Refetcher
     crash_guard: CrashGuard
@@ -94,7 +94,7 @@ class Runloop:
             self.turn()
 
     def begin(self) -> None:
-        """Settle what an earlier process left, and join the group."""
+        """Settle the remains of an earlier process, and join the group."""
         self._crash_guard.begin()
         self._controller.begin()
         self._prepare()
@@ -124,7 +124,7 @@ class Runloop:
         self._publish()
 
     def _prepare(self) -> None:
-        """Have the next producer ready; where that takes longer than a poll may wait, poll in between.
+        """Make the next producer ready; if that takes longer than a poll may wait, poll in between.
 
         Raises:
             StopError: it is refused, or not ready after NOT_PREPARED_MAX tries.
@@ -139,7 +139,7 @@ class Runloop:
                 raise StopError(str(error)) from error
 
     def _record_all(self, poll: Poll) -> None:
-        """Record what was handed over. What is refused while owned is read again: its TopicPartition is rewound."""
+        """Record the records of a poll. Refused ones of owned TopicPartitions are read again, after a rewind."""
         refused: Counter[str] = Counter()
         for first, stop in self._crash_guard.parts(poll, self._flush_apart):
             at = first
@@ -156,7 +156,7 @@ class Runloop:
         self._tell_gaps()
 
     def _take(self, poll: Poll, first: int, stop: int) -> int:
-        """Record plain records at once, up to the next look at how full the batch is; gives how many."""
+        """Record plain records at once, up to the next look at the size of the batch; returns how many."""
         recorder, size_max = self._recorder, self._controller.state.size_max
         if not recorder.takes_many or recorder.opening is None:
             return 0
@@ -188,7 +188,7 @@ class Runloop:
             self._given_back += self._recorder.has_lane
 
     def _record(self, record: SourceRecord) -> bool:
-        """Record, and flush what is full; gives False where no batch could be opened, and the record is read again."""
+        """Record, and flush a full batch; returns False if no batch could be opened, and the record is read again."""
         if self._recorder.opening is None:
             if not self._controller.open_batch():
                 return False
@@ -201,7 +201,7 @@ class Runloop:
         return True
 
     def _look(self) -> None:
-        """Spill, or flush what is full."""
+        """Spill, or flush a full batch."""
         try:
             self._recorder.make_room()
         except SpoolError as error:  # what was recorded stays in memory
@@ -212,9 +212,9 @@ class Runloop:
             self._flush_if_full()
 
     def _has_room(self, record: SourceRecord) -> bool:
-        """Flush what is open where the record does not fit beside it: it goes into a batch of its own.
+        """Flush the open batch if the record does not fit into it: the record goes into a batch of its own.
 
-        Gives False where that flush was discarded, and the record is to be read again.
+        Returns False if that batch was discarded, and the record is to be read again.
         """
         size, size_max = len(record.value or b""), self._controller.state.size_max
         if self._recorder.opening is None or (size <= LARGE_BYTES and size_max is None):
@@ -239,13 +239,13 @@ class Runloop:
             self._flush(reason)
 
     def _flush(self, reason: FlushReason) -> None:
-        """Flush between two records; none is in hand meanwhile. Holes in what it covers are told before it."""
+        """Flush between two records; none is in hand meanwhile. Reports holes in the covered offsets before."""
         self._tell_gaps()
         self._crash_guard.release()
         self._controller.flush_due(reason)
 
     def _flush_apart(self, reason: FlushReason = FlushReason.SHRUNK) -> None:
-        """Flush what is open, so that what comes next is in a batch of its own."""
+        """Flush the open batch, so that the next records go into a batch of their own."""
         if self._recorder.has_progress:
             self._flush(reason)
 
@@ -264,7 +264,7 @@ class Runloop:
             tell(self._log.info, OffsetGaps(*tp, gaps=len(holes), first=holes[:GAPS_LOGGED_MAX]))
 
     def _count(self, records: int) -> None:
-        """Publish what was counted in this turn."""
+        """Publish the counts of this turn."""
         if records:
             self._metrics.add("records", records)
             self._metrics.add("records_given_back", self._given_back)
@@ -280,7 +280,7 @@ class Runloop:
             )  # fmt: skip
 
     def _publish(self) -> None:
-        """Publish what is owned and open."""
+        """Publish the owned TopicPartitions and the state of the open batch."""
         positions = self._recorder.positions
         next_offsets = {tp: one.next_offset for tp, one in positions.items()}
         self._open_transactions.look(self._consumer.held_up(next_offsets))

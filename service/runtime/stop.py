@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class StopFlag:
-    """What signals have asked for so far."""
+    """The requests of signals so far."""
 
     def __init__(self) -> None:
         self.requests = 0

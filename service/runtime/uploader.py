@@ -25,7 +25,7 @@ _POLL_S = 0.2
 
 
 class _Pool:
-    """Daemon threads: one that a store holds for ever must not keep the process from ending, as an executor's would."""
+    """Daemon threads: one that a store holds for ever must not keep the process alive, as an executor's would."""
 
     def __init__(self, threads: int) -> None:
         self._tasks: SimpleQueue[tuple[Future[StoredObject], Callable[[], StoredObject]] | None] = SimpleQueue()
@@ -71,7 +71,7 @@ class _Bodies:
         self._changed = Condition()
 
     def take(self, size: int, deadline: Deadline) -> None:
-        """Wait for room; where the deadline passes, go on without: the upload finds it passed itself."""
+        """Wait for room, at most until the deadline; after that the upload notices by itself that it has passed."""
         with self._changed:
             while self._bytes and self._bytes + size > self._bytes_max and not deadline.has_passed():
                 self._changed.wait(_POLL_S)
@@ -87,7 +87,7 @@ class Uploader:
     """Fulfils `runtime.ports.Uploads` with threads, over an object store."""
 
     def __init__(self, store: ObjectStore, *, threads: int, trouble: Callable[[], str | None] = lambda: None) -> None:
-        """Make it; `trouble` says in a sentence what the store answered last, if not what was asked for."""
+        """Make it; `trouble` describes in a sentence the store's last answer that was an error."""
         self._store = store
         self._trouble = trouble
         self._bodies = _Bodies(BODIES_BYTES_MAX)
@@ -128,7 +128,7 @@ class Uploader:
         self._pool.close()
 
     def _replace_pool(self) -> None:
-        """End what is under way without waiting: the next flush needs threads of its own, and room for bodies."""
+        """End uploads under way without waiting: the next flush needs threads of its own, and room for bodies."""
         self._pool.close()
         self._pool = _Pool(self._threads)
 
