@@ -1,4 +1,4 @@
-"""Compare-and-swap of an Iceberg table: what a driver commits on a branch of its own becomes the table's, or nothing.
+"""Compare-and-swap of an Iceberg table: a driver's commit on a branch of its own becomes the table's, or nothing.
 
 The branch begins at the snapshot that the driver has read. After one commit on it the table is moved forward to it,
 which Iceberg refuses unless the table's head is an ancestor. That alone is not enough: an append to a branch that
@@ -43,7 +43,7 @@ class Branch:
         return load_table(self._spark, self._table).refs().get(self._branch) is not None
 
     def move_table(self, *, base: int) -> int | None:
-        """Make the one commit on the branch the table's head, and give its id; None unless both began at `base`."""
+        """Make the one commit on the branch the table's head, and return its id; None unless both began at `base`."""
         table = load_table(self._spark, self._table)
         head = table.refs().get(self._branch)
         if head is None or table.snapshot(head.snapshotId()).parentId() != base:
@@ -75,7 +75,7 @@ class Branch:
 
 
 def commit(change: Callable[[], _Done]) -> _Done:
-    """Change what is about a table; again if another change of it came first, which Iceberg itself does not retry."""
+    """Change a table's metadata; again if another change of it came first, which Iceberg itself does not retry."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return change()

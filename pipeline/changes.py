@@ -17,9 +17,9 @@ _APPEND, _REPLACE = "append", "replace"
 
 
 def change_by_others(table: Any, since: Position) -> str | None:
-    """Return what others have done to Iceberg's own `table` since this position was read; None for nothing.
+    """Name a change that others have made to Iceberg's own `table` since this position was read; None if there is none.
 
-    Reads what `table` has loaded of its metadata; blocks for no request.
+    Reads the metadata that `table` has loaded; makes no request.
     """
     if str(table.uuid()) != since.table_id:
         return "it was made anew"
@@ -38,7 +38,7 @@ def change_by_others(table: Any, since: Position) -> str | None:
 
 
 def columns_lost(table: Any, schema_id: int | None) -> list[str]:
-    """Name columns and fields of this schema of the table that it has no more, or under another name."""
+    """Name columns and fields of this schema that the table no longer has, or has under another name."""
     now = table.schema()
     if schema_id == now.schemaId():
         return []

@@ -76,7 +76,7 @@ _JAVA_CLASS = re.compile(r"\b(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error)\b")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one job; gives the exit code: 0 done, 1 findings (audit), 2 it could not be done or told."""
+    """Run one job; returns the exit code: 0 done, 1 findings (audit), 2 it could not be done or told."""
     options = _parser().parse_args(arguments)
     _configure_logs()
     try:
@@ -165,10 +165,10 @@ def _configure_logs() -> None:
 
 
 def _render_on_terminal(logger: object, name: str, event: EventDict) -> str:
-    """Write a line in place of that of the progress, which comes again."""
+    """Write a line in place of that of the progress, which appears again below."""
     return f"{CLEAR_LINE}{_CONSOLE(logger, name, event)}"
 
 
 def _veil(render: Processor) -> Processor:
-    """Return a renderer whose lines may be said."""
+    """Return a renderer whose lines show neither users nor secrets."""
     return lambda logger, name, event: privacy.veiled(str(render(logger, name, event)))

@@ -33,7 +33,7 @@ _NO_NAME = "\ufffd"  # what Spark makes of a header name that is not UTF-8
 def split_off(
     settings: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]]
 ) -> tuple[OffsetRanges, OffsetRanges]:
-    """Return the ranges that Spark can read, and those from the first record on that it cannot.
+    """Return the ranges that Spark can read, and the rest, from the first record on that it cannot.
 
     Asks the brokers; blocks for up to 30 s.
 

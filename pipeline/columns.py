@@ -154,7 +154,7 @@ def _parsed(schema_text: str) -> Avro:
 
 
 def project(present: T.StructType, wanted: T.StructType) -> T.StructType:
-    """Return what is in both, in the order of `present`.
+    """Return the fields that both have, in the order of `present`.
 
     Records with nothing in common are left out: Parquet has no group without fields.
     """
@@ -176,7 +176,7 @@ def _project(present: T.DataType, wanted: T.DataType) -> T.DataType | None:
 
 
 def admit(present: T.StructType, wanted: T.StructType, *, weights: Mapping[str, int], columns_max: int) -> T.StructType:
-    """Return `present`, grown by what of `wanted` there is room for.
+    """Return `present`, grown by the fields of `wanted` for which there is room.
 
     Fields of the entry are admitted whole or not at all, the most frequent first; `weights` are entries by column.
     """
@@ -204,7 +204,7 @@ def leaves(kind: T.DataType) -> int:
 
 
 def lacks(present: T.DataType, wanted: T.DataType) -> bool:
-    """Return whether something of `wanted` is not in `present`; types of one name never differ otherwise."""
+    """Return whether `present` lacks something of `wanted`; types of one name never differ otherwise."""
     return union(present, wanted) is not present
 
 
@@ -238,7 +238,7 @@ def _union_of_structs(one: T.StructType, other: T.StructType) -> T.StructType:
 
 
 def _unite(united: dict[str, T.StructField], field: T.StructField) -> bool:
-    """Put a field to others; tells whether it adds anything."""
+    """Merge a field into others; returns whether it adds anything."""
     grown = _grown(united.get(field.name), field)
     if grown is not None:
         united[field.name] = grown

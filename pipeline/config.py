@@ -1,7 +1,7 @@
 """Settings of the jobs (`PIPELINE_`, nested by `__`); brokers, topics, bucket and input rules are the worker's.
 
-The worker's settings (`LOGP_`, see `service.config.settings`) say where its topics and objects are; a job needs the same
-environment as a worker, and what stands here beside it, from the same kinds of sources: environment, a TOML file
+The worker's settings (`LOGP_`, see `service.config.settings`) say where its topics and objects are; a job needs the
+same environment as a worker, and these settings in addition, from the same kinds of sources: environment, a TOML file
 named by `PIPELINE_CONFIG_FILE`, secret files in the directory named by `PIPELINE_SECRETS_DIR`, defaults.
 """
 
@@ -158,7 +158,7 @@ class BackfillSettings(Section):
 
 
 class AuditSettings(Section):
-    """Source against everything that was made of it."""
+    """Source against everything made from it."""
 
     download_threads: PositiveInt = Field(8, description="Objects under way at once, per task.")
     references_per_task: PositiveInt = Field(500, description="References whose objects one task reads, about.")

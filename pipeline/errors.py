@@ -62,7 +62,7 @@ class UnforeseenError(PipelineError):
 
 
 def cause_of(error: BaseException) -> str | None:
-    """Return the message of an error for persons, raised here or on an executor: of Spark's only the text tells."""
+    """Return the message of an error for a person, raised here or on an executor (found in Spark's own text)."""
     if isinstance(error, PipelineError | CouldNotTellError):
         return str(error)
     found = _ON_EXECUTOR.search(str(error))

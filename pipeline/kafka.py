@@ -31,7 +31,7 @@ def partition_ends(settings: KafkaSettings, topic: str) -> dict[int, Ends]:
 
 
 def ask_topic_id(settings: KafkaSettings, topic: str) -> str | None:
-    """Ask for the id of a topic, which one made anew has not; None of brokers that give none. Blocks for up to 20 s.
+    """Ask for the id of a topic, which changes if it is made anew; None if brokers have no ids. Blocks for up to 20 s.
 
     Raises:
         BrokerError: no broker answers, or there is no such topic.
@@ -60,7 +60,7 @@ def spark_options(settings: KafkaSettings, topic: str) -> dict[str, str]:
     """Return the options of Spark's Kafka source: committed records only, and loss is an error.
 
     Raises:
-        BrokerError: librdkafka's options say something that cannot be said to the Java client.
+        BrokerError: librdkafka's options have one without a counterpart in the Java client.
     """
     options = {
         "kafka.bootstrap.servers": settings.bootstrap_servers,
@@ -74,7 +74,7 @@ def spark_options(settings: KafkaSettings, topic: str) -> dict[str, str]:
 
 
 def _java_properties(settings: KafkaSettings) -> dict[str, str]:
-    """Return the security of librdkafka's options in the words of the Java client."""
+    """Return the security of librdkafka's options as properties of the Java client."""
     given = settings.properties_of("consumer")
     unsaid = sorted(name for name in given if name.startswith(_OF_SECURITY) and name not in _SAID)
     if unsaid:

@@ -91,7 +91,7 @@ class Objects:
         self._threads = threads
 
     def read(self, piece: ReadGroup) -> Content:
-        """Read what the references of a piece point to, and their header: at most two requests.
+        """Read the bytes to which the references of a piece point, and their header: at most two requests.
 
         If the object has versions, the version that the references name is read, even if it was replaced or deleted
         since. If one request yields the whole object, its bytes are compared with the checksum; a part has no checksum.
@@ -124,7 +124,7 @@ class Objects:
             raise ObjectError(f"s3://{bucket}/{key} is no text: {error}") from error
 
     def read_ahead(self, pieces: Iterable[ReadGroup]) -> Iterator[tuple[ReadGroup, Content]]:
-        """Read many, in their order, ahead of what was taken; see `ahead`.
+        """Read many, in order, ahead of the caller; see `ahead`.
 
         Raises:
             ObjectError: as `read`.
@@ -136,7 +136,7 @@ class Objects:
         )
 
     def fetch(self, address: Address) -> Stored | None:
-        """Read an object as it is now, whatever a reference says of it; None if there is none.
+        """Read an object as it is now, whatever a reference says about it; None if there is none.
 
         Raises:
             ObjectError: S3 refuses or does not answer.
@@ -152,7 +152,7 @@ class Objects:
             raise ObjectError(f"s3://{bucket}/{key}: {error}") from error
 
     def try_fetch(self, address: Address) -> Stored | ObjectError | None:
-        """Fetch an object; an error is given, not raised."""
+        """Fetch an object; returns an error instead of raising it."""
         try:
             return self.fetch(address)
         except ObjectError as error:
@@ -343,5 +343,5 @@ def _client(settings: S3Settings, threads: int) -> S3Client:
 
 
 def region_of(settings: S3Settings) -> str | None:
-    """Return the region that objects and the table's files are asked for in; None: nothing says one."""
+    """Return the region for objects and the table's files; None if no setting names one."""
     return settings.region_or(boto3.Session().region_name)

@@ -1,7 +1,7 @@
-"""References grouped by object and shared out to tasks: what each task fetches, and what it reads from that.
+"""References grouped by object and shared out to tasks: the bytes that each task fetches, and the rows in them.
 
-An object is fetched once, and all its references are read from the one copy. A large one is cut between references
-into pieces, for several tasks: each fetches the header and one span of the blocks.
+An object is fetched once, and all its references are read from the one copy. A large one is cut between references into
+pieces, for several tasks: each fetches the header and one span of the blocks.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Span = tuple[int, int]
 
 
 class ReferencePart(msgspec.Struct, frozen=True, array_like=True):
-    """A reference, as much of it as reading its rows takes; `projection` is its number in the piece's list."""
+    """The parts of a reference that are needed to read its rows; `projection` is its number in the piece's list."""
 
     reference_id: str
     partition_key: PartitionKey

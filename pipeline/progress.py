@@ -104,7 +104,7 @@ class StepProgress:
 
 
 def describe(at: Picture) -> str:
-    """Write a moment as one line; the time left is what the rest takes at the pace of the step so far."""
+    """Write a moment as one line; the time left is that of the rest at the pace of the step so far."""
     parts = [f"{at.job}: {at.step} {_duration(at.seconds)}"]
     if at.total:
         parts.append(f"{at.done:,} of {at.total:,} {at.unit}")

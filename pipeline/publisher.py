@@ -1,7 +1,7 @@
 """The transactions of the backfill: the worker's own transaction class, without offsets (DESIGN 4.2).
 
-All producers of a group's backfills have one transactional id: whoever opens next ends, and fences, what was open
-before.
+All producers of a group's backfills have one transactional id: the next one to open ends and fences the open
+transaction of an earlier one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FENCED = {"_FENCED", "PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"}
 
 
 class UnknownOutcomeError(BrokerError):
-    """A commit was asked for and not answered: what has become of it is seen after the next `open`."""
+    """A commit was asked for and not answered; its outcome is visible after the next `open`."""
 
 
 class Publisher:
@@ -40,8 +40,8 @@ class Publisher:
     def open(self) -> None:
         """Make a producer ready, and fence every earlier one.
 
-        Blocks until the broker has ended what an earlier one left open: on return, all that they have committed is
-        visible, and nothing of theirs will be committed any more.
+        Blocks until the broker has ended the transactions that earlier ones left open. On return, everything they have
+        committed is visible, and nothing of theirs will be committed any more.
 
         Raises:
             BrokerError: not ready within twice the transaction time-out, or refused.

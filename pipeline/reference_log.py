@@ -1,8 +1,8 @@
 """The references topic read in slices, for jobs that keep their offsets themselves.
 
-Owns which messages belong to a slice, and when offsets do not fit the topic. A message of one object has one reference,
-that of a pack thousands: what bounds a slice is references and bytes. Offsets never stand inside a message, so one that
-alone has more is a slice of its own; its rows are read by several tasks and in bounded Arrow batches all the same.
+Owns the bounds of slices, and the check that offsets fit the topic. A message of one object has one reference, that of
+a pack thousands; so slices are bounded by references and bytes. Offsets never stand inside a message, so one that alone
+has more is a slice of its own; its rows are read by several tasks and in bounded Arrow batches all the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from service.config.settings import KafkaSettings
 
 WEIGHED_AT_ONCE = 10_000
-"""Offsets whose messages are weighed at once; all that stays of each is a `Weight`."""
+"""Offsets whose messages are weighed at once; only a `Weight` of each stays."""
 
 Offsets = dict[int, int]
 """Next offset by partition of the references topic."""
@@ -75,9 +75,9 @@ class ReferenceLog:
         self._topic = topic
 
     def slices(self, offsets: Offsets, ends: dict[int, Ends], bounds: Bounds) -> Iterator[Slice]:
-        """Read on from these offsets to these ends; each slice is read when it is asked for.
+        """Read on from these offsets to these ends; each slice is read when the caller takes it.
 
-        A partition that has no offset yet begins at its beginning. All that are behind come forward together.
+        A partition that has no offset yet begins at its beginning. All partitions that are behind advance together.
         """
         reached = {number: end.first for number, end in ends.items()} | offsets
         while stops := _next_ends(reached, ends):
@@ -87,7 +87,7 @@ class ReferenceLog:
                 yield Slice(one.messages, dict(reached))
 
     def slices_of(self, messages: DataFrame, starts: Offsets, stops: Offsets, bounds: Bounds) -> Iterator[Slice]:
-        """Cut these messages, from `starts` to `stops`, into slices; each is read when it is asked for.
+        """Cut these messages, from `starts` to `stops`, into slices; each is read when the caller takes it.
 
         A partition that has no start yet begins at its first message, because nobody has asked for the begin of its
         log.
@@ -164,14 +164,15 @@ def _next_ends(reached: Offsets, ends: dict[int, Ends]) -> Offsets:
 
 
 def count_behind(offsets: Offsets, ends: dict[int, Ends]) -> int:
-    """Count what lies between these offsets and the ends."""
+    """Count the offsets between these and the ends."""
     return sum(max(0, end.next - offsets.get(number, end.first)) for number, end in ends.items())
 
 
 def require_unbroken(offsets: Offsets, ends: dict[int, Ends], topic: str) -> None:
     """Refuse to go on if references are gone that were not read, or the topic is another one.
 
-    Who has read any has an offset for every partition there was: one without is new, and begins at 0.
+    A reader that has begun has an offset for every partition of that time: a partition without one is new, and begins
+    at 0.
 
     Raises:
         PipelineError: it names the partitions.

@@ -1,6 +1,6 @@
 """References as rows of a frame, one for each line of a message, and back; both run on the executors.
 
-Owns the columns. A message that is none of references in a known version is one row without a `reference_id`.
+Owns the columns. A message without references of a known version is one row without a `reference_id`.
 """
 
 from __future__ import annotations

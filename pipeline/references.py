@@ -1,6 +1,6 @@
-"""References as they come from their topic: decoded, told apart, with the schemas that they name.
+"""References from their topic: decoded, without duplicates, with the schemas that they name.
 
-A reference is found by (topic partition, offset, line): a message has as many as it has lines.
+A reference is identified by (topic partition, offset, line): a message has one per line.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SchemaTexts:
         """Return the schema text of every fingerprint that the references name.
 
         Raises:
-            ObjectError: a schema's object cannot be read, or a text is not the one that the fingerprint is of.
+            ObjectError: a schema's object cannot be read, or a text does not have the fingerprint.
         """
         found: dict[str, str] = {}
         for reference in references:

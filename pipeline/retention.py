@@ -1,4 +1,4 @@
-"""May a raw object go? Pure: an object with what announces it, and what readers and audits have said -> why not.
+"""May a raw object go? Pure: an object, its announcements, and the progress of readers and audits -> reason against it.
 
 Owns the rule of retirement (ADR 10). Any doubt keeps an object, because an object can be deleted only once.
 """

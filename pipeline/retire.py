@@ -3,7 +3,7 @@
     references topic -> objects with every hour in them -> may they go (retention.py)?
         -> compared with the table, value by value (table_check.py) -> recorded -> deleted
 
-An object goes when all that it holds may: a pack stays for the last of its hours. Nothing is listed. An object is
+An object goes when all its contents may: a pack stays for the last of its hours. Nothing is listed. An object is
 recorded in a commit before it is deleted: a driver that is killed in between leaves objects that the next run judges
 and compares like any other, and deletes, or whose record it withdraws.
 """
@@ -63,8 +63,8 @@ class Retired(NamedTuple):
 class Retirement:
     """One run; `retention_s` is seconds since the newest message that names an object.
 
-    The message's timestamp says since when readers could have had the object. The times of its entries do not: a
-    backfill brings old ones today.
+    The message's timestamp says since when readers could have had the object. The times of its entries do not, because
+    a backfill brings old ones today.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class Retirement:
         return in_order.limit(self._settings.pipeline.compact.retired_max)
 
     def _references(self) -> DataFrame:
-        """Return every line of the topic that is of the table's history, with the object that it is of."""
+        """Return every line of the topic that belongs to the table's history, with its object."""
         ends = partition_ends(self._settings.worker.kafka, self._topic)
         ranges = {TopicPartition(self._topic, number): (end.first, end.next) for number, end in ends.items()}
         lines = reference_lines(read_messages(self._spark, self._settings.worker.kafka, ranges))
@@ -172,8 +172,7 @@ class Retirement:
     def _require_unchanged(self, position: Position) -> None:
         """Make sure that nobody but this pipeline has changed the table since: by its metadata, one request.
 
-        Raises:
-            TableError: it says what was done.
+        Raises: TableError: it names the change.
         """
         change = change_by_others(load_table(self._spark, self._table.name), position)
         if change is not None:
@@ -242,7 +241,7 @@ def _raw(row: dict[str, Any]) -> RawObject:
 
 
 def read_offsets(spark: SparkSession, name: str, topic: str) -> dict[int, int]:
-    """Read how far the activity of users is counted."""
+    """Read the offsets up to which the activity of users is counted."""
     return StateTable(spark, name, columns=T.StructType([]), key=[], run="").offsets(topic)
 
 

@@ -3,8 +3,8 @@
 Compaction writes it. The audit and backfill read it: the entries of a retired object are those that the table has under
 the ids of its references, all of which are retired with it.
 
-A frame of a table sees what is newest when it runs, so two of them, or one that runs twice, may see two states. Who
-reads pins one: what is asked of it first and what is joined with it later are then of the same.
+A frame of a table sees the newest state when it runs, so two of them, or one that runs twice, may see two states. A
+reader pins one state, and uses it for all its questions.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COLUMNS = (
 
 
 class RetiredObjects:
-    """Those of one references topic, through one Spark session. `deleted_at` is null until S3 has said so."""
+    """Retired objects of one references topic, through one Spark session. `deleted_at` is null before the deletion."""
 
     def __init__(self, spark: SparkSession, settings: JobSettings) -> None:
         self.name = f"{CATALOG}.{settings.pipeline.compact.retired_table}"
@@ -86,7 +86,7 @@ class RetiredObjects:
         )
 
     def pin(self) -> RetiredSnapshot:
-        """Return those that are recorded now; blocks to count them."""
+        """Return the objects recorded now; blocks to count them."""
         if not self._spark.catalog.tableExists(self.name):
             return RetiredSnapshot(None, (0, 0))
         head = load_table(self._spark, self.name).currentSnapshot()
@@ -110,7 +110,7 @@ class RetiredSnapshot:
     def has_same_objects(self, other: RetiredSnapshot) -> bool:
         """Return whether both name the same objects, deleted or not, by their number and the sum of their hashes.
 
-        Objects are recorded before they are deleted: between two that do, nobody has deleted others.
+        Objects are recorded before they are deleted: between two equal snapshots nobody has deleted others.
         """
         return self._sums == other._sums
 

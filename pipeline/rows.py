@@ -1,7 +1,7 @@
 """Bytes of objects -> rows of the table, as Arrow record batches. Runs on the executors.
 
-Rows of many small references are gathered column by column: a batch costs by the columns of the table once, a row by
-the fields that its reference has.
+Rows of many small references are gathered column by column: a batch costs the columns of the table once, a row only the
+fields of its reference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TIMESTAMP_MS_MAX = (2**63 - 1) // 1000
 
 
 class Block(NamedTuple):
-    """The rows of one Avro block, and how many bytes they are encoded."""
+    """The rows of one Avro block, and the number of its encoded bytes."""
 
     rows: list[Row]
     size: int
@@ -81,7 +81,7 @@ class Container:
         return list(chain.from_iterable(block.rows for block in self.blocks(ranges)))
 
     def blocks_of(self, part: ReferencePart) -> list[Block]:
-        """Decode what a reference points to.
+        """Decode the blocks to which a reference points.
 
         Raises:
             ObjectError: as `blocks`, or it has another number of rows than the reference says.
@@ -123,7 +123,7 @@ class Container:
 
 
 def open_piece(piece: ReadGroup, content: Content) -> Container:
-    """Open what was fetched of a piece.
+    """Open the fetched bytes of a piece.
 
     Raises:
         ObjectError: it is no Avro file, or not of the schema that its references name.
@@ -180,7 +180,7 @@ class RowGatherer:
                 yield self.take()
 
     def _steps(self, blocks: list[Block]) -> Iterator[Block]:
-        """Cut blocks into steps much smaller than a batch: what their rows take in `_rest` is known only afterwards."""
+        """Cut blocks into steps much smaller than a batch, because their bytes in `_rest` are known only afterwards."""
         size_max = max(1, self._bytes_per_batch // _STEPS_PER_BATCH)
         for rows, size in blocks:
             count = min(self._rows_per_batch, max(1, len(rows) * size_max // max(1, size)))
@@ -210,7 +210,7 @@ class RowGatherer:
         gathered.extend(values)
 
     def take(self) -> pa.RecordBatch:
-        """Make a batch of what was gathered."""
+        """Make a batch of the gathered rows."""
         arrays = []
         for field in self._schema:
             gathered = self._columns.get(field.name)

@@ -27,7 +27,7 @@ _LOG4J = Path(__file__).with_name("log4j2.properties").absolute()
 
 
 def open_session(settings: JobSettings, *, name: str) -> SparkSession:
-    """Start a session (seconds), or give the one that runs.
+    """Start a session (takes seconds), or return the running one.
 
     Raises:
         PipelineError: the jars are not there.
@@ -103,7 +103,7 @@ def _addresses(master: str) -> dict[str, str]:
 
 
 def catalog_options(settings: JobSettings) -> dict[str, str]:
-    """Return the options of the catalogue; they count for one session and may differ from those of another."""
+    """Return the options of the catalogue; they hold for one session and may differ from those of another."""
     catalog = f"spark.sql.catalog.{CATALOG}"
     return {
         catalog: "org.apache.iceberg.spark.SparkCatalog",

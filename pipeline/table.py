@@ -2,7 +2,7 @@
 
 Every snapshot that materialize makes says, in its summary, up to which offsets of the references topic the table holds
 everything. An append takes place on a branch of its driver's own, which begins at the table's snapshot of the time when
-the offsets were read (branches.py). So a driver that comes back late can never add to what its successor has done.
+the offsets were read (branches.py). So a driver that comes back late can never add to the work of its successor.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Table:
         return position_of(self._java())
 
     def holds(self, references: list[Reference]) -> set[str]:
-        """Return which of these references the table has rows of, by id; reads only the hours that they are of."""
+        """Return the ids of those references of which the table has rows; reads only the hours of these references."""
         if not references:
             return set()
         spans = time_spans(references)
@@ -222,7 +222,7 @@ def ancestors(table: Any) -> Iterator[Any]:
 
 
 def told_by(snapshot: Any) -> Offsets:
-    """Return the offsets that a snapshot tells or carries."""
+    """Return the offsets that a snapshot states or carries."""
     summary = snapshot.summary()
     return parse_offsets(summary.get(SUMMARY_OFFSETS) or summary.get(SUMMARY_CARRIED) or "{}")
 

@@ -1,8 +1,8 @@
-"""Raw objects against the table: has it every row of an object, once, with the same values? The last look at both.
+"""Compares raw objects with the table for the last time: has it every row of an object, once, with the same values?
 
 An object is read again, by its version, with the audit's own reader, which compares size, checksum and etag on the way;
-rows are compared by position, `_meta` and the digest of their values (`oracle.equal`). So rows that were deleted
-or doubled, values that were updated, and columns that were dropped or renamed are seen, whoever did it and whenever.
+rows are compared by position, `_meta` and the digest of their values (`oracle.equal`). So rows that were deleted or
+doubled, values that were updated, and columns that were dropped or renamed are seen, whoever did it and whenever.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def compare_with_table(spark: SparkSession, settings: JobSettings, references: D
     """Return `bucket`, `object`, `outcome` and, of other ones, a `text` for each object of these references.
 
     `references` are all into these objects: `reference_rows.REFERENCE` with `bucket` and `object`. The table is read as
-    it is when the frame is: who relies on the outcome asks `changes.change_by_others` what became of it since. Costs a
-    request and the bytes of each object, the table's rows of the time between the first entry and the last, and one
-    shuffle of both.
+    it is when the frame is computed: a caller asks `changes.change_by_others` for changes since then. Costs a request
+    and the bytes of each object, the table's rows of the time between the first entry and the last, and one shuffle of
+    both.
     """
     once = references.dropDuplicates([*OBJECT, "reference_id"])
     in_objects = sides.read_files(spark, settings, once, None).select(

@@ -1,7 +1,7 @@
 """A row of the table -> the entry that it came from, under its original names; a value -> JSON text, for `_rest`.
 
-For who reads the table and wants entries: the audit, a person with a notebook. Values of one name that stand in several
-columns are one value, since a row fills only one of them.
+For readers of the table who want entries: the audit, a person with a notebook. Columns of one name hold one value
+together, because a row fills only one of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Topics as frames: committed messages of offset ranges; flush records, run records, references as columns.
 
-Owns how Spark reads Kafka in one go, what of flush and run records is needed in SQL, and that parts are put together.
+Owns how Spark reads Kafka in one go, the fields of flush and run records that SQL needs, and the merge of parts.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _BACKFILL = (
 
 
 class References(NamedTuple):
-    """References as columns: `every` one once by id, `repeated` ones, and messages that are none of references."""
+    """References as columns: `every` id once, `repeated` ones, and messages without references."""
 
     every: DataFrame
     repeated: DataFrame
@@ -95,7 +95,7 @@ def last_offsets(
 ) -> dict[TopicPartition, int]:
     """Find the last committed record with a timestamp from `from_ms` to before `until_ms` in each of these ranges.
 
-    Brokers find the first record as late as a moment, and one clock that goes ahead is the first for all behind it.
+    Brokers find the first record as late as a moment, and one record with a clock ahead hides all records behind it.
     Blocks for as long as reading the ranges takes; TopicPartitions without such a record are absent.
     """
     ranges = {tp: span for tp, span in ranges.items() if span[0] < span[1]}
@@ -168,7 +168,7 @@ def record_of(message: Mapping[str, Any]) -> SourceRecord:
 
 
 def _timestamp_ms() -> Column:
-    """Return the timestamp; null if there is none, which -1 says, or one that the worker takes for none."""
+    """Return the timestamp; null if there is none, which -1 says, or one that the worker ignores."""
     return F.when(F.unix_millis("timestamp") >= 0, F.unix_millis("timestamp")).alias("timestamp_ms")
 
 

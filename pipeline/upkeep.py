@@ -1,7 +1,8 @@
 """The table kept in shape: small files to large ones, old snapshots and the branches of dead drivers to nothing.
 
-Every rewrite says in its summary up to which offsets the table held everything when it began, so that expiry may take
-the snapshot that said so first (DESIGN 8). A rewrite never says more than was true: materialize may go on beside it.
+Every rewrite repeats in its summary the offsets up to which the table held everything when it began, so that expiry may
+take the snapshot that stated them first (DESIGN 8). A rewrite never claims too much, because materialize may go on
+beside it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _HOUR = f"partition.`{META}.event_time_hour`"
 
 
 class FileHour(NamedTuple):
-    """An hour of the table (hours since 1970, UTC): its files by partition, at most, and the offsets it comes from.
+    """An hour of the table (hours since 1970, UTC): the most files in one of its partitions.
 
     Everything in the hour came from references below `offsets`.
     """
@@ -60,7 +61,7 @@ class Upkeep:
         self._name = table.removeprefix(f"{CATALOG}.")
 
     def file_hours(self) -> list[FileHour]:
-        """List the hours that have files, with what they come from; reads metadata only."""
+        """List the hours that have files, with the offsets of their references; reads metadata only."""
         told = self._offsets_told()
         files = self._spark.sql(
             f"SELECT snapshot_id, data_file.{_HOUR} AS hour, data_file.partition AS place "
@@ -81,9 +82,9 @@ class Upkeep:
         return _Told(by_snapshot, of_expired=self._told_first())
 
     def _told_first(self) -> Offsets:
-        """Return what the oldest append that is left tells: what is expired came before it, and holds no more.
+        """Return the offsets that the oldest remaining append states: expired ones came before it, and state no more.
 
-        Only of the table's own history: a branch may keep a snapshot that is older than what is expired.
+        Only the table's own history counts, because a branch may keep a snapshot older than expired ones.
         """
         table = self._java()
         told = [text for one in ancestors(table) if (text := one.summary().get(SUMMARY_OFFSETS)) is not None]
@@ -92,8 +93,8 @@ class Upkeep:
     def rewrite(self, hours: Iterable[int], *, position: Position) -> Rewritten | None:
         """Rewrite the files of these hours, if a partition has more than one; one commit.
 
-        Safe beside appends: Iceberg commits it on top of what was appended meanwhile. None, and nothing is done, if the
-        table has gone beyond `position` already: nobody has looked at what was appended to these hours.
+        Safe beside appends: Iceberg commits it on top of rows appended meanwhile. Returns None, and does nothing, if
+        the table has gone beyond `position` already, because nobody has audited the rows appended to these hours.
         """
         table = self._java()
         if position_of(table).offsets != position.offsets:
@@ -115,7 +116,7 @@ class Upkeep:
         return self._jvm().org.apache.iceberg.expressions.ExpressionParser.fromJson(text)
 
     def drop_branches(self, *, before_ms: int) -> list[str]:
-        """Drop branches whose newest snapshot is older than this: their drivers are gone; gives their names."""
+        """Drop branches whose newest snapshot is older than this: their drivers are gone; returns their names."""
         stale = self._spark.sql(
             f"SELECT r.name FROM {self._table}.refs r JOIN {self._table}.snapshots s ON r.snapshot_id = s.snapshot_id "
             f"WHERE r.type = 'BRANCH' AND r.name <> '{MAIN}' AND unix_millis(s.committed_at) < :before",
@@ -129,8 +130,8 @@ class Upkeep:
     def expire(self, *, before_ms: int) -> None:
         """Expire snapshots that are older than this, and delete the files that only they had.
 
-        The newest that tells the table's offsets stays: a rewrite that began before it carries older ones. So does,
-        in a table that tells none, the newest of all.
+        The newest snapshot that states the table's offsets stays, because a rewrite that began before it carries older
+        ones. If no snapshot states any, the newest of all stays.
         """
         told_at_ms = self._told_at_ms()
         if told_at_ms is None:
@@ -144,7 +145,7 @@ class Upkeep:
         )
 
     def _told_at_ms(self) -> int | None:
-        """Return when the newest snapshot was made that tells up to which offsets the table holds everything.
+        """Return the time of the newest snapshot that states the offsets up to which the table holds everything.
 
         None if there is no snapshot at all.
         """
@@ -160,14 +161,14 @@ class Upkeep:
 
 
 class _Told:
-    """Up to which offsets each snapshot holds everything, and at most those that are expired."""
+    """The offsets up to which each snapshot holds everything; for expired ones, an upper bound."""
 
     def __init__(self, by_snapshot: dict[int, Offsets], *, of_expired: Offsets) -> None:
         self._by_snapshot = by_snapshot
         self._of_expired = of_expired
 
     def latest(self, snapshot_ids: Iterable[int]) -> Offsets:
-        """Return the offsets below which everything is that these snapshots have added."""
+        """Return offsets that are above all references whose rows these snapshots have added."""
         latest: Offsets = {}
         for snapshot_id in snapshot_ids:
             for partition, offset in self._by_snapshot.get(snapshot_id, self._of_expired).items():

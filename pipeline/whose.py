@@ -1,4 +1,4 @@
-"""Whose references a job takes: those of one group and of those that it has adopted (`service.audit.whose`).
+"""Chooses whose references a job takes: those of one group and of groups that it has adopted (`service.audit.whose`).
 
 Audits and backfills choose the group when they begin. Who reads references on and on learns of groups when their
 references come: only then is the flushes topic read, from the offsets of the last time on. A table remembers the group
@@ -35,7 +35,7 @@ _LEFT_OUT = "log-partitioner.left-out"
 
 
 class Chosen(NamedTuple):
-    """The history that a job is about, its settings with that group, and groups that have nothing to do with it."""
+    """The history of a job, its settings with that group, and groups that are unrelated."""
 
     settings: JobSettings
     lineage: Lineage
@@ -61,9 +61,9 @@ def choose_group(settings: JobSettings, *, of_table: str | None = None) -> Chose
 
 
 class OneHistory:
-    """Takes references of one history only; `of_table` is the group that the job's table is of, if it is of one.
+    """Takes references of one history only; `of_table` is the group of the job's table, if it has one.
 
-    `left_out` are the groups of which the table lacks references of the source topics: none of them becomes part of the
+    `left_out` are the groups whose references of the source topics the table lacks: none of them can become part of the
     history any more.
     """
 
@@ -89,7 +89,7 @@ class OneHistory:
             self._learn({of_table})
 
     def take(self, references: list[Reference]) -> list[Reference]:
-        """Return those of the history, which grows with groups that go on with its work.
+        """Return the references of the history, which grows with groups that go on with its work.
 
         Raises:
             CouldNotTellError: there are several groups, unrelated, or none, and none is named; or brokers are silent.
@@ -113,7 +113,7 @@ class OneHistory:
         return taken
 
     def _learn(self, new: set[str], *, of: Iterable[str] = ()) -> Lineage:
-        """Read flush records on, and choose again: a group that was foreign may be part by now."""
+        """Read flush records on, and choose again: a group that was foreign may be part of the history by now."""
         self._read_on(self._kafka, self._groups)
         self._known |= new
         topics = self._kafka.source_topics
@@ -149,12 +149,12 @@ def _read_on(kafka: KafkaSettings, groups: Groups) -> None:
 
 
 def of_history(frame: DataFrame, lineage: Lineage, lines: str) -> DataFrame:
-    """Choose what is of a history: by `group_id`, and `lines` with topic, partition and next_offset."""
+    """Keep the rows of a history: by `group_id`, and `lines` with topic, partition and next_offset."""
     return frame.where(_is_of(lineage, F.col("group_id"), F.col(lines)))
 
 
 def letters_of_history(letters: DataFrame, lineage: Lineage) -> DataFrame:
-    """Choose dead letters of a history, and those whose headers cannot be read."""
+    """Keep dead letters of a history, and those whose headers cannot be read."""
     end = F.coalesce("end_offset", F.col("offset") + 1).alias("next_offset")
     own = _is_of(lineage, F.col("group_id"), F.array(F.struct("topic", "partition", end)))
     return letters.where(F.col("group_id").isNull() | own)
@@ -179,7 +179,7 @@ def _is_of(lineage: Lineage, group: Column, lines: Column) -> Column:
 
 
 def group_of(spark: SparkSession, table: str) -> str | None:
-    """Return the group that a table is of; None if it has taken nothing yet."""
+    """Return the group of a table; None if it has taken nothing yet."""
     found: str | None = load_table(spark, table).properties().get(_PROPERTY)
     return found
 
@@ -189,7 +189,7 @@ def history_of(spark: SparkSession, table: str, kafka: KafkaSettings) -> OneHist
 
     Raises:
         TableError: it is of another group than the settings name, or lacks references of the history.
-        CouldNotTellError: it cannot be told whether the one has adopted the other.
+        CouldNotTellError: nobody can tell whether the one has adopted the other.
     """
     known = group_of(spark, table)
     left_out = json.loads(load_table(spark, table).properties().get(_LEFT_OUT) or "[]")
@@ -200,7 +200,7 @@ def history_of(spark: SparkSession, table: str, kafka: KafkaSettings) -> OneHist
 
 
 def claim(spark: SparkSession, table: str, history: OneHistory) -> None:
-    """Let a table remember whose history it holds, if that is known, and whose references it leaves out.
+    """Make a table remember whose history it holds, if that is known, and whose references it leaves out.
 
     Raises:
         TableError: it holds another one.
