@@ -116,7 +116,7 @@ class History:
             tenures[group] = sorted((one for boot in members for one in boot.tenures), key=_by_offsets)
         found = [one for one in found if self._window.has(one.place.at_ms, self._window.slack_ms)]
         missing = sum(len(one.holes) for one in self._boots.values())
-        if missing:  # it may be these lines that are missing
+        if missing or unreadable:  # these lines may explain it
             doubts += [f"{one.text}: or lines that are missing say who" for one in found if one.could_be_told]
             found = [one for one in found if not one.could_be_told]
         found += [one for boot in told for one in boot.violations]

@@ -57,8 +57,10 @@ class LogFiles:
                 if not window.has(at_ms):
                     self.counts["outside the time asked for"] += 1
                     continue
+                if line.event is None and line.head.event in EVENTS:
+                    self.counts[UNREADABLE] += 1
+                    continue
                 self.counts["of workers"] += 1
-                self.counts[UNREADABLE] += line.event is None and line.head.event in EVENTS
                 yield ToldLine(line.head, at_ms, line.event if type(line.event) in RULED else None, name, number)
 
 

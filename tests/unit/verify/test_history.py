@@ -226,6 +226,18 @@ def test_event_without_a_field_or_with_another_one_is_a_doubt(fields: dict[str, 
     assert not found.violations
 
 
+def test_line_that_cannot_be_read_is_as_good_as_missing() -> None:
+    """Nothing is held against its boot or the next owner that the line may explain."""
+    pod = Pod("w1").owns(1, source="policy", p0=0)
+    pod.begins({P0: (0, 10)})
+    pod.say("flush_committed", batch_id="w1-b1-1").commits({P0: (10, 20)}).stops()
+
+    found = judged(lines_of(pod, Pod("w2").owns(2, p0=20)))
+
+    assert not found.violations
+    assert any("line 6 of its own counting is missing" in doubt for doubt in found.doubts)
+
+
 def test_groups_do_not_meet() -> None:
     """Two deployments of one source: each commits everything."""
     one = Pod("w1", group="one").owns(1, source="policy", p0=0).commits({P0: (0, 10)})
