@@ -27,7 +27,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Amount(msgspec.Struct, frozen=True, kw_only=True):
-    """How much a workload is."""
+    """The size of a workload."""
 
     records: int
     entries: int
@@ -76,7 +76,7 @@ class Book(msgspec.Struct, kw_only=True):
         return any((one.round, one.workload, one.system) == (number, workload, system) for one in self.measured)
 
     def drop_incomplete(self, workload: str, systems: list[str]) -> None:
-        """Forget rounds of which a system is missing: its F would be of another time."""
+        """Forget rounds in which a system is missing: its F would be of another time."""
         rounds = {one.round for one in self.measured if one.workload == workload}
         dropped = {one for one in rounds if not all(self.has(one, workload, system) for system in systems)}
         self.measured = [one for one in self.measured if one.workload != workload or one.round not in dropped]
@@ -87,7 +87,7 @@ class Book(msgspec.Struct, kw_only=True):
         return [one.figures[name] for one in found if name in one.figures]
 
     def times_f(self, workload: str, system: str) -> list[float]:
-        """Return what an entry costs, in what reading one cost in the same round."""
+        """Return the cost of an entry, in multiples of the cost of reading one in the same round."""
         least = {one.round: one.figures[CPU] for one in self.measured if (one.workload, one.system) == (workload, F)}
         found = (one for one in self.measured if (one.workload, one.system) == (workload, system))
         return [one.figures[CPU] / least[one.round] for one in found if one.round in least]
@@ -117,7 +117,7 @@ def write_book(book: Book, file: Path) -> None:
 
 
 def this_machine() -> Machine:
-    """Return what this is run on."""
+    """Return the machine of this run."""
     cpu_lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
     return Machine(

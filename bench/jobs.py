@@ -1,4 +1,4 @@
-"""Runs a job of the pipeline as a process and takes what it cost."""
+"""Runs a job of the pipeline as a process and measures its cost."""
 
 import subprocess
 import sys

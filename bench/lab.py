@@ -66,7 +66,7 @@ class Run:
         return Fleet(root=self.directory, settings=self._environment())
 
     def task(self, *, jars: list[str]) -> Task:
-        """Return the same work as a peer is told it."""
+        """Return the same work as a task for a peer."""
         return Task(
             name=self.name,
             bootstrap=self.lab.bootstrap,
@@ -128,7 +128,7 @@ def open_lab(home: Path) -> Iterator[Lab]:
 
 
 def add_options(parser: argparse.ArgumentParser, *, has_json: bool = True) -> None:
-    """Add what every benchmark of the worker can be told."""
+    """Add the options that all benchmarks of the worker have."""
     parser.add_argument(
         "--settings", nargs="+", default=[], metavar="NAME=VALUE", help="settings of the worker; default: its own"
     )

@@ -181,7 +181,7 @@ def _try_layout(
 
 
 def _try_phase(group: _Group, pace: Pace, phase: Phase, layout: str, options: argparse.Namespace) -> Told:
-    """Make the change, look at the group for the length of a phase, and return what it showed."""
+    """Make the change, look at the group for the length of a phase, and return the measurements."""
     fleet = group.fleet
     told = Told(layout=layout, phase=phase.text, discards={})
     restarts = fleet.restarts

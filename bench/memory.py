@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _growth(least: list[Figures], other: list[Figures], count: str) -> float:
-    """Return by how many bytes the peak grows for each one more of what is counted."""
+    """Return the bytes by which the peak grows for each one more of the counted things."""
     more = _median(other, count) - _median(least, count)
     return (_median(other, RSS) - _median(least, RSS)) * _MIB / more if more else 0.0
 

@@ -54,11 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _resumed(file: Path) -> Book:
-    """Return what is measured already.
-
-    Raises:
-        StackError: it was measured on another machine, or of another commit.
-    """
+    """Return the measurements so far."""
     book = read_book(file)
     here = replace(this_machine(), date=book.machine.date)
     if book.machine != here:
@@ -68,7 +64,7 @@ def _resumed(file: Path) -> Book:
 
 
 class _Run:
-    """Measures what the book does not have yet; writes it after each measurement."""
+    """Measures the figures that the book does not have yet; writes it after each measurement."""
 
     def __init__(self, book: Book, file: Path, options: argparse.Namespace) -> None:
         self._book = book
@@ -145,7 +141,7 @@ class _Run:
         return measure_peer(lab, system, self._ready[system], workload, name=name)
 
     def _measure_rest(self, lab: Lab) -> None:
-        """Measure what is not part of the rounds: a revoke in each lane, and stages in one process."""
+        """Measure the figures outside the rounds: a revoke in each lane, and stages in one process."""
         for workload in [one for one in self._workloads if one.name == _OF_PEERS]:
             for system in [one for one in self._systems if one in WORKERS and one not in self._book.revoke]:
                 variables = {**self._variables, **WORKERS[system]}

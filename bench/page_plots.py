@@ -22,7 +22,7 @@ _OTHERS = "#999999"
 
 
 def draw(book: Book, directory: Path) -> None:
-    """Draw what is measured on A: medians, and the range of all rounds."""
+    """Draw the measurements of A: medians, and the range of all rounds."""
     directory.mkdir(parents=True, exist_ok=True)
     systems = [system for system in NAMES if book.times_f("A", system)]
     if not systems:

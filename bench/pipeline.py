@@ -18,7 +18,7 @@ from tools.local.errors import StackError
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; gives the exit code."""
+    """Run the command; returns the exit code."""
     options = _parse(arguments)
     try:
         with delivered(entries=options.entries, users=options.users, home=options.home) as environment:

@@ -27,7 +27,7 @@ def tree(pid: int) -> list[int]:
 
 
 def cpu_s(pid: int) -> float:
-    """Return the CPU seconds, user and system, of a process: all threads, living descendants, ended children."""
+    """Return the CPU seconds, user and system, of a process: all its threads, living descendants and ended children."""
     return sum(sum(map(int, _stat(one)[11:15])) for one in tree(pid)) * _TICK_S
 
 
@@ -82,7 +82,7 @@ def _limit_v2(group: Path, quota_us: int) -> None:
 
 
 def _leave(group: Path, root: Path) -> None:
-    """Move what is left in the group to the one above, and remove the group."""
+    """Move the remaining processes to the group above, and remove the group."""
     for pid in (group / "cgroup.procs").read_text(encoding="ascii").split():
         with contextlib.suppress(OSError):
             (root / "cgroup.procs").write_text(pid, encoding="ascii")

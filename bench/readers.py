@@ -45,7 +45,7 @@ Read = Callable[[list[Reference]], None]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; gives the exit code."""
+    """Run the command; returns the exit code."""
     options = _parse(arguments)
     try:
         avro = SPARK_AVRO.ensure(options.home / "bench-jars")

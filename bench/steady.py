@@ -82,7 +82,7 @@ class _Try:
         self._lags: list[int] = []
 
     def go(self) -> Steady:
-        """Start worker and producer, look each second, and return what was seen."""
+        """Start worker and producer, look each second, and return the observations."""
         fleet = self._run.fleet()
         producer = None
         try:
@@ -140,7 +140,7 @@ class _Try:
         return None
 
     def _behind(self, producer: ServerProcess) -> str | None:
-        """Return what is wrong with the producer's rate."""
+        """Return the faults of the producer's rate."""
         last = producer.last_lines(1)
         if producer.exit_code != 0 or not last.startswith("{"):
             raise StackError(f"The producer ended with {producer.exit_code}: {last}")

@@ -71,7 +71,7 @@ class Workload:
 
     @property
     def entries(self) -> int:
-        """How many entries the records hold."""
+        """The number of entries in the records."""
         return self.records * self.per_record
 
 
@@ -212,7 +212,7 @@ def next_offsets(bootstrap: str, topic: str) -> dict[int, int]:
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add what a workload can be changed by."""
+    """Add the options that change a workload."""
     parser.add_argument("--records", type=int, help="of each workload, instead of its own number")
     parser.add_argument("--users", type=int, help="of each workload, instead of its own number")
     parser.add_argument("--hours", type=int, help="of each workload, instead of its own number")

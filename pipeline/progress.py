@@ -65,7 +65,7 @@ class StepProgress:
         self._counts = {name: self._counts.get(name, 0) + number for name, number in counts.items()}
 
     def end(self) -> dict[str, float]:
-        """End the last step; gives seconds by step."""
+        """End the last step; returns seconds by step."""
         self.step("")
         self._step = None
         return self._durations

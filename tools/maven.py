@@ -27,12 +27,7 @@ class JarSet:
     """How they are called while they are fetched, with their size."""
 
     def ensure(self, target: Path) -> Path:
-        """Give `target`, filled; fetches the jars the first time (seconds to minutes).
-
-        Raises:
-            MissingPrerequisiteError: there is something to fetch and no Maven.
-            StackError: Maven failed, or what it brought is not what the lock list says.
-        """
+        """Maven failed, or its downloads differ from the lock list."""
         if target.is_dir():
             return target
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +45,7 @@ class JarSet:
         return target
 
     def write_lock(self) -> Path:
-        """Fetch what the pom names and write its digests; needed after a change of the pom."""
+        """Fetch the jars of the pom and write their digests; needed after a change of the pom."""
         with tempfile.TemporaryDirectory() as fetched:
             self._run_maven(Path(fetched))
             self.lock.write_text(_digests(Path(fetched)), encoding="utf-8")

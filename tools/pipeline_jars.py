@@ -42,7 +42,7 @@ def spark_class_archive() -> Path:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; gives the exit code."""
+    """Run the command; returns the exit code."""
     try:
         print(_JARS.write_lock() if arguments == ["lock"] else ensure_pipeline_jars())
     except StackError as error:

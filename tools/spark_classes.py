@@ -61,7 +61,7 @@ def _run_once(archive: Path) -> None:
 
 
 def _use_spark() -> None:
-    """Do in small what jobs do: write a table, read it, sort and group, in Python as well."""
+    """Do the work of the jobs in small: write a table, read it, sort and group, in Python as well."""
     spark = open_session(load_all(), name="classes")
     columns = "id bigint, text string, day date"
     spark.sql(f"create table lake.first_run.entries ({columns}) using iceberg partitioned by (day)")

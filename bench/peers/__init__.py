@@ -1,4 +1,4 @@
-"""The same work done by others: what they need, and how each is run and measured.
+"""The same work done by others: their needs, and how each is run and measured.
 
 - obvious: the program in Python that one writes first.
 - spark: Structured Streaming to S3; flink: Flink SQL to a local disk.

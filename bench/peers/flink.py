@@ -14,7 +14,7 @@ _SQL_TYPES = {"string": "STRING", "long": "BIGINT", "double": "DOUBLE"}
 
 
 def run(task: Task) -> None:
-    """Deliver what is in the topic and end."""
+    """Deliver the messages in the topic and end."""
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     settings = {
         "parallelism.default": "2",

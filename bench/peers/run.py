@@ -1,4 +1,4 @@
-"""Runs a peer as a process, reads its marks, and counts what it has written."""
+"""Runs a peer as a process, reads its marks, and counts its output."""
 
 import hashlib
 import json
@@ -51,7 +51,7 @@ class Ready:
 
 
 def prepare(peer: str, home: Path) -> Ready:
-    """Return what the peer needs; the first time it is fetched, which takes minutes.
+    """Return the needs of the peer; the first time it is fetched, which takes minutes.
 
     Raises:
         StackError: it cannot be had; the message says why.

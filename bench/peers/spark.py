@@ -23,7 +23,7 @@ _KEY = ("user", "date", "hour")
 
 
 def run(task: Task) -> None:
-    """Deliver what is in the topic and end."""
+    """Deliver the messages in the topic and end."""
     spark = _session(task)
     source = (
         spark.readStream.format("kafka")
@@ -92,7 +92,7 @@ def _session(task: Task) -> SparkSession:
 
 
 def _requests(spark: SparkSession) -> dict[str, float]:
-    """Return what S3A has counted."""
+    """Return the counters of S3A."""
     jvm = spark.sparkContext._jvm  # noqa: SLF001  # the only way to Hadoop's own figures
     assert jvm is not None  # noqa: S101  # the session runs
     counted = jvm.org.apache.hadoop.fs.FileSystem.getGlobalStorageStatistics().get("S3AStorageStatistics")

@@ -45,12 +45,12 @@ class Task:
         return cls(**json.loads(os.environ[_VARIABLE]))
 
     def environment(self) -> dict[str, str]:
-        """Return what `given` reads in the peer's process."""
+        """Return the variables that `given` reads in the peer's process."""
         return {_VARIABLE: json.dumps(asdict(self))}
 
 
 def mark(name: str, **figures: float) -> None:
-    """Tell that this place is reached, and what this process and all that it started have taken until here."""
+    """Mark that this place is reached, with the CPU and the peak memory of this process up to here."""
     pid = os.getpid()
     told = {"mark": name, "mono": time.monotonic(), "cpu_s": cpu_s(pid), "peak_bytes": peak_bytes(pid), **figures}
     print(json.dumps(told), flush=True)

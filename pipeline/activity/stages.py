@@ -118,7 +118,7 @@ class HourState:
 
 
 def update_hours(states: DataFrame, entries: DataFrame, *, ranges_max: int) -> DataFrame:
-    """Count entries (`ENTRIES`) into the states of their hours (`HOURS`); gives the states that changed."""
+    """Count entries (`ENTRIES`) into the states of their hours (`HOURS`); returns the states that changed."""
     of_entries = [F.col(field.name) for field in ENTRIES if field.name not in HOUR_KEY]
     of_states = [F.col(field.name) for field in HOURS if field.name not in HOUR_KEY]
     rows = states.unionByName(entries, allowMissingColumns=True).select(*HOUR_KEY, *of_states, *of_entries)
@@ -127,7 +127,7 @@ def update_hours(states: DataFrame, entries: DataFrame, *, ranges_max: int) -> D
 
 
 def fold_hours(batches: Iterable[pa.RecordBatch], *, ranges_max: int) -> Iterator[pa.RecordBatch]:
-    """Fold rows sorted by key, a state before the entries to be counted into it; gives the states that changed.
+    """Fold rows sorted by key, a state before the entries to be counted into it; returns the states that changed.
 
     Raises:
         TableError: a state has more ranges than one may have.
@@ -163,7 +163,7 @@ def _states(rows: Iterable[Row]) -> Iterator[HourState]:
 
 
 def update_days(states: DataFrame, hours: DataFrame) -> DataFrame:
-    """Put new states of hours (`HOURS`) into the states of their days (`DAYS`); gives the states that changed."""
+    """Put new states of hours (`HOURS`) into the states of their days (`DAYS`); returns the states that changed."""
     present = states.select(*DAY_KEY, F.explode("hours").alias("of_hour")).select(*DAY_KEY, "of_hour.*")
     present = present.join(hours.select(*DAY_KEY).distinct(), on=DAY_KEY, how="left_semi")
     latest = (

@@ -135,7 +135,7 @@ class PythonWriter:
         return PythonChunk(bytes(out), found)
 
     def _block(self, at: int, part: Unwritten, user: bytes) -> tuple[int, bytearray]:
-        """Write rows until a block is full; gives how many, and the block, not compressed."""
+        """Write rows until a block is full; returns how many, and the block, not compressed."""
         rows, out, texts, rules = self._rows, bytearray(), self._texts, self._rules
         type_of, tp_of, offsets, times_us = rows.type_of, rows.tp_of, rows.offsets, rows.event_times_us
         indexes, timestamps_ms, ids, roots, origins = (

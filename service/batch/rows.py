@@ -79,7 +79,7 @@ class Rows:
         text: bytes,
         event_time_us: int,
     ) -> int:
-        """Add one row; gives its number. `entry_type` is kept by identity."""
+        """Add one row; returns its number. `entry_type` is kept by identity."""
         number = len(self.offsets)
         self.key_of.append(self.key_number(key))
         self.type_of.append(self.type_number(entry_type))

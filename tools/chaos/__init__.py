@@ -1,12 +1,12 @@
 """Faults on real processes: three brokers, a store behind a fault proxy, workers; and the judgement at the end.
 
 chaos
-├── faults     what can be done, and plans of it: pure, seeded
+├── faults     faults, and plans of them: pure, seeded
 ├── bed        brokers, store, their proxies; topics and bucket of one run
-├── injector   does it
-├── watch      committed offsets while it is done: how long until all of before is committed
+├── injector   executes a plan
+├── watch      committed offsets meanwhile: the time until all records from before a fault are committed
 ├── run        one run: records flow, faults come, drain, audit
-├── matrix     cells: who is bounced, how, in which protocol, on which store
+├── matrix     cells by bounced member, way of the bounce, protocol and store
 ├── endurance  hours in pieces, with audits on the way
-└── figures    what a run was, as it is recorded
+└── figures    the record of a run
 """

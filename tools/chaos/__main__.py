@@ -31,7 +31,7 @@ _FOUND, _NOT_RUN = 1, 5
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run what the command line says."""
+    """Run the command line."""
     options = _parse(arguments)
     signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -36,11 +36,7 @@ class Bed:
 
 @contextmanager
 def make_bed(directory: Path, *, home: Path) -> Iterator[Bed]:
-    """Start servers on what the directory holds, also from before, and end them with the block.
-
-    Raises:
-        StackError: a program is missing, or a server did not start.
-    """
+    """Start servers on the data in the directory, also of earlier runs, and end them with the block."""
     jars = ensure_jars(home / "jars")
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as running:

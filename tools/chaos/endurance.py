@@ -1,4 +1,4 @@
-"""Hours of steady load with a fault each minute, in pieces: what one piece ends with, the next begins with.
+"""Hours of steady load with a fault each minute, in pieces: each begins with the state at the end of the last.
 
 Topics, objects, committed offsets and spools stay in the directory; an interruption of the machine is a fault more. On
 the way everything is audited each ten minutes, and the workers' memory, threads and files are written down.
@@ -123,7 +123,7 @@ def _course(samples: list[dict[str, Any]]) -> dict[str, list[int]]:
 
 
 def _probe(pid: int) -> dict[str, int]:
-    """Return what a process holds now; zeros if it has ended meanwhile."""
+    """Return the memory, threads and files of a process now; zeros if it has ended meanwhile."""
     status: dict[str, str] = {}
     files = 0
     with contextlib.suppress(OSError):

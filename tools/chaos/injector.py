@@ -1,4 +1,4 @@
-"""Does to a bed and its workers what a plan says. Main thread only, as the fleet."""
+"""Executes a plan of faults on a bed and its workers. Main thread only, as the fleet."""
 
 from collections.abc import Callable
 

@@ -63,7 +63,7 @@ class Happened:
 
 
 class Run:
-    """One run on a bed; `on_turn` is called some times a second with the workers and what has happened so far."""
+    """One run on a bed; `on_turn` is called some times a second with the workers and the events so far."""
 
     def __init__(self, bed: Bed, ground: Ground, flow: Flow, *, tell: Tell) -> None:
         self.fleet = Fleet(

@@ -28,7 +28,7 @@ class Recovery:
 class CommitWatch:
     """Asks for committed offsets all the time, in a thread; a context manager.
 
-    `lag` is asked, past all proxies; `written` gives the offsets behind the last acknowledged record.
+    `lag` is asked, past all proxies; `written` returns the offsets behind the last acknowledged record.
     """
 
     def __init__(self, lag: GroupLag, written: Callable[[], Mapping[int, int]]) -> None:
@@ -59,7 +59,7 @@ class CommitWatch:
 
     @property
     def lag_records(self) -> int | None:
-        """By how many offsets the group is behind what is written; None before the first answer."""
+        """Return the number of records that the group is behind the written ones."""
         return sum(behind(self._written(), self.committed).values()) if self.committed else None
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""The worker processes of the demo: start, signals, and what becomes of those that end unasked.
+"""The worker processes of the demo: start, signals, and restarts of those that end unasked.
 
-Each worker is `python -m service run`, leashed to this process, in a session of its own, with its own name,
-spool and port, and writes JSON lines to its own log file. Main thread only (the leash hangs on it).
+Each worker is `python -m service run`, leashed to this process, in a session of its own, with its own name, spool and
+port, and writes JSON lines to its own log file. Main thread only (the leash hangs on it).
 """
 
 import math
@@ -21,7 +21,7 @@ _TOO_EARLY_S = 5.0  # a worker that ends sooner does not work at all
 _RESTARTS_MAX = 20
 _STOP_GRACE_S = 180.0  # all is committed by then: it bounds a worker that hangs
 AS_IN_THE_IMAGE = {"MALLOC_ARENA_MAX": "4"}
-"""Variables that workers have in the image, so that their memory is what it is there."""
+"""Variables that workers have in the image, so that they take the same memory here."""
 
 
 class WorkerState(Enum):
@@ -94,7 +94,7 @@ class Fleet:
         return self._root / name / "worker.log"
 
     def perform(self, step: Step) -> None:
-        """Do what the plan says; a worker that has ended by itself meanwhile is left alone."""
+        """Execute the plan; a worker that has ended by itself meanwhile is left alone."""
         if step.action is Action.START:
             self.start(step.worker)
             return

@@ -50,7 +50,7 @@ class LogTail:
         self._offset = offset
 
     def read(self) -> Iterator[LogLine]:
-        """Yield what was written since the last call; lines that are none of a worker are passed over."""
+        """Yield the lines written since the last call; lines that are none of a worker are passed over."""
         try:
             with self._path.open("rb") as lines:
                 lines.seek(self._offset)

@@ -1,4 +1,4 @@
-"""How far the consumer group is behind what was written; asks Kafka, joins nothing."""
+"""The consumer group's distance behind the written records; asks Kafka, joins nothing."""
 
 from collections.abc import Iterable, Mapping
 

@@ -1,7 +1,7 @@
-"""Legal but odd entries: what a careful reader of JSON must still get right.
+"""Legal but odd entries: cases that a careful reader of JSON must still get right.
 
-Each function changes one entry in place; `ODDITIES` names them all. Text that only raw JSON can hold
-(duplicate keys, long number literals) is made by `RAW_ODDITIES` from the encoded entry.
+Each function changes one entry in place; `ODDITIES` names them all. Text that only raw JSON can hold (duplicate keys,
+long number literals) is made by `RAW_ODDITIES` from the encoded entry.
 """
 
 from collections.abc import Callable

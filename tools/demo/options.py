@@ -63,7 +63,7 @@ def _options_to_load() -> list[str]:
 
 
 def temporary_files(directory: Path) -> dict[str, str]:
-    """Return variables by which Spark, its Java and its Python keep what is temporary there; the directory is made.
+    """Return variables by which Spark, its Java and its Python keep temporary files there; the directory is made.
 
     A Java that is killed leaves hundreds of MB behind.
     """

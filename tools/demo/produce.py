@@ -16,7 +16,7 @@ from tools.demo.writer import ProduceError, ProduceSettings, TopicWriter
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Write what the command line asks for; return the exit code."""
+    """Write the records that the command line asks for; return the exit code."""
     options = _parse(arguments)
     try:
         writer = TopicWriter(

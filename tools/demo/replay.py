@@ -1,6 +1,6 @@
 """Replay of log files: `.ndjson`, `.log` or any lines, plain, `.gz` or `.zst`, read as they are needed.
 
-Lines are taken as they are, never parsed: what a file holds is what the topic gets.
+Lines are taken as they are, never parsed: the topic gets the file's content unchanged.
 """
 
 import gzip

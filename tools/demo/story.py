@@ -107,7 +107,7 @@ class Story:
         self._watch("faults", lambda: False, limit_s=started + self._plan.length_s - time.monotonic())
 
     def _watch(self, stage: str, is_done: Callable[[], bool], *, limit_s: float = float("inf")) -> bool:
-        """Show what happens until `is_done` or the time is over; return whether it is done."""
+        """Show the events until `is_done` or the time is over; return whether it is done."""
         deadline = time.monotonic() + limit_s
         while not (done := is_done()) and time.monotonic() < deadline:
             self._look(stage)
@@ -146,7 +146,7 @@ class Story:
         self._screen.show(self._picture("stopped"))
 
     def _conclude(self) -> Announced:
-        """Say what was done, in numbers, before the audit judges it; return what the workers have announced."""
+        """Report the run in numbers before the audit judges it; return the workers' announcements."""
         produced, tell = self._source.produced, self._screen.tell
         announced = read_announced(self._environment.bootstrap)
         stored = sum(1 for path in self._environment.objects.rglob("*") if path.is_file())
@@ -165,7 +165,7 @@ class Story:
         return announced
 
     def _look(self, stage: str) -> None:
-        """Take in what has happened, mend what has broken, and show it."""
+        """Take in new events, mend failures, and show the state."""
         self._environment.require_alive()
         for sentence in self._fleet.mend():
             self._screen.tell(f"*** {sentence}")
@@ -216,7 +216,7 @@ class Story:
 
 
 def describe_work(announced: Announced, tally: Tally, *, objects_stored: int) -> list[str]:
-    """Return what was announced and stored, and what giving up has cost, a sentence each."""
+    """Return the numbers announced and stored, and the cost of giving up, a sentence each."""
     announcing = f"{announced.flushes:,} flushes, {announced.references:,} references (users and hours of each flush)"
     storing = f"{len(announced.objects):,} objects with {len(announced.schemas):,} schemas; {objects_stored:,} PUTs"
     lines = [f"{announcing} to {storing}"]

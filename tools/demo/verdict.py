@@ -79,7 +79,7 @@ def judge(
 ) -> Verdict:
     """Return the verdict after an audit; `paths` are the configured ones by their kind, user, time and id.
 
-    `logs_code` is that of `verify-logs` over the workers' logs, `timeless` what `explain_times` says.
+    `logs_code` is that of `verify-logs` over the workers' logs, `timeless` the lines of `explain_times`.
     """
     code = ExitCode(audit_code) if audit_code in (0, 1) else ExitCode.COULD_NOT_TELL
     put_away = {reason: announced.reasons[reason].letters for reason in _PUT_AWAY if reason in announced.reasons}

@@ -30,7 +30,7 @@ def documents() -> Mapping[str, str]:
 
 
 def outdated() -> list[str]:
-    """Name the documents that are not what the code says."""
+    """Name the documents that differ from the code."""
     return [
         path
         for path, text in documents().items()

@@ -18,11 +18,7 @@ _PLACE = re.compile(r"^\{(\w+)\}$", re.MULTILINE)
 
 
 def evidence_page(directory: Path) -> str:
-    """Return the page made of what the directory holds.
-
-    Raises:
-        KeyError: the frame has a place for which there is no table.
-    """
+    """Return the page made from the records in the directory."""
     pieces, seeds = _lines(directory / "endurance.jsonl"), _lines(directory / "simulation.jsonl")
     runs = _lines(directory / "chaos.jsonl") + pieces
     cells = done_cells(directory / "matrix.jsonl")
@@ -76,7 +72,7 @@ def _summary(runs: Sequence[Figures], cells: Sequence[Figures], seeds: Sequence[
 
 
 def _findings(run: Figures) -> int:
-    """Count what the audit at the end of a run found; one that could not tell counts as well."""
+    """Count the findings of the audit at the end of a run; one that could not tell counts as well."""
     audit = run["audit"]
     return sum(audit["findings"].values()) or int(audit["verdict"] != "clean")
 

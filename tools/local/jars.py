@@ -30,8 +30,11 @@ class Jars:
     kafka_dir: Path
     s3proxy_jar: Path
     compiles_fully: bool = False
-    """Whether servers optimise what runs hot, as measurements want it; else they take half the CPU in their first
-    minutes: 27 s instead of 50 for three brokers, 60 transactions and a restart."""
+    """Whether servers optimise hot code, as measurements need it.
+
+    Without, they take half the CPU in their first minutes: 27 s instead of 50 for three brokers, 60 transactions and a
+    restart.
+    """
 
     @property
     def server(self) -> list[str]:
@@ -40,12 +43,7 @@ class Jars:
 
 
 def ensure_jars(home: Path, *, compiles_fully: bool = False) -> Jars:
-    """Return the jars under `home`, fetching them the first time (seconds to minutes, 107 MB).
-
-    Raises:
-        MissingPrerequisiteError: no fitting Java, or jars to fetch and no Maven.
-        StackError: Maven failed, or what it brought is not what jars.lock says.
-    """
+    """Maven failed, or its downloads differ from jars.lock."""
     java = require_java()
     stamped = _JARS.ensure(home / hashlib.sha256(_JARS.pom.read_bytes() + _JARS.lock.read_bytes()).hexdigest()[:12])
     return Jars(
@@ -78,12 +76,12 @@ def require_java() -> str:
 
 @cache
 def version_of(java: str) -> str:
-    """Return what a Java says of itself; asks it once."""
+    """Return the version text of a Java; asks it once."""
     environment = {name: value for name, value in os.environ.items() if name not in _REPEATED}
     return subprocess.run([java, "-version"], capture_output=True, text=True, env=environment, check=False).stderr
 
 
 def write_lock() -> Path:
-    """Fetch what pom.xml names and write its digests to jars.lock; needed after a change of pom.xml."""
+    """Fetch the jars of pom.xml and write their digests to jars.lock; needed after a change of pom.xml."""
     require_java()
     return _JARS.write_lock()

@@ -71,7 +71,7 @@ class KafkaCluster:
 
     @property
     def direct_bootstrap_servers(self) -> str:
-        """A way to the brokers that no proxy disturbs, for whoever checks from outside."""
+        """A way to the brokers that no proxy disturbs, for checks from outside."""
         return ",".join(f"{LOOPBACK}:{node.internal}" for node in self._nodes)
 
     @property
@@ -160,7 +160,7 @@ class KafkaCluster:
             self.wait_until_ready(index)
 
     def run_tool(self, main_class: str, *arguments: str) -> str:
-        """Run one of Kafka's own programs and return what it writes (2 s, most of them for Java to start).
+        """Run one of Kafka's own programs and return its output (2 s, most of them for Java to start).
 
         Raises:
             StackError: it failed; its words are in the message.
@@ -204,7 +204,7 @@ class KafkaCluster:
         return self.root / f"broker-{index + 1}"
 
     def _format(self) -> None:
-        """Write the configuration and format what is not formatted yet, all nodes at the same time."""
+        """Write the configuration, and format the nodes that are not formatted yet, all at the same time."""
         cluster_id = make_cluster_id()
         formatters: list[tuple[Path, subprocess.Popen[str]]] = []
         for index in range(len(self._nodes)):

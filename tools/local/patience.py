@@ -2,7 +2,7 @@
 
 
 class Patience:
-    """Is over when what is looked at has stayed the same for `window_s` seconds; a slow machine does not end it."""
+    """Is over when the observed value has stayed the same for `window_s` seconds; a slow machine does not end it."""
 
     def __init__(self, window_s: float) -> None:
         self.window_s = window_s

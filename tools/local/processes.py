@@ -115,7 +115,7 @@ class ServerProcess:
         self._child.send_signal(signal.SIGCONT)
 
     def release(self) -> "ProcessRecord":
-        """Hand the process over to whoever reads the record; this object is not used afterwards."""
+        """Hand the process over to the reader of the record; this object is not used afterwards."""
         record = ProcessRecord.of(self.name, self.pid)
         self._child.returncode = 0  # Popen would warn that a child is still running
         return record

@@ -58,7 +58,7 @@ class S3Endpoint:
         } | ({} if bucket is None else {"LOGP_S3__BUCKET": bucket})
 
     def client(self, config: Config | None = None) -> "S3Client":
-        """Return a boto3 client; without retries, so that a test sees what the server said."""
+        """Return a boto3 client; without retries, so that a test sees the server's answer."""
         plain = Config(
             s3={"addressing_style": "path"},
             retries={"mode": "standard", "total_max_attempts": 1},

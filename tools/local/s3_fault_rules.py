@@ -1,4 +1,4 @@
-"""Which request to the S3 fault proxy gets which fault: rules, their matching, and what was done.
+"""Which request to the S3 fault proxy gets which fault: rules, their matching, and the log of actions.
 
 Thread-safe and without any input or output; s3_faults.py performs the actions.
 """
@@ -62,7 +62,7 @@ class Rule:
 
 
 def slow_down(*, times: int = 1, method: str = "PUT", key: str = "") -> Rule:
-    """Return the rule for `503 SlowDown`, what S3 says most often."""
+    """Return the rule for `503 SlowDown`, the most frequent error of S3."""
     return Rule(Action.STATUS, method=method, key=key, times=times)
 
 

@@ -1,4 +1,4 @@
-"""The HTTP side of the S3 fault proxy: forward a request, or do to it what a rule says.
+"""The HTTP side of the S3 fault proxy: forward a request, or apply a rule to it.
 
 One thread per connection, whole bodies in memory: a tool for tests. Decides nothing, the rulebook does.
 """
@@ -69,7 +69,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Keep quiet."""
 
     def handle_any(self) -> None:
-        """Take one request, do to it what the rules say, and answer or not."""
+        """Take one request, apply the rules to it, and answer or not."""
         body = self._read_body()
         path = unquote(urlsplit(self.path).path)
         if path == CONTROL_PATH:

@@ -1,7 +1,7 @@
-"""A small HTTP proxy in front of an S3 server that does what networks and S3 do on bad days.
+"""A small HTTP proxy in front of an S3 server that fails as networks and S3 do on bad days.
 
-The Host header is kept, so signatures stay valid. Controlled by method calls, or as a process of its own
-(`python -m tools.local.s3_faults`) by JSON over HTTP: POST a Rule to /-/faults, GET the tally, DELETE all.
+The Host header is kept, so signatures stay valid. Controlled by method calls, or as a process of its own (`python -m
+tools.local.s3_faults`) by JSON over HTTP: POST a Rule to /-/faults, GET the tally, DELETE all.
 """
 
 import argparse
@@ -39,7 +39,7 @@ class S3FaultProxy:
             self._book.add(rule)
 
     def clear(self) -> None:
-        """Forget all rules and let go what is stalled or delayed (a delayed request is then forwarded)."""
+        """Forget all rules and release stalled or delayed requests (a delayed one is then forwarded)."""
         self._book.clear()
         if self._server is not None:
             self._server.release_stalled()
@@ -60,7 +60,7 @@ class S3FaultProxy:
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
     def stop(self) -> None:
-        """Stop listening and let go what is stalled."""
+        """Stop listening and release stalled requests."""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

@@ -48,7 +48,7 @@ class Pace:
 
 
 class _Rate:
-    """A bucket of tokens, told as the time at which all that was taken is paid for."""
+    """A bucket of tokens, kept as the time at which all taken tokens are paid for."""
 
     def __init__(self, per_s: float | None, now_s: float) -> None:
         self._per_s = per_s

@@ -85,7 +85,7 @@ class StackHome:
             return None
 
     def up(self, options: StackOptions) -> tuple[Stack, bool]:
-        """Start what is not running; return the stack, and whether it was started now.
+        """Start the servers that are not running; return the stack, and whether it was started now.
 
         Raises:
             StackError: a port is taken, a program is missing, a server did not start. Nothing then runs.
@@ -101,7 +101,7 @@ class StackHome:
             return self._start(options), True
 
     def down(self, *, wipe: bool = False) -> int:
-        """Stop what is recorded and return how many processes were stopped; with `wipe` remove the data."""
+        """Stop the recorded processes and return their number; with `wipe` remove the data."""
         with self._exclusive():
             stopped = self._stop_recorded()
             if wipe:

@@ -61,7 +61,7 @@ class HeldRequest:
             raise TimeoutError(f"no such request within {timeout_s:.0f} s")
 
     def release(self) -> None:
-        """Let it go to the broker on its connection, and what follows it."""
+        """Let it pass to the broker on its connection, with everything behind it."""
         self._may_go.set()
 
     def cut(self) -> None:
@@ -166,7 +166,7 @@ class TcpProxy:
         self._flowing.clear()
 
     def release(self) -> None:
-        """Forward again, beginning with what was held."""
+        """Forward again, beginning with the bytes held back."""
         self._flowing.set()
         with self._lock:
             held, self._held = self._held, []

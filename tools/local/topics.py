@@ -1,6 +1,6 @@
 """The topics and the bucket that a worker needs, with the settings they need.
 
-Everything here may be called again: what exists is left as it is.
+Everything here may be called again: existing ones stay as they are.
 """
 
 import time
