@@ -54,7 +54,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _resumed(file: Path) -> Book:
-    """Return the measurements so far."""
+    """Return the measurements so far.
+
+    Raises:
+        StackError: they were made on another machine, or of another commit.
+    """
     book = read_book(file)
     here = replace(this_machine(), date=book.machine.date)
     if book.machine != here:

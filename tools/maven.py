@@ -27,7 +27,12 @@ class JarSet:
     """How they are called while they are fetched, with their size."""
 
     def ensure(self, target: Path) -> Path:
-        """Maven failed, or its downloads differ from the lock list."""
+        """Return `target`, filled; the first time it fetches the jars (seconds to minutes).
+
+        Raises:
+            MissingPrerequisiteError: there is something to fetch and no Maven.
+            StackError: Maven failed, or its downloads differ from the lock list.
+        """
         if target.is_dir():
             return target
         target.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,11 @@ class Bed:
 
 @contextmanager
 def make_bed(directory: Path, *, home: Path) -> Iterator[Bed]:
-    """Start servers on the data in the directory, also of earlier runs, and end them with the block."""
+    """Start servers on the data in the directory, also of earlier runs, and end them with the block.
+
+    Raises:
+        StackError: a program is missing, or a server did not start.
+    """
     jars = ensure_jars(home / "jars")
     directory.mkdir(parents=True, exist_ok=True)
     with ExitStack() as running:

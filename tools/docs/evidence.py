@@ -18,7 +18,11 @@ _PLACE = re.compile(r"^\{(\w+)\}$", re.MULTILINE)
 
 
 def evidence_page(directory: Path) -> str:
-    """Return the page made from the records in the directory."""
+    """Return the page made from the records in the directory.
+
+    Raises:
+        KeyError: the frame has a place for which there is no table.
+    """
     pieces, seeds = _lines(directory / "endurance.jsonl"), _lines(directory / "simulation.jsonl")
     runs = _lines(directory / "chaos.jsonl") + pieces
     cells = done_cells(directory / "matrix.jsonl")

@@ -43,7 +43,12 @@ class Jars:
 
 
 def ensure_jars(home: Path, *, compiles_fully: bool = False) -> Jars:
-    """Maven failed, or its downloads differ from jars.lock."""
+    """Return the jars under `home`; the first time it fetches them (seconds to minutes, 107 MB).
+
+    Raises:
+        MissingPrerequisiteError: no fitting Java, or jars to fetch and no Maven.
+        StackError: Maven failed, or its downloads differ from jars.lock.
+    """
     java = require_java()
     stamped = _JARS.ensure(home / hashlib.sha256(_JARS.pom.read_bytes() + _JARS.lock.read_bytes()).hexdigest()[:12])
     return Jars(
