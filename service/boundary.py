@@ -5,7 +5,8 @@ They lie in core so that neither has to import the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, overload
 
 from service.formats.model import SourceRecord, TopicPartition
@@ -124,6 +125,24 @@ class Message(NamedTuple):
     value: bytes | None
     headers: Sequence[tuple[str, bytes | None]]
     partition: int | None = None
+
+
+class SentFlush(NamedTuple):
+    """A committed flush as it was sent: `messages` makes the messages of its transaction once more."""
+
+    batch_id: str
+    entries: int
+    next_offsets: Mapping[TopicPartition, int]
+    messages: Callable[[], Iterable[Message]]
+
+
+class FlushFindings(NamedTuple):
+    """The findings of one flush by kind, the places of some; `problem` says why it was not judged to its end."""
+
+    differences: Counter[str]
+    places: list[str]
+    objects: int
+    problem: str | None
 
 
 class SealedFile(NamedTuple):

@@ -16,8 +16,7 @@
         UnansweredError        the client library's word for it (adapters.kafka_topics)
       UnmetError               what a worker needs outside is not there, or refuses it (adapters.preflight asks again)
         StoreBusyError         the store throttles us, or fails for a moment: a worker goes on all the same
-      ReadBackError            an object cannot be read now (runtime.verification says what it has not verified)
-      UnreadableObjectError    an object is no Avro file, or not one of ours (runtime.verification counts it)
+      ReadBackError            a flush cannot be read again now (runtime.verification says what it has not verified)
       KeyTakenError            an object key is taken by something not provably ours (runtime.uploader takes another)
       StopError                the process ends with a non-zero code (cli catches)
         StartPositionError     a committed offset is missing, out of range, or of another topic of that name
@@ -124,10 +123,6 @@ class ReadBackError(LogPartitionerError):
     """An object cannot be read now: the store does not answer, or not in time."""
 
 
-class UnreadableObjectError(LogPartitionerError):
-    """An object is no Avro file, or has no rows in our form."""
-
-
 class StopError(LogPartitionerError):
     """The process cannot go on; it ends with a non-zero code and commits nothing more."""
 
@@ -157,4 +152,4 @@ class TooManyFailuresError(StopError):
 
 
 class VerificationError(StopError):
-    """A committed flush does not hold exactly the entries that the worker consumed; it commits nothing more."""
+    """A committed flush does not hold exactly the entries of the source; the worker commits nothing more."""

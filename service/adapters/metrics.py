@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from service.control.differences import Difference
+from service.accounting import Kind
 from service.control.flush_policy import FlushReason
 from service.control.state import Phase
 from service.formats.dead_letter import Reason
@@ -84,19 +84,17 @@ METRICS: Mapping[str, Metric] = {
     "paused": Metric("gauge", "1 while no records are taken, after a flush or the disk has failed."),
     "cautious": Metric("gauge", "1 while reading few records at once, after repeated crashes on the same offsets."),
     "state": Metric("gauge", "1 for the state the worker is in.", {"state": tuple(phase.value for phase in Phase)}),
-    "verified_entries": Metric("counter", "Entries that verification mode has found again, in committed flushes."),
+    "verified_entries": Metric("counter", "Entries of the flushes that verification mode has judged."),
     "unverified_entries": Metric(
         "counter",
-        "Entries that verification mode was to look at and has not: no memory for them, no time or no answer of the "
-        "store, or a transaction whose outcome was not learnt.",
-        {"cause": ("memory", "time", "outcome")},
+        "Entries of flushes that verification mode was to judge and has not: there was no time, or no answer.",
     ),
     "verification_differences": Metric(
         "counter",
-        "What verification mode found in committed flushes that is not what was consumed, by kind.",
-        {"kind": tuple(Difference)},
+        "Findings of verification mode in committed flushes, by kind: those of the audit.",
+        {"kind": tuple(Kind)},
     ),
-    "verification_seconds": Metric("counter", "Seconds in which verification mode has compared, reading included."),
+    "verification_seconds": Metric("counter", "Seconds in which verification mode has judged, reading included."),
     "info": Metric("gauge", "1; its labels say which worker this is.", {"worker": ANY, "boot": ANY, "version": ANY}),
     "flush_step_seconds": Metric(
         "histogram",

@@ -48,7 +48,6 @@ from service.config.s3_settings import CONNECT_TIMEOUT_S, READ_TIMEOUT_S, S3Sett
 from service.control.deadline import Deadline
 from service.errors import KeyTakenError, ReadBackError, StoreBusyError, StoreRefusedError, UnmetError, UploadError
 from service.formats.object_key import check_key
-from service.formats.reference import Location
 from service.pace import Pace
 from service.privacy import veiled
 
@@ -232,21 +231,21 @@ class S3Store:
         except (BotoCoreError, HTTPClientError) as error:
             raise UnmetError(sentence(error, self._settings)) from error
 
-    def read(self, place: Location, *, deadline: Deadline) -> bytes | None:
-        """Return the bytes of an object that a reference names; None where there is none. Tries within the deadline.
+    def read(self, bucket: str, key: str, version_id: str | None, *, deadline: Deadline) -> bytes | None:
+        """Return the bytes of an object; None if there is none. Tries within the deadline.
 
         Raises:
             ReadBackError: it cannot be read now, or not before the deadline.
             StoreRefusedError: no permission.
         """
-        version: dict[str, Any] = {} if place.version_id is None else {"VersionId": place.version_id}
+        version: dict[str, Any] = {} if version_id is None else {"VersionId": version_id}
         problem = "no time is left"
         for attempt in range(self._settings.attempts):
             if deadline.has_passed():
                 break
             try:
                 with self._within(deadline.remaining_s):
-                    return self._client.get_object(Bucket=place.bucket, Key=place.object, **version)["Body"].read()
+                    return self._client.get_object(Bucket=bucket, Key=key, **version)["Body"].read()
             except ClientError as error:
                 if status_of(error) == NOT_FOUND:
                     return None

@@ -207,7 +207,7 @@ class Audit:
             self._announced.take(message, told)
         self._check_schemas(reference for one in told.values() for reference in one.references)
         asked = [hull(batch.spans, within=self._source) for batch in bundle]
-        records: Iterable[SourceRecord] = self._records(hull(span for some in asked for span in spans_of(some)))
+        records = self._put_away.read(self._records, hull(span for some in asked for span in spans_of(some)))
         if len(bundle) == 1:
             yield bundle[0], told.pop(bundle[0].batch_id), records
             return
@@ -218,15 +218,12 @@ class Audit:
             yield batch, told.pop(batch.batch_id), (one for tp, span in ranges.items() for one in _cut(read[tp], *span))
 
     def _records(self, ranges: OffsetRanges) -> Iterator[SourceRecord]:
-        """Yield what the source holds; of offsets that a person has skipped, one record that stands for them."""
-        for stand_in, readable in self._put_away.around(ranges):
-            if stand_in is not None:
-                yield stand_in
-            for record in self._topics.read(readable):
-                place = record.tp, record.offset
-                if place in self._put_away.fatal and place not in self._fatal:
-                    self._fatal[place] = record if len(self._fatal) < FATAL_MAX else None
-                yield self._put_away.seen(record)
+        """Yield what the source holds, and keep some records that ended a worker."""
+        for record in self._topics.read(ranges):
+            place = record.tp, record.offset
+            if place in self._put_away.fatal and place not in self._fatal:
+                self._fatal[place] = record if len(self._fatal) < FATAL_MAX else None
+            yield record
 
     def _check_schemas(self, references: Iterable[Reference]) -> None:
         """Check the object of every schema, once, and its texts in messages."""

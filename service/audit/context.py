@@ -23,7 +23,8 @@ class Context:
     """The surroundings of flushes.
 
     `open_objects` gives the objects of addresses in their order, `read_again` a record of the source. Below `lows` the
-    source is gone. `are_whole`: references and dead letters still have their beginning.
+    source is gone. `are_whole`: references and dead letters still have their beginning. `require_time` is called for
+    each row, and may raise.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class Context:
         committed: Committed,
         lows: Mapping[TopicPartition, int],
         are_whole: bool = True,
+        require_time: Callable[[], None] = lambda: None,
     ) -> None:
         self.settings = settings
         self.findings = findings
         self.open_objects = open_objects
         self.committed = committed
         self.are_whole = are_whole
+        self.require_time = require_time
         self.judge = Judge(settings)
         self.schemas = ObjectSchemas(self.judge.parse)
         self.dead_letters: Counter[str] = Counter()

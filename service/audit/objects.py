@@ -212,6 +212,7 @@ class FlushObjects:
                     values = header.published.restore(row)
                 except RestoreError as error:
                     values = {"": str(error)}
+                self._context.require_time()
                 self._check_row(row[META], values, reference, tally, where)
         self.rows += tally.entries
         if tally.entries and tally.misplaced == tally.entries:

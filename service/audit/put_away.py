@@ -6,6 +6,7 @@ What ended a worker is decoded again in a process of its own, which it may end.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,11 +15,12 @@ from service.formats.model import FATAL, SKIPPED, OffsetRanges, SourceRecord, To
 from service.oracle.judge import Judge
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
     from service.config.settings import Settings
 
 DECODE_S = 60.0
+Reader = Callable[[OffsetRanges], Iterable[SourceRecord]]
 
 
 class Claim(NamedTuple):
@@ -51,6 +53,13 @@ class PutAway(NamedTuple):
         if place in self.ends:
             return record._replace(unreadable=SKIPPED)
         return record
+
+    def read(self, read: Reader, ranges: OffsetRanges) -> Iterator[SourceRecord]:
+        """Yield what the source holds; of offsets that a person has skipped, one record that stands for them."""
+        for stand_in, readable in self.around(ranges):
+            if stand_in is not None:
+                yield stand_in
+            yield from map(self.seen, read(readable))
 
     def around(self, ranges: OffsetRanges) -> list[ReadableRanges]:
         """Cut ranges around what was skipped, which nobody may be able to read; a TopicPartition's are in order.

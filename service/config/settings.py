@@ -240,11 +240,9 @@ class SpoolSettings(Section):
 
 
 class VerifySettings(Section):
-    """Verification mode: after each commit what was consumed is compared with what the store gives back."""
+    """Verification mode: flushes are judged right after their commit, as the audit does."""
 
-    bytes_max: ClassVar[int] = 64 * 1024 * 1024  # of what is remembered until it is committed; the rest is counted
-
-    share: float = Field(0.0, ge=0, le=1, description="Share of records that are verified; 0: none, 1: all.")
+    share: float = Field(0.0, ge=0, le=1, description="Share of flushes that are verified; 0: none, 1: all.")
     on_difference: Literal["report", "unready", "stop"] = Field(
         "report",
         description="What a difference does: a metric and a line of the log; with unready /readyz fails from then on, too, "

@@ -311,10 +311,10 @@ class Resumed(LogEvent, frozen=True, tag="resumed"):
 
 
 class FlushVerified(LogEvent, frozen=True, tag="flush_verified"):
-    """A committed flush was compared with what was consumed.
+    """A committed flush was compared with the source, as the audit does.
 
-    `entries`: found again; `unverified`: remembered, and not all objects could be read in time; `objects`: read;
-    `seconds`: the comparison took; `differences`: how many of each kind.
+    `entries`: its own, if it was judged to its end, else they are `unverified`; `objects`: read; `seconds`: it took;
+    `differences`: how many of each kind.
     """
 
     batch_id: str
@@ -326,7 +326,7 @@ class FlushVerified(LogEvent, frozen=True, tag="flush_verified"):
 
 
 class FlushDiffers(LogEvent, frozen=True, tag="flush_differs"):
-    """A committed flush is not what was consumed.
+    """A committed flush is not what the source says.
 
     `differences`: how many of each kind; `first`: kinds and topic-partition/offset/index, or objects, of some.
     """

@@ -12,7 +12,7 @@ PLAIN: Mapping[str, str] = {
     "commit_transaction_repeated": "The worker asks the same producer again to commit. `code`, `fatal`, `retriable`.",
     "committed_topic_id_unknown": "Committed offsets do not name the id of their topic.",
     "consumer_error": "The client library reports an error in place of a record. `where`: its place; `code`; `times`.",
-    "entries_not_verified": "Verification mode leaves entries out. `entries`; `cause`: memory, time, outcome.",
+    "entries_not_verified": "Verification mode cannot judge a flush to its end. `entries`: its own; `message`.",
     "flush_record_unknown": "This version cannot read a flush record; committed offsets are compared with others.",
     "history_cut": "The topic of flush records has lost its beginning, and no record left names these TopicPartitions.",
     "history_open": "A transaction stays open in the topic of flush records; only records before it are read.",
@@ -24,7 +24,6 @@ PLAIN: Mapping[str, str] = {
     "not_positioned": "The next offset is not known yet: no answer, or a stale one; the worker asks again.",
     "not_prepared": "No producer for transactions is ready yet.",
     "object_not_compared": "The worker cannot tell whether an object is ours; it uses another key. `key`.",
-    "object_not_read_back": "Verification mode cannot read an object now. `key`: its user is hashed.",
     "outside_doubted": "The worker can do without it, but an operator should mend what the message says.",
     "outside_unmet": "The store or Kafka lacks something that the worker needs; it does not join before it is there.",
     "paths_doubted": "Most of the first entries of a topic are dead letters or go by Kafka's time, or none is in an "

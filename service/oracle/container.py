@@ -61,8 +61,8 @@ class Container:
         self._sync = header["sync"]
         self._decompress = _CODECS[header["metadata"].get("avro.codec", b"null").decode()]
 
-    def rows(self, begin: int, end: int, schema: Any, part: Any = None) -> Iterator[Any]:
-        """Yield the rows of the blocks in [begin, end), decoded by a parsed schema, or only a `part` of each.
+    def rows(self, begin: int, end: int, schema: Any) -> Iterator[Any]:
+        """Yield the rows of the blocks in [begin, end), decoded by a parsed schema.
 
         Raises:
             ValueError: these bytes are not whole blocks; damaged blocks raise other errors, too.
@@ -73,7 +73,7 @@ class Container:
             begin = self._stream.tell()
             if begin > end or block["sync"] != self._sync or block["rows"] < 1:
                 raise ValueError("a byte range does not hold whole blocks")
-            yield from _rows(self._decompress(block["data"]), block["rows"], schema, part)
+            yield from _rows(self._decompress(block["data"]), block["rows"], schema)
 
 
 def spans_of(reference: Reference, container: Container) -> list[Span]:
@@ -91,9 +91,9 @@ def spans_of(reference: Reference, container: Container) -> list[Span]:
     return [span for span in spans if span[0] < span[1]]
 
 
-def _rows(data: bytes, rows: int, schema: Any, part: Any) -> Iterator[Any]:
+def _rows(data: bytes, rows: int, schema: Any) -> Iterator[Any]:
     stream = io.BytesIO(data)
     for _ in range(rows):
-        yield fastavro.schemaless_reader(stream, schema, part)
+        yield fastavro.schemaless_reader(stream, schema, None)
     if stream.read(1):
         raise ValueError("a block holds more bytes than its rows")

@@ -5,6 +5,7 @@ Owns nothing but the order of the steps; the rules stand in `decode`, `locate` a
 
 from __future__ import annotations
 
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 from zoneinfo import ZoneInfo
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from service.oracle.json_text import Parse
 
 NO_TIMESTAMP = -1
+TYPES_MAX = 1024
 TIMESTAMP_MAX_MS = 253_402_300_799_999  # 9999-12-31T23:59:59.999Z; a row has none that is later
 
 
@@ -62,6 +64,7 @@ class Judge:
         self._zone = ZoneInfo(settings.partition.zone)
         self._limits = settings.record_schema
         self._chain_header = settings.input.chain_header
+        self._may_be_dead = lru_cache(TYPES_MAX)(self._reasons_of)
 
     @property
     def parse(self) -> Parse:
@@ -108,7 +111,7 @@ class Judge:
         )
         return JudgedEntry(deliverable, self._may_be_dead(kind))
 
-    def _may_be_dead(self, kind: Type) -> Reasons:
+    def _reasons_of(self, kind: Type) -> Reasons:
         """Return the reason that an entry over the limits of a schema may have: it may be cut down or be dead."""
         size = 2 * characters_of(kind)
         is_over = fields_of(kind) > self._limits.fields_max or size > self._limits.bytes_max

@@ -22,6 +22,7 @@ from service.adapters.kafka_consumer import KafkaConsumer
 from service.adapters.kafka_flush_records import KafkaFlushRecords
 from service.adapters.kafka_log import Brokers
 from service.adapters.kafka_options import consumer_options, producer_options
+from service.adapters.kafka_topics import KafkaTopics
 from service.adapters.metrics import PrometheusMetrics
 from service.adapters.object_store import S3Store
 from service.adapters.preflight import Ask, Preflight, ask_once
@@ -44,7 +45,7 @@ from service.errors import LeavingError, SpoolError, StopError
 from service.formats.log_events import WorkerLeft, WorkerStarted, WorkerStopped, tell
 from service.formats.object_key import key_safe
 from service.input.json_text import JsonDecoder
-from service.oracle.identify import Identifier
+from service.live import LiveJudge
 from service.outside import asks_of_kafka, asks_of_store, misfit_of
 from service.partitioning.chain import root_of
 from service.partitioning.partitioner import Partitioner
@@ -55,7 +56,6 @@ from service.runtime.positions import StartRules
 from service.runtime.recorder import RecorderRules
 from service.runtime.stop import StopFlag
 from service.runtime.uploader import Uploader
-from service.runtime.verification import VerifyPorts
 from service.runtime.worker import Ports, Worker, WorkerRules
 from service.version import product_version
 
@@ -174,7 +174,7 @@ class Process:
             clock=self.clock,
             metrics=self.metrics,
             stop=self._stop,
-            verify=VerifyPorts(Identifier(settings), store) if settings.verify.share else None,
+            judge=LiveJudge(settings, store, lambda wait: KafkaTopics(reading, wait=wait, log_as="reread")),
             require_outside=self._require_outside,
         )
         rules = _rules(settings, self._json)

@@ -39,6 +39,7 @@ from service.runtime.flusher import Flusher, FlushSummary
 from service.runtime.ports import Committer, Consumer, Metrics
 from service.runtime.positions import Positions
 from service.runtime.recorder import Recorder
+from service.runtime.verification import Verification
 
 STORY_CHARS_MAX = 300
 STORY_MAX = 50  # changes of the state that are told when the worker ends by a fault
@@ -59,7 +60,7 @@ class Controller:
         clock: Clock,
         metrics: Metrics,
         new_batch_id: Callable[[], str],
-        verify: Callable[[Deadline], None] | None = None,
+        verification: Verification | None = None,
     ) -> None:
         self.state = WorkerState()
         self.error: BaseException | None = None
@@ -73,7 +74,7 @@ class Controller:
         self._clock = clock
         self._metrics = metrics
         self._new_batch_id = new_batch_id
-        self._verify = verify
+        self._verification = verification
         self._asked_in = 0
         self._closed: ClosedBatch | None = None
         self._deadline = Deadline.after(rules.poll_budget_s, clock.now_s)
@@ -294,8 +295,10 @@ class Controller:
             raise
         else:
             self._committed(batch, summary, reason)
-            if self._verify is not None and reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
-                self._verify(left)
+            if self._verification is not None:
+                self._verification.committed(summary.sent)
+                if reason not in (FlushReason.REVOKED, FlushReason.ASSIGNED):
+                    self._verification.look(left)
         self._is_late = left.remaining_s() < self._rules.budget_s
 
     def _committed(self, batch: ClosedBatch, summary: FlushSummary, reason: FlushReason) -> None:
@@ -375,8 +378,8 @@ class Controller:
             raise error
         if error is not None:
             raise StopError(f"a rebalance callback failed: {describe(error)}") from error
-        if self._verify is not None:  # what was flushed inside a callback, which others wait for
-            self._verify(self._before_settling())
+        if self._verification is not None:  # what was flushed inside a callback, which others wait for
+            self._verification.look(self._before_settling())
             self._is_late = self._before_settling().remaining_s() < self._rules.budget_s
 
 

@@ -31,7 +31,7 @@ from service.batch.messages import (
 )
 from service.batch.pack_plan import FEW_PARTS
 from service.batch.seal import SealedObject, seal
-from service.boundary import Clock, Membership, Message
+from service.boundary import Clock, Membership, Message, SentFlush
 from service.config.rules import seal_rules
 from service.config.settings import Settings
 from service.control.deadline import Deadline
@@ -53,10 +53,7 @@ ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 
 
 class FlushSummary(NamedTuple):
-    """What a committed flush did; `seconds` per step; `announced` are the messages of the references topic.
-
-    `membership` is the one that it was committed as.
-    """
+    """What a committed flush did; `seconds` per step; `membership` is the one that it was committed as."""
 
     batch_id: str
     seq: int
@@ -68,7 +65,7 @@ class FlushSummary(NamedTuple):
     object_bytes: int
     json_fields: int
     seconds: Mapping[str, float]
-    announced: list[Message]
+    sent: SentFlush
     membership: Membership
 
 
@@ -137,13 +134,17 @@ class Flusher:
             announced, flush_record = self._announce(batch, uploaded, reason, steps)
             steps.deadline = deadline.at_most(self._budget.commit_budget_s)
             messages = partial(self._messages, batch, announced, flush_record, letter_keys)
-            membership = self._commit(messages, self._offsets(batch), membership, batch, steps.deadline)
+            offsets = self._offsets(batch)
+            membership = self._commit(messages, offsets, membership, batch, steps.deadline)
             steps.done("commit")
         except DiscardError:
             self._learn(batch, steps)
             raise
         self._learn(batch, steps)
-        return self._summarise(batch, sealed, announced, steps, membership)
+        entries = sum(progress.entries for progress in batch.progress.values())
+        next_offsets = {tp: one.offset for tp, one in offsets.items()}
+        sent = SentFlush(batch.batch_id, entries, next_offsets, messages)
+        return self._summarise(batch, sealed, sent, steps, membership)
 
     def estimate_s(self, load: FlushLoad) -> float:
         """Estimate the seconds of sealing and uploading the open batch now.
@@ -325,23 +326,22 @@ class Flusher:
         self,
         batch: ClosedBatch,
         sealed: list[SealedObject],
-        announced: list[Message],
+        sent: SentFlush,
         steps: FlushSteps,
         membership: Membership,
     ) -> FlushSummary:
-        covered = batch.progress.values()
         return FlushSummary(
             batch_id=batch.batch_id,
             seq=self._seq,
             objects=len(sealed),
             references=sum(one.references for one in sealed),
-            entries=sum(progress.entries for progress in covered),
-            dead_letters=sum(progress.dead_letters for progress in covered),
+            entries=sent.entries,
+            dead_letters=sum(progress.dead_letters for progress in batch.progress.values()),
             records=batch.records,
             object_bytes=sum(one.file.size for one in sealed),
             json_fields=sum(_json_fields(one) for one in sealed),
             seconds=steps.seconds,
-            announced=announced,
+            sent=sent,
             membership=membership,
         )
 

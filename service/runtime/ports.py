@@ -7,15 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
-from service.boundary import BatchSpool, FetchFailure, Membership, Message, Poll, RebalanceListener, StoredObject
+from service.boundary import (
+    BatchSpool,
+    FetchFailure,
+    FlushFindings,
+    Membership,
+    Message,
+    Poll,
+    RebalanceListener,
+    SentFlush,
+    StoredObject,
+)
 from service.control.deadline import Deadline
 from service.control.flush_history import Flushed
-from service.formats.identity import ConsumedRecord, StoredRow
-from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
+from service.formats.model import CommittedOffset, TopicPartition
 from service.formats.offset_metadata import SourceTopics
-from service.formats.reference import Location, Reference
 
 
 class Consumer(Protocol):
@@ -245,32 +253,14 @@ class ObjectStore(Protocol):
         ...
 
 
-@runtime_checkable
-class ReadBackStore(Protocol):
-    """Gives objects back."""
+class FlushJudge(Protocol):
+    """Judges what a flush has committed, by other code than the worker's."""
 
-    def read(self, place: Location, *, deadline: Deadline) -> bytes | None:
-        """Return the bytes of an object that a reference names; None where there is none.
+    def judge(self, flush: SentFlush, *, until: Callable[[], Deadline]) -> FlushFindings:
+        """Compare a flush with the source and the store; blocks `until` then, which is asked again and again.
 
         Raises:
-            ReadBackError: it cannot be read now, or not before the deadline.
             StoreRefusedError: no permission.
-        """
-        ...
-
-
-class SecondOpinion(Protocol):
-    """What identifies entries, by other code than the worker's."""
-
-    def entries_of(self, record: SourceRecord) -> ConsumedRecord:
-        """Return what identifies each entry of a record; never raises on input."""
-        ...
-
-    def rows_of(self, data: bytes, references: Iterable[Reference]) -> Iterable[StoredRow]:
-        """Yield the rows of these references from the bytes of their object.
-
-        Raises:
-            UnreadableObjectError: it is no Avro file, or not one of such rows.
         """
         ...
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import structlog
@@ -25,14 +25,13 @@ from service.runtime.crash_guard import CrashGuard
 from service.runtime.first_look import FirstBatch
 from service.runtime.flusher import Flusher
 from service.runtime.open_transactions import OpenTransactions
-from service.runtime.ports import Committer, Consumer, FlushRecords, Journal, Metrics, Spool, Uploads
+from service.runtime.ports import Committer, Consumer, FlushJudge, FlushRecords, Journal, Metrics, Spool, Uploads
 from service.runtime.positions import Positions, StartRules
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.refetch import Refetcher
 from service.runtime.runloop import Guards, Runloop
 from service.runtime.stop import StopFlag
-from service.runtime.tap import TappedCommitter, TappedConsumer
-from service.runtime.verification import Verification, VerifyPorts
+from service.runtime.verification import Verification
 
 
 def _nothing() -> None:
@@ -52,7 +51,7 @@ class Ports:
     clock: Clock
     metrics: Metrics
     stop: StopFlag
-    verify: VerifyPorts | None = None
+    judge: FlushJudge | None = None
     require_outside: Callable[[], None] = _nothing
 
 
@@ -89,7 +88,6 @@ class Worker:
         parts: Parts | None = None,
     ) -> None:
         parts = parts or Parts()
-        ports, self.verification = _tapped(ports, rules, sender)
         clock, metrics = ports.clock, ports.metrics
         self._ports = ports
         self._log = structlog.get_logger("worker")
@@ -115,6 +113,12 @@ class Worker:
             abandoned=lambda: ports.stop.abandoned,
             require_fit=self.first_batch.require_fit,
         )
+        verify = rules.settings.verify
+        self.verification = (
+            Verification(verify, ports.judge, clock=clock, metrics=metrics, is_hurried=lambda: ports.stop.requested)
+            if verify.share and ports.judge is not None
+            else None
+        )
         self.controller = parts.controller(
             rules=rules.settings.flush,
             recorder=self.recorder,
@@ -125,7 +129,7 @@ class Worker:
             clock=clock,
             metrics=metrics,
             new_batch_id=new_batch_id,
-            verify=None if self.verification is None else self.verification.look,
+            verification=self.verification,
         )
         refetcher = Refetcher(recorder=self.recorder, consumer=ports.consumer, clock=clock, metrics=metrics)
         crash_guard = CrashGuard(ports.journal, recorder=self.recorder, metrics=metrics)
@@ -168,18 +172,3 @@ class Worker:
             self._log.warning("not_discarded", message=describe(error))
         finally:
             self._ports.consumer.close()
-
-
-def _tapped(ports: Ports, rules: WorkerRules, sender: Sender) -> tuple[Ports, Verification | None]:
-    """Put verification mode between the worker and its outside world, where it is on."""
-    if ports.verify is None or not rules.settings.verify.share:
-        return ports, None
-    stop = ports.stop
-    verification = Verification(
-        rules.settings.verify, ports.verify, clock=ports.clock, metrics=ports.metrics, is_hurried=lambda: stop.requested
-    )
-    consumer = TappedConsumer(ports.consumer, verification)
-    return (
-        replace(ports, consumer=consumer, committer=TappedCommitter(ports.committer, verification, sender)),
-        verification,
-    )

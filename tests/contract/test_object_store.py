@@ -355,10 +355,10 @@ def test_reading_is_tried_again(place: Place, server: HttpS3, fault: Fault) -> N
     place.put("one.avro", b"body")
     server.faults.extend([fault, fault])
     deadline = Deadline.after(60.0, time.monotonic)
-    assert store.read(place.location("one.avro"), deadline=deadline) == b"body"
+    assert store.read(*place.address("one.avro"), deadline=deadline) == b"body"
     server.faults.extend([fault] * 5)
     with pytest.raises(ReadBackError):
-        store.read(place.location("one.avro"), deadline=deadline)
+        store.read(*place.address("one.avro"), deadline=deadline)
 
 
 def test_reading_that_is_forbidden_is_said_with_the_permission(place: Place, server: HttpS3) -> None:
@@ -366,7 +366,7 @@ def test_reading_that_is_forbidden_is_said_with_the_permission(place: Place, ser
     store = S3Store(settings(server))
     server.faults.append((403, "AccessDenied"))
     with pytest.raises(StoreRefusedError, match=r"403 AccessDenied.* s3:GetObject on arn:aws:s3:::bucket/logs/\*"):
-        store.read(place.location("one.avro"), deadline=Deadline.after(60.0, time.monotonic))
+        store.read(*place.address("one.avro"), deadline=Deadline.after(60.0, time.monotonic))
 
 
 def test_bucket_name_that_cannot_be_one_is_refused(server: HttpS3) -> None:

@@ -15,8 +15,7 @@ from service.boundary import Membership, Poll
 from service.config.rules import json_decoder, lane_rules, seal_rules
 from service.config.s3_settings import S3Settings
 from service.config.settings import KafkaSettings, Settings
-from service.formats.identity import ConsumedEntry
-from service.formats.model import CommittedOffset, SourceRecord
+from service.formats.model import CommittedOffset, PartitionKey, SourceRecord
 from service.runtime.app import recorder_rules
 from service.runtime.recorder import Recorder
 from tests.fakes.spool import FakeSpool
@@ -33,6 +32,14 @@ class Delivered(NamedTuple):
     outcomes: dict[str, int]
     load: Any
     taken: int
+
+
+class RecordedEntry(NamedTuple):
+    """An entry that was recorded: where it belongs, when it was, which it is."""
+
+    key: PartitionKey
+    event_time_us: int
+    id: str | None
 
 
 def settings(**sections: Any) -> Settings:
@@ -58,7 +65,7 @@ def deliver(
 
 def recorded(
     records: Sequence[SourceRecord], given: Settings, *, is_fast: bool
-) -> tuple[dict[tuple[int, int], ConsumedEntry], Counter[int]]:
+) -> tuple[dict[tuple[int, int], RecordedEntry], Counter[int]]:
     """Record all of one TopicPartition; gives the rows by offset and index, and how many entries of each are dead."""
     recorder = opened(records, given, is_fast=is_fast, memory_max=2**40)
     record_all(recorder, Poll.of(records), _EVERYTHING)
@@ -67,7 +74,7 @@ def recorded(
     for letter in batch.dead_letters:
         dead[letter.record.offset] += letter.entries
     found = {
-        (rows.offsets[n], rows.indexes[n]): ConsumedEntry(
+        (rows.offsets[n], rows.indexes[n]): RecordedEntry(
             rows.keys[rows.key_of[n]], rows.event_times_us[n], rows.ids.get(n)
         )
         for n in range(len(rows))

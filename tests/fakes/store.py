@@ -11,7 +11,6 @@ from enum import Enum
 from service.boundary import StoredObject
 from service.control.deadline import Deadline
 from service.errors import KeyTakenError, ReadBackError, StoreRefusedError, UploadError
-from service.formats.reference import Location
 from service.privacy import veiled
 from tests.fakes.clock import FakeClock
 from tests.fakes.consumer import Point, no_point
@@ -91,14 +90,15 @@ class FakeObjectStore:
         self._point("put_acknowledged")
         return _stored(key, body)
 
-    def read(self, place: Location, *, deadline: Deadline) -> bytes | None:
+    def read(self, bucket: str, key: str, version_id: str | None, *, deadline: Deadline) -> bytes | None:
         """Give an object back."""
+        del bucket, version_id
         self._point("get")
         if deadline.has_passed():
             raise ReadBackError("no time is left")
         if not self.may_read:
             raise StoreRefusedError("403 AccessDenied")
-        return self._bucket.objects.get(place.object)
+        return self._bucket.objects.get(key)
 
     def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
         """Give the object if it is the one meant and we may look."""

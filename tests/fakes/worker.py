@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC
-from functools import cache
 from typing import Any, NamedTuple
 
 from service import native
@@ -21,7 +20,7 @@ from service.control.flush_history import OurGroup
 from service.control.flush_policy import FlushBounds
 from service.input.decode import InputRules, RecordDecoder
 from service.input.json_text import JsonDecoder
-from service.oracle.identify import Identifier
+from service.live import LiveJudge
 from service.partitioning.event_time import LATEST_US, TimeRules
 from service.partitioning.partitioner import KeyRules, Partitioner
 from service.runtime import worker
@@ -32,7 +31,6 @@ from service.runtime.positions import StartAt, StartRules
 from service.runtime.recorder import Recorder, RecorderRules
 from service.runtime.runloop import Runloop
 from service.runtime.stop import StopFlag
-from service.runtime.verification import VerifyPorts
 from service.runtime.worker import Ports, Worker, WorkerRules
 from tests.fakes.broker import FakeBroker
 from tests.fakes.clock import FakeClock
@@ -42,6 +40,7 @@ from tests.fakes.flush_records import FakeFlushRecords
 from tests.fakes.journal import FakeJournal
 from tests.fakes.member import Member, Member848
 from tests.fakes.metrics import RecordingMetrics
+from tests.fakes.source import FakeSource
 from tests.fakes.spool import FakeSpool
 from tests.fakes.store import Bucket, FakeObjectStore
 from tests.fakes.uploads import InlineUploader
@@ -134,17 +133,9 @@ def settings_of(start_at: StartAt = "beginning") -> Settings:
     )  # fmt: skip
 
 
-@cache
-def identifier() -> Identifier:
-    """The second opinion."""
-    return Identifier(settings_of())
-
-
-def verifying(*, share: float = 1.0, bytes_max: int = 10**7, is_stopping: bool = True) -> VerifySettings:
-    """Return settings of verification mode, whose memory is no setting."""
-    kind = type("Bounded", (VerifySettings,), {"bytes_max": bytes_max})
-    made: VerifySettings = kind(share=share, on_difference="stop" if is_stopping else "report")
-    return made
+def verifying(*, share: float = 1.0, is_stopping: bool = True) -> VerifySettings:
+    """Return settings of verification mode."""
+    return VerifySettings(share=share, on_difference="stop" if is_stopping else "report")
 
 
 class Parts(NamedTuple):
@@ -200,7 +191,7 @@ class Rules(WorkerRules):
         return replace(self, recorder=self.recorder._replace(fast_lane=lane, is_fast=lane is not None))
 
     def with_verification(self, **given: Any) -> Rules:
-        """Compare each flush with what was consumed."""
+        """Judge flushes right after they are committed."""
         return self.with_settings(verify=verifying(**given))
 
     def with_memory(self, bytes_max: int) -> Rules:
@@ -247,7 +238,7 @@ class FakeWorker:
             clock=clock,
             metrics=self.metrics,
             stop=self.stop,
-            verify=VerifyPorts(identifier(), self.store),
+            judge=LiveJudge(rules.settings, self.store, lambda wait: FakeSource(broker, wait, point=point)),
         )
         self.worker = Worker(
             ports,

@@ -65,7 +65,7 @@ def test_object_changed_behind_the_worker_stops_it(deployment: Deployment, s3_fa
     assert differs["level"] == "error"
     assert differs["differences"]["object_altered"] >= 1
     (complaint,) = deployment.complaints("w1")
-    assert complaint.startswith("VerificationError: verification: committed flushes differ from what was consumed: ")
+    assert complaint.startswith("VerificationError: verification: committed flushes differ from the source: ")
     deployment.require_clean()
 
 

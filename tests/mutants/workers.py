@@ -59,8 +59,7 @@ class RewindsNothingKept(Controller):
 
 
 def position_of(consumer: Any, tp: TopicPartition) -> int:
-    """Return the position of a fake consumer, or of the client library's, behind a tap or not."""
-    consumer = getattr(consumer, "_consumer", consumer) if hasattr(consumer, "_verification") else consumer
+    """Return the position of a fake consumer, or of the client library's."""
     if hasattr(consumer, "positions"):
         return int(consumer.positions.get(tp, 0))
     (place,) = consumer._consumer.position([confluent_kafka.TopicPartition(*tp)])

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from service import native
 from service.config.settings import IdSettings, InputSettings, Settings, TimeSettings, UserSettings
-from service.formats.identity import ConsumedEntry
 from service.formats.model import SourceRecord, TopicPartition
-from service.oracle.identify import Identifier
-from tests.fakes.lanes import recorded, settings
+from service.oracle.judge import Judge
+from tests.fakes.lanes import RecordedEntry, recorded, settings
 from tests.strategies import times_as_many
 
 TP = TopicPartition("app", 0)
@@ -114,9 +113,9 @@ def test_worker_and_second_opinion_decide_the_same(
     """
     again = record._replace(offset=1)
     rows, dead = recorded([record, again], given_settings, is_fast=is_fast)
-    consumed = Identifier(given_settings).entries_of(record)
-    expected: dict[int, ConsumedEntry] = {n: one for n, one in enumerate(consumed.entries) if one.key is not None}
+    judged = [entry.deliverable for entry in Judge(given_settings).judge(record).entries]
+    expected = {n: RecordedEntry(one.key, one.event_time_us, one.id) for n, one in enumerate(judged) if one is not None}
     for offset in (0, 1):
         found = {index: row for (at, index), row in rows.items() if at == offset}
         assert found == expected
-        assert dead[offset] == len(consumed.entries) - len(expected)
+        assert dead[offset] == len(judged) - len(expected)

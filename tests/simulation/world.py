@@ -54,11 +54,11 @@ OUTCOMES = (
 )  # fmt: skip
 LAYOUTS: tuple[Layout, ...] = ("auto", "pack", "file")
 START_AFTER_S = (0, 0, 30)  # the beginning, or what comes later than that
-# By seed: everything; a share, in too little memory. What differs ends the worker, which no worker may.
+# By seed: every flush, or a share. What differs ends the worker, which no worker may.
 VERIFIED = {
     0: verifying(),
     3: verifying(),
-    5: verifying(share=0.3, bytes_max=1_000),
+    5: verifying(share=0.3),
 }
 DISK = {"append", "read", "create", "write", "finish", "load"}
 DISK_SHARE = 0.1  # of these places are used, or they would be most of all

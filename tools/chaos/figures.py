@@ -112,8 +112,8 @@ def as_text(figures: Figures) -> str:
         ),
         f"{figures['flushes']} flushes; batches given up: {given_up or 'none'}",
         (
-            f"verification mode: {figures['verified_entries']:,} entries found again, "
-            f"{figures['unverified_entries']:,} could not be read in time"
+            f"verification mode: {figures['verified_entries']:,} entries of flushes that were judged, "
+            f"{figures['unverified_entries']:,} of flushes that could not be read in time"
         ),
         f"{'fault':<30}{'times':>6}{'recovery p50':>14}{'p99':>8}{'max':>8}   (seconds)",
     ]

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from service.accounting import Kind
 from service.adapters.metrics import ANY, METRICS, PrometheusMetrics
-from service.control.differences import Difference
 from service.control.flush_policy import FlushReason
 from service.control.state import Phase
 from service.formats.dead_letter import Reason
@@ -123,7 +123,7 @@ def test_values_of_labels_are_those_that_the_worker_uses() -> None:
     sets: dict[tuple[str, str], type[Enum]] = {
         ("flushes", "reason"): FlushReason,
         ("state", "state"): Phase,
-        ("verification_differences", "kind"): Difference,
+        ("verification_differences", "kind"): Kind,
     }
     for name, label, values in metrics:
         if (name, label) in sets:

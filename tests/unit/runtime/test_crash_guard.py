@@ -16,7 +16,7 @@ from service.formats.model import CommittedOffset, SourceRecord, TopicPartition
 from tests.fakes.journal import FakeJournal
 from tests.fakes.records import P0, P1
 from tests.fakes.rig import Rig
-from tests.fakes.worker import DEAD_LETTERS, FakeWorker
+from tests.fakes.worker import DEAD_LETTERS, FakeWorker, Rules
 
 DEADLY = 7  # the offset of the record that ends the process
 NUMBERS = count(1)
@@ -38,9 +38,10 @@ def deadly_worker(
     offset: int | None = DEADLY,
     consume_records_max: int = 100,
     end: type[BaseException] = Killed,
+    rules: Rules | None = None,
 ) -> FakeWorker:
     """Start a worker that ends when it decodes the record at this offset of P0."""
-    worker = rig.worker("a", journal=journal)
+    worker = rig.worker("a", journal=journal, rules=rules)
     worker.loop.records_max = consume_records_max
     values = [record.value for record in rig.broker.logs[P0].records]
 
@@ -146,6 +147,13 @@ def test_record_that_ends_the_process_is_put_away_and_nothing_else() -> None:
     assert (says.reason, says.topic, says.partition, says.offset) == ("fatal", *P0, DEADLY)
     assert letter.value == rig.broker.logs[P0].records[DEADLY].value
     assert worker.metrics.gauges["cautious", ()] == 0
+
+
+def test_record_that_was_put_away_is_not_decoded_by_verification_mode() -> None:
+    """It might end the worker there, too: that its dead letter says `fatal` is taken as said, as by the audit."""
+    rig, journal = filled(), FakeJournal()
+    _, worker = lives(rig, journal, start=partial(deadly_worker, rules=Rules().with_verification()))
+    assert worker.metrics.total("verified_entries") > 0
 
 
 @pytest.mark.parametrize("end", [Killed, MemoryError])

@@ -44,7 +44,7 @@ from tests.fakes.pace import paced_decode
 from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.rig import COOPERATIVE, KIP848, Rig
 from tests.fakes.store import PutFault
-from tests.fakes.worker import DEAD_LETTERS, REFERENCES, FakeWorker, Rules
+from tests.fakes.worker import DEAD_LETTERS, FLUSHES, REFERENCES, FakeWorker, Rules
 
 
 def holding(rig: Rig, *, records: int = 3, rules: Rules | None = None) -> FakeWorker:
@@ -88,15 +88,16 @@ def test_flush_of_a_batch_commits_references_flush_record_and_offsets_together()
 
 
 def test_flush_gives_what_it_has_announced() -> None:
-    """The messages of the references topic, as they were committed."""
+    """All messages of its transaction and the offsets, as they were committed."""
     rig = Rig()
     worker = holding(rig, rules=Rules().with_layout("pack"))
     rig.broker.logs[P0].append(value_of(entry(None)), timestamp_ms=rig.clock.wall_ms())
     worker.step()
     summary = flush(worker)
     assert summary.dead_letters == 1
-    assert summary.announced == rig.broker.messages(REFERENCES)
-    assert {one.key for one in summary.announced} == {summary.batch_id.encode()}
+    sent = list(summary.sent.messages())
+    assert sent == [*rig.broker.messages(REFERENCES), *rig.broker.messages(FLUSHES), *rig.broker.messages(DEAD_LETTERS)]
+    assert {tp: rig.broker.committed_offset(tp) for tp in summary.sent.next_offsets} == summary.sent.next_offsets
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -443,8 +444,9 @@ def test_references_travel_in_as_many_messages_as_the_topic_takes() -> None:
     rig.turn_until(lambda: worker.recorder.load().entries == 400)
     summary = flush(worker)
     assert summary.objects == 1
-    assert len(summary.announced) > 2
-    assert max(len(one.value or b"") for one in summary.announced) <= 20_000
+    announced = rig.broker.messages(REFERENCES)
+    assert len(announced) > 2
+    assert max(len(one.value or b"") for one in announced) <= 20_000
     assert [one.reference_id for one in references(rig.broker)] == [f"{summary.batch_id}-{n}" for n in range(400)]
     rig.check()
 

@@ -502,7 +502,7 @@ def test_process_that_is_stopped_before_it_knows_its_place_asks_again(where: str
     rig = Rig()
     flushed(rig)
     rig.fill(P0, 3)
-    second = rig.worker("b", start=False)
+    second = rig.worker("b", rules=Rules().with_verification(), start=False)
     stops: list[str] = []
 
     def be_stopped(name: str) -> None:
@@ -512,7 +512,8 @@ def test_process_that_is_stopped_before_it_knows_its_place_asks_again(where: str
             rig.leave_open(second, P0)
 
     second.consumer._point = be_stopped
-    second.controller._verify = lambda _deadline: be_stopped("verify")
+    assert second.verification is not None
+    second.verification.look = lambda _deadline: be_stopped("verify")  # type: ignore[method-assign]
     second.start()
     rig.drain()
     assert stops

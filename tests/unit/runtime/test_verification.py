@@ -1,4 +1,4 @@
-"""Verification mode's bookkeeping: what is forgotten, what is due, and what the worker does about a difference."""
+"""Verification mode: which flushes are judged, when, what the judge says, and what the worker does about it."""
 
 from __future__ import annotations
 
@@ -8,21 +8,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.boundary import Poll
-from service.control.deadline import Deadline
-from service.control.remembered import ENTRY_BYTES
 from service.control.state import Phase
 from service.errors import ReadBackError, StoreRefusedError, VerificationError
-from service.formats.model import TopicPartition
-from service.runtime.tap import TappedConsumer
-from service.runtime.verification import HURRIED_S, Sent, Verification, VerifyPorts
+from service.runtime.verification import HURRIED_S
 from tests import canaries
-from tests.fakes.clock import FakeClock
 from tests.fakes.committer import Outcome
-from tests.fakes.metrics import RecordingMetrics
-from tests.fakes.records import P0, P1, entry, record, value_of
+from tests.fakes.records import P0, P1, entry, value_of
 from tests.fakes.rig import STYLES, Rig
-from tests.fakes.store import Bucket, FakeObjectStore, PutFault
-from tests.fakes.worker import FakeWorker, Rules, identifier, verifying
+from tests.fakes.store import PutFault
+from tests.fakes.worker import FakeWorker, Rules
 
 ON = Rules().with_verification()
 REPORTING = Rules().with_verification(is_stopping=False)
@@ -45,35 +39,6 @@ def verified(rig: Rig) -> float:
     return sum(worker.metrics.total("verified_entries") for worker in rig.workers)
 
 
-class Bench:
-    """The mode alone, over a store that has nothing."""
-
-    def __init__(self, *, bytes_max: int = 10**6, share: float = 1.0) -> None:
-        self.clock = FakeClock()
-        self.metrics = RecordingMetrics()
-        self.is_hurried = False
-        self.store = FakeObjectStore(Bucket(), self.clock)
-        self.verification = Verification(
-            verifying(share=share, bytes_max=bytes_max, is_stopping=False),
-            VerifyPorts(identifier(), self.store),
-            clock=self.clock,
-            metrics=self.metrics,
-            is_hurried=lambda: self.is_hurried,
-        )
-        self.verification.sought(P0, 0)
-
-    def consume(self, *offsets: int, tp: TopicPartition = P0) -> None:
-        """Hand over records of one entry."""
-        self.verification.consumed(Poll.of([record(tp, offset, entry(n=offset)) for offset in offsets]))
-
-    def lost(self, next_offset: int) -> float:
-        """Commit nothing but an offset of P0, and count what that loses."""
-        before = self.metrics.total("verification_differences", kind="lost")
-        self.verification.committed(Sent({P0: next_offset}, [], []))
-        self.verification.look(Deadline.after(60.0, self.clock.now_s))
-        return self.metrics.total("verification_differences", kind="lost") - before
-
-
 @pytest.mark.parametrize("style", STYLES)
 def test_every_entry_is_verified_once_across_a_rebalance(style: str) -> None:
     """Flushed by a timer, by a revoke, and by another member: each is in exactly one flush."""
@@ -88,16 +53,17 @@ def test_every_entry_is_verified_once_across_a_rebalance(style: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["ILLEGAL_GENERATION", "_TIMED_OUT", Outcome.UNKNOWN_COMMITTED, Outcome.UNKNOWN_OPEN, Outcome.NOT_ABORTED]
+    ("fault", "entries"),
+    [("ILLEGAL_GENERATION", 6), ("_TIMED_OUT", 6), (Outcome.UNKNOWN_OPEN, 6), (Outcome.UNKNOWN_COMMITTED, 0)],
 )
-def test_discarded_batch_is_verified_when_it_was_read_again_or_found_committed(fault: Any) -> None:
-    """What is sought is forgotten, but where the offset tells that the transaction was committed after all."""
+def test_discarded_batch_is_verified_once_it_was_read_again_and_committed(fault: Any, entries: int) -> None:
+    """Nothing of it is left; a commit of which nobody knows is for the audit."""
     rig = Rig()
     worker = holding(rig)
     worker.committer.script.append(fault)
     rig.drain()
     worker.step()
-    assert verified(rig) == 6
+    assert verified(rig) == entries
 
 
 def test_batch_that_was_too_large_is_verified_in_smaller_ones() -> None:
@@ -120,7 +86,7 @@ def test_dead_letters_and_ids_are_verified() -> None:
     assert verified(rig) == 4
 
 
-def test_flush_of_a_revoke_is_compared_when_the_callback_has_returned() -> None:
+def test_flush_of_a_revoke_is_judged_when_the_callback_has_returned() -> None:
     """Others wait for the callback."""
     rig = Rig()
     holding(rig)
@@ -144,12 +110,13 @@ def test_difference_stops_the_worker_before_the_next_commit(*, is_found_at_the_e
         worker.stop.request()
     else:
         rig.pass_time(31.0)
-    with capture_logs() as lines, pytest.raises(VerificationError, match=r"6 lost.* nothing more is committed"):
+    with capture_logs() as lines, pytest.raises(VerificationError, match=r"6 missing.* nothing more is committed"):
         worker.step()
     (line,) = [line for line in lines if line["event"] == "flush_differs"]
     assert line["log_level"] == "error"
     assert line["differences"]["object_altered"] >= 1
-    assert "lost source-0/0/0" in line["first"]
+    assert "missing source-0/0/0" in line["first"]
+    assert any(place.startswith("object_altered ") for place in line["first"])
     assert canaries.found_in(str(lines)) is None
     committed = rig.committed()
     rig.fill(P0, 1)
@@ -164,11 +131,11 @@ def test_difference_is_reported_and_the_worker_goes_on() -> None:
     worker = holding(rig, REPORTING)
     worker.store.read = lambda *_args, **_named: None  # type: ignore[method-assign]
     rig.drain()
-    assert worker.metrics.total("verification_differences", kind="lost") == 6
+    assert worker.metrics.total("verification_differences", kind="missing") == 6
     assert worker.metrics.total("verification_differences", kind="object_missing") >= 1
     verification = worker.verification
     assert verification is not None
-    assert "6 lost" in verification.story()
+    assert "6 missing" in verification.story()
 
 
 def test_store_that_lets_nobody_read_stops_the_worker() -> None:
@@ -179,6 +146,17 @@ def test_store_that_lets_nobody_read_stops_the_worker() -> None:
     rig.pass_time(31.0)
     with pytest.raises(StoreRefusedError):
         worker.step()
+
+
+def slowed(rig: Rig, worker: FakeWorker, seconds: float) -> None:
+    """Let each reading of an object take so long."""
+    read = worker.store.read
+
+    def slowly(*args: Any, **named: Any) -> bytes | None:
+        rig.clock.advance(seconds)
+        return read(*args, **named)
+
+    worker.store.read = slowly  # type: ignore[method-assign]
 
 
 def test_store_that_does_not_answer_leaves_entries_unverified() -> None:
@@ -192,130 +170,80 @@ def test_store_that_does_not_answer_leaves_entries_unverified() -> None:
     worker.store.read = refuse  # type: ignore[method-assign,assignment]
     with capture_logs() as lines:
         rig.drain()
-    assert worker.metrics.total("unverified_entries", cause="time") == 6
+    assert worker.metrics.total("unverified_entries") == 6
     assert not worker.metrics.total("verification_differences")
-    assert {"object_not_read_back", "entries_not_verified"} <= {line["event"] for line in lines}
+    (line,) = [line for line in lines if line["event"] == "entries_not_verified"]
+    assert line["message"] == "500 InternalError"
 
 
-def test_comparison_is_cut_short_once_the_worker_is_asked_to_stop() -> None:
+def test_source_that_cannot_be_read_leaves_entries_unverified() -> None:
+    """It has lost them meanwhile, or no broker hands them out: nobody can tell."""
+    rig = Rig()
+    worker = holding(rig)
+    rig.broker.logs[P0].broken.append(range(1))
+    rig.drain()
+    assert worker.metrics.total("unverified_entries") == 6
+    assert not worker.metrics.total("verification_differences")
+
+
+def test_judgement_is_cut_short_once_the_worker_is_asked_to_stop() -> None:
     """The grace period is for the last flush."""
     rig = Rig(tps=(P0, P1))
     worker = rig.owning(rules=ON.with_layout("file"))
     for user in range(6):
         rig.fill(P0, 1, user=f"{canaries.USER}-{user}")
     worker.step()
-    read = worker.store.read
-
-    def slowly(*args: Any, **named: Any) -> bytes | None:
-        rig.clock.advance(HURRIED_S / 2)
-        return read(*args, **named)
-
-    worker.store.read = slowly  # type: ignore[method-assign]
+    slowed(rig, worker, HURRIED_S / 2)
     worker.stop.request()
     worker.step()
     assert worker.controller.state.phase is Phase.STOPPED
-    assert worker.metrics.total("verified_entries") == 3
-    assert worker.metrics.total("unverified_entries", cause="time") == 3
+    assert worker.metrics.total("verified_entries") == 0
+    assert worker.metrics.total("unverified_entries") == 6
+    assert worker.metrics.total("verification_seconds") == HURRIED_S
 
 
-def test_what_finds_no_room_is_counted_and_not_judged() -> None:
-    """Memory is bounded, and what that costs is said."""
+@pytest.mark.parametrize("reason", ["interval", "revoked"])
+def test_judgement_ends_in_time_for_the_next_poll(reason: str) -> None:
+    """What may follow a flush has its time between two polls; a judgement has what is left, but for one answer."""
     rig = Rig()
-    worker = holding(rig, Rules().with_verification(bytes_max=2 * ENTRY_BYTES))
-    rig.drain()
-    assert worker.metrics.total("verified_entries") == 2
-    assert worker.metrics.total("unverified_entries", cause="memory") == 4
-    assert not worker.metrics.total("verification_differences")
-
-
-def test_share_is_verified_with_as_few_objects_as_hold_it() -> None:
-    """Others are not even read."""
-    rig = Rig()
-    worker = rig.owning(rules=Rules().with_verification(share=0.2).with_layout("file"))
-    for number in range(25):
-        rig.fill(P0, 1, user=f"{canaries.USER}-{number}")
-    keys = []
-    read = worker.store.read
-    worker.store.read = lambda place, deadline: (keys.append(place.object), read(place, deadline=deadline))[1]  # type: ignore[method-assign]
-    rig.drain()
-    assert verified(rig) == len(keys) == 5
-
-
-def test_nothing_stands_in_between_where_it_is_off() -> None:
-    """The consumer is the adapter itself; nothing is remembered."""
-    rig = Rig()
-    worker = rig.owning()
-    assert worker.verification is None
-    assert worker.loop._consumer is worker.consumer
-    on = Rig().owning(rules=ON)
-    assert isinstance(on.loop._consumer, TappedConsumer)
-
-
-def test_record_that_is_handed_over_twice_is_one() -> None:
-    """Also where it comes again after it was committed."""
-    bench = Bench()
-    bench.consume(0, 1, 2)
-    bench.consume(1, 2, 3)
-    assert bench.lost(3) == 3
-    bench.consume(0, 2, 3)
-    assert bench.lost(4) == 1
-    assert bench.lost(4) == 0
-
-
-def test_records_behind_the_committed_offset_stay_ahead() -> None:
-    """They are due with a later flush."""
-    bench = Bench()
-    bench.consume(0, 1, 5)
-    assert bench.lost(2) == 2
-    assert bench.lost(5) == 0
-    assert bench.lost(6) == 1
-
-
-def test_records_of_what_was_given_back_are_forgotten() -> None:
-    """Whoever owns it next reads them again; what comes late is nobody's."""
-    bench = Bench()
-    bench.consume(0, 1)
-    bench.verification.given_back([P0])
-    bench.consume(2)
-    bench.verification.sought(P0, 1)
-    assert bench.lost(3) == 0
-
-
-def test_records_are_forgotten_where_they_are_sought_or_fetched_again() -> None:
-    """They come again, or there are none any more."""
-    bench = Bench()
-    bench.consume(0, 1, 2)
-    bench.verification.fetched_again(P0, 2)
-    assert bench.lost(3) == 2
-    bench.consume(3, 4)
-    bench.verification.sought(P0, 3)
-    assert bench.lost(5) == 0
-
-
-def test_what_may_be_committed_is_not_forgotten_where_it_is_fetched_again() -> None:
-    """Its outcome is not known yet: found by seed 59456, as rows of which verification mode knew nothing."""
-    bench = Bench()
-    bench.consume(0, 1, 2)
-    bench.verification.unknown(Sent({P0: 2}, [], []))
-    bench.verification.fetched_again(P0, 1)
-    bench.verification.sought(P0, 2)
-    bench.verification.look(Deadline.after(60.0, bench.clock.now_s))
-    # What was sent has no rows here, so that what is remembered of it is lost.
-    assert bench.metrics.total("verification_differences", kind="lost") == 2
-
-
-@pytest.mark.parametrize("offset", [1, 7])
-def test_unknown_outcome_that_is_never_learnt_is_counted(offset: int) -> None:
-    """Given back before it was known, or found where others have left it: it may be committed, unverified."""
-    bench = Bench()
-    bench.verification.sought(P1, 0)
-    bench.consume(0, 1)
-    bench.verification.unknown(Sent({P0: 2, P1: 1}, [], []))
-    if offset == 1:
-        bench.verification.given_back([P0])
-        bench.verification.sought(P1, offset)
-        bench.verification.look(Deadline.after(60.0, bench.clock.now_s))
+    worker = holding(rig, ON.with_layout("file"))
+    for user in range(6):
+        rig.fill(P0, 1, user=f"{canaries.USER}-{user}")
+    worker.step()
+    slowed(rig, worker, 60.0)
+    if reason == "revoked":
+        rig.worker("b", rules=ON)
     else:
-        bench.verification.sought(P0, offset)
-    assert bench.metrics.total("unverified_entries", cause="outcome") == 2
-    assert not bench.metrics.total("verification_differences")
+        rig.pass_time(30.0)
+    flush, consume, returned_s, gaps = worker.controller._rules, worker.consumer.consume, rig.clock.now_s(), []
+
+    def consume_in_time(**named: Any) -> Poll:
+        nonlocal returned_s
+        gaps.append(rig.clock.now_s() - returned_s)
+        poll = consume(**named)
+        returned_s = rig.clock.now_s()
+        return poll
+
+    worker.consumer.consume = consume_in_time  # type: ignore[method-assign]
+    rig.turn_until(lambda: worker.metrics.total("flushes", reason=reason) > 0)
+    rig.turn_until(lambda: max(gaps) > 0)
+    assert worker.metrics.total("unverified_entries") > 0
+    assert 120 < max(gaps) < flush.poll_budget_s - flush.settle_s + 60
+
+
+def test_share_of_flushes_is_judged_first_of_all_the_first() -> None:
+    """Each fifth; of the others nothing is read."""
+    rig = Rig()
+    worker = rig.owning(rules=Rules().with_verification(share=0.2))
+    reread = []
+    read = worker.store.read
+    worker.store.read = lambda *args, **named: (reread.append(worker.flusher._seq), read(*args, **named))[1]  # type: ignore[method-assign]
+    for _ in range(11):
+        rig.fill(P0, 1)
+        rig.drain()
+    assert reread == [1, 6, 11]
+
+
+def test_share_of_nothing_judges_nothing() -> None:
+    """It is off by default."""
+    assert Rig().owning().verification is None
