@@ -36,7 +36,6 @@ from service.patience import Patience, close_or_leave
 T = TypeVar("T")
 Answers = list[confluent_kafka.TopicPartition]
 
-_ASK_AGAIN_S = 0.1
 _SEEK_AGAIN_S = 0.01
 _SEEK_S = 1.0  # at least, for the library to begin with, or to stop, what it was told to
 _ASSIGNED_S = 10.0

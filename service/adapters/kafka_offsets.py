@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from service.adapters.kafka_errors import answer_of, require_answered
 from service.adapters.kafka_log import make_admin
 from service.adapters.kafka_values import position
+from service.control.deadline import Deadline
 from service.errors import SourceError
 from service.formats.model import CommittedOffset, TopicPartition
+from service.patience import Patience
 
-_NOT_YET = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS}
-_ASK_AGAIN_S = 0.2
 _LIVE = {KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP, KafkaError.GROUP_SUBSCRIBED_TO_TOPIC}
 
 
@@ -29,11 +31,19 @@ def commit_offsets(
     """
     client = make_admin(options)
     asked = ConsumerGroupTopicPartitions(group_id, [position(tp, offset) for tp, offset in offsets.items()])
-    until = time.monotonic() + timeout_s
-    while (error := _ask(client, asked, timeout_s)) is not None:
-        if error.code() not in _NOT_YET or time.monotonic() > until:
-            raise _refused(group_id, error)
-        time.sleep(_ASK_AGAIN_S)
+
+    def commit() -> None:
+        (future,) = client.alter_consumer_group_offsets([asked], request_timeout=timeout_s).values()
+        require_answered(future.result().topic_partitions)
+
+    try:
+        answer_of(Deadline.after(timeout_s, time.monotonic), commit, Patience())
+    except KafkaException as error:
+        problem = error.args[0]
+        if problem.code() in _LIVE:
+            raise _alive(group_id) from error
+        text = f"offsets of group {group_id} are not committed: {problem.name()}: {problem.str()}"
+        raise SourceError(text) from error
 
 
 def require_nobody(options: Mapping[str, Any], groups: Iterable[str], *, timeout_s: float) -> None:
@@ -43,40 +53,22 @@ def require_nobody(options: Mapping[str, Any], groups: Iterable[str], *, timeout
         SourceError: one has members, a permission is missing, or the broker does not answer.
     """
     client = make_admin(options)
-    until = time.monotonic() + timeout_s
+    until = Deadline.after(timeout_s, time.monotonic)
     for group_id in groups:
-        while True:
-            (future,) = client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
-            try:
-                members = future.result().members
-            except KafkaException as error:
-                problem = error.args[0]
-                if problem.code() == KafkaError.GROUP_ID_NOT_FOUND:
-                    break
-                if problem.code() not in _NOT_YET or time.monotonic() > until:
-                    raise SourceError(f"group {group_id}: {problem.name()}: {problem.str()}") from error
-                time.sleep(_ASK_AGAIN_S)
+        try:
+            members = answer_of(until, partial(_members, client, group_id, timeout_s), Patience())
+        except KafkaException as error:
+            problem = error.args[0]
+            if problem.code() == KafkaError.GROUP_ID_NOT_FOUND:
                 continue
-            if members:
-                raise _alive(group_id)
-            break
+            raise SourceError(f"group {group_id}: {problem.name()}: {problem.str()}") from error
+        if members:
+            raise _alive(group_id)
 
 
-def _ask(client: AdminClient, asked: ConsumerGroupTopicPartitions, timeout_s: float) -> KafkaError | None:
-    """Return the first error, if there is one."""
-    try:
-        (future,) = client.alter_consumer_group_offsets([asked], request_timeout=timeout_s).values()
-        answers = future.result().topic_partitions
-    except KafkaException as error:
-        problem: KafkaError = error.args[0]
-        return problem
-    return next((answer.error for answer in answers if answer.error is not None), None)
-
-
-def _refused(group_id: str, error: KafkaError) -> SourceError:
-    if error.code() in _LIVE:
-        return _alive(group_id)
-    return SourceError(f"offsets of group {group_id} are not committed: {error.name()}: {error.str()}")
+def _members(client: AdminClient, group_id: str, timeout_s: float) -> list[Any]:
+    (future,) = client.describe_consumer_groups([group_id], request_timeout=timeout_s).values()
+    return list(future.result().members)
 
 
 def _alive(group_id: str) -> SourceError:

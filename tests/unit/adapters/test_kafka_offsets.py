@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, TopicPartition
 
-from service.adapters import kafka_log, kafka_offsets
+from service.adapters import kafka_errors, kafka_log
 from service.adapters.kafka_offsets import commit_offsets
 from service.errors import SourceError
 from service.formats.model import CommittedOffset
@@ -58,7 +58,7 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> type[ScriptedAdmin]:
     """Give the scripted class."""
     made = type("Admin", (ScriptedAdmin,), {"answers": deque(), "taken": []})
     monkeypatch.setattr(kafka_log, "AdminClient", made)
-    monkeypatch.setattr(kafka_offsets, "_ASK_AGAIN_S", 0.0)
+    monkeypatch.setattr(kafka_errors, "_ASK_AGAIN_S", 0.0)
     return made
 
 
@@ -69,7 +69,8 @@ def commit(timeout_s: float = 10.0) -> None:
 
 def test_offset_is_committed_with_its_metadata_once_the_coordinator_is_there(admin: type[ScriptedAdmin]) -> None:
     """A coordinator that moves or loads is asked again."""
-    admin.answers.extend([KafkaError.NOT_COORDINATOR, kafka_error(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)])
+    passing = KafkaError.COORDINATOR_NOT_AVAILABLE, kafka_error(KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+    admin.answers.extend([KafkaError.NOT_COORDINATOR, *passing])
     commit()
     assert [(one.offset, one.metadata) for one in admin.taken] == [(7, "meta")]
 
