@@ -35,7 +35,7 @@ def split_off(
 ) -> tuple[OffsetRanges, OffsetRanges]:
     """Return the ranges that Spark can read, and the rest, from the first record on that it cannot.
 
-    Asks the brokers; blocks for up to 30 s.
+    Asks the brokers; blocks for up to a minute.
 
     Raises:
         CouldNotTellError: no broker answers.

@@ -21,7 +21,7 @@ _AS_KAFKA_WRITES = str.maketrans("+/", "-_")  # its tools write ids in the alpha
 
 
 def partition_ends(settings: KafkaSettings, topic: str) -> dict[int, Ends]:
-    """Ask for the first and the next offset of a topic's partitions; blocks for up to 30 s a partition.
+    """Ask for the first and the next offset of a topic's partitions; blocks for up to a minute a partition.
 
     Raises:
         CouldNotTellError: no broker answers, or there is no such topic.
