@@ -1,9 +1,9 @@
 """The group member: the only user of `confluent_kafka.Consumer`. Fulfils `runtime.ports.Consumer`.
 
-The callback of an assignment takes note, and asks nobody, since the library can be asked less there (KAFKA_FACTS L4).
-The first seek, outside of callbacks, hands the partition to the library, at the very offset: one that it was to look up
-may win against a seek (KAFKA_FACTS R19). The library reports what it could not read, and goes on behind it: nothing of
-that TopicPartition is handed over any more until it is sought.
+The callback of an assignment only takes note, because the library answers fewer questions there (KAFKA_FACTS L4). The
+first seek, outside of callbacks, hands the partition to the library at the very offset: an offset that the library
+looks up may win against a seek (KAFKA_FACTS R19). The library reports a record that it cannot read, and goes on behind
+it: the consumer hands over no more of that TopicPartition until it is sought.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class KafkaConsumer:
             self._sought.pop(tp, None)
 
     def _unassign(self, consumer: Any, tps: frozenset[TopicPartition]) -> None:
-        """Take back from the library what it has of these: of what it has not it would refuse all."""
+        """Take back from the library those of these that it has: it would refuse all if one is unknown."""
         consumer.incremental_unassign([confluent_kafka.TopicPartition(*tp) for tp in sorted(tps - self._unsought)])
         self._forget(tps)
 
@@ -107,7 +107,7 @@ class KafkaConsumer:
 
         Raises:
             StartPositionError: an offset is out of range, or the log was rewritten below it.
-            SourceError: a fatal error, or one that no waiting mends.
+            SourceError: a fatal error, or one that does not pass by itself.
         """
         try:
             messages = self._consumer.consume(records_max, timeout_s)
@@ -133,11 +133,12 @@ class KafkaConsumer:
         return False
 
     def _judge(self, error: KafkaError, place: Any, offset: Any) -> None:
-        """Stop on what no waiting mends; keep and pause a TopicPartition of which something could not be read.
+        """Raise an error that does not pass by itself; note and pause a TopicPartition with an unreadable record.
 
-        An error of a fetch has an offset; one without is of a commit, of the group, or of an offset that was asked for.
-        What follows a failure of the same TopicPartition follows from it. Only the offset that was sought can be out of
-        range: another one may be garbage behind a broken batch, whose own error a pause has dropped (KAFKA_FACTS L1).
+        An error of a fetch has an offset; one without is about a commit, the group, or an offset that was asked for.
+        Later errors of a TopicPartition that has failed are consequences of the first one. Only the offset that was
+        sought can be out of range: another one may be garbage behind a broken batch, whose own error a pause has
+        dropped (KAFKA_FACTS L1).
         """
         tp = None if place[0] is None else TopicPartition(*place)
         if tp is None and kafka_errors.is_full(error):
@@ -171,11 +172,11 @@ class KafkaConsumer:
             self.subscribe(self._listener)
 
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
-        """Return what could not be read; such a TopicPartition is paused until it is sought."""
+        """Return the unreadable offsets; such a TopicPartition is paused until it is sought."""
         return self._failures
 
     def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
-        """Read one that has failed from this offset on; the others stay as they are."""
+        """Read a failed TopicPartition from this offset on; the others stay as they are."""
         self.seek(tp, start, deadline=Deadline.after(_ASSIGNED_S, time.monotonic))
 
     def committed(
@@ -227,13 +228,13 @@ class KafkaConsumer:
         return {topic_partition(answer): answer.offset for answer in answers}
 
     def _for_questions(self) -> confluent_kafka.Consumer:
-        """Return a client that only asks: one that waits for an answer does not leave its group (KAFKA_FACTS L5)."""
+        """Return a client for questions only: one that waits for an answer stays in its group (KAFKA_FACTS L5)."""
         if self._asking is None:
             self._asking = make_client(confluent_kafka.Consumer, "consumer", self._options, self._brokers)
         return self._asking
 
     def _answers(self, what: str, ask: Callable[..., Answers], asked: Answers, deadline: Deadline) -> Answers:
-        """Ask of TopicPartitions; the answer of one may be an error that passes."""
+        """Ask about TopicPartitions; the answer for one may be an error that passes."""
         return self._ask(
             what, lambda: kafka_errors.require_answered(ask(asked, timeout=deadline.timeout_s())), deadline
         )
@@ -248,12 +249,11 @@ class KafkaConsumer:
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
         """Go to an offset; librdkafka drops what it had fetched before. Blocks for a moment.
 
-        What was assigned since is handed to the library, at this offset. So is one that has failed, once more: behind a
-        broken batch the library may have gone to an offset that the log does not have, and fetches, and seeks, no more
-        (KAFKA_FACTS L1). A seek compares the leader epoch, if it is
-        known, with the log's: `consume` raises StartPositionError if the log has no such offset of that epoch, since it
-        was truncated or is of another topic (KAFKA_FACTS O2). The library may still be about to begin, or to stop:
-        then it is tried again.
+        A newly assigned TopicPartition is handed to the library at this offset. So is a failed one, once more: behind a
+        broken batch the library may have gone to an offset that the log does not have, and then neither fetches nor
+        seeks (KAFKA_FACTS L1). A seek compares the leader epoch, if it is known, with the log's: `consume` raises
+        StartPositionError if the log has no such offset of that epoch, because it was truncated or is of another topic
+        (KAFKA_FACTS O2). If the library is still about to begin, or to stop, the seek is tried again.
 
         Raises:
             SourceError: the TopicPartition cannot be sought by the deadline, nor within a second.
@@ -286,13 +286,13 @@ class KafkaConsumer:
         self._sought[tp] = start.offset
 
     def pause(self) -> None:
-        """Take no records; what is sought meanwhile is paused, too."""
+        """Take no records; TopicPartitions sought meanwhile are paused, too."""
         if not self._paused:
             self._paused = True
             self._consumer.pause(self._consumer.assignment())
 
     def resume(self) -> None:
-        """Take records again of what was sought and has not failed."""
+        """Take records again of all TopicPartitions that are sought and have not failed."""
         if self._paused:
             self._paused = False
             assigned = self._consumer.assignment()
@@ -300,7 +300,7 @@ class KafkaConsumer:
 
     @property
     def is_answered(self) -> bool:
-        """Whether the group has said what is ours, be it nothing: by KIP-848 nothing is not said (KAFKA_FACTS R18)."""
+        """Whether the group has told our partitions; with KIP-848 it is silent if there are none (KAFKA_FACTS R18)."""
         return self.membership().is_proof and (self._is_assigned or self._options.get("group.protocol") == "consumer")
 
     def membership(self) -> Membership:
@@ -309,7 +309,7 @@ class KafkaConsumer:
         return found._replace(outlives_fencing=self._options.get("group.protocol") == "consumer")
 
     def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return the ends as last fetched, or the next offset where everything up to the end has been handed over.
+        """Return the ends as last fetched, or the next offset if everything up to the end has been handed over.
 
         Then only transaction markers and aborted records lie between the two: nothing will ever come of them.
         """
@@ -321,7 +321,7 @@ class KafkaConsumer:
         return found
 
     def held_up(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return those of which nothing more comes though more is there: a transaction is open, at the offset given.
+        """Return TopicPartitions that stand still although more is there, each with the offset of the open transaction.
 
         The library says that the end is reached at the last stable offset; the end that it was told lies behind it.
         """
@@ -333,15 +333,15 @@ class KafkaConsumer:
         }
 
     def _end(self, tp: TopicPartition) -> int:
-        """Return the end as last fetched, whatever is stable; -1 where none was."""
+        """Return the end as last fetched, whatever is stable; -1 if none was."""
         _, end = self._consumer.get_watermark_offsets(confluent_kafka.TopicPartition(*tp), cached=True)
         return end
 
     def close(self) -> None:
         """Leave the group; runs the callbacks, in a helper thread while this one stands still.
 
-        The broker is told at once. Raises LeavingError where the library goes on to wait for it: up to 5 s for one that
-        says nothing, and longer for what was asked before (KAFKA_FACTS L5); it ends with the process.
+        The broker learns of it at once. Raises LeavingError if the library goes on waiting: up to 5 s for a silent
+        broker, longer for earlier requests (KAFKA_FACTS L5); it ends with the process.
         """
         self._patience.to_leave().ask(self._close_both)
 

@@ -1,4 +1,4 @@
-"""Errors of the client library: which of them end the worker, and what to do about them."""
+"""Errors of the client library: the ones that end the worker, with advice."""
 
 from __future__ import annotations
 
@@ -62,24 +62,24 @@ def is_no_topic(error: KafkaError) -> bool:
 
 
 def without_topic(topic: str, servers: object, setting: str = "") -> str:
-    """Say that a topic is not there, which may be that of a setting, and how it is made."""
+    """Say that a topic is not there, name its setting, and the command that makes it."""
     command = f"kafka-topics.sh --bootstrap-server {servers} --create --topic {topic}"
     return f"topic {topic}{f' ({setting})' if setting else ''} is not there: create it: {command}"
 
 
 def without_end(transactional_id: object, servers: object) -> str:
-    """Say that brokers have not ended a transaction, and how one sees what holds them up."""
+    """Say that brokers have not ended a transaction, and how to see the cause."""
     command = f"kafka-transactions.sh --bootstrap-server {servers} describe --transactional-id {transactional_id}"
     return f"the brokers have not ended the last transaction of this worker: {command} (RUNBOOK, `not_prepared`)"
 
 
 def is_passing(error: KafkaError) -> bool:
-    """Say whether what was asked may be answered a moment later: a broker or its role is about to come or to go."""
+    """Say whether a request may succeed a moment later, because a broker or its role is about to come or to go."""
     return error.code() in _PASSING
 
 
 def ask_until(deadline: Deadline, what: str, call: Callable[[], T], patience: Patience) -> T:
-    """Ask until the deadline where brokers are about to come or to go: the library does not ask again by itself.
+    """Ask until the deadline while brokers are about to come or to go: the library does not retry by itself.
 
     Raises:
         SourceError: no answer in time, or another error.
@@ -104,7 +104,7 @@ def answer_of(deadline: Deadline, call: Callable[[], T], patience: Patience) -> 
 
 
 def require_answered(answers: list[confluent_kafka.TopicPartition]) -> list[confluent_kafka.TopicPartition]:
-    """Return the answers of brokers; where one is an error it is raised, with its TopicPartition."""
+    """Return the answers of brokers; raise the first one that is an error, with its TopicPartition."""
     for one in answers:
         if one.error is not None:
             raise KafkaException(KafkaError(one.error.code(), f"{one.topic}-{one.partition}: {one.error.str()}"))
@@ -112,7 +112,7 @@ def require_answered(answers: list[confluent_kafka.TopicPartition]) -> list[conf
 
 
 def is_fatal(error: KafkaError) -> bool:
-    """Say whether its client is dead for good; of the consumer's messages the code alone says so (KAFKA_FACTS R13)."""
+    """Say whether its client is dead for good; consumer messages say so only by their code (KAFKA_FACTS R13)."""
     return error.fatal() or error.code() == KafkaError._FATAL  # noqa: SLF001
 
 
@@ -127,24 +127,24 @@ def _is(error: KafkaError, code: int) -> bool:
 
 
 def describe_with_advice(error: KafkaError) -> str:
-    """Return what to do, where that is known, and what the error says: a line of the log may be cut at its end."""
+    """Return advice, if there is any, then the error's text, because a line of the log may be cut at its end."""
     text = f"{error.name()}: {error.str()}"
     return next((f"{advice} ({text})" for code, advice in _ADVICE.items() if _is(error, code)), text)
 
 
 def place_of(tp: TopicPartition | None) -> str:
-    """Say of what an error is: one without a TopicPartition is of the group."""
+    """Name the place of an error: an error without a TopicPartition is about the group."""
     return "the group" if tp is None else str(tp)
 
 
 def require_that_it_mends(error: KafkaError, tp: TopicPartition | None) -> None:
-    """Raise SourceError for an error that no waiting mends; the rest librdkafka retries by itself."""
+    """Raise SourceError for an error that does not pass by itself; librdkafka retries the others."""
     if is_fatal(error) or error.code() in _HOPELESS:
         raise SourceError(f"{place_of(tp)}: {describe_with_advice(error)}")
 
 
 def require_in_range(error: KafkaError, tp: TopicPartition | None) -> None:
-    """Raise StartPositionError where the log does not have the offset that was fetched, or has another one there."""
+    """Raise StartPositionError if the log does not have the fetched offset, or has another record there."""
     command = "" if tp is None else f" --topic {tp.topic} --partition {tp.partition}"
     if error.code() == KafkaError._LOG_TRUNCATION or _REWRITTEN in error.str():  # noqa: SLF001
         raise StartPositionError(

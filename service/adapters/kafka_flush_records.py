@@ -1,6 +1,6 @@
 """Flush records as the group has written them, newest first. Fulfils `runtime.ports.FlushRecords`.
 
-Read where TopicPartitions are assigned, by a client of its own, outside callbacks.
+The worker reads them after an assignment, by a client of its own, outside callbacks.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class KafkaFlushRecords:
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,
     ) -> Flushed:
-        """Return up to where each was flushed that a flush record names; blocks until that is known of all of `tps`.
+        """Return the next offset of each that a flush record names; blocks until it is known of all of `tps`.
 
         `newest_of` is looked for in 10,500 offsets of each of the topic's partitions, or as many as are read by the
         deadline. If nothing else is asked for it goes on without what this version cannot read and what is behind a
@@ -111,24 +111,24 @@ class _Backwards:
 
     @property
     def is_long(self) -> bool:
-        """Whether what was read is long enough for all that is flushed from time to time."""
+        """Whether the part read is long enough to have every TopicPartition that is flushed from time to time."""
         return self.chunks >= _NEWEST_CHUNKS
 
     def cut(self) -> str:
-        """Say where partitions begin that have lost their beginning; empty where none has."""
+        """Name the partitions that have lost their beginning, with their first offsets; empty if none has."""
         return ", ".join(f"{tp} begins at offset {first}" for tp, first in self._firsts.items() if first)
 
     def begin(self, topic: str, *, within: Deadline) -> None:
-        """Wait for what is committed behind open transactions; what stays open until then ends its partition.
+        """Wait for messages committed behind open transactions; a transaction that stays open ends its partition.
 
-        A commit behind these ends cannot be of what has lost its offset already.
+        A commit behind these ends cannot be about a TopicPartition that has lost its offset already.
         """
         ends, self.open_ones = self._kafka.settled(self._kafka.topic_partitions(topic), within_s=within.remaining_s())
         self._firsts = {tp: end.first for tp, end in ends.items()}
         self._uppers = {tp: end.next for tp, end in ends.items()}
 
     def read_chunk(self, history: FlushHistory) -> int | None:
-        """Read what lies before the last chunk; gives how far back all partitions are read, None at the beginnings."""
+        """Read the chunk before the last one; returns the time back to which all are read, None at the beginnings."""
         ranges = {
             tp: (max(self._firsts[tp], upper - self._size), upper)
             for tp, upper in self._uppers.items()

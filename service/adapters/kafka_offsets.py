@@ -1,4 +1,4 @@
-"""Groups in which nobody lives: whether that is so, and offsets committed as Kafka's own tools commit them."""
+"""Groups without members: the check that they have none, and commits of offsets as Kafka's own tools make them."""
 
 from __future__ import annotations
 

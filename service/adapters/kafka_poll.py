@@ -1,4 +1,4 @@
-"""Messages of the client library -> the records of one poll: columns at once, a whole record where one is asked for."""
+"""Messages of the client library -> the records of one poll: columns at once, a whole record if one is asked for."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _record(message: confluent_kafka.Message, tp: TopicPartition, found: Any) ->
 
 
 def _headers(messages: Sequence[confluent_kafka.Message]) -> list[Any]:
-    """Return the headers of each message, None where it has none, _UNREADABLE where one cannot be read."""
+    """Return the headers of each message, None if it has none, _UNREADABLE if one cannot be read."""
     found: list[Any] = []
     each = map(Message.headers, messages)
     while len(found) < len(messages):
@@ -97,6 +97,6 @@ def _with_headers(headers: Sequence[Any]) -> dict[int, frozenset[str] | None]:
 
 
 def _names(headers: Any) -> frozenset[str] | None:
-    """Return the names of headers; None where one cannot be read."""
+    """Return the names of headers; None if one cannot be read."""
     is_readable = headers is not _UNREADABLE and readable(tuple(headers))[1] is None
     return frozenset(name for name, _ in headers) if is_readable else None

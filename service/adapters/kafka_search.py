@@ -1,7 +1,7 @@
 """Finds where a TopicPartition can be read again behind record batches that the client library cannot read.
 
 A fetch from any offset of a batch gives the whole batch, and the library's error names the batch's first offset
-(KAFKA_FACTS L2): so whether two offsets are of the same broken batch can be told, and its end is found by halving.
+(KAFKA_FACTS L2): so we can tell whether two offsets belong to one broken batch, and find its end by halving.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Search:
     def _batch_of(self, offset: int) -> int:
         """Return the first offset of the broken batch that this one is in, or _READABLE.
 
-        Each look has a client of its own: another one may still hold what it fetched from elsewhere.
+        Each look has a client of its own, because a used one may still hold records fetched from elsewhere.
         """
         until = self._deadline.at_most(_LOOK_S)
         try:

@@ -29,7 +29,7 @@ class TopicIds:
         self._log = structlog.get_logger("consumer")
 
     def ask(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
-        """Return what is told within 10 s; the rest is logged once, and asked for again after a minute at the earliest.
+        """Return the ids told within 10 s; missing ones are logged once, and asked for again after a minute or later.
 
         A topic that is not there is asked for each time: it may be on its way to be made anew.
 
@@ -50,7 +50,7 @@ class TopicIds:
 def ask_topic_ids(
     options: Mapping[str, Any], topics: Iterable[str], *, timeout_s: float
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the ids of topics as Kafka's tools print them, and of the others why there is none. Never raises.
+    """Return the ids of topics as Kafka's tools print them, and the reasons for missing ones. Never raises.
 
     By a client of its own that ends here; not inside a callback of another one (see `KafkaConsumer.partitions_of`).
     """

@@ -22,19 +22,19 @@ def position(tp: TopicPartition, start: CommittedOffset) -> confluent_kafka.Topi
 
 
 def committed_offset(answer: confluent_kafka.TopicPartition) -> CommittedOffset | None:
-    """Return what the broker has of a TopicPartition; None where nothing is committed."""
+    """Return the broker's committed offset of a TopicPartition; None if nothing is committed."""
     if answer.offset < 0:
         return None
     return CommittedOffset(answer.offset, answer.leader_epoch, answer.metadata or "")
 
 
 def topic_partition(answer: confluent_kafka.TopicPartition) -> TopicPartition:
-    """Return which TopicPartition it is."""
+    """Return our form of a TopicPartition."""
     return TopicPartition(answer.topic, answer.partition)
 
 
 def topic_partitions(answers: Iterable[confluent_kafka.TopicPartition]) -> frozenset[TopicPartition]:
-    """Return which TopicPartitions they are."""
+    """Return our form of TopicPartitions."""
     return frozenset(map(topic_partition, answers))
 
 

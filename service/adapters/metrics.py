@@ -17,11 +17,11 @@ from service.formats.dead_letter import Reason
 
 PREFIX = "log_partitioner"
 ANY: tuple[str, ...] = ()
-"""Values of a label that nobody can list here: names and numbers of others, few of them."""
+"""Values of a label that cannot be listed here: names and numbers of others, few of them."""
 
 
 class Metric(NamedTuple):
-    """One metric; of each label its values, which exclude each other: sums over a label count nothing twice."""
+    """One metric; the values of a label exclude each other, so that sums over a label count nothing twice."""
 
     kind: Literal["counter", "gauge", "histogram"]
     text: str
@@ -134,7 +134,7 @@ class PrometheusMetrics:
         (gauge.labels(**labels) if labels else gauge).set(value)
 
     def forget(self, name: str, **labels: str) -> None:
-        """Remove one series of a gauge: what is no longer ours is not ours to report."""
+        """Remove one series of a gauge, because its TopicPartition is no longer ours."""
         gauge = self._gauges[name]
         try:
             gauge.remove(*labels.values())

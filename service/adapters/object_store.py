@@ -3,7 +3,7 @@
 Every PUT is conditional (`If-None-Match: *`) and carries a checksum that the store verifies. A PUT whose answer was
 lost becomes a 412 on the next try although our own write won: then the object is compared with ours.
 
-A key is logged with its user hashed; what an answer means says `s3_words`.
+A key is logged with its user hashed; `s3_words` explains the store's answers.
 """
 
 from __future__ import annotations
@@ -88,12 +88,13 @@ class S3Store:
         self._pace = Pace(time.monotonic)
         self._log = structlog.get_logger("object_store")
         self.trouble: str | None = None
-        """Why the last upload failed; None where it did not."""
+        """Why the last upload failed; None if it did not."""
 
     def check(self) -> None:
         """Prove that objects can be created under the prefix, under a condition and with a checksum.
 
-        That is asked with one object, `check_key`: a condition that is honoured refuses it from the second time on.
+        The check creates one object, `check_key`; a store that honours the condition refuses it from the second time
+        on.
 
         Raises:
             UnmetError: not now; somebody outside can mend it. A StoreBusyError: it throttles us, or fails by itself.
@@ -108,7 +109,7 @@ class S3Store:
         self.trouble = None
 
     def _create_check(self) -> bool:
-        """Create the object of the check; gives whether the store did."""
+        """Create the object of the check; returns whether the store did."""
         sha256, crc32 = hashlib.sha256(_CHECK_BODY).digest(), zlib.crc32(_CHECK_BODY)
         key = check_key(self._settings.prefix)
         arguments = self._arguments(key, _CHECK_BODY, sha256=sha256, crc32=crc32, metadata={})
@@ -137,7 +138,7 @@ class S3Store:
         metadata: Mapping[str, str],
         deadline: Deadline,
     ) -> StoredObject:
-        """Create an object; tries again within the deadline, and for other reasons than throttling within the attempts.
+        """Create an object; retries within the deadline, and within the attempts unless the store throttles.
 
         Raises:
             KeyTakenError: an object has this key; `find` tells whether it is ours.
@@ -201,7 +202,7 @@ class S3Store:
     def find(self, key: str, *, sha256: bytes, size: int) -> StoredObject | None:
         """Return the object that has this key, if it is provably the one meant.
 
-        None where it is another, or where we may not look: that needs read permission (DESIGN 3.4).
+        None if it is another, or if we lack the permission to read (DESIGN 3.4).
         """
         try:
             with self._within(Deadline.after(self._answer_s, time.monotonic).remaining_s):
@@ -216,7 +217,7 @@ class S3Store:
         return StoredObject(key, found["ETag"], found.get("VersionId"))
 
     def check_reading(self) -> None:
-        """Ask for an object that is not there: whether we may read is known from how it is refused.
+        """Ask for an object that is not there: the refusal tells whether we may read.
 
         Raises:
             UnmetError: we may not, or nobody answers; a StoreBusyError as `check`.
@@ -258,7 +259,7 @@ class S3Store:
         raise ReadBackError(problem)
 
     def _not_read(self, error: ClientError) -> str:
-        """Say why an object is not given back: of a key that is wrong no permission is missing."""
+        """Say why an object is not returned; if the key's credentials are wrong, no permission is missing."""
         told = sentence(error, self._settings, right="s3:GetObject")
         if status_of(error) != FORBIDDEN or is_key(error):
             return told
@@ -269,13 +270,13 @@ class S3Store:
 
     @contextmanager
     def _within(self, remaining_s: Callable[[], float]) -> Iterator[None]:
-        """Let a request take no longer than what remains, asking for credentials included."""
+        """Let a request take no longer than the remaining time, including the request for credentials."""
         self._await_credentials(remaining_s())
         with self._leash.until(remaining_s):
             yield
 
     def _await_credentials(self, seconds: float) -> None:
-        """Wait for credentials that are valid for a while, if they have to be asked for.
+        """Wait for credentials that are valid for a while, if they have to be requested.
 
         botocore asks with time-outs of its own, minutes long, one thread after the other: only one of ours does.
         """

@@ -1,7 +1,7 @@
-"""Announcements of the workers and backfills of one history: an index of batches, then what the messages of some say.
+"""Announcements of the workers and backfills of one history: an index of batches, then the messages of some.
 
-The index holds flush records, run records, and where the messages of a batch stand; references and dead letters are
-read again when their batch is judged, so that memory holds those of a few flushes.
+The index holds flush records, run records, and the places of a batch's messages; references and dead letters are read
+again when their batch is judged, so that memory holds those of a few flushes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class SeenDeadLetter(NamedTuple):
-    """A dead letter: our headers, and as much of the record's own bytes as it takes to compare them."""
+    """A dead letter: our headers, and as much of the record's own bytes as comparing them takes."""
 
     says: DeadLetterHeaders
     key: bytes | None
@@ -49,8 +49,8 @@ class SeenDeadLetter(NamedTuple):
 class AnnouncedBatch:
     """One batch id in the index; it has one flush record, if all is well, or a run record.
 
-    `owned` are the offsets that it alone answers for, `strays` those that its messages name beyond them, `places` those
-    of its messages.
+    `owned` are the offsets for which it alone answers, `strays` those that its messages name beyond them, `places` the
+    places of its messages.
     """
 
     def __init__(self, batch_id: str = "") -> None:
@@ -68,12 +68,12 @@ class AnnouncedBatch:
 
     @property
     def ended_at_ms(self) -> int:
-        """When it was committed, about: the messages of those of one time are near each other."""
+        """About when it was committed: messages of one time are near each other."""
         return max((record.ended_at_ms for record in self.records), default=0)
 
     @property
     def spans(self) -> list[OffsetSpan]:
-        """The offsets of the source that it takes to judge it."""
+        """The offsets of the source that are needed to judge it."""
         lines = (line for record in self.records for line in record.topic_partitions)
         covered = [OffsetSpan(tp_of(line), line.first_offset, line.next_offset) for line in lines]
         return [*covered, *self.owned, *spans_of(self.strays)]
@@ -156,7 +156,7 @@ class Announced:
         runs: Mapping[str, BackfillRecord],
         owned: Iterable[tuple[str | None, OffsetSpan]],
     ) -> list[AnnouncedBatch]:
-        """Give records and owned offsets to their batches; return a batch for each span that nobody answers for."""
+        """Give records and owned offsets to their batches; return a batch for each span that has none."""
         gaps = []
         for record in records:
             self._batch(record.batch_id).records.append(record)
@@ -169,7 +169,7 @@ class Announced:
         return gaps
 
     def add(self, message: SourceRecord, *, left_out: Collection[str], source: OffsetRanges) -> None:
-        """Index a message: where it stands, and what it names of the `source` beyond its batch's offsets."""
+        """Index a message: its place, and the offsets of `source` that it names beyond its batch's."""
         try:
             told = self._read(message)
         except (KeyError, ValueError) as error:
@@ -194,7 +194,7 @@ class Announced:
                     widen(batch.strays, span)
 
     def take(self, message: SourceRecord, batches: Mapping[str, Told]) -> None:
-        """Give what an indexed message says to its batch, if that is one of these."""
+        """Give the contents of an indexed message to its batch, if that is one of these."""
         try:
             told = self._read(message)
         except (KeyError, ValueError):
@@ -208,7 +208,7 @@ class Announced:
         return self.batches.get(batch_id) or self.batches.setdefault(batch_id, AnnouncedBatch(batch_id))
 
     def _read(self, message: SourceRecord) -> _Message:
-        """Read a message; of a dead letter's headers the record's own come first, then ours."""
+        """Decode a message; the headers of a dead letter begin with the record's own."""
         if message.tp.topic != self._dead_letters_topic:
             references = decode_references(message.value or b"")
             if not references:
@@ -224,7 +224,7 @@ class Announced:
 
 
 def newest_runs(messages: Iterable[SourceRecord], findings: Findings, lineage: Lineage) -> dict[str, BackfillRecord]:
-    """Return the newest run record of each backfill of a history: those of one run come in order, each further on."""
+    """Return the newest run record of each backfill of a history; records of one run come in order."""
     newest: dict[str, BackfillRecord] = {}
     for message in messages:
         try:

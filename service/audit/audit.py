@@ -1,6 +1,6 @@
-"""The audit from top to bottom: what was committed, what was announced, then flush by flush, then the ranges.
+"""The audit from top to bottom: committed offsets, announcements, then flush by flush, then the ranges.
 
-Owns the order of the steps, and that memory holds one flush, or so many small ones as are read at once.
+Owns the order of the steps, and the bound on memory: one flush, or as many small ones as are read at once.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ class Audit:
         self._fatal: dict[tuple[TopicPartition, int], SourceRecord | None] = {}
         self._schemas: set[tuple[Address, str]] = set()
         self._source: OffsetRanges = {}
-        """All that is audited of it: from the first offset there is to the committed one."""
+        """The audited offsets of each TopicPartition: from the first one there is to the committed one."""
 
     def run(self) -> Report:
         """Do all steps.
 
-        Outline: the committed offsets are read first, then up to where the output goes, then the committed offsets
-        again: a batch that lies wholly between the two readings was committed meanwhile and is left out.
-        How far backfills have come is read before and after, too: what one publishes meanwhile cannot be told.
+        Outline: the committed offsets are read first, then the ends of the output, then the committed offsets again: a
+        batch wholly between the two readings was committed meanwhile and is left out. The progress of backfills is read
+        before and after, too; messages that one publishes meanwhile cannot be judged.
         """
         started_at = time.monotonic()
         kafka, findings, announced = self._settings.kafka, self._findings, self._announced
@@ -150,7 +150,7 @@ class Audit:
         return ends
 
     def _reached(self, ranges: Ranges, committed: Committed) -> list[Reached]:
-        """Ask how far the source goes; say what of it is not there any more, and what is not committed yet."""
+        """Ask for the ends of the source; report offsets that are gone, and those that are not committed yet."""
         reached = [Reached(tp, *self._topics.ends(tp), offset) for tp, offset in committed.items()]
         for tp, low, *_ in reached:
             begin = ranges.first(tp)
@@ -166,7 +166,7 @@ class Audit:
         return reached
 
     def _starts(self, ranges: Ranges) -> dict[TopicPartition, int]:
-        """Find the first record of each TopicPartition, where flush records do not begin before it."""
+        """Find the first record of each TopicPartition, unless flush records begin before it."""
         starts: dict[TopicPartition, int] = {}
         for tp, (low, end) in self._source.items():
             begin = ranges.first(tp)
@@ -177,7 +177,7 @@ class Audit:
     def _judge_all(
         self, context: Context, gaps: list[AnnouncedBatch], begins: Mapping[TopicPartition, int]
     ) -> Accounts:
-        """Judge every batch: those with strays first, since others count them, then the rest."""
+        """Judge every batch: those with strays first, because others count them, then the rest."""
         batches = [*sorted(self._announced.batches.values(), key=attrgetter("ended_at_ms")), *gaps]
         straying = [batch for batch in batches if batch.strays]
         compared = [compare(context, *found) for batch in straying for found in self._read([batch])]
@@ -201,7 +201,7 @@ class Audit:
         return add_up(accounts)
 
     def _read(self, bundle: list[AnnouncedBatch]) -> Iterator[tuple[AnnouncedBatch, Told, Iterable[SourceRecord]]]:
-        """Read all that it takes to judge some batches at once; the source of one alone is read while it is judged."""
+        """Read everything needed to judge some batches at once; the source of a single one is read as it is judged."""
         told = {batch.batch_id: Told() for batch in bundle}
         for message in self._topics.read(hull(place for batch in bundle for place in spans_of(batch.places))):
             self._announced.take(message, told)
@@ -218,7 +218,7 @@ class Audit:
             yield batch, told.pop(batch.batch_id), (one for tp, span in ranges.items() for one in _cut(read[tp], *span))
 
     def _records(self, ranges: OffsetRanges) -> Iterator[SourceRecord]:
-        """Yield what the source holds, and keep some records that ended a worker."""
+        """Yield the records of the source, and one record in place of offsets that a person has skipped."""
         for record in self._topics.read(ranges):
             place = record.tp, record.offset
             if place in self._put_away.fatal and place not in self._fatal:
@@ -243,7 +243,7 @@ class Audit:
             sys.stderr.flush()
 
     def _say_whose(self, reached: list[Reached], *, audited: bool) -> None:
-        """Say which groups' messages were left out, and where nothing was audited which groups there are."""
+        """Name the groups whose messages were left out, and if nothing was audited the groups that there are."""
         group_id = self._lineage.group_id
         for group, messages in sorted(self._announced.others.items()):
             text = f"{messages:,} messages are of group {group}, not of the history of {group_id}"
@@ -252,7 +252,7 @@ class Audit:
             self._findings.doubt(nothing_of(group_id, self._announced.groups))
 
     def _judge_fatal(self) -> None:
-        """Say which records that ended a worker's process hold entries after all."""
+        """Report records that ended a worker's process and yet hold entries."""
         for record in filter(None, self._fatal.values()):
             if decodes_alone(self._settings, record):
                 where = f"{record.tp} offset {record.offset}"

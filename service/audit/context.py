@@ -1,4 +1,4 @@
-"""By what flushes are judged: settings and second opinion, the store, where findings go; it outlives each of them."""
+"""The surroundings of judging flushes: settings and second opinion, the store, findings; it outlives each flush."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 class Context:
     """The surroundings of flushes.
 
-    `open_objects` gives the objects of addresses in their order, `read_again` a record of the source. Below `lows` the
-    source is gone. `are_whole`: references and dead letters still have their beginning. `require_time` is called for
-    each row, and may raise.
+    `open_objects` returns the objects of addresses in their order, `read_again` a record of the source. Below `lows`
+    the source is gone. `are_whole`: references and dead letters still have their beginning. `require_time` is called
+    for each row, and may raise.
     """
 
     def __init__(
@@ -53,11 +53,11 @@ class Context:
         self._lows = lows
 
     def is_gone(self, tp: TopicPartition, offset: int) -> bool:
-        """Return whether the source has lost an offset that flush records cover; stated as a doubt."""
+        """Return whether the source has lost an offset that flush records cover; notes a doubt if so."""
         return offset < self._lows.get(tp, 0)
 
     def explain(self, tp: TopicPartition, offset: int, index: int) -> Mapping[Kind, object] | None:
-        """Read an entry of the source again: what a row of it says in `_meta`, and its values."""
+        """Read an entry of the source again: the `_meta` and the values that its row must have."""
         record = self._read_again(tp, offset)
         entry = None if record is None else self.judge.judge(record).entries[index].deliverable
         if record is None or entry is None:

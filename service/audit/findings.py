@@ -1,4 +1,4 @@
-"""What the audit finds: kinds, counts, the first examples of each, and why it could not tell.
+"""Findings of the audit: kinds, counts, the first examples of each kind, and doubts.
 
 Holds no more examples than asked for, however many findings there are.
 """
@@ -36,16 +36,16 @@ class Findings:
             self.examples.setdefault(kind, []).append(example)
 
     def tell(self, wrong: Wrong, where: str) -> None:
-        """Count what does not add up; `where` names what it is of."""
+        """Count a contradiction; `where` names its place."""
         tp = f" {wrong.tp}" if wrong.tp else ""
         self.add(wrong.kind, f"{where}{tp}: {wrong.text}", count=wrong.number)
 
     def doubt(self, reason: str) -> None:
-        """State why the audit could not tell."""
+        """State a reason why the audit cannot tell."""
         if reason not in self.doubts:
             self.doubts.append(reason)
 
     def note(self, text: str) -> None:
-        """State what a reader of the report should know."""
+        """State a note for the reader of the report."""
         if text not in self.notes:
             self.notes.append(text)

@@ -1,7 +1,7 @@
 """One flush judged: source, references, objects, dead letters, flush record -> findings, in memory for one flush.
 
-Owns what its record says, and that every entry is in exactly one place; `objects` and `letters` compare the rest. The
-same judgement serves backfills, which have a run record and answer for no offsets, and offsets that no flush record
+Owns the checks of its record, and that every entry is in exactly one place; `objects` and `letters` compare the rest.
+The same judgement serves backfills, which have a run record and answer for no offsets, and offsets that no flush record
 covers. An entry that a batch holds of another's offsets, a stray, counts in the account of the other.
 """
 
@@ -45,7 +45,7 @@ Strays = dict[TopicPartition, list[Stray]]
 
 
 class Accounts(NamedTuple):
-    """The entries that a batch answers for, and what was read of it."""
+    """The entries for which a batch answers, and the parts of it that were read."""
 
     source_records: int = 0
     source_entries: int = 0
@@ -80,7 +80,7 @@ class ComparedBatch(NamedTuple):
 def judge_flush(
     context: Context, batch: AnnouncedBatch, told: Told, records: Iterable[SourceRecord], strays: Strays
 ) -> Accounts:
-    """Judge what a batch has published. `records` are the source at its `spans`, TopicPartitions in offset order."""
+    """Judge a batch's output. `records` are the source at its `spans`, TopicPartitions in offset order."""
     return account(context, compare(context, batch, told, records), strays)
 
 
@@ -100,7 +100,7 @@ def compare(context: Context, batch: AnnouncedBatch, told: Told, records: Iterab
 
 
 def account(context: Context, compared: ComparedBatch, strays: Strays) -> Accounts:
-    """Count what became of each entry that a batch answers for, and compare what its record says of it."""
+    """Count the outcome of each entry for which a batch answers, and compare it with the batch's record."""
     batch, source, objects, sums, _ = compared
     for span in batch.owned:
         column = source.columns[span.tp]
@@ -157,7 +157,7 @@ def _check_references(
     references: list[Reference],
     tallies: Mapping[int, Tally],
 ) -> None:
-    """Check what references share with the record of their batch; those of one PartitionKey continue each other."""
+    """Check fields that references share with the batch's record; those of one PartitionKey continue each other."""
     for number, count in Counter(one.reference_id for one in references).items():
         if count > 1:
             text = f"reference id {number}: used {count} times"

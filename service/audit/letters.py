@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def check_letters(context: Context, letters: Iterable[SeenDeadLetter], source: FlushSource) -> None:
-    """Check those of one batch, and note that their entries were seen in dead letters."""
+    """Check the dead letters of one batch, and note that their entries were seen in dead letters."""
     seen: Counter[object] = Counter()
     for letter in letters:
         says = letter.says

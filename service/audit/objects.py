@@ -1,4 +1,4 @@
-"""Objects against the source: bytes, rows and schemas of what the references of one flush name (DESIGN 3.2-3.5).
+"""Objects of one flush's references against the source: their bytes, rows and schemas (DESIGN 3.2-3.5).
 
 Owns the checks of one object, of the references into it and of each row; rows are read block by block.
 """
@@ -66,7 +66,7 @@ class Tally:
             self.roots.setdefault((root["topic"], root["partition"]), []).append(root["offset"])
 
     def problems_of(self, reference: Reference) -> Iterator[str]:
-        """Yield what a reference says of its entries that they do not bear out; nulls see `nulls`."""
+        """Yield statements of a reference that its entries contradict; for nulls see `nulls`."""
         said_roots = sorted(map(msgspec.structs.astuple, reference.roots))
         named = {root[:2] for root in said_roots}
         roots = sorted((*root, min(some), max(some), len(some)) for root, some in self.roots.items())
@@ -99,7 +99,7 @@ class FlushObjects:
         self._unnamed: list[str] = []
 
     def check(self, references: list[Reference]) -> dict[int, Tally]:
-        """Check all objects of a flush; return what the rows of each reference come to, by its `id`."""
+        """Check all objects of a flush; return the tally of the rows of each reference, by its `id`."""
         groups: dict[Address, list[Reference]] = {}
         for reference in references:
             place = reference.location
@@ -152,7 +152,7 @@ class FlushObjects:
         return tallies
 
     def finish(self, *, has_all: bool, is_cut: bool, is_made_good: bool) -> None:
-        """Judge what can be told only of a batch as a whole.
+        """Judge the facts that concern a batch as a whole.
 
         It `has_all` references, or is known to be announced in part, or lacks what backfills hold now.
         """
@@ -177,13 +177,13 @@ class FlushObjects:
     def _unreadable(
         self, references: list[Reference], kind: Kind, error: Exception, where: str, *, is_altered: bool
     ) -> None:
-        """Add a finding of what cannot be read; none of an object that was altered, which has its own."""
+        """Add a finding about an unreadable object, unless the object was altered, which is a finding already."""
         if not is_altered:
             self._findings.add(kind, f"{where}: not a valid Avro file: {type(error).__name__} {error}"[:300])
         self._schemas.leave_out(references)
 
     def _check_bytes(self, references: list[Reference], stored: FetchedObject) -> bool:
-        """Check size, checksum and etag, once if all references say the same; tell whether the object is another."""
+        """Check size, checksum and etag, once if all references say the same; return whether the object is another."""
         is_altered = False
         for size, checksum, etag in {
             (one.location.size, one.location.checksum, one.location.etag) for one in references
@@ -242,7 +242,7 @@ class FlushObjects:
             self._wrong(f"{where}: nulls: says {reference.nulls}, rows say {counted}"[:EXAMPLE_CHARS_MAX])
 
     def _check_key(self, reference: Reference, where: str) -> None:
-        """Check what an object's key says of user, date and hour."""
+        """Check an object's key against user, date and hour."""
         user, date, hour = reference.partition_key
         named, encoded = _KEY.search(reference.location.object), encoded_user(user)
         if named is None:
@@ -296,7 +296,7 @@ class FlushObjects:
         self._findings.add(kind, f"{where}: {place}: {text}")
 
     def _differs(self, kind: Kind, where: str, meta: dict[str, Any], found: object) -> None:
-        """Add a finding; an example reads the source again, to name what differs."""
+        """Add a finding; an example reads the source again, to name the difference."""
         text = ""
         if self._findings.wants_example(kind):
             tp = TopicPartition(meta["topic"], meta["partition"])

@@ -1,6 +1,6 @@
 """Offsets that are in no file as a whole: a person has skipped them, or decoding them ended the worker.
 
-What ended a worker is decoded again in a process of its own, which it may end.
+A record that ended a worker is decoded again in a process of its own, which it may end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Claim(NamedTuple):
 
 
 class ReadableRanges(NamedTuple):
-    """Ranges to read, and what stands for the offsets before them, if these were skipped and begin in the ranges."""
+    """Ranges to read, and the records that stand for skipped offsets before them, if these begin in the ranges."""
 
     stand_in: SourceRecord | None
     ranges: OffsetRanges
@@ -55,14 +55,14 @@ class PutAway(NamedTuple):
         return record
 
     def read(self, read: Reader, ranges: OffsetRanges) -> Iterator[SourceRecord]:
-        """Yield what the source holds; of offsets that a person has skipped, one record that stands for them."""
+        """Yield the records of the source, and one record in place of offsets that a person has skipped."""
         for stand_in, readable in self.around(ranges):
             if stand_in is not None:
                 yield stand_in
             yield from map(self.seen, read(readable))
 
     def around(self, ranges: OffsetRanges) -> list[ReadableRanges]:
-        """Cut ranges around what was skipped, which nobody may be able to read; a TopicPartition's are in order.
+        """Cut ranges around skipped offsets, which may be unreadable; the pieces of a TopicPartition are in order.
 
         Each piece has one range of a TopicPartition, as Spark reads them.
         """
@@ -80,7 +80,7 @@ NOTHING = PutAway({}, frozenset())
 
 
 def find_put_away(claims: Iterable[Claim]) -> PutAway:
-    """Gather what dead letters stand for."""
+    """Gather the offsets that dead letters stand for."""
     claims = list(claims)
     ends = {(one.tp, one.first): one.end for one in claims if one.reason == Reason.SKIPPED and one.end is not None}
     return PutAway(ends, frozenset((one.tp, one.first) for one in claims if one.reason == Reason.FATAL))

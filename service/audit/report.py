@@ -27,7 +27,7 @@ class Report(NamedTuple):
 
     @property
     def exit_code(self) -> ExitCode:
-        """Findings outweigh doubts: what was found wrong stays wrong."""
+        """Return the exit code: findings outweigh doubts, because a fault that was found stays one."""
         if not self.findings.are_none:
             return ExitCode.FINDINGS
         return ExitCode.COULD_NOT_TELL if self.findings.doubts else ExitCode.CLEAN

@@ -1,4 +1,4 @@
-"""`log-partitioner audit`: the command's options, its exit code, and where its report goes."""
+"""`log-partitioner audit`: the command's options, its exit code, and the place of its report."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace, settings: Settings) -> int:
-    """Run the command, print the report, give the exit code: 0 clean, 1 findings, 2 could not tell."""
+    """Run the command, print the report, return the exit code: 0 clean, 1 findings, 2 could not tell."""
     options = Options(args.require_caught_up, args.examples, args.threads)
     try:
         report = run_audit(settings, options)
@@ -59,12 +59,12 @@ def main(args: argparse.Namespace, settings: Settings) -> int:
 
 
 def run_audit(settings: Settings, options: Options) -> Report:
-    """Audit what lies behind the settings.
+    """Audit the output of workers with these settings.
 
     Blocks for as long as it takes to read everything.
 
     Raises:
-        CouldNotTellError: Kafka or S3 do not answer, or it is not known which group is meant.
+        CouldNotTellError: Kafka or S3 do not answer, or nobody can tell which group is meant.
     """
     groups = Groups()
     with KafkaTopics.of(settings.kafka) as topics:

@@ -1,7 +1,7 @@
 """Published schemas against the entries that they are for (DESIGN 3.3, 6), and their objects.
 
-Owns the checks of a header's schema and of what the references of a flush make of it. Which type entries have stands in
-`expected_schema`, how a schema is written in `published_schema`.
+Owns the checks of a header's schema and of its projections in the references of a flush. `expected_schema` has the
+types of entries, `published_schema` the form of a schema.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class FlushSchemas:
         return header
 
     def exact(self, reference: Reference, header: HeaderSchema, where: str, *, is_pack: bool) -> ExactSchema | None:
-        """Return the exact schema of a reference, None if it has none; check that it may stand under the header's."""
+        """Return the exact schema of a reference, None if it has none; check that the header's schema allows it."""
         problems = []
         if reference.schema.fingerprint != header.fingerprint:
             problems.append("the object's schema is not the reference's")
@@ -80,7 +80,7 @@ class FlushSchemas:
         return exact
 
     def check_entries(self, exact: ExactSchema, types: dict[int, Type], where: str) -> None:
-        """Check that an exact schema is what entries of these types make; subtrees over the limits may be JSON."""
+        """Check that an exact schema is that of entries of these types; subtrees over the limits may be JSON."""
         expected = self._expected.get(frozenset(types))
         if expected is None:
             expected = limit_keys(join(types.values()), self._limits.object_keys_max)
@@ -91,7 +91,7 @@ class FlushSchemas:
             self._findings.add(Kind.REFERENCE_WRONG, f"{where}: {difference}")
 
     def leave_out(self, references: Iterable[Reference]) -> None:
-        """Do not judge the fields of these packs: not all that is in them is known."""
+        """Do not judge the fields of these packs, because not all of their rows are known."""
         self._unknown.update(reference.schema.fingerprint for reference in references)
 
     def check_fields(self) -> None:

@@ -1,4 +1,4 @@
-"""The source side of one flush, compact: a row of numbers for each entry (about 40 bytes), and how often it was seen.
+"""The source side of one flush, compact: a row of numbers per entry (about 40 bytes), with a count of its sightings.
 
 Owns the identity of entries: (topic, partition, offset, index) to row. PartitionKey, type and reasons, which many
 entries share, are held once.
@@ -52,7 +52,7 @@ class SourceColumn:
         self.files, self.letters = bytearray(), bytearray()
 
     def add(self, record: SourceRecord, judged: JudgedRecord, shared: dict[Hashable, Any]) -> None:
-        """Take the next record; `shared` has what entries share."""
+        """Take the next record; `shared` has the parts that entries share."""
         self._offsets.append(record.offset)
         self._timestamps.append(-1 if record.timestamp_ms is None else record.timestamp_ms)
         self._wholes.append(judged.is_whole)
@@ -88,7 +88,7 @@ class SourceColumn:
         return range(self._first_rows[begin], self._first_rows[max(begin, end)])
 
     def totals(self, first_offset: int, next_offset: int) -> Counted:
-        """Count what an OffsetRange holds."""
+        """Count the records and entries of an OffsetRange."""
         begin, end = bisect_left(self._offsets, first_offset), bisect_left(self._offsets, next_offset)
         if begin >= end:
             return Counted(0, 0, None, None, None)

@@ -34,7 +34,7 @@ class FetchedObject(NamedTuple):
 
 
 OpenObjects = Callable[[list[Address]], Iterable[FetchedObject | None]]
-"""Reads objects, in order; None stands for one that is not there."""
+"""Reads objects, in order; None stands for a missing one."""
 
 
 class Store(Protocol):

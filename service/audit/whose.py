@@ -1,7 +1,7 @@
-"""Whose messages a reader takes: those of one group and of groups that it has adopted (docs/FORMATS.md, Adoptions).
+"""Chooses whose messages a reader takes: those of one group and its adopted groups (docs/FORMATS.md, Adoptions).
 
-Owns the choice of the group. A group that is named by `kafka.group_id` is taken, or the one that goes on where it
-stopped; where none is named the only history there is of the source topics. Several unrelated ones are refused by name.
+Owns the choice of the group: the one named by `kafka.group_id`, or the one that has adopted it; if none is named, the
+only history of the source topics. Several unrelated groups are refused by name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Line(msgspec.Struct):
 
 
 class _Flush(msgspec.Struct):
-    """As much of a flush record, or of an adoption, as it takes to know its group."""
+    """The fields of a flush record, or of an adoption, that are needed to know its group."""
 
     group_id: str
     topic_partitions: tuple[_Line, ...]
@@ -41,7 +41,7 @@ class FlushTopics(Protocol):
     """Kafka, as far as the choice needs it; see `KafkaTopics`."""
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
-        """List the TopicPartitions of a topic; none where it is absent and may be."""
+        """List the TopicPartitions of a topic; none if it is absent and may be."""
 
     def settled(self, tps: Iterable[TopicPartition]) -> tuple[Mapping[TopicPartition, tuple[int, int]], list[str]]:
         """Wait until no transaction is open; return first offsets and ends, and why some are still open."""
@@ -59,7 +59,7 @@ class Groups:
         self._reached: dict[TopicPartition, int] = {}
 
     def read_on(self, topics: FlushTopics, flushes_topic: str) -> None:
-        """Read what was committed since the last call; blocks until it is read.
+        """Read the messages committed since the last call; blocks until they are read.
 
         Raises:
             CouldNotTellError: brokers do not answer, or an adoption is of a version that is not known here.
@@ -70,7 +70,7 @@ class Groups:
         self._reached = {tp: end for tp, (_, end) in ends.items()}
 
     def add(self, message: SourceRecord) -> None:
-        """Take a message; one that is neither flush record nor adoption is for an audit to tell."""
+        """Take a message; an audit reports one that is neither flush record nor adoption."""
         value = message.value or b""
         try:
             told = _decode(value)
@@ -85,10 +85,10 @@ class Groups:
                 raise CouldNotTellError(text) from error
 
     def lineage(self, kafka: KafkaSettings, *, also: Iterable[str] = ()) -> Lineage:
-        """Choose the history that these settings ask for; `also` are groups of which there is more than flush records.
+        """Choose the history that these settings ask for; `also` are groups with other messages than flush records.
 
         Raises:
-            CouldNotTellError: there are several; it says which, and what to set.
+            CouldNotTellError: there are several; the message names them, and the setting to set.
         """
         is_named = "group_id" in kafka.model_fields_set
         source_topics = set(kafka.source_topics)
@@ -140,7 +140,7 @@ def of_group(settings: Settings, group_id: str) -> Settings:
 
 
 def nothing_of(group_id: str, groups: Iterable[str]) -> str:
-    """Say that a group has left nothing to be audited, and which groups have."""
+    """Say that a group has left nothing to audit, and name the groups that have."""
     others = ", ".join(sorted(groups))
     there = f"flush records are of {others}" if others else "there are no flush records at all"
     return f"nothing of the source is audited: group {group_id} has neither flush records nor work committed; {there}"

@@ -182,7 +182,7 @@ class Process:
         return Worker(ports, rules, sender=own, new_batch_id=batch_ids(self._boot), beat=self._beat)
 
     def _require_outside(self) -> None:
-        """Wait until store and Kafka have what is needed; brokers that do not answer are told by the committer."""
+        """Wait until store and Kafka meet all needs; the committer reports brokers that do not answer."""
         self._committer.prepare()
         self._preflight.require(self._asks())
         # Not beside the loop: a client that still reads when the interpreter ends takes the process with it.
@@ -194,12 +194,12 @@ class Process:
         return [*asks_of_store(self._settings, self._store), *asks_of_kafka(self._settings)]
 
     def _trouble(self) -> str | None:
-        """Say what is wrong outside, for the probes."""
+        """Describe the trouble outside, for the probes."""
         trouble = self._preflight.unmet or self._store.trouble or self._committer.trouble
         return trouble or self._kept_out() or (None if self.worker.first_batch.has_fit else self._misfit) or None
 
     def _look_again(self) -> None:
-        """Ask whether what failed last is mended: a worker that has nothing to flush would not find out by itself."""
+        """Ask whether the last failure is over: a worker without anything to flush would not find out by itself."""
         is_asking = self._asking is not None and self._asking.is_alive()
         if is_asking or not (self._store.trouble or self._committer.trouble):
             return
@@ -235,7 +235,7 @@ class Process:
         )
 
     def _beat(self) -> None:
-        """Tell the probes that the loop turned and whether we are a member or stop; count rounded numbers."""
+        """Tell the probes that the loop has turned, and whether we are a member or stop; counts rounded numbers."""
         self.health.beat()
         if (now_s := self.clock.now_s()) >= self._look_at_s:
             self._look_at_s = now_s + _LOOK_S
@@ -255,10 +255,10 @@ class Process:
             self._json.rounded = 0
 
     def _look(self, now_s: float) -> None:
-        """Look whether we take part in the group; a full one is waited for.
+        """Check that we take part in the group; waits for a full group.
 
         Raises:
-            SourceError: we have not for too long.
+            SourceError: we have been out of it for too long.
         """
         is_member = self._consumer.membership().is_proof
         self.health.is_member = self._consumer.is_answered
@@ -278,7 +278,7 @@ class Process:
         self._participation.look(now_s, hindrance)
 
     def _kept_out(self) -> str | None:
-        """Say what keeps us from the brokers, or the group from us."""
+        """Name the reason that keeps us from the brokers, or out of the group."""
         refusal = self._brokers.refusal()
         return self._brokers.trouble() or (None if refusal is None else refusal.text)
 
@@ -320,7 +320,7 @@ def recorder_rules(settings: Settings, decoder: JsonDecoder) -> RecorderRules:
 
 
 def _look_rules(settings: Settings) -> LookRules:
-    """Turn settings into what is looked at to see whether they fit the source."""
+    """Turn settings into the rules of the first look at whether they fit the source."""
     told = {"user.paths": settings.user.paths, "time.paths": settings.time.paths}
     if settings.input.entries_field is not None:
         told["input.entries_field"] = (settings.input.entries_field,)

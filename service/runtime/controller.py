@@ -1,9 +1,9 @@
 """The control plane: rebalance callbacks, flushes, back-off and seeks, each from top to bottom as it happens.
 
 Runs on the loop thread. Rebalance callbacks come from inside `Consumer.consume`: they flush, own and release, but
-neither ask nor seek. What is to be sought is noted in the state, and sought before the next poll; records that
-`consume` had taken before the callback are refused until then, and read again (DESIGN 4.3: this is where the data was
-lost).
+neither ask nor seek. The state notes the TopicPartitions to seek, and the loop seeks them before the next poll; records
+that `consume` had taken before the callback are refused until then, and read again (DESIGN 4.3: data was lost there
+once).
 
 A record is taken only if its TopicPartition is owned and not to be sought.
 """
@@ -46,7 +46,7 @@ STORY_MAX = 50  # changes of the state that are told when the worker ends by a f
 
 
 class Controller:
-    """Owns the worker's state. Callbacks never raise: what went wrong is kept in `error`."""
+    """Owns the worker's state. Callbacks never raise: they keep an exception in `error`."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Controller:
     def on_revoked(self, tps: frozenset[TopicPartition]) -> None:
         """Flush, then release; blocks the rebalance within the revoke budget (W5).
 
-        A batch mixes TopicPartitions, so that all that is open is committed together.
+        A batch mixes TopicPartitions, so that the whole open batch is committed together.
         """
         if unknown := tps - self.state.owned:
             tell(self._log.warning, log_events.RevokedUnknown(_names(unknown)))
@@ -104,7 +104,7 @@ class Controller:
         self._require_nothing_of(tps, "W5")
 
     def on_lost(self, tps: frozenset[TopicPartition]) -> None:
-        """Discard, then release; what is lost never commits (W6), and the rest of the batch is read again."""
+        """Discard, then release; lost records never commit (W6), and the rest of the batch is read again."""
         tell(self._log.warning, log_events.PartitionsLost(_names(tps), generation=self.state.generation))
         self._metrics.add("rebalances", kind="lost")
         with self._in_callback():
@@ -131,24 +131,25 @@ class Controller:
 
     @property
     def deadline(self) -> Deadline:
-        """When everything between two polls has to be done."""
+        """The deadline of everything between two polls."""
         return self._deadline
 
     @property
     def unplaced(self) -> frozenset[TopicPartition]:
-        """What is owned and has never been read here: nobody has answered yet where it goes on."""
+        """TopicPartitions that are owned and have no next offset yet, because nobody has answered."""
         return self.state.owned - self._recorder.positions.keys()
 
     def begin(self) -> None:
-        """Make a producer ready before any committed offset is read: that ends what an earlier process left open."""
+        """Make a producer ready before committed offsets are read; that ends an earlier process's open transaction."""
         self._committer.prepare()
 
     def prepare(self) -> bool:
-        """Make the next flush's producer ready, outside any callback, within what is left until the next poll.
+        """Make the next flush's producer ready, outside any callback, within the time left until the next poll.
 
-        Its init ends what the last transaction may have left open, or committed offsets would not be stable.
+        Its init ends a transaction that the last flush may have left open; otherwise committed offsets would not be
+        stable.
 
-        Returns whether it is: where the process was stopped there may be no time left to ask.
+        Returns whether it is ready: if the process was stopped, there may be no time left to ask.
 
         Raises:
             DiscardError: it is not ready yet: poll, and ask again.
@@ -166,10 +167,10 @@ class Controller:
         under its own, with a later epoch, which moves without a callback at other times too. That the client library
         does not join again before it has called `on_lost` is its order of events, not ours (ADR 4). So there a batch is
         committed with the epoch that it was opened in, never with a later one: a broker refuses it if the member was
-        away meanwhile (KAFKA_FACTS R12). And it is opened only in the epoch in which it was asked where all goes on.
+        away meanwhile (KAFKA_FACTS R12). And it is opened only in the epoch in which all next offsets were asked for.
 
-        False: what was handed over is read again. The epoch has moved, the disk refuses, or no other flush would end
-        before the next poll.
+        Returns False if the epoch has moved, the disk refuses, or no other flush would end before the next poll; then
+        the records handed over are read again.
         """
         membership = self._consumer.membership()
         if self._is_late or self._has_moved(membership):
@@ -205,12 +206,12 @@ class Controller:
             self._flush(reason)
 
     def stop(self) -> None:
-        """Flush what is open and leave."""
+        """Flush the open batch and leave."""
         self._flush_open(FlushReason.STOPPING)
         self._become(self.state.ended(Phase.STOPPED))
 
     def fail(self) -> None:
-        """Commit nothing any more: what closing the consumer revokes is only released."""
+        """Commit nothing any more; partitions revoked by closing the consumer are only released."""
         if self.state.end is None:
             self._become(self.state.ended(Phase.FAILED))
             self._discard("Failed")
@@ -225,11 +226,11 @@ class Controller:
             self._metrics.set("paused", 0)
 
     def position(self) -> None:
-        """Ask where everything that is to be sought goes on, and seek there; before each poll, outside callbacks.
+        """Ask for the next offset of every TopicPartition to seek, and seek it; before each poll, outside callbacks.
 
-        What the last transaction became is settled before by `prepare`: nothing of ours is open while committed offsets
-        are asked for. If it is not, there is no answer, or not the right one, TopicPartitions stay to be sought until
-        the next turn.
+        `prepare` has settled the last transaction before: no transaction of ours is open while committed offsets are
+        asked for. If it is not settled, or the answer is missing or wrong, TopicPartitions stay to be sought until the
+        next turn.
 
         Raises:
             StopError: see `Positions.find`.
@@ -259,7 +260,7 @@ class Controller:
         self._become(self.state.sought(tps))
 
     def _require_time(self) -> None:
-        """Poll first where the process was stopped meanwhile: it may be out by now."""
+        """Poll first if the process was stopped meanwhile: the group may have put it out."""
         if self._deadline.remaining_s() < self._rules.settle_s / 2:
             raise DiscardError("too little time before the next poll")
 
@@ -271,7 +272,7 @@ class Controller:
     # Flushes.
 
     def _before_settling(self) -> Deadline:
-        """Return when a flush has to be over for its outcome to be settled within the poll."""
+        """Return the time by which a flush has to end for its outcome to be settled within the poll."""
         return Deadline(self._deadline.at_s - self._rules.settle_s, self._deadline.now_s)
 
     def _flush_open(self, reason: FlushReason) -> None:
@@ -279,7 +280,7 @@ class Controller:
             self._flush(reason)
 
     def _flush(self, reason: FlushReason) -> None:
-        """Flush the open batch: then it is committed, or discarded and everything that is owned is to be sought."""
+        """Flush the open batch: then it is committed, or it is discarded and all that is owned is to be sought."""
         held_up = reason in (FlushReason.REVOKED, FlushReason.ASSIGNED, FlushReason.STOPPING)
         budget_s = self._rules.revoke_budget_s if held_up else self._rules.budget_s
         left = self._before_settling()
@@ -330,7 +331,7 @@ class Controller:
         self._metrics.set("paused", 1)
 
     def _discard(self, cause: str) -> None:
-        """Drop the closed batch, or the open one; `position` has read again what is still owned."""
+        """Drop the closed batch, or the open one; `position` lets its records be read again if they are still owned."""
         closed, opening, self._closed = self._closed, self._recorder.opening, None
         if closed is not None or opening is not None:
             self._metrics.add("batches_discarded")
@@ -366,10 +367,10 @@ class Controller:
             self._metrics.add("rebalances", kind="revoked")
 
     def consume_returned(self) -> None:
-        """Note that `consume` has returned, and raise what a callback could not.
+        """Note that `consume` has returned, and raise the exception that a callback kept.
 
         Raises:
-            StopError: as it was, or wrapped around what was not expected.
+            StopError: as it was, or wrapped around an unexpected exception.
         """
         self._deadline = Deadline.after(self._rules.poll_budget_s, self._clock.now_s)
         self._is_late = False

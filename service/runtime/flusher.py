@@ -1,7 +1,7 @@
 """DATA PLANE 2: closed batch -> objects -> in the store -> references, flush record, dead letters and offsets, at once.
 
-Reads top to bottom in `Flusher.flush`. On return everything of the batch is committed; on a DiscardError nothing is,
-or (CommitUnknownError) the committed offsets tell. What that means is decided by the controller.
+Reads top to bottom in `Flusher.flush`. On return everything of the batch is committed. On a DiscardError nothing is, or
+(CommitUnknownError) the committed offsets tell; the controller decides what follows.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ILLEGAL_GENERATION = "ILLEGAL_GENERATION"
 
 
 class FlushSummary(NamedTuple):
-    """What a committed flush did; `seconds` per step; `membership` is the one that it was committed as."""
+    """Counts of a committed flush; `seconds` per step; `membership` is the one that it was committed as."""
 
     batch_id: str
     seq: int
@@ -149,8 +149,8 @@ class Flusher:
     def estimate_s(self, load: FlushLoad) -> float:
         """Estimate the seconds of sealing and uploading the open batch now.
 
-        The transaction has a budget of its own; where it needs a larger share of that, the estimate is as large a share
-        of the time for uploads.
+        The transaction has a budget of its own; if it needs a larger share of that than the uploads need of theirs,
+        that share of the upload time is the estimate.
         """
         letters = load.dead_letters, load.dead_letter_bytes
         cost = self.cost.estimate(self._work(load.entries, load.row_bytes, load.partition_keys, *letters))
@@ -224,7 +224,7 @@ class Flusher:
         return schema_key(self._prefix, schema.fingerprint)
 
     def _inline(self, sealed: list[SealedObject]) -> set[str]:
-        """Choose the schemas whose texts stand in messages: while together they are small, all that fit."""
+        """Choose the schemas whose texts go into messages: small ones first, as long as all of them fit together."""
         texts = {one.schema.fingerprint: one.schema.text for one in sealed}
         sizes = {fingerprint: inline_bytes(text) for fingerprint, text in texts.items()}
         size = sum(sizes[one.schema.fingerprint] * len(one.groups) for one in sealed)
@@ -233,7 +233,7 @@ class Flusher:
         return {fingerprint for fingerprint, length in sizes.items() if length <= self._kafka.inline_text_max}
 
     def _letter_uploads(self, batch: ClosedBatch) -> tuple[dict[int, int], list[Upload]]:
-        """Make uploads of what dead letters have no room for, and give the number of the one that each has.
+        """Make uploads of the parts for which dead letters have no room; returns the number of each letter's upload.
 
         Dead letters of one record share it.
         """
@@ -286,7 +286,7 @@ class Flusher:
             yield dead_letter_message(letter, sender, batch_id=batch.batch_id, object_key=key)
 
     def _offsets(self, batch: ClosedBatch) -> dict[TopicPartition, CommittedOffset]:
-        """Return what is committed, each with what is known of its topic as metadata."""
+        """Return the offsets to commit, each with metadata about its topic."""
         metadata_of = self._topics.metadata_of
         return {tp: offset._replace(metadata=metadata_of(tp)) for tp, offset in batch.next_offsets().items()}
 
@@ -300,10 +300,10 @@ class Flusher:
     ) -> Membership:
         """Commit; after ILLEGAL_GENERATION at most once more, over the same objects, if we are still the same member.
 
-        Returns the membership that was taken.
+        Returns the membership that was used.
 
         Nothing of ours was revoked or lost in between, because callbacks run inside `consume` only, and the same member
-        id proves that we were never put out. Under KIP-848 it does not: there nothing is repeated.
+        id proves that we were never put out. Under KIP-848 it proves nothing, and the commit is not repeated.
         """
         try:
             self._committer.commit(messages(), offsets, membership, deadline=deadline)
@@ -346,7 +346,7 @@ class Flusher:
         )
 
     def _learn(self, batch: ClosedBatch, steps: FlushSteps) -> None:
-        """Learn from a flush, also from one that came to nothing: so much was done in so many seconds."""
+        """Learn from a flush, also from a failed one: so much work was done in so many seconds."""
         rows, letters = batch.rows, batch.dead_letters
         letter_bytes = sum(letter.memory_bytes for letter in letters)
         work = self._work(len(rows), rows.text_bytes, len(rows.keys), len(letters), letter_bytes)

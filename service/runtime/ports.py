@@ -1,6 +1,6 @@
-"""What the runtime needs of the outside world, as Protocols; adapters and fakes fulfil them.
+"""The runtime's needs of the outside world, as Protocols; adapters and fakes fulfil them.
 
-Everything here is called by the loop thread only, except `ObjectStore`, whose methods upload threads call, too.
+The loop thread alone calls everything here, except `ObjectStore`, whose methods upload threads call, too.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from service.formats.offset_metadata import SourceTopics
 
 
 class Consumer(Protocol):
-    """A member of the consumer group. What asks the broker ends by its deadline, or 0.1 s after it where that is near.
+    """A member of the consumer group. A question to the broker ends by its deadline, or 0.1 s later if that is near.
 
     Raises:
         StopError: the broker has refused, or not answered in time.
@@ -38,7 +38,7 @@ class Consumer(Protocol):
         ...
 
     def consume(self, *, records_max: int, timeout_s: float) -> Poll:
-        """Take records; runs rebalance callbacks. Whatever is returned has moved the position.
+        """Take records; runs rebalance callbacks. Each returned record has moved the position.
 
         Raises:
             StopError: consuming cannot continue: the topic, the group or a permission.
@@ -46,20 +46,20 @@ class Consumer(Protocol):
         ...
 
     def failures(self) -> Mapping[TopicPartition, FetchFailure]:
-        """Return what could not be read of TopicPartitions since they were assigned or sought last.
+        """Return unreadable offsets of TopicPartitions since they were assigned or sought last.
 
         Nothing behind it is handed over: such a TopicPartition is paused until it is fetched again, or sought.
         """
         ...
 
     def fetch_again(self, tp: TopicPartition, start: CommittedOffset) -> None:
-        """Fetch one that has failed from this offset on."""
+        """Fetch a failed TopicPartition from this offset on."""
         ...
 
     def committed(
         self, tps: Iterable[TopicPartition], *, deadline: Deadline
     ) -> dict[TopicPartition, CommittedOffset | None]:
-        """Ask for the stable committed offsets; None where there is none."""
+        """Ask for the stable committed offsets; None if there is none."""
         ...
 
     def offsets_at(self, tps: Iterable[TopicPartition], at_ms: int, *, deadline: Deadline) -> dict[TopicPartition, int]:
@@ -70,9 +70,9 @@ class Consumer(Protocol):
         ...
 
     def seek(self, tp: TopicPartition, start: CommittedOffset, *, deadline: Deadline) -> None:
-        """Go to an offset; records of before are never returned afterwards. What had failed is fetched again.
+        """Go to an offset; never returns records taken before. A failed TopicPartition is fetched again.
 
-        What is assigned is not fetched before it is sought. `consume` raises StopError if the log does not have the
+        The first seek after an assignment begins the fetching. `consume` raises StopError if the log does not have the
         offset of this leader epoch.
         """
         ...
@@ -82,11 +82,11 @@ class Consumer(Protocol):
         ...
 
     def topic_ids(self, topics: Iterable[str], *, deadline: Deadline) -> dict[str, str]:
-        """Ask for Kafka's ids of topics, outside callbacks; what is not told is left out. Never raises."""
+        """Ask for Kafka's ids of topics, outside callbacks; unknown ones are left out. Never raises."""
         ...
 
     def pause(self) -> None:
-        """Stop fetching, also what is assigned while paused. `consume` is still called: it runs the callbacks."""
+        """Stop fetching, also TopicPartitions assigned meanwhile. `consume` is still called: it runs the callbacks."""
         ...
 
     def resume(self) -> None:
@@ -100,12 +100,12 @@ class Consumer(Protocol):
     def ends(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Return the ends of TopicPartitions as last seen, without asking; those never seen are left out.
 
-        Where nothing but transaction markers and aborted records is left, that is the next offset.
+        If only transaction markers and aborted records are left, that is the next offset.
         """
         ...
 
     def held_up(self, next_offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Return those of which nothing more comes though more is there: a transaction is open, at the offset given.
+        """Return TopicPartitions that stand still although more is there, each with the offset of the open transaction.
 
         As last seen, without asking; a producer may be about to end it.
         """
@@ -117,7 +117,7 @@ class Consumer(Protocol):
 
 
 class FlushRecords(Protocol):
-    """What this group has flushed before, and who else has, in the topic of flush records."""
+    """The flush records of this group, and of others, in the flushes topic."""
 
     def read(
         self,
@@ -127,10 +127,10 @@ class FlushRecords(Protocol):
         newest_of: Iterable[TopicPartition] = (),
         deadline: Deadline,
     ) -> Flushed:
-        """Return up to where each was flushed that a flush record of this group names; outside callbacks.
+        """Return the next offset of each that a flush record of this group names; outside callbacks.
 
-        Of a topic whose id is another one than in `topics` nothing is said, nor what was flushed before a person set
-        an offset of it. What is `newest_of` is looked for among the newest flush records only.
+        Flush records of a topic with another id than in `topics` do not count, nor those from before a person set the
+        offset. `newest_of` are looked up among the newest flush records only.
 
         Raises:
             HistoryUnknownError: it cannot be read, or not by the deadline.
@@ -148,7 +148,7 @@ class Committer(Protocol):
         ...
 
     def prepare(self, *, deadline: Deadline | None = None) -> None:
-        """Make the next flush's producer ready; ends what an earlier one left open.
+        """Make the next flush's producer ready; ends the transaction that an earlier one left open.
 
         Raises:
             CommitAbortedError: it did not become ready by the deadline; nothing was asked for.
@@ -183,14 +183,14 @@ class Spool(Protocol):
 
     @property
     def bytes_on_disk(self) -> int:
-        """Bytes of all its files, those that could not be deleted too."""
+        """Bytes of all its files, including those that could not be deleted."""
         ...
 
     def open(self, batch_id: str) -> BatchSpool:
         """Make the directory of a batch.
 
         Raises:
-            SpoolError: the disk refused, or the spool is full of what cannot be deleted.
+            SpoolError: the disk refused, or the spool is full of files that cannot be deleted.
         """
         ...
 
@@ -278,7 +278,7 @@ class Journal(Protocol):
 
 
 class Metrics(Protocol):
-    """What is counted; called once per poll or flush, never per entry."""
+    """Counters and gauges; called once per poll or flush, never per entry."""
 
     def add(self, name: str, amount: float = 1, **labels: str) -> None:
         """Add to a counter."""

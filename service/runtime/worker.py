@@ -1,4 +1,4 @@
-"""One worker, put together over whatever fulfils its ports, from its first turn to its end: product and simulation.
+"""One worker over any adapters that fulfil its ports, from its first turn to its end: product and simulation.
 
 `runtime.app` gives it adapters, `tests/fakes/worker.py` fakes.
 """
@@ -40,7 +40,7 @@ def _nothing() -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """The outside world of one worker; `require_outside` blocks until what it needs there is proven to be there."""
+    """The outside world of one worker; `require_outside` blocks until its needs there are met."""
 
     consumer: Consumer
     committer: Committer
@@ -57,7 +57,7 @@ class Ports:
 
 @dataclass(frozen=True)
 class WorkerRules:
-    """What one worker goes by: its settings, and what is made of them."""
+    """The settings of one worker, and the rules made from them."""
 
     recorder: RecorderRules
     settings: Settings
@@ -164,7 +164,7 @@ class Worker:
             raise
 
     def leave(self) -> None:
-        """Leave the group, whatever else fails: others wait for what is owned here. Nothing is committed any more."""
+        """Leave the group, whatever else fails: others wait for our TopicPartitions. Nothing is committed any more."""
         try:
             if self.controller.state.phase is not Phase.STOPPED:
                 self.controller.fail()

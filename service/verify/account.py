@@ -1,6 +1,6 @@
 """A judgement as text, and as JSON; and the lines that led to the first violation, of its TopicPartition and worker.
 
-Of lines only known fields are shown, as far as they are of offsets, generations and batches: no user, no message.
+Lines are shown only by known fields of offsets, generations and batches: no user, no message.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FIELDS = ("batch_id", "generation", "member_generation", "reason", "objects", "
 
 
 class Evidence(NamedTuple):
-    """One line that led to a violation, and where it stands in which file."""
+    """One line that led to a violation, with its file and its place in it."""
 
     place: LinePlace
     text: str
@@ -37,7 +37,7 @@ class Evidence(NamedTuple):
 
 
 def exit_code(judgement: Judgement) -> ExitCode:
-    """Return what it comes to: a violation outweighs doubts."""
+    """Return the exit code: a violation outweighs doubts."""
     if judgement.violations:
         return ExitCode.FINDINGS
     return ExitCode.COULD_NOT_TELL if judgement.doubts else ExitCode.CLEAN
@@ -47,7 +47,7 @@ def exit_code(judgement: Judgement) -> ExitCode:
 
 
 def gather(violation: Violation, lines: Iterable[ToldLine]) -> list[Evidence]:
-    """Return the lines that led to a violation: those of others about its offsets, then those of its worker."""
+    """Return the lines that led to a violation: other workers' lines about its offsets, then those of its worker."""
     own: deque[Evidence] = deque(maxlen=OWN_MAX)
     others: deque[Evidence] = deque(maxlen=OTHERS_MAX)
     for line in lines:
@@ -69,7 +69,7 @@ def _meet(span: tuple[int, int] | None, offsets: tuple[int, int] | None) -> bool
 
 
 def _spans(event: LogEvent) -> dict[str, tuple[int, int] | None] | None:
-    """Return the offsets that an event speaks of by TopicPartition; None if it speaks of the process."""
+    """Return the offsets that an event names by TopicPartition; None if it is about the process."""
     match event:
         case events.Positioned(starts=starts):
             return {tp: (start.offset, start.offset) for tp, start in starts.items()}

@@ -1,7 +1,7 @@
 """One boot, line by line in the order of `seq`: it owns, flushes and commits. Pure.
 
-A boot keeps its tenures and their runs of commits, not the commits. Behind missing lines it is `blind`: it may have
-owned and flushed anything before, and no line breaks a rule by that.
+A boot keeps its tenures and their runs of commits, not the commits. Behind missing lines the boot is `blind`: it may
+have owned and flushed anything before, and no line breaks a rule because of that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _TOLD_AT_ALL = frozenset({"debug", "info"})
 
 
 class Boot:
-    """One process, by its own lines; `violations` are of rules that need no other boot."""
+    """One process, by its own lines; `violations` are those that need no other boot."""
 
     def __init__(self, name: BootName) -> None:
         self.name = name
@@ -79,7 +79,7 @@ class Boot:
         self._is_blind = self._is_flush_blind = True
 
     def end(self, how: str = "log ends") -> None:
-        """No line follows: the process was killed, or has ended in order."""
+        """Note that no line follows: the process was killed, or has ended in order."""
         self._leave_open()
         for tp in list(self._owned):
             self._end_tenure(tp, how)
@@ -87,7 +87,7 @@ class Boot:
     # The process.
 
     def _require_life(self, event: LogEvent) -> None:
-        """Rule 4: after its end a process only gives back what it has."""
+        """Rule 4: after its end a process only releases TopicPartitions."""
         if not self._ended:
             return
         is_leaving = isinstance(event, events.PartitionsRevoked | events.PartitionsLost | events.WorkerLeft) or (
@@ -136,7 +136,7 @@ class Boot:
         self._position.pop(tp, None)
 
     def _is_known(self, tp: str) -> bool:
-        """Whether lines that are there say that it is not owned, since it is not in `_owned`."""
+        """Whether the lines show that a TopicPartition is not owned, if it is not in `_owned`."""
         return not self._is_blind or tp in self._gone
 
     def _released(self, tps: list[str], generation: int, how: str) -> None:
@@ -150,13 +150,13 @@ class Boot:
             self._gone[tp] = how
 
     def _turn(self, generation: int, *, is_new: bool) -> None:
-        """Rule 4: generations ascend; those in between changed nothing that is told."""
+        """Rule 4: generations ascend; the skipped ones changed nothing that is logged."""
         if generation < self._generation + is_new:
             self._flaw(LogRule.TRANSITION, f"generation {generation} after {self._generation}")
         self._generation = max(self._generation, generation)
 
     def _positioned(self, starts: Mapping[str, Start]) -> None:
-        """Go on at the offsets that the worker says: rule 1 if they are committed; at a policy's a log may begin."""
+        """Go on at the offsets of the line: rule 1 if they are committed; the policy may start anywhere in the log."""
         self._require_no_flush("positioned")
         for tp, (offset, source, _) in starts.items():
             tenure = self._owned.get(tp)
@@ -171,7 +171,7 @@ class Boot:
             self._position[tp] = offset
 
     def _resume(self, tp: str, offset: int) -> None:
-        """Go on at what is committed. Rule 1, as far as this boot knows."""
+        """Go on at a committed offset. Rule 1, as far as this boot knows."""
         for flush in self.unsettled:
             if tp in flush.spans and offset < flush.spans[tp][1]:
                 flush.refuted.add(tp)
@@ -182,7 +182,7 @@ class Boot:
         self._committed[tp] = max(offset, known)
 
     def _jumped(self, event: events.OffsetGaps) -> None:
-        """Rule 1: no record is jumped that is known to be there, since a batch that was discarded had it."""
+        """Rule 1: the worker skips no record that is known to exist, because a discarded batch had it."""
         tp = f"{event.topic}-{event.partition}"
         self._holes.jump(tp, event.first, are_all=event.gaps == len(event.first))
         for begin, end in event.first:
@@ -230,7 +230,7 @@ class Boot:
         self._is_flush_blind = False
 
     def _compare(self, event: events.BatchCommitted, flush: Flush, spans: Spans) -> None:
-        """Rules 2, 3 and 6: a commit is of what was flushed, and of objects that are uploaded."""
+        """Rules 2, 3 and 6: a commit has the batch that was flushed, and only uploaded objects."""
         if event.generation != flush.generation:
             text = f"a batch of generation {flush.generation} is committed in generation {event.generation}"
             self._flaw(LogRule.OWNED, text)
@@ -279,7 +279,7 @@ class Boot:
     # Rules.
 
     def _require_owned(self, spans: Spans, what: str) -> None:
-        """Rules 2 and 5: what is flushed and committed is owned."""
+        """Rules 2 and 5: a worker flushes and commits only TopicPartitions that it owns."""
         for tp in spans:
             if tp in self._owned:
                 continue
@@ -302,7 +302,7 @@ class Boot:
             self._flaw(LogRule.MEMBER, f"{text} of the group's generation {event.member_generation}")
 
     def _require_flush(self, batch_id: str, what: str) -> Flush | None:
-        """Rule 4: such a line is of the flush under way, which is returned."""
+        """Rule 4: such a line belongs to the flush under way, which is returned."""
         if self._flush is not None and self._flush.batch_id == batch_id:
             return self._flush
         if self._flush is not None or not self._is_flush_blind:

@@ -1,8 +1,8 @@
 """One TopicPartition over all boots of a group, by offsets: rules 1, 3 and 7. Pure.
 
-Its commits are a chain of runs. Flushes without a told outcome may fill a hole of the chain: each is committed, or is
-not, and both are held possible until a run, or the offset at which somebody goes on, rules one out. The group's
-generations tell which owner came first.
+Its commits are a chain of runs. Flushes without an outcome may fill a hole of the chain: both outcomes stay possible
+until a run, or the offset at which a worker goes on, rules one out. The group's generations tell which owner came
+first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Span(NamedTuple):
 
 @dataclass(slots=True)
 class Chain:
-    """All that boots say of one TopicPartition; up to `unknown_before` somebody has committed who has no line."""
+    """All statements of the boots about one TopicPartition; before `unknown_before`, commits may lack their lines."""
 
     tp: str
     tenures: list[Tenure] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Chain:
     _spans: list[_Span] = field(default_factory=list)
 
     def judge(self) -> Iterator[Violation]:
-        """Yield what breaks rules 1, 3 and 7; note in flushes without an outcome what is needed and refuted."""
+        """Yield violations of rules 1, 3 and 7; note in flushes without an outcome where one is needed or refuted."""
         owned = sorted(
             ((run, one) for one in self.tenures for run in one.runs), key=lambda each: (each[0].first, each[0].end)
         )
@@ -63,7 +63,7 @@ class Chain:
         yield from self._in_order()
 
     def _begin(self, bases: set[int], firsts: list[int]) -> int:
-        """Return the offset at which the chain begins: a start by the policy, else the lowest offset that is told."""
+        """Return the offset at which the chain begins: a start by the policy, else the lowest offset in the lines."""
         if below := [base for base in bases if not firsts or base <= firsts[0]]:
             return max(below)
         told = [*firsts, *(one.offset for one in self.landings), *(span.first for span in self._spans)]
@@ -83,7 +83,7 @@ class Chain:
                 span.flush.refuted.add(self.tp)
 
     def _fill(self, begin: int, end: int) -> set[int]:
-        """Return the offsets that flushes without an outcome reach from `begin`; note those without which it is not."""
+        """Return the offsets that flushes without an outcome reach from `begin`; note those needed for that."""
         every = [span for span in self._spans if begin <= span.first and span.end <= end]
         within = [span for span in every if self.tp not in span.flush.refuted]
         if end not in (reached := _reach(begin, within)):
@@ -108,7 +108,7 @@ class Chain:
         )
 
     def _land(self, legal: set[int], cursor: int) -> Iterator[Violation]:
-        """Rule 1: whoever goes on does so at an offset that somebody has committed."""
+        """Rule 1: a worker goes on only at an offset that some worker has committed."""
         legal |= _reach(cursor, [span for span in self._spans if span.first >= cursor])
         for _, at, source, place in self.landings:
             if source != COMMITTED:
@@ -142,7 +142,7 @@ def _reach(begin: int, spans: Iterable[_Span]) -> set[int]:
 
 
 def chains_of(boots: Iterable[Boot]) -> list[Chain]:
-    """Put what boots say together by TopicPartition."""
+    """Gather the statements of all boots by TopicPartition."""
     chains: dict[str, Chain] = {}
 
     def chain_of(tp: str) -> Chain:
@@ -160,7 +160,7 @@ def chains_of(boots: Iterable[Boot]) -> list[Chain]:
 
 
 def torn(flush: Flush) -> Violation | None:
-    """Rule 3: of one batch everything is committed or nothing. Rule 1, where one TopicPartition says both."""
+    """Rule 3: a batch is committed as a whole or not at all. Rule 1, if one TopicPartition says both."""
     if not flush.needed or not flush.refuted:
         return None
     if both := flush.needed & flush.refuted:

@@ -39,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(args: argparse.Namespace) -> int:
-    """Run the command, print the account, give the exit code: 0 pass, 1 violation, 2 could not tell."""
+    """Run the command, print the account, return the exit code: 0 pass, 1 violation, 2 could not tell."""
     window = TimeWindow(args.since, args.until, args.clocks * 1000)
     try:
         with ExitStack() as cleanup:
@@ -55,7 +55,7 @@ def main(args: argparse.Namespace) -> int:
 
 
 def judge(files: LogFiles, window: TimeWindow) -> Judgement:
-    """Read all lines once, and hold them against the rules."""
+    """Read all lines once, and check them against the rules."""
     history = History(window)
     for line in files.read(window):
         history.add(line)

@@ -1,7 +1,7 @@
 """All lines of all workers -> each boot's in the order of its `seq`, each group's boots together. Rule 8.
 
-Lines may come in any order; those that come early wait for those before them. Once `PENDING_MAX` lines of a boot wait,
-its beginning is taken for lost: memory is bounded by what workers did, not by how much they have told.
+Lines may come in any order; early ones wait for those before them. Once `PENDING_MAX` lines of a boot wait, its
+beginning counts as lost: memory is bounded by the workers' actions, not by the number of lines.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Lines:
             self._next += 1
 
     def _skip(self) -> None:
-        """Take what has not come for lost."""
+        """Count the missing numbers as lost."""
         missing = range(self._next, min(self._waiting))
         if self._next == 1 and self._may_be_cut:
             self.cut = missing
@@ -96,11 +96,11 @@ class History:
 
     @property
     def _is_cut(self) -> bool:
-        """Whether lines of before were not asked for."""
+        """Whether earlier lines are outside the window that was asked for."""
         return self._window.since_ms > -inf
 
     def judge(self, *, unreadable: int = 0) -> Judgement:
-        """Hold everything against the rules; nothing is added afterwards."""
+        """Check everything against the rules; nothing is added afterwards."""
         for one in self._boots.values():
             one.end()
         boots = [one.boot for one in self._boots.values()]
@@ -126,7 +126,7 @@ class History:
         return Judgement(found, counts, _few(doubts), list(self._notes()), tenures, _numbers(boots))
 
     def _doubts(self, unreadable: int) -> Iterator[str]:
-        """Yield why it cannot be told. Rule 8."""
+        """Yield the reasons why the verdict is open. Rule 8."""
         if not self._boots:
             yield "there is no line of a worker"
         if unreadable:
@@ -151,7 +151,7 @@ class History:
 
 
 def _by_group(boots: list[Boot]) -> dict[str, list[Boot]]:
-    """Put boots together; one without its beginning is of the group of its worker's others, or of the only one."""
+    """Group the boots; one without its beginning is of its worker's group by other boots, or of the only group."""
     of_worker = {boot.name.worker: boot.group for boot in boots if boot.group is not None}
     groups = set(of_worker.values())
     only = groups.pop() if len(groups) == 1 else NO_GROUP
@@ -162,7 +162,7 @@ def _by_group(boots: list[Boot]) -> dict[str, list[Boot]]:
 
 
 def _by_offsets(tenure: Tenure) -> tuple[str, int, int, int]:
-    """Order tenures by the group's generations, if they are told, then by offsets."""
+    """Order tenures by the group's generations, if they are known, then by offsets."""
     return tenure.tp, tenure.generation, tenure.start or 0, tenure.place.at_ms
 
 

@@ -1,4 +1,4 @@
-"""Offsets without a record, as a boot tells of them: a commit covers records, and these. Pure."""
+"""Offsets without a record, as a boot logs them: a commit covers records and these. Pure."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator
 from service.formats import log_events as events
 
 Miscounted = tuple[str, str | None, tuple[int, int] | None]
-"""How a commit says other than the offsets that it covers, of which TopicPartition, and which; None: of all of them."""
+"""A contradiction between a commit and its offsets: text, TopicPartition, offsets; None: the whole batch."""
 
 
 class Holes:
     """Holes that were jumped, by TopicPartition.
 
-    A hole is told before the flush that covers it. If a line names only the first of many, not all are known.
+    A hole is logged before the flush that covers it. If a line names only the first of many holes, not all are known.
     """
 
     def __init__(self) -> None:
@@ -27,7 +27,7 @@ class Holes:
             self._untold.add(tp)
 
     def judge(self, event: events.BatchCommitted, *, are_all: bool) -> Iterator[Miscounted]:
-        """Compare a commit with what it covers, and forget that; its numbers only if all its holes are told."""
+        """Compare a commit with its offsets and forget its holes; compare its counts only if `are_all`."""
         if are_all:
             yield from self._judge_numbers(event)
         for tp, covered in event.offsets.items():
@@ -56,7 +56,7 @@ class Holes:
             )
 
     def _without(self, tp: str, span: tuple[int, int]) -> list[tuple[int, int]]:
-        """Return the parts of these offsets that are no record's, in order; those that touch are joined."""
+        """Return the parts of these offsets that are no record's, in order; adjacent ones are joined."""
         found: list[tuple[int, int]] = []
         for begin, end in sorted(self._jumped.get(tp, ())):
             first, last = max(begin, span[0]), min(end, span[1])

@@ -1,6 +1,6 @@
 """Files and standard input -> lines of workers, in the order in which files begin; can be read twice.
 
-Whatever stands before the JSON of a line is passed over, as are lines of other programs.
+Text before the JSON of a line is ignored, as are lines of other programs.
 """
 
 from __future__ import annotations

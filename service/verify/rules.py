@@ -1,4 +1,4 @@
-"""A line that the rules are held against, the nine rules by their numbers, and what breaks one. Pure."""
+"""A line of a log, the nine rules by their numbers, and violations. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RULED = frozenset({
     events.PartitionsRevoked, events.PartitionsLost, events.Positioned, events.FlushStarted, events.ObjectsUploaded,
     events.BatchCommitted, events.BatchDiscarded, events.CommitRepeated, events.OffsetGaps, events.OffsetsSkipped,
 })  # fmt: skip
-"""Events that the rules are about."""
+"""The events that the rules concern."""
 
 
 class LogRule(IntEnum):
@@ -45,19 +45,19 @@ MEANINGS = {
 
 
 class TimeWindow(NamedTuple):
-    """The lines that were asked for; clocks differ by `slack_ms`: so near its ends lines of others may be missing."""
+    """The lines asked for; near the ends, other workers' lines may be missing: clocks differ by up to `slack_ms`."""
 
     since_ms: float = -inf
     until_ms: float = inf
     slack_ms: float = 0.0
 
     def has(self, at_ms: float, slack_ms: float = 0.0) -> bool:
-        """Whether this is inside, and so far from both ends."""
+        """Whether this time is inside, and `slack_ms` away from both ends."""
         return self.since_ms + slack_ms <= at_ms <= self.until_ms - slack_ms
 
 
 class ToldLine(NamedTuple):
-    """One line of a worker and where it stands; `event` is None if the rules are not about it."""
+    """One line of a worker and its place; `event` is None if no rule concerns it."""
 
     head: Head
     at_ms: int
@@ -67,7 +67,7 @@ class ToldLine(NamedTuple):
 
 
 class BootName(NamedTuple):
-    """A process: its worker, and the id that it has drawn."""
+    """A process: its worker and its random id."""
 
     worker: str
     boot: str
@@ -87,7 +87,7 @@ class LinePlace(NamedTuple):
 class Violation(NamedTuple):
     """One line breaks a rule; the offsets are those in dispute.
 
-    `could_be_told`: lines that are missing may explain it.
+    `could_be_told`: missing lines may explain it.
     """
 
     rule: LogRule

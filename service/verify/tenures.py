@@ -20,7 +20,7 @@ def text_of(span: tuple[int, int] | None) -> str:
 
 @dataclass(slots=True)
 class Stretch:
-    """Commits of one tenure that join each other, and where each ended: eight bytes a commit.
+    """Commits of one tenure that join each other, with the end of each: eight bytes a commit.
 
     `is_told` if it does not join what its boot had before.
     """
@@ -38,7 +38,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Tenure:
-    """One ownership of a TopicPartition; `start` None and `generation`, the group's, -1 are not told."""
+    """One ownership of a TopicPartition; `start` None and `generation`, the group's, -1 mean unknown."""
 
     tp: str
     place: LinePlace
@@ -51,17 +51,17 @@ class Tenure:
 
     @property
     def commits(self) -> int:
-        """How many commits it has."""
+        """The number of its commits."""
         return sum(len(run.ends) for run in self.runs)
 
     @property
     def next_offset(self) -> int | None:
-        """Return the offset that it has come to, by its commits."""
+        """Return the offset that its commits have reached."""
         return max((run.end for run in self.runs), default=self.start)
 
     @property
     def resumed_at(self) -> int | None:
-        """Return the offset at which it goes on because that is committed; None if it does not."""
+        """Return the committed offset at which it goes on; None if it starts by the policy."""
         return self.start if self.source == COMMITTED else None
 
     def cover(self, first: int, end: int, place: LinePlace, *, is_told: bool) -> None:
@@ -73,7 +73,7 @@ class Tenure:
 
 
 class Landing(NamedTuple):
-    """An offset at which a worker goes on and that was new to its boot; `source`: committed, or the policy."""
+    """An offset at which a worker goes on and that is new to its boot; `source`: committed, or the policy."""
 
     tp: str
     offset: int
@@ -83,7 +83,7 @@ class Landing(NamedTuple):
 
 @dataclass(slots=True)
 class Flush:
-    """A flush that is under way, or of which nobody says whether it is committed: all of its spans are, or none.
+    """A flush under way, or one without an outcome: all of its spans are committed, or none.
 
     `generations` are the group's, in which its TopicPartitions were assigned; `needed` and `refuted` are
     TopicPartitions of which later lines say that it is committed, or is not.
