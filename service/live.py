@@ -5,7 +5,7 @@
     the source, read again         -> what must stand where
     the objects, read again        -> what stands there
 
-It holds one flush, and of that no more than one object and a row of numbers for each entry. A finding is told by its
+Memory holds one flush: one of its objects at a time, and a row of numbers for each entry. A finding is reported by its
 kind and its place, never with a user or a value (I11).
 """
 
@@ -63,7 +63,7 @@ class RangeReader(Protocol):
 
 
 OpenSource = Callable[[Callable[[], Deadline]], AbstractContextManager[RangeReader]]
-"""Makes a client of the source that waits for each answer until a deadline, which it asks for."""
+"""Makes a client of the source that waits for each answer until a deadline, for which it asks."""
 
 
 class LiveJudge:
@@ -77,7 +77,7 @@ class LiveJudge:
         self._place = re.compile(rf"((?:{topics})-\d+)(?![\w-])(?: offset (\d+)(?: index (\d+))?)?")
 
     def judge(self, flush: SentFlush, *, until: Callable[[], Deadline]) -> FlushFindings:
-        """Judge what a flush has committed; blocks. Findings of before time was over count all the same.
+        """Judge the output of a committed flush; blocks. Findings from before the deadline count even if it passes.
 
         Raises:
             StoreRefusedError: no permission.
@@ -93,7 +93,7 @@ class LiveJudge:
         return FlushFindings(differences, findings.places, objects, problem)
 
     def _judge(self, flush: SentFlush, source: RangeReader, findings: Findings, until: Callable[[], Deadline]) -> int:
-        """Judge a flush, and return how many objects it has."""
+        """Judge a flush, and return the number of its objects."""
         kafka = self._settings.kafka
         announced = Announced(Lineage(kafka.group_id, []), findings, dead_letters_topic=kafka.dead_letters_topic)
         told, flush_messages = {flush.batch_id: Told()}, []
@@ -144,7 +144,7 @@ class LiveJudge:
 
 
 class _Places(Findings):
-    """Keeps of each finding its kind and place, and no text: that may hold a user, or values."""
+    """Keeps kind and place of each finding, and no text, which may hold a user or values."""
 
     def __init__(self, place: re.Pattern[str]) -> None:
         super().__init__(examples_max=PLACES_MAX)
@@ -152,7 +152,7 @@ class _Places(Findings):
         self._place = place
 
     def add(self, kind: Kind, example: str, *, count: int = 1) -> None:
-        """Count a finding, and say where it is."""
+        """Count a finding, and note its place."""
         self.counts[kind] += count
         if len(self.places) >= PLACES_MAX:
             return

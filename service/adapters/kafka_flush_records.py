@@ -50,10 +50,10 @@ class KafkaFlushRecords:
         """Return the next offset of each that a flush record names; blocks until it is known of all of `tps`.
 
         `newest_of` is looked for in 10,500 offsets of each of the topic's partitions, or as many as are read by the
-        deadline. If nothing else is asked for it goes on without what this version cannot read and what is behind a
-        transaction that stays open, with a warning. If retention has cut the topic it warns of those of `tps` that are
-        found nowhere: they need not be new. At least the newest 500 offsets of each partition are looked through for
-        foreign groups; the first one ends the reading.
+        deadline. If nothing else is asked for, it goes on without messages that this version cannot read, or that are
+        behind a transaction that stays open, with a warning. If retention has cut the topic it warns of those of `tps`
+        that are found nowhere: they need not be new. At least the newest 500 offsets of each partition are looked
+        through for foreign groups; the first one ends the reading.
 
         Raises:
             HistoryUnknownError: the topic cannot be read, or not by the deadline; or it names a foreign group whose

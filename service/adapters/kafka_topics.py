@@ -1,6 +1,6 @@
-"""Kafka's topics, asked and read by offset, by a client that joins no group: all that does not follow a group.
+"""Kafka's topics, asked and read by offset, by a client that joins no group.
 
-Audits, jobs and the sample of `try` read by it, a worker its flush records, and `offsets skip` looks at single offsets.
+Audits, jobs and `try` read topics by it, a worker reads its flush records, and `offsets skip` looks at single offsets.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ T = TypeVar("T")
 
 ANSWER_S = 60.0
 SETTLE_S = 80.0  # a transaction that is open for longer is hardly one that will be committed
-"""Brokers look every ten seconds for transactions that have been open for too long, and then abort them."""
+"""Brokers look every ten seconds for transactions that are open for too long, and abort them."""
 _LOOK_AGAIN_S = 0.1
 _POLL_S = 0.2
 _MESSAGES_AT_ONCE = 5000
 
 
 class Ends(NamedTuple):
-    """First offset there is, and the next one to be written that a read_committed reader may see."""
+    """The first offset there is, and the next one to be written that a read_committed reader may see."""
 
     first: int
     next: int
 
 
 class UnansweredError(CouldNotTellError):
-    """Brokers do not answer, or refuse, or what they hand out cannot be read; `offset` is where, if that is known."""
+    """Brokers do not answer, or refuse, or hand out an unreadable record; `offset` is that of the record, if known."""
 
     def __init__(self, what: str, error: KafkaError, offset: int | None = None) -> None:
         super().__init__(f"{what}: {error.name()}: {error.str()}")
@@ -55,10 +55,10 @@ class UnansweredError(CouldNotTellError):
 
 
 class KafkaTopics:
-    """Asks where topics and the group are, and reads topics by offset; a context manager, for one thread.
+    """Asks for offsets of topics and of the group, and reads topics by offset; a context manager, for one thread.
 
-    All methods block until brokers answer, until `wait()` at most, which is asked again after each message that was
-    taken. They raise UnansweredError if brokers do not answer, and LeavingError if asked to leave meanwhile.
+    All methods block until brokers answer, at most until the deadline `wait()`, which is called again after each
+    message. They raise UnansweredError if brokers do not answer, and LeavingError if asked to leave meanwhile.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class KafkaTopics:
         patience: Patience | None = None,
         log_as: str | None = None,
     ) -> None:
-        """Make it; its clients log by the service's logger as `log_as`, without that by themselves."""
+        """Make it; its clients log by the service's logger as `log_as`, or by themselves without it."""
         self._options = options
         self._log_as = log_as
         self._wait = wait
@@ -97,13 +97,13 @@ class KafkaTopics:
             close_or_leave(client.close)
 
     def cluster_id(self) -> str | None:
-        """Ask which cluster this is, by its own name; None where it does not say."""
+        """Ask for the cluster's id; None if it does not say."""
         client = self._client()
         cluster_id: str | None = self._ask("its id", lambda left_s: client.list_topics(timeout=left_s).cluster_id)
         return cluster_id
 
     def topic_partitions(self, topic: str, *, may_be_absent: bool = False) -> list[TopicPartition]:
-        """List the TopicPartitions of a topic; none where it is absent and may be."""
+        """List the TopicPartitions of a topic; none if it is absent and may be."""
 
         def ask(left_s: float) -> list[TopicPartition]:
             found = self._client().list_topics(topic, timeout=left_s).topics[topic]
@@ -119,18 +119,18 @@ class KafkaTopics:
             raise
 
     def ends(self, tp: TopicPartition, *, isolation: str = "read_committed") -> Ends:
-        """Ask where a TopicPartition begins, and where what is committed ends, or an open transaction begins."""
+        """Ask for the first offset of a TopicPartition, and the end before any open transaction."""
         client, asked = self._client(isolation), confluent_kafka.TopicPartition(*tp)
         return Ends(*self._ask(f"the ends of {tp}", lambda left_s: client.get_watermark_offsets(asked, timeout=left_s)))
 
     def settled(
         self, tps: Iterable[TopicPartition], *, within_s: float = SETTLE_S
     ) -> tuple[dict[TopicPartition, Ends], list[str]]:
-        """Wait until what is written by now is committed or aborted; give the ends, and why not all is, if so.
+        """Wait until everything written by now is committed or aborted; returns the ends, and what stays open.
 
-        The group's offsets are visible a moment before the messages of the same transaction, and what was committed
-        before may stand behind a transaction that is still open: who has seen offsets asks here. A transaction that
-        nobody ends is ended by the brokers after its time-out and 20 s at most.
+        The group's offsets are visible a moment before the messages of the same transaction, and committed messages may
+        stand behind a transaction that is still open: so a caller that has seen offsets asks here for the ends. Brokers
+        end an abandoned transaction after its time-out and at most 20 s.
         """
         until = Deadline.after(within_s, self._wait().now_s)
         written = {tp: self.ends(tp, isolation="read_uncommitted").next for tp in tps}
@@ -145,20 +145,20 @@ class KafkaTopics:
         return ends, [f"{tp}: {told} {ends[tp].next}" for tp in open_ones]
 
     def committed(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return the group's committed (stable) offsets, None where there is none."""
+        """Return the group's committed (stable) offsets, None if there is none."""
         asked = [confluent_kafka.TopicPartition(*tp) for tp in tps]
         return self._offsets(lambda left_s: self._client().committed(asked, timeout=left_s))
 
     def offsets_at(self, tps: Iterable[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int | None]:
-        """Ask for the first offset with this record timestamp or a later one, None where there is none."""
+        """Ask for the first offset with this record timestamp or a later one, None if there is none."""
         asked = [confluent_kafka.TopicPartition(*tp, timestamp_ms) for tp in tps]
         return self._offsets(lambda left_s: self._client().offsets_for_times(asked, timeout=left_s))
 
     def read(self, ranges: Mapping[TopicPartition, tuple[int, int]]) -> Iterator[SourceRecord]:
         """Yield the messages of these [first, next) ranges, each TopicPartition in offset order.
 
-        One is read when a message beyond it has come, or its last offset, or the end of the log from there on: an end
-        before may be that of a leader that does not know all yet.
+        A range is read once a message beyond it has come, or its last offset, or the end of the log from there on. An
+        earlier end may be that of a leader that does not know everything yet.
         """
         waiting = {tp: end for tp, (first, end) in ranges.items() if first < end}
         left = sum(end - ranges[tp][0] for tp, end in waiting.items())
@@ -216,7 +216,7 @@ def _place(message: confluent_kafka.Message) -> TopicPartition | None:
 
 
 def _record(message: confluent_kafka.Message, tp: TopicPartition, offset: int) -> SourceRecord:
-    """Return what a message holds: by other code than a worker's records (`kafka_poll`), which audits check.
+    """Return the record of a message, by other code than a worker's (`kafka_poll`), because audits check that code.
 
     The headers are asked for from C, or the binding's exception for a name that is not UTF-8 would come out of a later
     call; and once (KAFKA_FACTS L3).

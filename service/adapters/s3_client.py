@@ -1,7 +1,7 @@
-"""The client of S3: how it is told where the bucket is, and the leash that ends its requests in time.
+"""The client of S3: its endpoint and addressing, and the leash that ends its requests in time.
 
 A request ends with its deadline, however slowly its answer trickles and whatever stands between: `Leash` shuts its
-connection, since the time-outs of botocore begin anew with every byte.
+connection, because the time-outs of botocore begin anew with every byte.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def make_client(settings: S3Settings, *, answer_s: float = READ_TIMEOUT_S) -> S3
 
 
 def _redirect_no_head(model: OperationModel, context: dict[str, Any], **_: object) -> None:
-    """Let a HEAD of a bucket not be redirected: botocore asks it of a redirect without a region, and would for ever."""
+    """Keep a HEAD of a bucket from being redirected: without a region, botocore would repeat it for ever."""
     if model.name == "HeadBucket":
         context["s3_redirect"]["redirected"] = True
 
@@ -79,7 +79,7 @@ class Leash:
         self._hold(client)
 
     def _hold(self, client: S3Client) -> None:
-        """Have every connection of a client tell which thread uses it; urllib3 chooses the class by scheme."""
+        """Make every connection of a client report the thread that uses it; urllib3 chooses the class by scheme."""
         pools: dict[str, Any] = {"http": AWSHTTPConnectionPool, "https": AWSHTTPSConnectionPool}
         session = client._endpoint.http_session  # type: ignore[attr-defined]  # noqa: SLF001 - no public way
         session._pool_classes_by_scheme = session._manager.pool_classes_by_scheme = {  # noqa: SLF001 - for proxies, too
@@ -89,7 +89,7 @@ class Leash:
 
     @contextmanager
     def until(self, remaining_s: Callable[[], float]) -> Iterator[None]:
-        """Let this thread's requests run while time remains, and not longer."""
+        """Let this thread's requests run as long as time remains."""
         me = threading.get_ident()
         with self._changed:
             self._remaining_s[me] = remaining_s
@@ -127,7 +127,7 @@ class Leash:
 
 
 def _telling(kind: Any, leash: Leash) -> type[Any]:
-    """Return a class of connections that tell the leash which thread is about to use them."""
+    """Return a class of connections that report to the leash the thread about to use them."""
 
     class Telling(kind):  # type: ignore[misc]  # botocore has no types
         def connect(self) -> None:
@@ -142,7 +142,7 @@ def _telling(kind: Any, leash: Leash) -> type[Any]:
 
 
 def _shut(connection: AWSHTTPConnection | None) -> None:
-    """Make whoever reads or writes there go on with an error."""
+    """Shut a connection, so that its reader or writer goes on with an error."""
     if connection is not None and connection.sock is not None:
         with suppress(OSError):  # it is closed already
             socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)

@@ -254,7 +254,7 @@ class ObjectStore(Protocol):
 
 
 class FlushJudge(Protocol):
-    """Judges what a flush has committed, by other code than the worker's."""
+    """Judges the output of a committed flush, by other code than the worker's."""
 
     def judge(self, flush: SentFlush, *, until: Callable[[], Deadline]) -> FlushFindings:
         """Compare a flush with the source and the store; blocks `until` then, which is asked again and again.

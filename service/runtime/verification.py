@@ -1,6 +1,6 @@
 """Verification mode: right after its commit a share of the flushes is judged as the audit does (`service.live`).
 
-Owns which flushes are judged and when, and tells what came of it. Remembers nothing but the flush that is due.
+Owns which flushes are judged and when, and reports the outcome. Remembers nothing but the flush that is due.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class Verification:
         self._log = structlog.get_logger("verification")
 
     def committed(self, flush: SentFlush) -> None:
-        """Note a flush that was committed: it is due if its turn has come."""
+        """Note a committed flush: it is due if its turn has come."""
         if self._owed >= 1:
             self._owed -= 1
             self._due = flush
         self._owed += self._rules.share
 
     def look(self, deadline: Deadline) -> None:
-        """Have the flush judged that is due; outside callbacks, before anything more is committed.
+        """Have the due flush judged; outside callbacks, before the next commit.
 
         Raises:
             VerificationError: it differs, and the policy is to stop.
@@ -65,7 +65,7 @@ class Verification:
             )
 
     def story(self) -> str:
-        """Say which differences were found since the start."""
+        """List the differences found since the start."""
         found = ", ".join(f"{count} {kind}" for kind, count in self.differences.items())
         return f"committed flushes differ from the source: {found}"
 
