@@ -78,7 +78,7 @@ class KafkaNeeds:
         return f"topic {topic.name} ({topic.setting}): {error.name()}: {error.str()}"
 
     def _ask_group(self, admin: AdminClient) -> Need:
-        """Ask for the permitted operations on the group, be it there yet or not; other trouble says nothing."""
+        """Ask for the permitted operations on the group, be it there yet or not; other errors are no answer."""
         group, problem = self._kafka.group_id, None
         described = admin.describe_consumer_groups(
             [group], include_authorized_operations=True, request_timeout=_ANSWER_S
